@@ -1,0 +1,2 @@
+//! The member-cluster agent.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The control plane.
+fn main() {}

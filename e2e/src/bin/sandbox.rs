@@ -1,0 +1,2 @@
+//! sandbox
+fn main() {}
