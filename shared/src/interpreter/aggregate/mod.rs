@@ -1,0 +1,223 @@
+//! The status of a template from the statuses of its copies in the members.
+
+mod address;
+mod batch;
+mod phase;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::{
+    Error,
+    kind::Kind,
+    read::{count, field, map},
+};
+
+/// What one cluster reported, as far as aggregation reads it.
+#[derive(Debug, Clone, Copy)]
+pub struct MemberStatus<'a> {
+    /// Name of the cluster.
+    pub cluster: &'a str,
+    /// The reflected status; `None` while nothing was collected.
+    pub status: Option<&'a Value>,
+}
+
+/// Counters of a status that are summed over the members.
+struct Sums {
+    /// Absent when 0, as the API server writes them.
+    sparse: &'static [&'static str],
+    /// Always present.
+    always: &'static [&'static str],
+}
+
+const DEPLOYMENT: Sums = Sums {
+    sparse: &[
+        "replicas",
+        "readyReplicas",
+        "updatedReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+    ],
+    always: &[],
+};
+const STATEFUL_SET: Sums = Sums {
+    sparse: &["currentReplicas", "readyReplicas", "updatedReplicas"],
+    always: &["replicas", "availableReplicas"],
+};
+const REPLICA_SET: Sums = Sums {
+    sparse: &["readyReplicas", "availableReplicas"],
+    always: &["replicas"],
+};
+const DAEMON_SET: Sums = Sums {
+    sparse: &[
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+    ],
+    always: &[
+        "currentNumberScheduled",
+        "desiredNumberScheduled",
+        "numberMisscheduled",
+        "numberReady",
+    ],
+};
+const BUDGET: Sums = Sums {
+    sparse: &[],
+    always: &[
+        "disruptionsAllowed",
+        "expectedPods",
+        "desiredHealthy",
+        "currentHealthy",
+    ],
+};
+const AUTOSCALER: Sums = Sums {
+    sparse: &["currentReplicas"],
+    always: &["desiredReplicas"],
+};
+
+/// The status that the template should have, `None` when it should stay as it is: kinds without a rule, finished Jobs, nothing to say.
+///
+/// `now` stamps the conditions of a Job that finishes with this aggregation.
+pub fn aggregate_status(
+    template: &Value,
+    members: &[MemberStatus<'_>],
+    now: Timestamp,
+) -> Result<Option<Value>, Error> {
+    let collected = collected(members)?;
+    match Kind::of(template) {
+        Some(Kind::Deployment) => replicas(template, members, &collected, &DEPLOYMENT),
+        Some(Kind::StatefulSet) => replicas(template, members, &collected, &STATEFUL_SET),
+        Some(Kind::ReplicaSet) => replicas(template, members, &collected, &REPLICA_SET),
+        Some(Kind::DaemonSet) => replicas(template, members, &collected, &DAEMON_SET),
+        Some(Kind::Job) => batch::job(template, members, &collected, now),
+        Some(Kind::CronJob) => batch::cron_job(&collected),
+        Some(Kind::Pod) => phase::pod(members, &collected),
+        Some(Kind::PersistentVolume) => phase::volume(members, &collected),
+        Some(Kind::PersistentVolumeClaim) => phase::claim(&collected),
+        Some(Kind::Service) => address::service(template, &collected),
+        Some(Kind::Ingress) => address::ingress(&collected),
+        Some(Kind::PodDisruptionBudget) => budget(&collected),
+        Some(Kind::HorizontalPodAutoscaler) => autoscaler(template, &collected),
+        Some(Kind::ServiceAccount | Kind::Secret | Kind::ServiceImport) | None => Ok(None),
+    }
+}
+
+/// A status that is there and is an object, with the cluster it is from.
+struct Collected<'a> {
+    cluster: &'a str,
+    status: &'a Value,
+}
+
+impl Collected<'_> {
+    /// Names the cluster in an error about its status.
+    fn blame<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        result.map_err(|source| Error::Member {
+            cluster: self.cluster.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
+    fn count(&self, key: &str) -> Result<i64, Error> {
+        self.blame(count(self.status, &[key]))
+    }
+}
+
+fn collected<'a>(members: &[MemberStatus<'a>]) -> Result<Vec<Collected<'a>>, Error> {
+    members
+        .iter()
+        .filter_map(|member| {
+            Some(Collected {
+                cluster: member.cluster,
+                status: member.status.filter(|status| !status.is_null())?,
+            })
+        })
+        .map(|member| {
+            member.blame(map(member.status, &[]))?;
+            Ok(member)
+        })
+        .collect()
+}
+
+fn sum(collected: &[Collected<'_>], key: &str) -> Result<i64, Error> {
+    collected.iter().try_fold(0_i64, |sum, member| {
+        Ok(sum.saturating_add(member.count(key)?))
+    })
+}
+
+fn put_sums(
+    into: &mut Map<String, Value>,
+    sums: &Sums,
+    collected: &[Collected<'_>],
+) -> Result<(), Error> {
+    for key in sums.sparse {
+        match sum(collected, key)? {
+            0 => into.remove(*key),
+            sum => into.insert((*key).to_owned(), sum.into()),
+        };
+    }
+    for key in sums.always {
+        into.insert((*key).to_owned(), sum(collected, key)?.into());
+    }
+    Ok(())
+}
+
+/// Sums the counters and leaves the rest of the template's status (its conditions, for one) alone.
+///
+/// The template's generation counts as observed once every member has a copy made from it and has observed that copy. For StatefulSets
+/// Karmada compares two numbers of the member instead, by mistake; we treat all kinds alike.
+fn replicas(
+    template: &Value,
+    members: &[MemberStatus<'_>],
+    collected: &[Collected<'_>],
+    sums: &Sums,
+) -> Result<Option<Value>, Error> {
+    let mut status = map(template, &["status"])?.cloned().unwrap_or_default();
+    put_sums(&mut status, sums, collected)?;
+    let generation = count(template, &["metadata", "generation"])?;
+    let mut observing = 0;
+    for member in collected {
+        let own = member.count("observedGeneration")? >= member.count("generation")?;
+        let of_template = member.count("resourceTemplateGeneration")? >= generation;
+        observing += usize::from(own && of_template);
+    }
+    if observing == members.len() {
+        match generation {
+            0 => status.remove("observedGeneration"),
+            generation => status.insert("observedGeneration".to_owned(), generation.into()),
+        };
+    }
+    Ok(Some(Value::Object(status)))
+}
+
+fn budget(collected: &[Collected<'_>]) -> Result<Option<Value>, Error> {
+    let mut status = Map::new();
+    put_sums(&mut status, &BUDGET, collected)?;
+    let mut disrupted = Map::new();
+    for member in collected {
+        for (pod, since) in member
+            .blame(map(member.status, &["disruptedPods"]))?
+            .into_iter()
+            .flatten()
+        {
+            disrupted.insert(format!("{}/{pod}", member.cluster), since.clone());
+        }
+    }
+    if !disrupted.is_empty() {
+        status.insert("disruptedPods".to_owned(), Value::Object(disrupted));
+    }
+    Ok(Some(Value::Object(status)))
+}
+
+fn autoscaler(template: &Value, collected: &[Collected<'_>]) -> Result<Option<Value>, Error> {
+    let mut status = Map::new();
+    put_sums(&mut status, &AUTOSCALER, collected)?;
+    let known = |key: &str| {
+        field(template, &["status", key])
+            .and_then(Value::as_i64)
+            .unwrap_or(0)
+    };
+    let unchanged = ["currentReplicas", "desiredReplicas"]
+        .iter()
+        .all(|key| status.get(*key).and_then(Value::as_i64).unwrap_or(0) == known(key));
+    Ok((!unchanged).then_some(Value::Object(status)))
+}

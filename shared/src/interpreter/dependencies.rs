@@ -1,0 +1,108 @@
+//! What must be propagated together with an object.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    Error,
+    kind::Kind,
+    pod,
+    read::{list, text},
+};
+
+/// Prefix of the names of Services that stand for an imported one.
+const DERIVED: &str = "derived-";
+
+/// One dependency, or all objects of a kind with certain labels. Serialises as Karmada's `DependentObjectReference`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Dependency {
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace, that of the object which depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name; absent when `labels` choose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Labels that all objects meant carry; absent when named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<MatchLabels>,
+}
+
+/// The part of a label selector that native rules use.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MatchLabels {
+    /// Labels with their values, all of which must be there.
+    pub match_labels: BTreeMap<String, String>,
+}
+
+/// What the object depends on, in a stable order: config maps, secrets, service accounts, claims, each sorted by name.
+/// `None` for kinds without a rule.
+pub fn dependencies(object: &Value) -> Result<Option<Vec<Dependency>>, Error> {
+    let namespace = text(object, &["metadata", "namespace"])?;
+    let named = |api_version: &str, kind: &str, name: &str| Dependency {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: namespace.map(str::to_owned),
+        name: Some(name.to_owned()),
+        label_selector: None,
+    };
+    let found = match Kind::of(object) {
+        Some(Kind::Ingress) => {
+            let mut secrets = Vec::new();
+            for tls in list(object, &["spec", "tls"])? {
+                let name = text(tls, &["secretName"])?.unwrap_or_default();
+                if name.is_empty() {
+                    return Err(Error::NamelessDependency { kind: "Secret" });
+                }
+                secrets.push(named("v1", "Secret", name));
+            }
+            secrets
+        }
+        Some(Kind::ServiceImport) => {
+            let service = format!(
+                "{DERIVED}{}",
+                text(object, &["metadata", "name"])?.unwrap_or_default()
+            );
+            let labels =
+                BTreeMap::from([("kubernetes.io/service-name".to_owned(), service.clone())]);
+            let slices = Dependency {
+                name: None,
+                label_selector: Some(MatchLabels {
+                    match_labels: labels,
+                }),
+                ..named("discovery.k8s.io/v1", "EndpointSlice", "")
+            };
+            vec![named("v1", "Service", &service), slices]
+        }
+        _ => {
+            let Some(pod) = pod::spec(object) else {
+                return Ok(None);
+            };
+            let mut needs = pod::references(pod)?;
+            // Claims made from a template belong to the member that made them.
+            for template in list(object, &["spec", "volumeClaimTemplates"])? {
+                needs
+                    .claims
+                    .remove(text(template, &["metadata", "name"])?.unwrap_or_default());
+            }
+            let groups = [
+                ("ConfigMap", needs.config_maps),
+                ("Secret", needs.secrets),
+                ("ServiceAccount", needs.service_accounts),
+                ("PersistentVolumeClaim", needs.claims),
+            ];
+            groups
+                .iter()
+                .flat_map(|(kind, names)| names.iter().map(|name| named("v1", kind, name)))
+                .collect()
+        }
+    };
+    Ok(Some(found))
+}

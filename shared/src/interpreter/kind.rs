@@ -1,0 +1,135 @@
+//! Which kinds have native rules, and for which operations.
+
+use serde_json::Value;
+
+/// A kind that has native rules. Group and version must match exactly: `apps/v1beta1` has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Deployment,
+    StatefulSet,
+    ReplicaSet,
+    DaemonSet,
+    Job,
+    CronJob,
+    Pod,
+    Service,
+    Ingress,
+    ServiceAccount,
+    Secret,
+    PersistentVolumeClaim,
+    PersistentVolume,
+    PodDisruptionBudget,
+    HorizontalPodAutoscaler,
+    ServiceImport,
+}
+
+/// What an interpreter can be asked, with the names of Karmada's `InterpreterOperation`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// How many replicas, and what each needs.
+    InterpretReplica,
+    /// The parts of a workload made of several pod templates.
+    InterpretComponent,
+    /// The same object with another number of replicas.
+    ReviseReplica,
+    /// Which fields of the object in the member survive an update.
+    Retain,
+    /// The status of the template from the statuses of the members.
+    AggregateStatus,
+    /// What must be propagated along.
+    InterpretDependency,
+    /// The part of the status that is reported to the control plane.
+    InterpretStatus,
+    /// Whether the object does its work.
+    InterpretHealth,
+}
+
+impl Kind {
+    /// The kind of an object, when it has native rules.
+    pub(super) fn of(object: &Value) -> Option<Self> {
+        Self::named(
+            object.get("apiVersion")?.as_str()?,
+            object.get("kind")?.as_str()?,
+        )
+    }
+
+    fn named(api_version: &str, kind: &str) -> Option<Self> {
+        Some(match (api_version, kind) {
+            ("apps/v1", "Deployment") => Self::Deployment,
+            ("apps/v1", "StatefulSet") => Self::StatefulSet,
+            ("apps/v1", "ReplicaSet") => Self::ReplicaSet,
+            ("apps/v1", "DaemonSet") => Self::DaemonSet,
+            ("batch/v1", "Job") => Self::Job,
+            ("batch/v1", "CronJob") => Self::CronJob,
+            ("v1", "Pod") => Self::Pod,
+            ("v1", "Service") => Self::Service,
+            ("networking.k8s.io/v1", "Ingress") => Self::Ingress,
+            ("v1", "ServiceAccount") => Self::ServiceAccount,
+            ("v1", "Secret") => Self::Secret,
+            ("v1", "PersistentVolumeClaim") => Self::PersistentVolumeClaim,
+            ("v1", "PersistentVolume") => Self::PersistentVolume,
+            ("policy/v1", "PodDisruptionBudget") => Self::PodDisruptionBudget,
+            ("autoscaling/v2", "HorizontalPodAutoscaler") => Self::HorizontalPodAutoscaler,
+            ("multicluster.x-k8s.io/v1alpha1", "ServiceImport") => Self::ServiceImport,
+            _ => return None,
+        })
+    }
+
+    fn has(self, operation: Operation) -> bool {
+        use Kind::{
+            CronJob, DaemonSet, Deployment, Ingress, Job, PersistentVolume, PersistentVolumeClaim,
+            Pod, PodDisruptionBudget, ReplicaSet, Secret, Service, ServiceAccount, ServiceImport,
+            StatefulSet,
+        };
+        match operation {
+            Operation::InterpretReplica => {
+                matches!(self, Deployment | StatefulSet | ReplicaSet | Job | Pod)
+            }
+            Operation::InterpretComponent => false,
+            Operation::ReviseReplica => matches!(self, Deployment | StatefulSet | ReplicaSet | Job),
+            Operation::Retain => matches!(
+                self,
+                Deployment
+                    | Job
+                    | Pod
+                    | Service
+                    | ServiceAccount
+                    | Secret
+                    | PersistentVolumeClaim
+                    | PersistentVolume
+            ),
+            Operation::AggregateStatus => !matches!(self, ServiceAccount | Secret | ServiceImport),
+            Operation::InterpretDependency => matches!(
+                self,
+                Deployment
+                    | StatefulSet
+                    | ReplicaSet
+                    | DaemonSet
+                    | Job
+                    | CronJob
+                    | Pod
+                    | Ingress
+                    | ServiceImport
+            ),
+            Operation::InterpretStatus => true,
+            Operation::InterpretHealth => matches!(
+                self,
+                Deployment
+                    | StatefulSet
+                    | ReplicaSet
+                    | DaemonSet
+                    | Pod
+                    | Service
+                    | Ingress
+                    | PersistentVolumeClaim
+                    | PodDisruptionBudget
+            ),
+        }
+    }
+}
+
+/// Whether there is a rule for this operation on this kind. Every kind has its status reflected.
+pub fn hook_enabled(api_version: &str, kind: &str, operation: Operation) -> bool {
+    operation == Operation::InterpretStatus
+        || Kind::named(api_version, kind).is_some_and(|kind| kind.has(operation))
+}

@@ -1,0 +1,122 @@
+//! What an API server filled in and what therefore must not travel to another cluster.
+
+use serde_json::Value;
+
+use super::read::{field, remove};
+
+/// Metadata that only the server where the object lives may set.
+const SERVER_METADATA: &[&str] = &[
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+    "ownerReferences",
+    "finalizers",
+];
+
+/// Fields that one kind's controllers fill in. Karmada looks at the kind only, so every API group is meant.
+const BY_KIND: &[(&str, &[&[&str]])] = &[
+    (
+        "Deployment",
+        &[
+            &[
+                "metadata",
+                "annotations",
+                "deployment.kubernetes.io/revision",
+            ],
+            &[
+                "metadata",
+                "annotations",
+                "deployment.kubernetes.io/revision-history",
+            ],
+        ],
+    ),
+    (
+        "PersistentVolumeClaim",
+        &[&[
+            "metadata",
+            "annotations",
+            "volume.kubernetes.io/selected-node",
+        ]],
+    ),
+];
+
+/// Labels that the Job controller puts on a Job's selector and pod template.
+const JOB_GENERATED: &[&[&str]] = &[
+    &["spec", "selector", "matchLabels", "controller-uid"],
+    &[
+        "spec",
+        "selector",
+        "matchLabels",
+        "batch.kubernetes.io/controller-uid",
+    ],
+    &["spec", "template", "metadata", "labels", "controller-uid"],
+    &[
+        "spec",
+        "template",
+        "metadata",
+        "labels",
+        "batch.kubernetes.io/controller-uid",
+    ],
+    &["spec", "template", "metadata", "labels", "job-name"],
+    &[
+        "spec",
+        "template",
+        "metadata",
+        "labels",
+        "batch.kubernetes.io/job-name",
+    ],
+];
+
+/// Removes server-populated fields: those of the metadata, the status, and what the controllers of the kind added.
+pub fn prune(object: &mut Value) {
+    for key in SERVER_METADATA {
+        remove(object, &["metadata", key]);
+    }
+    remove(object, &["status"]);
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    for (_, paths) in BY_KIND.iter().filter(|(of, _)| *of == kind) {
+        paths.iter().for_each(|path| remove(object, path));
+    }
+    match kind.as_str() {
+        "Job" if field(object, &["spec", "manualSelector"]) != Some(&Value::Bool(true)) => {
+            JOB_GENERATED.iter().for_each(|path| remove(object, path));
+        }
+        "Service" if field(object, &["spec", "clusterIP"]).is_some_and(|ip| ip != "None") => {
+            remove(object, &["spec", "clusterIP"]);
+            remove(object, &["spec", "clusterIPs"]);
+        }
+        "ServiceAccount" => remove_generated_tokens(object),
+        "Secret" if object["type"] == "kubernetes.io/service-account-token" => {
+            remove(object, &["data"]);
+            remove(
+                object,
+                &[
+                    "metadata",
+                    "annotations",
+                    "kubernetes.io/service-account.uid",
+                ],
+            );
+        }
+        _ => {}
+    }
+}
+
+/// Token secrets are generated in every cluster. Karmada misses the second of two neighbours; we do not.
+fn remove_generated_tokens(account: &mut Value) {
+    let prefix = format!(
+        "{}-token-",
+        account["metadata"]["name"].as_str().unwrap_or_default()
+    );
+    if let Some(secrets) = account.get_mut("secrets").and_then(Value::as_array_mut) {
+        secrets.retain(|secret| {
+            !secret["name"]
+                .as_str()
+                .is_some_and(|name| name.starts_with(&prefix))
+        });
+    }
+}

@@ -1,0 +1,30 @@
+//! The same object with another number of replicas, as it is sent to one cluster.
+
+use serde_json::Value;
+
+use super::{
+    Error,
+    kind::Kind,
+    read::{integer, set},
+};
+
+/// Writes the number of replicas that a cluster gets into its copy of the template; kinds without a rule stay as they are.
+///
+/// Only a field that is already there is rewritten: a template that leaves the number to the API server's default keeps doing so.
+pub fn revise_replica(mut object: Value, replicas: i64) -> Result<Value, Error> {
+    let path: &[&str] = match Kind::of(&object) {
+        Some(Kind::Deployment | Kind::StatefulSet | Kind::ReplicaSet) => &["spec", "replicas"],
+        Some(Kind::Job) => &["spec", "parallelism"],
+        _ => return Ok(object),
+    };
+    if integer(&object, path)?.is_some() {
+        set(&mut object, path, replicas.into())?;
+    }
+    Ok(object)
+}
+
+/// Writes a cluster's share of a Job's completions.
+pub fn divide_completions_field(mut job: Value, completions: i64) -> Result<Value, Error> {
+    set(&mut job, &["spec", "completions"], completions.into())?;
+    Ok(job)
+}
