@@ -19,6 +19,7 @@ pub mod selectors;
 pub mod serve;
 pub mod settings;
 pub mod taints;
+pub mod tasks;
 pub mod telemetry;
 pub mod tls;
 pub mod watch;

@@ -1,1 +1,385 @@
-//! To come.
+//! A keyed work queue: each key is waiting at most once, is worked on by one worker at a time, may wait for a time to come,
+//! and backs off on its own when its work fails. The contract is that of client-go's rate-limiting work queue, which
+//! controllers everywhere are written against; kube's `Controller` has no back-off per object.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::{Debug, Display};
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// First and longest back-off of a failing key. client-go starts at 5 ms, which only helps against conflicts with
+/// oneself; we write with preconditions, so that the first retry is worth waiting for.
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
+/// How long running work may take to finish after shutdown was asked for.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// What a successful piece of work asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing: wait until somebody adds the key again.
+    Done,
+    /// Look at the key again after this time.
+    After(Duration),
+}
+
+/// The queue. Cheap to clone: all clones are the same queue.
+pub struct Queue<K> {
+    inner: Arc<Inner<K>>,
+}
+
+struct Inner<K> {
+    name: &'static str,
+    state: Mutex<State<K>>,
+    changed: Notify,
+}
+
+struct State<K> {
+    /// Waiting keys in the order in which they are due; the number keeps arrivals of one instant in order.
+    due: BTreeMap<(Instant, u64), K>,
+    place: HashMap<K, (Instant, u64)>,
+    running: HashSet<K>,
+    /// Keys that became due while they were being worked on.
+    again: HashSet<K>,
+    failures: HashMap<K, u32>,
+    arrivals: u64,
+}
+
+impl<K> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
+    /// An empty queue; `name` labels its metrics and log lines.
+    pub fn new(name: &'static str) -> Self {
+        let state = State {
+            due: BTreeMap::new(),
+            place: HashMap::new(),
+            running: HashSet::new(),
+            again: HashSet::new(),
+            failures: HashMap::new(),
+            arrivals: 0,
+        };
+        Self {
+            inner: Arc::new(Inner {
+                name,
+                state: Mutex::new(state),
+                changed: Notify::new(),
+            }),
+        }
+    }
+
+    /// Adds a key that is due now. A key already waiting for later becomes due now.
+    pub fn add(&self, key: K) {
+        self.add_at(key, Instant::now());
+    }
+
+    /// Adds a key that is due after a time. A key that is due earlier stays so.
+    pub fn add_after(&self, key: K, wait: Duration) {
+        self.add_at(key, Instant::now() + wait);
+    }
+
+    /// How many keys wait (being worked on does not count).
+    pub fn len(&self) -> usize {
+        self.lock().due.len()
+    }
+
+    /// Whether no key waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Works on due keys until shutdown, at most `workers` at a time and never two for the same key.
+    ///
+    /// An error or a panic of the work makes its key back off (100 ms, doubled up to 60 s); success resets that. After
+    /// shutdown running work gets ten seconds to finish.
+    pub async fn run<F, Fut, E>(self, workers: usize, shutdown: CancellationToken, reconcile: F)
+    where
+        F: Fn(K) -> Fut,
+        Fut: Future<Output = Result<Next, E>> + Send + 'static,
+        E: Display + Send + 'static,
+    {
+        let mut running: JoinSet<Result<Next, E>> = JoinSet::new();
+        let mut keys: HashMap<tokio::task::Id, K> = HashMap::new();
+        loop {
+            while running.len() < workers.max(1) {
+                let Some(key) = self.take_due() else { break };
+                let handle = running.spawn(reconcile(key.clone()));
+                keys.insert(handle.id(), key);
+            }
+            let changed = self.inner.changed.notified();
+            let next_due = if running.len() < workers.max(1) {
+                self.next_due()
+            } else {
+                None
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                Some(finished) = running.join_next_with_id() => self.settle(&mut keys, finished),
+                () = changed => {}
+                () = wait_until(next_due) => {}
+            }
+        }
+        let drained = async { while running.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+            tracing::warn!(
+                queue = self.inner.name,
+                "work did not finish in time for the shutdown"
+            );
+        }
+    }
+
+    fn add_at(&self, key: K, when: Instant) {
+        {
+            let mut state = self.lock();
+            if let Some(place) = state.place.get(&key).copied() {
+                if place.0 <= when {
+                    return;
+                }
+                state.due.remove(&place);
+            }
+            state.arrivals += 1;
+            let place = (when, state.arrivals);
+            state.due.insert(place, key.clone());
+            state.place.insert(key, place);
+        }
+        self.gauge();
+        self.inner.changed.notify_one();
+    }
+
+    /// The first key that is due and not being worked on.
+    fn take_due(&self) -> Option<K> {
+        let now = Instant::now();
+        let mut state = self.lock();
+        loop {
+            let entry = state.due.first_entry()?;
+            if entry.key().0 > now {
+                return None;
+            }
+            let key = entry.remove();
+            state.place.remove(&key);
+            if state.running.contains(&key) {
+                state.again.insert(key);
+                continue;
+            }
+            state.running.insert(key.clone());
+            drop(state);
+            self.gauge();
+            return Some(key);
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.lock().due.first_key_value().map(|(place, _)| place.0)
+    }
+
+    fn settle<E: Display>(
+        &self,
+        keys: &mut HashMap<tokio::task::Id, K>,
+        finished: Result<(tokio::task::Id, Result<Next, E>), tokio::task::JoinError>,
+    ) {
+        let (id, outcome) = match finished {
+            Ok((id, Ok(next))) => (id, Ok(next)),
+            Ok((id, Err(error))) => (id, Err(error.to_string())),
+            Err(panic) => (panic.id(), Err(format!("it panicked: {panic}"))),
+        };
+        let Some(key) = keys.remove(&id) else { return };
+        let wait = {
+            let mut state = self.lock();
+            state.running.remove(&key);
+            let again = state.again.remove(&key);
+            match outcome {
+                Ok(next) => {
+                    state.failures.remove(&key);
+                    match (again, next) {
+                        (true, _) => Some(Duration::ZERO),
+                        (false, Next::After(wait)) => Some(wait),
+                        (false, Next::Done) => None,
+                    }
+                }
+                Err(error) => {
+                    let failures = state.failures.entry(key.clone()).or_insert(0);
+                    *failures = failures.saturating_add(1);
+                    let wait = backoff(*failures);
+                    metrics::counter!("muster_queue_retries_total", "queue" => self.inner.name)
+                        .increment(1);
+                    tracing::warn!(queue = self.inner.name, key = ?key, attempt = *failures, retry_in = ?wait, error, "will try again");
+                    Some(wait)
+                }
+            }
+        };
+        if let Some(wait) = wait {
+            self.add_after(key, wait);
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss)] // a gauge
+    fn gauge(&self) {
+        metrics::gauge!("muster_queue_depth", "queue" => self.inner.name).set(self.len() as f64);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.inner
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A duration moved by up to a fifth in either direction, so that many clients do not act in step.
+pub fn jittered(wait: Duration) -> Duration {
+    // RandomState is seeded by the operating system: enough to spread clients, and no crate more.
+    let spread = RandomState::new().hash_one(0u8) % 401;
+    let permille = u32::try_from(800 + spread).unwrap_or(1000);
+    wait * permille / 1000
+}
+
+fn backoff(failures: u32) -> Duration {
+    FIRST_BACKOFF
+        .saturating_mul(1 << failures.saturating_sub(1).min(16))
+        .min(LONGEST_BACKOFF)
+}
+
+async fn wait_until(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// Runs a queue whose work reports its keys with the second at which it began, and answers as `outcome` says.
+    fn start(
+        queue: &Queue<&'static str>,
+        outcome: impl Fn(&'static str, u32) -> Result<Next, &'static str> + Send + 'static,
+    ) -> mpsc::UnboundedReceiver<(&'static str, u64)> {
+        let (tell, told) = mpsc::unbounded_channel();
+        let begun = Instant::now();
+        let count = Arc::new(Mutex::new(HashMap::<&'static str, u32>::new()));
+        tokio::spawn(queue.clone().run(2, CancellationToken::new(), move |key| {
+            let nth = {
+                let mut count = count.lock().unwrap();
+                let nth = count.entry(key).or_insert(0);
+                *nth += 1;
+                *nth
+            };
+            tell.send((key, u64::try_from(begun.elapsed().as_millis()).unwrap()))
+                .ok();
+            let answer = outcome(key, nth);
+            async move { answer }
+        }));
+        told
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_added_twice_is_worked_on_once() {
+        let queue = Queue::new("test");
+        queue.add("a");
+        queue.add("a");
+        queue.add("b");
+        let mut told = start(&queue, |_, _| Ok(Next::Done));
+        assert_eq!(told.recv().await.unwrap().0, "a");
+        assert_eq!(told.recv().await.unwrap().0, "b");
+        queue.add("end");
+        assert_eq!(told.recv().await.unwrap().0, "end");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earliest_wish_wins() {
+        let queue = Queue::new("test");
+        queue.add_after("a", Duration::from_secs(9));
+        queue.add_after("a", Duration::from_secs(3));
+        queue.add_after("a", Duration::from_secs(6));
+        let mut told = start(&queue, |_, _| Ok(Next::Done));
+        assert_eq!(told.recv().await.unwrap(), ("a", 3000));
+        queue.add_after("b", Duration::from_secs(100));
+        assert_eq!(told.recv().await.unwrap(), ("b", 103_000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_back_off_and_success_forgets_them() {
+        let queue = Queue::new("test");
+        queue.add("a");
+        let mut told = start(&queue, |_, nth| match nth {
+            1..=3 => Err("no"),
+            4 => Ok(Next::After(Duration::from_secs(1))),
+            5 => Err("no"),
+            _ => Ok(Next::Done),
+        });
+        let mut at = Vec::new();
+        for _ in 0..6 {
+            at.push(told.recv().await.unwrap().1);
+        }
+        assert_eq!(at, [0, 100, 300, 700, 1700, 1800]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_added_during_its_work_is_worked_on_again_and_never_twice_at_once() {
+        let queue: Queue<&'static str> = Queue::new("test");
+        let running = Arc::new(Mutex::new((0u32, 0u32)));
+        let (tell, mut told) = mpsc::unbounded_channel();
+        queue.add("a");
+        let (again, seen) = (queue.clone(), Arc::clone(&running));
+        tokio::spawn(queue.clone().run(4, CancellationToken::new(), move |key| {
+            let (again, running, tell) = (again.clone(), Arc::clone(&seen), tell.clone());
+            async move {
+                let turn = {
+                    let mut running = running.lock().unwrap();
+                    running.0 += 1;
+                    running.1 = running.1.max(running.0);
+                    running.1
+                };
+                again.add_after(key, Duration::from_millis(1));
+                tokio::time::sleep(Duration::from_secs(1)).await; // allowed: paused time, the work itself
+                running.lock().unwrap().0 -= 1;
+                tell.send(turn).ok();
+                Ok::<_, Infallible>(Next::Done)
+            }
+        }));
+        told.recv().await.unwrap();
+        told.recv().await.unwrap();
+        assert_eq!(running.lock().unwrap().1, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_is_a_failure_of_its_key_alone() {
+        let queue = Queue::new("test");
+        queue.add("bad");
+        queue.add("good");
+        let (tell, mut told) = mpsc::unbounded_channel();
+        tokio::spawn(queue.clone().run(1, CancellationToken::new(), move |key| {
+            let tell = tell.clone();
+            async move {
+                tell.send(key).ok();
+                assert_ne!(key, "bad");
+                Ok::<_, Infallible>(Next::Done)
+            }
+        }));
+        assert_eq!(told.recv().await.unwrap(), "bad");
+        assert_eq!(told.recv().await.unwrap(), "good");
+        assert_eq!(told.recv().await.unwrap(), "bad");
+    }
+
+    #[test]
+    fn back_off_doubles_up_to_its_limit() {
+        let of = |failures| backoff(failures).as_millis();
+        assert_eq!((of(1), of(2), of(5), of(40)), (100, 200, 1600, 60_000));
+    }
+}

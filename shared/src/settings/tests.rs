@@ -1,0 +1,192 @@
+use super::*;
+
+#[derive(Debug, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+struct Example {
+    #[arg(long, default_value = "40s")]
+    grace_period: Duration,
+    #[arg(long, default_value = "*")]
+    controllers: Controllers,
+    #[arg(long, default_value = "")]
+    feature_gates: FeatureGates,
+    #[arg(long, default_value_t = 0.5)]
+    rate: f64,
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    leader_elect: bool,
+    #[arg(long)]
+    name: Option<String>,
+}
+
+impl Default for Example {
+    fn default() -> Self {
+        defaults()
+    }
+}
+
+const FAILOVER: Gate = Gate {
+    name: "Failover",
+    default: false,
+    stage: Stage::Beta,
+};
+
+fn load_example(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Example, Error> {
+    let arguments = std::iter::once("example")
+        .chain(arguments.iter().copied())
+        .map(OsString::from);
+    let environment = environment
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    load_from(clap::Command::new("example"), arguments, environment)
+}
+
+/// A settings file that is gone when the test is.
+struct File(PathBuf);
+
+impl File {
+    fn with(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!(
+            "muster-settings-{}-{name}.yaml",
+            std::process::id()
+        ));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).ok();
+    }
+}
+
+#[test]
+fn nothing_said_means_the_declared_defaults() {
+    let settings = load_example(&[], &[]).unwrap();
+    assert_eq!(settings.grace_period, Duration::from_secs(40));
+    assert!((settings.rate - 0.5).abs() < f64::EPSILON);
+    assert!(settings.leader_elect);
+    assert_eq!(settings.name, None);
+}
+
+#[test]
+fn flags_beat_variables_beat_the_file_beats_defaults() {
+    let file = File::with("layers", "grace-period: 1s\nrate: 1\nname: file\n");
+    let settings = load_example(
+        &["--config", file.path(), "--name=flag"],
+        &[
+            ("MUSTER_NAME", "variable"),
+            ("MUSTER_RATE", "2.5"),
+            ("OTHER_RATE", "9"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(settings.grace_period, Duration::from_secs(1));
+    assert!((settings.rate - 2.5).abs() < f64::EPSILON);
+    assert_eq!(settings.name.as_deref(), Some("flag"));
+}
+
+#[test]
+fn karmadas_spellings_are_accepted() {
+    let settings = load_example(
+        &[
+            "--leader-elect=false",
+            "--controllers=*,-binding",
+            "--feature-gates=Failover=true,AllAlpha=false",
+        ],
+        &[],
+    )
+    .unwrap();
+    assert!(!settings.leader_elect);
+    assert!(settings.controllers.enabled("cluster", false));
+    assert!(!settings.controllers.enabled("binding", false));
+    assert!(!settings.controllers.enabled("rare", true));
+    assert!(settings.feature_gates.enabled(&FAILOVER));
+}
+
+#[test]
+fn the_file_may_use_lists_and_maps() {
+    let file = File::with(
+        "shapes",
+        "controllers: [cluster, -binding]\nfeature-gates: {Failover: true}\n",
+    );
+    let settings = load_example(&["--config", file.path()], &[]).unwrap();
+    assert!(settings.controllers.enabled("cluster", false));
+    assert!(!settings.controllers.enabled("scheduler", false));
+    assert!(settings.feature_gates.enabled(&FAILOVER));
+}
+
+#[test]
+fn what_is_unknown_or_malformed_is_refused_by_name() {
+    let file = File::with("typo", "grace-periods: 1s\n");
+    let cases: [(&[&str], &[(&str, &str)], &str); 4] = [
+        (&["--config", file.path()], &[], "grace-periods"),
+        (&["--no-such-flag"], &[], "--no-such-flag"),
+        (&["--grace-period=soon"], &[], "is not a duration"),
+        (&[], &[("MUSTER_GRACE_PERIOD", "soon")], "is not a duration"),
+    ];
+    for (arguments, environment, expected) in cases {
+        let error = load_example(arguments, environment)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(expected),
+            "{error:?} does not say {expected:?}"
+        );
+    }
+}
+
+#[test]
+fn unknown_gates_and_controllers_are_refused_with_what_is_known() {
+    let settings = load_example(
+        &["--feature-gates=Failovr=true", "--controllers=*,-bindng"],
+        &[],
+    )
+    .unwrap();
+    let error = settings
+        .feature_gates
+        .check(&[FAILOVER])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("Failovr") && error.contains("Failover"),
+        "{error}"
+    );
+    let error = settings
+        .controllers
+        .check(&["binding"])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("bindng") && error.contains("binding"),
+        "{error}"
+    );
+}
+
+#[test]
+fn durations_are_gos() {
+    let cases = [
+        ("40s", Some(40_000), "40s"),
+        ("1m30s", Some(90_000), "1m30s"),
+        ("250ms", Some(250), "250ms"),
+        ("1.5h", Some(5_400_000), "1h30m0s"),
+        ("0", Some(0), "0s"),
+        ("5", None, ""),
+        ("", None, ""),
+        ("-1s", None, ""),
+        ("1m ", None, ""),
+    ];
+    for (text, milliseconds, printed) in cases {
+        let parsed = text.parse::<Duration>();
+        assert_eq!(
+            parsed.as_ref().ok().map(|d| d.as_millis()),
+            milliseconds,
+            "{text}"
+        );
+        if let Ok(duration) = parsed {
+            assert_eq!(duration.to_string(), printed, "{text}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! A cache of one collection that tells its users what changed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use kube::api::Api;
+use kube::runtime::watcher::Event;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::follower::{Follower, News};
+use super::{Followed, Selection};
+
+/// What happened to one object.
+#[derive(Debug)]
+pub enum Change<K> {
+    /// It was created or changed (`old` is what the cache held before).
+    Applied {
+        /// The previous version; `None` when it is new to us.
+        old: Option<Arc<K>>,
+        /// The version that the cache holds now.
+        new: Arc<K>,
+    },
+    /// It is gone.
+    Deleted {
+        /// The last version that we saw.
+        old: Arc<K>,
+    },
+}
+
+impl<K> Change<K> {
+    /// The object as it is, or as it last was.
+    pub fn object(&self) -> &Arc<K> {
+        match self {
+            Self::Applied { new, .. } => new,
+            Self::Deleted { old } => old,
+        }
+    }
+}
+
+/// Namespace and name; cluster-scoped objects have an empty namespace.
+type Key = (String, String);
+type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+
+/// One list and watch, one cache, any number of listeners. Cheap to clone: all clones share the cache.
+pub struct Informer<K> {
+    inner: Arc<Inner<K>>,
+}
+
+struct Inner<K> {
+    api: Api<K>,
+    selection: Selection,
+    // A std lock: held for map operations only, never across an await.
+    objects: RwLock<HashMap<Key, Arc<K>>>,
+    handlers: RwLock<Vec<Handler<K>>>,
+    started: OnceLock<()>,
+    synced: watch::Sender<bool>,
+}
+
+impl<K> Clone for Informer<K> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+impl<K: Followed> Informer<K> {
+    /// Prepares to follow a collection; nothing is sent before [`run`](Self::run).
+    pub fn new(api: Api<K>, selection: Selection) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                api,
+                selection,
+                objects: RwLock::default(),
+                handlers: RwLock::default(),
+                started: OnceLock::new(),
+                synced: watch::Sender::new(false),
+            }),
+        }
+    }
+
+    /// Adds a listener, called after the cache has been updated and on the informer's own task: it must be quick
+    /// (put a key on a queue). A listener added while the informer runs first hears of everything in the cache.
+    ///
+    /// Objects of the first list are told as `Applied` with no `old`; after a relist only real differences are told.
+    pub fn on_change(&self, listener: impl Fn(&Change<K>) + Send + Sync + 'static) {
+        let mut handlers = self
+            .inner
+            .handlers
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if self.inner.started.get().is_some() {
+            for new in self.list() {
+                listener(&Change::Applied { old: None, new });
+            }
+        }
+        handlers.push(Box::new(listener));
+    }
+
+    /// Follows the collection until shutdown.
+    pub async fn run(self, shutdown: CancellationToken) {
+        self.inner.started.get_or_init(|| ());
+        let mut follower = Follower::new(&self.inner.api, self.inner.selection.clone());
+        let mut listed: Option<HashMap<Key, Arc<K>>> = None;
+        loop {
+            let news = tokio::select! {
+                () = shutdown.cancelled() => return,
+                news = follower.next() => news,
+            };
+            let event = match news {
+                News::Event(event) => event,
+                News::Unreadable(rejected) => {
+                    let key = (rejected.namespace, rejected.name);
+                    if rejected.deleted {
+                        self.delete(&key);
+                    } else if let (Some(listed), Some(known)) =
+                        (&mut listed, self.objects().get(&key))
+                    {
+                        // Last known good: that it does not decode now does not mean that it is gone.
+                        listed.insert(key, Arc::clone(known));
+                    }
+                    continue;
+                }
+            };
+            match event {
+                Event::Init => listed = Some(HashMap::new()),
+                Event::InitApply(object) => {
+                    if let Some(listed) = &mut listed {
+                        let (key, object) = admit(object);
+                        listed.insert(key, object);
+                    }
+                }
+                Event::InitDone => {
+                    self.replace(listed.take().unwrap_or_default());
+                    self.inner.synced.send_replace(true);
+                }
+                Event::Apply(object) => {
+                    let (key, object) = admit(object);
+                    self.apply(key, object);
+                }
+                Event::Delete(object) => {
+                    let (key, _) = admit(object);
+                    self.delete(&key);
+                }
+            }
+        }
+    }
+
+    /// Waits until the first complete list is in the cache.
+    pub async fn synced(&self) {
+        // The sender lives in `inner`, which we hold: waiting cannot fail.
+        let _ = self
+            .inner
+            .synced
+            .subscribe()
+            .wait_for(|synced| *synced)
+            .await;
+    }
+
+    /// Whether the first complete list is in the cache.
+    pub fn is_synced(&self) -> bool {
+        *self.inner.synced.borrow()
+    }
+
+    /// The cached version of one object; `namespace` is `None` for cluster-scoped kinds.
+    pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
+        let key = (namespace.unwrap_or_default().to_owned(), name.to_owned());
+        self.objects().get(&key).cloned()
+    }
+
+    /// Everything in the cache, in no particular order.
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.objects().values().cloned().collect()
+    }
+
+    /// How many objects the cache holds.
+    pub fn len(&self) -> usize {
+        self.objects().len()
+    }
+
+    /// Whether the cache is empty (also before the first list).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The interface that the informer follows, for writes to the same collection.
+    pub fn api(&self) -> &Api<K> {
+        &self.inner.api
+    }
+
+    fn objects(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Key, Arc<K>>> {
+        self.inner
+            .objects
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn apply(&self, key: Key, new: Arc<K>) {
+        let old = self.write().insert(key, Arc::clone(&new));
+        self.tell(&Change::Applied { old, new });
+    }
+
+    fn delete(&self, key: &Key) {
+        let old = self.write().remove(key);
+        if let Some(old) = old {
+            self.tell(&Change::Deleted { old });
+        }
+    }
+
+    /// Takes over a finished list and tells only what it changed.
+    fn replace(&self, listed: HashMap<Key, Arc<K>>) {
+        let gone: Vec<Key> = self
+            .objects()
+            .keys()
+            .filter(|key| !listed.contains_key(*key))
+            .cloned()
+            .collect();
+        for key in &gone {
+            self.delete(key);
+        }
+        for (key, object) in listed {
+            let known = self
+                .objects()
+                .get(&key)
+                .is_some_and(|old| same_version(old.as_ref(), object.as_ref()));
+            if !known {
+                self.apply(key, object);
+            }
+        }
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<Key, Arc<K>>> {
+        self.inner
+            .objects
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, change: &Change<K>) {
+        for handler in self
+            .inner
+            .handlers
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+        {
+            handler(change);
+        }
+    }
+}
+
+/// The form in which an object is kept: without `managedFields`, which nobody here reads and which is often its larger half.
+fn admit<K: Followed>(mut object: K) -> (Key, Arc<K>) {
+    let meta = object.meta_mut();
+    meta.managed_fields = None;
+    let key = (
+        meta.namespace.clone().unwrap_or_default(),
+        meta.name.clone().unwrap_or_default(),
+    );
+    (key, Arc::new(object))
+}
+
+fn same_version<K: Followed>(old: &K, new: &K) -> bool {
+    old.meta().resource_version.is_some()
+        && old.meta().resource_version == new.meta().resource_version
+        && old.meta().uid == new.meta().uid
+}

@@ -1,0 +1,230 @@
+//! Decoding list pages and watch lines object by object, so that one that does not decode costs only itself.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+/// One page of a list.
+pub(super) struct Page<K> {
+    pub objects: Vec<K>,
+    pub rejected: Vec<Rejected>,
+    pub resource_version: Option<String>,
+    pub continue_token: Option<String>,
+}
+
+/// One line of a watch.
+pub(super) enum Line<K> {
+    Applied {
+        object: K,
+        resource_version: String,
+    },
+    Deleted {
+        object: K,
+        resource_version: String,
+    },
+    Bookmark {
+        resource_version: String,
+        ends_initial_list: bool,
+    },
+    /// The server ended the watch with a status; 410 means that our place in the history is lost.
+    Error {
+        code: u16,
+        message: String,
+    },
+    Rejected(Rejected),
+}
+
+/// An object that is there and does not decode.
+pub(super) struct Rejected {
+    pub namespace: String,
+    pub name: String,
+    pub error: String,
+    pub resource_version: Option<String>,
+    /// It came as a deletion: what we know of it is to be forgotten, not kept.
+    pub deleted: bool,
+}
+
+#[derive(Deserialize)]
+struct RawPage<'a> {
+    #[serde(default)]
+    metadata: RawListMeta,
+    #[serde(borrow, default)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+struct RawListMeta {
+    #[serde(rename = "resourceVersion", default)]
+    resource_version: Option<String>,
+    #[serde(rename = "continue", default)]
+    continue_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawLine<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// The few fields of an object that following it needs.
+#[derive(Deserialize, Default)]
+struct Head {
+    #[serde(default)]
+    metadata: HeadMeta,
+}
+
+#[derive(Deserialize, Default)]
+struct HeadMeta {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    namespace: Option<String>,
+    #[serde(rename = "resourceVersion", default)]
+    resource_version: Option<String>,
+    #[serde(default)]
+    annotations: Option<std::collections::BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize, Default)]
+struct RawStatus {
+    #[serde(default)]
+    code: u16,
+    #[serde(default)]
+    message: String,
+}
+
+/// Set by the API server on the bookmark that ends the initial events of a streaming list (KEP-3157).
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+pub(super) fn page<K: DeserializeOwned>(body: &[u8]) -> Result<Page<K>, serde_json::Error> {
+    let raw: RawPage<'_> = serde_json::from_slice(body)?;
+    let mut objects = Vec::with_capacity(raw.items.len());
+    let mut rejected = Vec::new();
+    for item in raw.items {
+        match serde_json::from_str(item.get()) {
+            Ok(object) => objects.push(object),
+            Err(error) => rejected.push(reject(item, &error)),
+        }
+    }
+    let non_empty = |text: Option<String>| text.filter(|text| !text.is_empty());
+    Ok(Page {
+        objects,
+        rejected,
+        resource_version: non_empty(raw.metadata.resource_version),
+        continue_token: non_empty(raw.metadata.continue_token),
+    })
+}
+
+pub(super) fn line<K: DeserializeOwned + kube::Resource>(
+    bytes: &[u8],
+) -> Result<Line<K>, serde_json::Error> {
+    let raw: RawLine<'_> = serde_json::from_slice(bytes)?;
+    Ok(match raw.kind {
+        "BOOKMARK" => {
+            let head: Head = serde_json::from_str(raw.object.get())?;
+            Line::Bookmark {
+                resource_version: head.metadata.resource_version.unwrap_or_default(),
+                ends_initial_list: head
+                    .metadata
+                    .annotations
+                    .is_some_and(|annotations| annotations.contains_key(INITIAL_EVENTS_END)),
+            }
+        }
+        "ERROR" => {
+            let status: RawStatus = serde_json::from_str(raw.object.get()).unwrap_or_default();
+            Line::Error {
+                code: status.code,
+                message: status.message,
+            }
+        }
+        kind => match serde_json::from_str::<K>(raw.object.get()) {
+            Ok(object) => {
+                let resource_version = object.meta().resource_version.clone().unwrap_or_default();
+                if kind == "DELETED" {
+                    Line::Deleted {
+                        object,
+                        resource_version,
+                    }
+                } else {
+                    Line::Applied {
+                        object,
+                        resource_version,
+                    }
+                }
+            }
+            Err(error) => Line::Rejected(Rejected {
+                deleted: kind == "DELETED",
+                ..reject(raw.object, &error)
+            }),
+        },
+    })
+}
+
+fn reject(object: &RawValue, error: &serde_json::Error) -> Rejected {
+    let head: Head = serde_json::from_str(object.get()).unwrap_or_default();
+    Rejected {
+        namespace: head.metadata.namespace.unwrap_or_default(),
+        name: head.metadata.name.unwrap_or_default(),
+        error: error.to_string(),
+        resource_version: head.metadata.resource_version,
+        deleted: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[test]
+    fn a_malformed_item_costs_only_itself() {
+        let body =
+            br#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"7","continue":""},"items":[
+            {"metadata":{"name":"good","namespace":"a"}},
+            {"metadata":{"name":"bad","namespace":"a"},"data":5}]}"#;
+        let page: Page<ConfigMap> = page(body).unwrap();
+        assert_eq!(page.objects.len(), 1);
+        assert_eq!(
+            (
+                page.rejected[0].namespace.as_str(),
+                page.rejected[0].name.as_str()
+            ),
+            ("a", "bad")
+        );
+        assert_eq!(page.resource_version.as_deref(), Some("7"));
+        assert_eq!(page.continue_token, None);
+    }
+
+    #[test]
+    fn a_malformed_watch_object_is_named_and_keeps_our_place() {
+        let bytes = br#"{"type":"MODIFIED","object":{"metadata":{"name":"bad","resourceVersion":"9"},"data":5}}"#;
+        let Line::Rejected(rejected) = line::<ConfigMap>(bytes).unwrap() else {
+            panic!("not rejected")
+        };
+        assert_eq!(
+            (rejected.name.as_str(), rejected.resource_version.as_deref()),
+            ("bad", Some("9"))
+        );
+    }
+
+    #[test]
+    fn the_bookmark_that_ends_a_streaming_list_is_recognised() {
+        let bytes = br#"{"type":"BOOKMARK","object":{"kind":"ConfigMap","metadata":{"resourceVersion":"12","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+        assert!(matches!(
+            line::<ConfigMap>(bytes).unwrap(),
+            Line::Bookmark { ends_initial_list: true, resource_version } if resource_version == "12"
+        ));
+    }
+
+    #[test]
+    fn an_error_line_carries_its_code() {
+        let bytes = br#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#;
+        assert!(matches!(
+            line::<ConfigMap>(bytes).unwrap(),
+            Line::Error { code: 410, .. }
+        ));
+    }
+}
