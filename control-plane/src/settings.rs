@@ -1,1 +1,348 @@
-//! To come.
+//! The control plane's settings. Names, meaning and syntax are those of karmada-controller-manager and karmada-scheduler where
+//! they have the flag; what the proposal adds is marked.
+
+use std::path::PathBuf;
+
+use clap::ArgAction::Set;
+use muster_shared::settings::{
+    BindAddress, Controllers, Duration, Error, FeatureGates, Gate, Stage, Words,
+};
+use muster_shared::telemetry::LogFormat;
+use serde::Deserialize;
+
+/// Governs all movement of workloads: off means that no taint, a person's included, moves anything (safety contract 2).
+pub const FAILOVER: Gate = Gate {
+    name: "Failover",
+    default: false,
+    stage: Stage::Beta,
+};
+/// Propagates what a workload refers to along with it.
+pub const PROPAGATE_DEPS: Gate = Gate {
+    name: "PropagateDeps",
+    default: true,
+    stage: Stage::Beta,
+};
+/// Orders the scheduling queue by a binding's priority.
+pub const PRIORITY_BASED_SCHEDULING: Gate = Gate {
+    name: "PriorityBasedScheduling",
+    default: true,
+    stage: Stage::Beta,
+};
+/// Lets a policy take a template over from another.
+pub const PROPAGATION_POLICY_PREEMPTION: Gate = Gate {
+    name: "PropagationPolicyPreemption",
+    default: false,
+    stage: Stage::Alpha,
+};
+/// Grade counts by resource models.
+pub const CUSTOMIZED_CLUSTER_RESOURCE_MODELING: Gate = Gate {
+    name: "CustomizedClusterResourceModeling",
+    default: true,
+    stage: Stage::Beta,
+};
+/// Carries preserved state into the replacement of an evicted workload.
+pub const STATEFUL_FAILOVER_INJECTION: Gate = Gate {
+    name: "StatefulFailoverInjection",
+    default: false,
+    stage: Stage::Alpha,
+};
+/// Accepted for compatibility and without effect: graceful eviction is decided by purge modes (the proposal).
+pub const GRACEFUL_EVICTION: Gate = Gate {
+    name: "GracefulEviction",
+    default: true,
+    stage: Stage::Beta,
+};
+
+/// Every gate that `--feature-gates` takes.
+pub const GATES: [Gate; 7] = [
+    FAILOVER,
+    PROPAGATE_DEPS,
+    PRIORITY_BASED_SCHEDULING,
+    PROPAGATION_POLICY_PREEMPTION,
+    CUSTOMIZED_CLUSTER_RESOURCE_MODELING,
+    STATEFUL_FAILOVER_INJECTION,
+    GRACEFUL_EVICTION,
+];
+
+/// Every name that `--controllers` takes, with what it owns.
+pub const CONTROLLERS: [(&str, &str); 9] = [
+    (
+        "cluster",
+        "Cluster lifecycle, health monitor and condition taints",
+    ),
+    ("clustertaintpolicy", "taints by ClusterTaintPolicy"),
+    (
+        "taintmanager",
+        "eviction of workloads from tainted clusters",
+    ),
+    ("gracefulEviction", "clearing of graceful eviction tasks"),
+    ("scheduler", "placement of bindings"),
+    ("detector", "bindings from templates and policies"),
+    ("binding", "Works from bindings"),
+    (
+        "bindingStatus",
+        "status of bindings and templates from Works",
+    ),
+    ("namespace", "propagation of namespaces to members"),
+];
+
+/// Everything that can be set.
+#[derive(Clone, Debug, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+#[allow(clippy::struct_excessive_bools)] // one per switch of the command line
+pub struct Settings {
+    /// Kubeconfig of the fleet API; in-cluster credentials without it.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context within the kubeconfig.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Which controllers run: `*`, `name`, `-name`.
+    #[arg(long, default_value = "*", value_name = "LIST")]
+    pub controllers: Controllers,
+    /// Features switched on or off, as `NAME=true,...`.
+    #[arg(long, default_value = "", value_name = "MAP")]
+    pub feature_gates: FeatureGates,
+
+    /// Stand for election before acting.
+    #[arg(long, default_value_t = true, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub leader_elect: bool,
+    /// Name of the election's Lease.
+    #[arg(long, default_value = "muster-control-plane")]
+    pub leader_elect_resource_name: String,
+    /// Namespace of the election's Lease.
+    #[arg(long, default_value = "karmada-system")]
+    pub leader_elect_resource_namespace: String,
+    /// How long followers wait after the leader's last renewal.
+    #[arg(long, default_value = "15s")]
+    pub leader_elect_lease_duration: Duration,
+    /// How long after its last renewal a leader may act.
+    #[arg(long, default_value = "10s")]
+    pub leader_elect_renew_deadline: Duration,
+    /// Pause between attempts to take or renew the lease.
+    #[arg(long, default_value = "2s")]
+    pub leader_elect_retry_period: Duration,
+
+    /// Where `/metrics` is served; `0` for nowhere.
+    #[arg(long, default_value = ":8080")]
+    pub metrics_bind_address: BindAddress,
+    /// Where `/healthz` and `/readyz` are served; `0` for nowhere.
+    #[arg(long, default_value = ":10357")]
+    pub health_probe_bind_address: BindAddress,
+    /// How log lines look: text or json.
+    #[arg(long, default_value = "text")]
+    pub log_format: LogFormat,
+    /// What is logged, in tracing's syntax.
+    #[arg(long, default_value = "info")]
+    pub log_filter: String,
+
+    /// Accepted for compatibility: the monitor waits for deadlines instead of polling.
+    #[arg(long, default_value = "5s")]
+    pub cluster_monitor_period: Duration,
+    /// Silence of a pull cluster after which its Ready condition becomes Unknown.
+    #[arg(long, default_value = "40s")]
+    pub cluster_monitor_grace_period: Duration,
+    /// The same for a cluster that has never reported.
+    #[arg(long, default_value = "60s")]
+    pub cluster_startup_grace_period: Duration,
+    /// Classic behaviour of Karmada 1.3: NoExecute taints this long after a cluster failed. Unset: never by itself.
+    #[arg(long)]
+    pub failover_eviction_timeout: Option<Duration>,
+
+    /// Whether NoExecute taints evict. The gate Failover is the switch above it.
+    #[arg(long, default_value_t = true, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub enable_no_execute_taint_eviction: bool,
+    /// What happens to the old copy on a NoExecute eviction: Gracefully or Directly.
+    #[arg(long, default_value = "Gracefully")]
+    pub no_execute_taint_eviction_purge_mode: String,
+    /// Evictions a second, over all clusters.
+    #[arg(long, default_value_t = 0.5)]
+    pub resource_eviction_rate: f64,
+    /// Evictions a second when too many clusters have failed (proposal).
+    #[arg(long, default_value_t = 0.1)]
+    pub secondary_resource_eviction_rate: f64,
+    /// Share of failed clusters above which the fleet counts as unhealthy (proposal).
+    #[arg(long, default_value_t = 0.55)]
+    pub unhealthy_cluster_threshold: f64,
+    /// Number of clusters above which an unhealthy fleet evicts slowly rather than not at all (proposal).
+    #[arg(long, default_value_t = 10)]
+    pub large_cluster_num_threshold: usize,
+    /// What must be true before an evicted copy is removed (proposal).
+    #[arg(long, default_value = "ResourceHealth")]
+    pub evict_plugins: Words,
+    /// Accepted for compatibility. Time alone never removes a copy here (the proposal deprecates the timeout).
+    #[arg(long, default_value = "10m")]
+    pub graceful_eviction_timeout: Duration,
+
+    /// Bindings whose policy names this scheduler are placed by us.
+    #[arg(long, default_value = "default-scheduler")]
+    pub scheduler_name: String,
+    /// Propagate workloads whose replicas are zero.
+    #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub enable_empty_workload_propagation: bool,
+
+    /// Kinds that are never propagated, as `group`, `group/version` or `group/version/Kind,Kind`; separated by `;`.
+    #[arg(long, default_value = "")]
+    pub skipped_propagating_apis: String,
+    /// Namespaces (regular expressions) whose objects are never propagated.
+    #[arg(long, default_value = "kube-.*")]
+    pub skipped_propagating_namespaces: Words,
+
+    /// Clusters worked on at a time.
+    #[arg(long, default_value_t = 5)]
+    pub concurrent_cluster_syncs: usize,
+    /// Bindings worked on at a time, per controller.
+    #[arg(long, default_value_t = 32)]
+    pub concurrent_resourcebinding_syncs: usize,
+    /// Cluster-scoped bindings worked on at a time, per controller.
+    #[arg(long, default_value_t = 32)]
+    pub concurrent_clusterresourcebinding_syncs: usize,
+    /// Works worked on at a time.
+    #[arg(long, default_value_t = 32)]
+    pub concurrent_work_syncs: usize,
+    /// Namespaces worked on at a time.
+    #[arg(long, default_value_t = 4)]
+    pub concurrent_namespace_syncs: usize,
+    /// Templates worked on at a time.
+    #[arg(long, default_value_t = 32)]
+    pub concurrent_resource_template_syncs: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        muster_shared::settings::defaults()
+    }
+}
+
+impl Settings {
+    /// Whether a gate is on.
+    pub fn gate(&self, gate: &Gate) -> bool {
+        self.feature_gates.enabled(gate)
+    }
+
+    /// Whether a controller runs.
+    pub fn runs(&self, controller: &str) -> bool {
+        self.controllers.enabled(controller, false)
+    }
+
+    /// Refuses values that parse and make no sense.
+    pub fn check(&self) -> Result<(), Error> {
+        self.feature_gates.check(&GATES)?;
+        self.controllers.check(&CONTROLLERS.map(|(name, _)| name))?;
+        for (name, duration) in [
+            ("cluster-monitor-period", self.cluster_monitor_period),
+            (
+                "cluster-monitor-grace-period",
+                self.cluster_monitor_grace_period,
+            ),
+            (
+                "cluster-startup-grace-period",
+                self.cluster_startup_grace_period,
+            ),
+            ("leader-elect-retry-period", self.leader_elect_retry_period),
+        ] {
+            if duration.is_zero() {
+                return Err(Error::invalid(name, "must be longer than 0"));
+            }
+        }
+        if self.leader_elect_renew_deadline >= self.leader_elect_lease_duration {
+            return Err(Error::invalid(
+                "leader-elect-renew-deadline",
+                "must be shorter than leader-elect-lease-duration, or two leaders could act at once",
+            ));
+        }
+        for (name, rate) in [
+            ("resource-eviction-rate", self.resource_eviction_rate),
+            (
+                "secondary-resource-eviction-rate",
+                self.secondary_resource_eviction_rate,
+            ),
+        ] {
+            if !rate.is_finite() || rate < 0.0 {
+                return Err(Error::invalid(
+                    name,
+                    format!("{rate} is not a rate: 0 or more a second"),
+                ));
+            }
+        }
+        if !(0.0..=1.0).contains(&self.unhealthy_cluster_threshold) {
+            return Err(Error::invalid(
+                "unhealthy-cluster-threshold",
+                "must be between 0 and 1",
+            ));
+        }
+        if !["Gracefully", "Directly"].contains(&self.no_execute_taint_eviction_purge_mode.as_str())
+        {
+            return Err(Error::invalid(
+                "no-execute-taint-eviction-purge-mode",
+                "must be Gracefully or Directly",
+            ));
+        }
+        for plugin in &self.evict_plugins.0 {
+            if plugin != "ResourceHealth" {
+                return Err(Error::invalid(
+                    "evict-plugins",
+                    format!("unknown plugin {plugin:?}; known is ResourceHealth"),
+                ));
+            }
+        }
+        self.refuse_silly_sets()
+    }
+
+    /// Some controllers make no sense without others of ours or somebody's.
+    fn refuse_silly_sets(&self) -> Result<(), Error> {
+        if CONTROLLERS.iter().all(|(name, _)| !self.runs(name)) {
+            return Err(Error::invalid("controllers", "none would run"));
+        }
+        if self.runs("taintmanager") && !self.runs("gracefulEviction") && self.runs("scheduler") {
+            return Err(Error::invalid(
+                "controllers",
+                "taintmanager and scheduler without gracefulEviction would leave eviction tasks for ever",
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_accepted_and_move_nothing() {
+        let settings = Settings::default();
+        settings.check().unwrap();
+        assert!(!settings.gate(&FAILOVER));
+        assert!(settings.runs("scheduler"));
+    }
+
+    #[test]
+    fn senseless_values_are_refused_by_name() {
+        let cases: [(&str, fn(&mut Settings)); 6] = [
+            ("resource-eviction-rate", |s| {
+                s.resource_eviction_rate = -1.0
+            }),
+            ("unhealthy-cluster-threshold", |s| {
+                s.unhealthy_cluster_threshold = 55.0
+            }),
+            ("cluster-monitor-grace-period", |s| {
+                s.cluster_monitor_grace_period = Duration::default();
+            }),
+            ("leader-elect-renew-deadline", |s| {
+                s.leader_elect_renew_deadline = s.leader_elect_lease_duration;
+            }),
+            ("no-execute-taint-eviction-purge-mode", |s| {
+                s.no_execute_taint_eviction_purge_mode = "Never".to_owned();
+            }),
+            ("evict-plugins", |s| {
+                s.evict_plugins = Words(vec!["Hope".to_owned()])
+            }),
+        ];
+        for (name, spoil) in cases {
+            let mut settings = Settings::default();
+            spoil(&mut settings);
+            let error = settings.check().unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+        }
+    }
+}

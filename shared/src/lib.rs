@@ -8,6 +8,7 @@ pub mod api;
 pub mod capacity;
 pub mod client;
 pub mod conditions;
+pub mod events;
 pub mod interpreter;
 pub mod jsonpath;
 pub mod k8s;

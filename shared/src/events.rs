@@ -1,0 +1,247 @@
+//! Kubernetes Events about objects: what `kubectl describe` shows under the object.
+//!
+//! Publishing never waits and never fails its caller: events go through a bounded channel to one task. When an API server cannot
+//! keep up, the newest are dropped and counted; the log line that accompanies every event is not.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, Resource, ResourceExt};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::client;
+
+/// How many events may wait: a second's worth of a busy API server's creates.
+const WAITING: usize = 1024;
+/// A repetition within this time counts up the earlier event instead of making a new one (client-go's correlator: 10 min).
+const REPEAT_WINDOW: Duration = Duration::from_secs(600);
+/// How many earlier events are remembered for that.
+const REMEMBERED: usize = 2048;
+/// Deadline of one write.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Kubernetes refuses longer messages.
+const LONGEST_NOTE: usize = 1024;
+
+/// How serious an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventType {
+    /// For information.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+/// Where events are published. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Events {
+    outbox: mpsc::Sender<Letter>,
+}
+
+#[derive(Debug)]
+struct Letter {
+    regarding: ObjectReference,
+    kind: EventType,
+    reason: String,
+    note: String,
+}
+
+impl Events {
+    /// A publisher, and the task that delivers in the name of a component.
+    pub fn new(
+        client: Client,
+        component: impl Into<Arc<str>>,
+        shutdown: CancellationToken,
+    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
+        let (outbox, inbox) = mpsc::channel(WAITING);
+        (
+            Self { outbox },
+            deliver(client, component.into(), inbox, shutdown),
+        )
+    }
+
+    /// A publisher that delivers nowhere, for decisions under test.
+    pub fn nowhere() -> Self {
+        Self {
+            outbox: mpsc::channel(1).0,
+        }
+    }
+
+    /// Publishes an event about an object.
+    pub fn publish<K>(&self, about: &K, kind: EventType, reason: &str, note: impl Into<String>)
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        self.publish_about(about.object_ref(&()), kind, reason, note);
+    }
+
+    /// Publishes an event about an object that is known by reference only.
+    pub fn publish_about(
+        &self,
+        regarding: ObjectReference,
+        kind: EventType,
+        reason: &str,
+        note: impl Into<String>,
+    ) {
+        let mut note = note.into();
+        if note.len() > LONGEST_NOTE {
+            let end = (0..=LONGEST_NOTE - 3)
+                .rev()
+                .find(|at| note.is_char_boundary(*at))
+                .unwrap_or(0);
+            note.truncate(end);
+            note.push_str("...");
+        }
+        let letter = Letter {
+            regarding,
+            kind,
+            reason: reason.to_owned(),
+            note,
+        };
+        if self.outbox.try_send(letter).is_err() {
+            metrics::counter!("muster_events_dropped_total").increment(1);
+        }
+    }
+}
+
+/// What makes two events the same one, repeated.
+#[derive(PartialEq, Eq, Hash)]
+struct Sameness {
+    kind: EventType,
+    uid: String,
+    name: String,
+    reason: String,
+    note: String,
+}
+
+struct Earlier {
+    namespace: String,
+    name: String,
+    count: i32,
+    at: Instant,
+}
+
+async fn deliver(
+    client: Client,
+    component: Arc<str>,
+    mut inbox: mpsc::Receiver<Letter>,
+    shutdown: CancellationToken,
+) {
+    let mut earlier: HashMap<Sameness, Earlier> = HashMap::new();
+    loop {
+        let letter = tokio::select! {
+            () = shutdown.cancelled() => return,
+            letter = inbox.recv() => match letter {
+                Some(letter) => letter,
+                // All publishers are gone; the process is ending, or uses no events.
+                None => return shutdown.cancelled().await,
+            },
+        };
+        let reason = letter.reason.clone();
+        match timeout(DEADLINE, write(&client, &component, &mut earlier, letter)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                metrics::counter!("muster_events_dropped_total").increment(1);
+                tracing::debug!(
+                    reason,
+                    error = client::brief(&error),
+                    "could not write an event"
+                );
+            }
+            Err(_) => {
+                metrics::counter!("muster_events_dropped_total").increment(1);
+                tracing::debug!(reason, "no answer when writing an event");
+            }
+        }
+    }
+}
+
+async fn write(
+    client: &Client,
+    component: &str,
+    earlier: &mut HashMap<Sameness, Earlier>,
+    letter: Letter,
+) -> Result<(), kube::Error> {
+    let now = Time(Timestamp::now());
+    let sameness = Sameness {
+        kind: letter.kind,
+        uid: letter.regarding.uid.clone().unwrap_or_default(),
+        name: letter.regarding.name.clone().unwrap_or_default(),
+        reason: letter.reason.clone(),
+        note: letter.note.clone(),
+    };
+    if let Some(known) = earlier
+        .get_mut(&sameness)
+        .filter(|known| known.at.elapsed() < REPEAT_WINDOW)
+    {
+        known.count += 1;
+        known.at = Instant::now();
+        let api: Api<Event> = Api::namespaced(client.clone(), &known.namespace);
+        let patch = json!({ "count": known.count, "lastTimestamp": now });
+        match api
+            .patch(&known.name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+        {
+            Err(error) if client::is_not_found(&error) => _ = earlier.remove(&sameness),
+            other => return other.map(|_| ()),
+        }
+    }
+    let event = compose(component, letter, now);
+    let namespace = event.metadata.namespace.clone().unwrap_or_default();
+    let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
+    let created = api.create(&PostParams::default(), &event).await?;
+    if earlier.len() >= REMEMBERED {
+        earlier.retain(|_, known| known.at.elapsed() < REPEAT_WINDOW);
+    }
+    if earlier.len() < REMEMBERED {
+        let known = Earlier {
+            namespace,
+            name: created.name_any(),
+            count: 1,
+            at: Instant::now(),
+        };
+        earlier.insert(sameness, known);
+    }
+    Ok(())
+}
+
+fn compose(component: &str, letter: Letter, now: Time) -> Event {
+    // Events about cluster-scoped objects live in `default`, as client-go's recorder puts them.
+    let namespace = letter
+        .regarding
+        .namespace
+        .clone()
+        .filter(|namespace| !namespace.is_empty())
+        .unwrap_or_else(|| "default".to_owned());
+    let name = letter.regarding.name.clone().unwrap_or_default();
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{name}.{:x}", now.0.as_nanosecond())),
+            namespace: Some(namespace),
+            ..ObjectMeta::default()
+        },
+        involved_object: letter.regarding,
+        type_: Some(match letter.kind {
+            EventType::Normal => "Normal".to_owned(),
+            EventType::Warning => "Warning".to_owned(),
+        }),
+        reason: Some(letter.reason),
+        message: Some(letter.note),
+        source: Some(EventSource {
+            component: Some(component.to_owned()),
+            host: None,
+        }),
+        reporting_component: Some(component.to_owned()),
+        count: Some(1),
+        first_timestamp: Some(now.clone()),
+        last_timestamp: Some(now),
+        ..Event::default()
+    }
+}
