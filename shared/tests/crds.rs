@@ -1,0 +1,284 @@
+//! The definitions that the chart installs are those of the types, and an API server would accept them.
+
+use std::{collections::BTreeSet, env, fs, path::PathBuf};
+
+use muster_shared::{
+    api::{self, binding, cluster, interpreter, policy, taint_policy, work},
+    k8s::{CustomResourceDefinition, ResourceExt},
+};
+use serde_json::{Map, Value};
+
+/// Where the control-plane chart keeps the definitions.
+fn golden(crd: &CustomResourceDefinition) -> PathBuf {
+    let charts = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/control-plane/crds");
+    PathBuf::from(charts).join(format!("{}.yaml", crd.name_any()))
+}
+
+fn schema(crd: &CustomResourceDefinition) -> Value {
+    let schema = crd.spec.versions[0].schema.as_ref().unwrap();
+    serde_json::to_value(schema.open_api_v3_schema.as_ref().unwrap()).unwrap()
+}
+
+#[test]
+fn the_chart_carries_the_definitions_of_the_types() {
+    let rewrite = env::var_os("UPDATE_GOLDEN").is_some();
+    for crd in api::crds() {
+        let path = golden(&crd);
+        let yaml = serde_saphyr::to_string(&crd).unwrap();
+        if rewrite {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, &yaml).unwrap();
+        }
+        let stored = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            stored == yaml,
+            "{} is not what the types say: run this test with UPDATE_GOLDEN=1",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn a_definition_survives_the_way_through_yaml() {
+    for crd in api::crds() {
+        let yaml = serde_saphyr::to_string(&crd).unwrap();
+        let read: CustomResourceDefinition = serde_saphyr::from_str(&yaml).unwrap();
+        assert_eq!(read, crd);
+    }
+}
+
+#[test]
+fn every_schema_is_structural() {
+    let mut faults = Vec::new();
+    for crd in api::crds() {
+        check(&schema(&crd), &crd.name_any(), &mut faults);
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn the_checker_sees_every_fault() {
+    let table = [
+        (serde_json::json!({}), "no type"),
+        (
+            serde_json::json!({ "type": ["string", "null"] }),
+            "several types",
+        ),
+        (
+            serde_json::json!({ "type": "string", "nullable": true }),
+            "nullable",
+        ),
+        (
+            serde_json::json!({ "$ref": "#/x", "type": "string" }),
+            "$ref",
+        ),
+        (
+            serde_json::json!({ "type": "string", "anyOf": [] }),
+            "anyOf",
+        ),
+        (
+            serde_json::json!({ "type": "integer", "format": "uint32" }),
+            "uint32",
+        ),
+        (serde_json::json!({ "type": "array" }), "items"),
+        (
+            serde_json::json!({ "type": "string", "default": 1 }),
+            "default",
+        ),
+        (
+            serde_json::json!({ "type": "string", "enum": ["a"], "default": "b" }),
+            "default",
+        ),
+        (
+            serde_json::json!({ "type": "integer", "minimum": 1, "default": 0 }),
+            "default",
+        ),
+        (
+            serde_json::json!({ "type": "object", "required": ["a"] }),
+            "required",
+        ),
+        (
+            serde_json::json!({ "type": "object", "properties": {}, "additionalProperties": { "type": "string" } }),
+            "additionalProperties",
+        ),
+        (
+            serde_json::json!({ "type": "array", "items": { "type": "object" }, "x-kubernetes-list-type": "map" }),
+            "map-keys",
+        ),
+    ];
+    for (schema, expected) in table {
+        let mut faults = Vec::new();
+        check(&schema, "it", &mut faults);
+        assert!(
+            faults.iter().any(|fault| fault.contains(expected)),
+            "{schema} should be refused for {expected}, not for {faults:?}"
+        );
+    }
+}
+
+/// The rules of `apiextensions.k8s.io/v1` for structural schemas, as far as ours could break them.
+fn check(node: &Value, at: &str, faults: &mut Vec<String>) {
+    const FORBIDDEN: &[&str] = &[
+        "$ref",
+        "$schema",
+        "$defs",
+        "definitions",
+        "title",
+        "nullable",
+        "oneOf",
+        "allOf",
+        "not",
+        "const",
+        "uniqueItems",
+        "patternProperties",
+        "dependencies",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "id",
+    ];
+    const FORMATS: &[&str] = &["int32", "int64", "date-time", "byte", "float", "double"];
+    let Some(node) = node.as_object() else {
+        return faults.push(format!("{at}: is no schema"));
+    };
+    let flag = |name: &str| node.get(name).and_then(Value::as_bool).unwrap_or_default();
+    let int_or_string = flag("x-kubernetes-int-or-string");
+    let mut fault = |text: &str| faults.push(format!("{at}: {text}"));
+
+    for keyword in FORBIDDEN
+        .iter()
+        .filter(|keyword| node.contains_key(**keyword))
+    {
+        fault(keyword);
+    }
+    let kind = match node.get("type") {
+        Some(Value::String(kind)) => kind.as_str(),
+        Some(_) => return fault("several types"),
+        None if int_or_string => "",
+        None => return fault("no type"),
+    };
+    if node.contains_key("anyOf") && !int_or_string {
+        fault("anyOf");
+    }
+    if let Some(format) = node.get("format").and_then(Value::as_str)
+        && !FORMATS.contains(&format)
+    {
+        fault(&format!("format {format}"));
+    }
+    if node.contains_key("properties") && node.contains_key("additionalProperties") {
+        fault("properties beside additionalProperties");
+    }
+    if kind == "array" && !node.contains_key("items") {
+        fault("no items");
+    }
+    if let Some(default) = node.get("default")
+        && !admits(node, kind, default)
+    {
+        fault(&format!(
+            "default {default} is refused by the schema itself"
+        ));
+    }
+    if node.get("x-kubernetes-list-type") == Some(&"map".into()) && !has_map_keys(node) {
+        fault("list-map-keys must be required properties of the items");
+    }
+    let empty = Map::new();
+    let properties = node
+        .get("properties")
+        .and_then(Value::as_object)
+        .unwrap_or(&empty);
+    for field in node
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        match properties.get(field.as_str().unwrap_or_default()) {
+            None => fault(&format!("required {field} is no property")),
+            Some(property) if property.get("default").is_some() => {
+                fault(&format!("required {field} has a default"));
+            }
+            Some(_) => {}
+        }
+    }
+    for (name, property) in properties {
+        check(property, &format!("{at}.{name}"), faults);
+    }
+    for keyword in ["items", "additionalProperties"] {
+        if let Some(child) = node.get(keyword) {
+            check(child, &format!("{at}[{keyword}]"), faults);
+        }
+    }
+}
+
+/// Whether a schema admits its own default.
+fn admits(node: &Map<String, Value>, kind: &str, default: &Value) -> bool {
+    let typed = match kind {
+        "string" => default.is_string(),
+        "integer" => default.is_i64(),
+        "boolean" => default.is_boolean(),
+        "array" => default.is_array(),
+        "object" => default.is_object(),
+        _ => false,
+    };
+    let listed = node
+        .get("enum")
+        .and_then(Value::as_array)
+        .is_none_or(|all| all.contains(default));
+    let minimum = node
+        .get("minimum")
+        .and_then(Value::as_f64)
+        .unwrap_or(f64::MIN);
+    typed && listed && default.as_f64().is_none_or(|number| number >= minimum)
+}
+
+/// Whether the keys of a list of type map are required properties of its items.
+fn has_map_keys(node: &Map<String, Value>) -> bool {
+    let keys = node
+        .get("x-kubernetes-list-map-keys")
+        .and_then(Value::as_array);
+    let required = node
+        .get("items")
+        .and_then(|items| items.get("required"))
+        .and_then(Value::as_array);
+    match (keys, required) {
+        (Some(keys), Some(required)) => keys.iter().all(|key| required.contains(key)),
+        _ => false,
+    }
+}
+
+#[test]
+fn the_rust_types_write_only_fields_that_the_schema_knows() {
+    fn unknown(value: &Value, schema: &Value, at: &str, found: &mut BTreeSet<String>) {
+        let (Some(value), Some(properties)) = (
+            value.as_object(),
+            schema.get("properties").and_then(Value::as_object),
+        ) else {
+            return;
+        };
+        for (name, child) in value {
+            let at = format!("{at}.{name}");
+            match properties.get(name) {
+                Some(property) => unknown(child, property, &at, found),
+                None if at.contains(".metadata.") => {}
+                None => drop(found.insert(at)),
+            }
+        }
+    }
+    let empty = [
+        serde_json::to_value(cluster::Cluster::default()),
+        serde_json::to_value(interpreter::ResourceInterpreterCustomization::default()),
+        serde_json::to_value(policy::ClusterPropagationPolicy::default()),
+        serde_json::to_value(taint_policy::ClusterTaintPolicy::default()),
+        serde_json::to_value(policy::PropagationPolicy::default()),
+        serde_json::to_value(binding::ClusterResourceBinding::default()),
+        serde_json::to_value(binding::ResourceBinding::default()),
+        serde_json::to_value(work::Work::default()),
+    ];
+    for (object, crd) in empty.into_iter().zip(api::crds()) {
+        let object = object.unwrap();
+        assert_eq!(object["kind"], crd.spec.names.kind);
+        let mut found = BTreeSet::new();
+        unknown(&object, &schema(&crd), &crd.spec.names.kind, &mut found);
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
