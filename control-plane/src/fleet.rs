@@ -1,1 +1,183 @@
-//! To come.
+//! What all controllers share: one connection, one cache of each kind, one leadership.
+
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::Api;
+use kube::{Client, Config};
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::api::work::Work;
+use muster_shared::client::{self, Profile};
+use muster_shared::events::Events;
+use muster_shared::lease::Leadership;
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Followed, Informer, Selection};
+use tokio_util::sync::CancellationToken;
+
+use crate::settings::Settings;
+
+/// The name under which the control plane writes: field manager of its objects and source of its events.
+pub const COMPONENT: &str = "muster-control-plane";
+
+/// Where the members' leases live, as Karmada's agents write them.
+const CLUSTER_NAMESPACE: &str = "karmada-cluster";
+
+/// The fleet as the control plane sees it. The caches may be read by anybody at any time; what is written goes through `client`.
+pub struct Fleet {
+    /// For single reads and for writes; has deadlines and never retries by itself.
+    pub client: Client,
+    /// For lists and watches of further collections.
+    pub watch_client: Client,
+    /// The settings of this process.
+    pub settings: Settings,
+    /// All clusters.
+    pub clusters: Informer<Cluster>,
+    /// All namespaced bindings.
+    pub bindings: Informer<ResourceBinding>,
+    /// All cluster-scoped bindings.
+    pub cluster_bindings: Informer<ClusterResourceBinding>,
+    /// All namespaced policies.
+    pub policies: Informer<PropagationPolicy>,
+    /// All cluster-scoped policies.
+    pub cluster_policies: Informer<ClusterPropagationPolicy>,
+    /// All taint policies.
+    pub taint_policies: Informer<ClusterTaintPolicy>,
+    /// All Works.
+    pub works: Informer<Work>,
+    /// The members' leases (namespace `karmada-cluster`).
+    pub leases: Informer<Lease>,
+    /// All namespaces.
+    pub namespaces: Informer<Namespace>,
+    /// Where events are published.
+    pub events: Events,
+    /// Whether this process may act.
+    pub leadership: Leadership,
+    /// Cancelled when the process is to end.
+    pub shutdown: CancellationToken,
+}
+
+impl Fleet {
+    /// Prepares connections and caches; the task that delivers events is started.
+    pub fn new(
+        config: &Config,
+        settings: Settings,
+        leadership: Leadership,
+        tasks: &mut Tasks,
+    ) -> Result<Arc<Self>, client::Error> {
+        let client = client::connect(config, Profile::Write)?;
+        let watch_client = client::connect(config, Profile::Watch)?;
+        let shutdown = tasks.shutdown().clone();
+        let (events, delivery) = Events::new(client.clone(), COMPONENT, shutdown.clone());
+        tasks.spawn("events", delivery);
+        let everything = Selection::everything;
+        Ok(Arc::new(Self {
+            clusters: Informer::new(Api::all(watch_client.clone()), everything()),
+            bindings: Informer::new(Api::all(watch_client.clone()), everything()),
+            cluster_bindings: Informer::new(Api::all(watch_client.clone()), everything()),
+            policies: Informer::new(Api::all(watch_client.clone()), everything()),
+            cluster_policies: Informer::new(Api::all(watch_client.clone()), everything()),
+            taint_policies: Informer::new(Api::all(watch_client.clone()), everything()),
+            works: Informer::new(Api::all(watch_client.clone()), everything()),
+            leases: Informer::new(
+                Api::namespaced(watch_client.clone(), CLUSTER_NAMESPACE),
+                everything(),
+            ),
+            namespaces: Informer::new(Api::all(watch_client.clone()), everything()),
+            client,
+            watch_client,
+            settings,
+            events,
+            leadership,
+            shutdown,
+        }))
+    }
+
+    /// Starts following everything. Call it after every controller has installed its listeners.
+    pub fn follow(&self, tasks: &mut Tasks) {
+        fn follow<K: Followed>(name: &'static str, informer: &Informer<K>, tasks: &mut Tasks) {
+            let shutdown = tasks.shutdown().clone();
+            tasks.spawn(name, informer.clone().run(shutdown));
+        }
+        follow("clusters", &self.clusters, tasks);
+        follow("bindings", &self.bindings, tasks);
+        follow("cluster bindings", &self.cluster_bindings, tasks);
+        follow("policies", &self.policies, tasks);
+        follow("cluster policies", &self.cluster_policies, tasks);
+        follow("taint policies", &self.taint_policies, tasks);
+        follow("works", &self.works, tasks);
+        follow("leases", &self.leases, tasks);
+        follow("namespaces", &self.namespaces, tasks);
+    }
+
+    /// Waits until every cache holds a complete list.
+    pub async fn synced(&self) {
+        self.clusters.synced().await;
+        self.bindings.synced().await;
+        self.cluster_bindings.synced().await;
+        self.policies.synced().await;
+        self.cluster_policies.synced().await;
+        self.taint_policies.synced().await;
+        self.works.synced().await;
+        self.leases.synced().await;
+        self.namespaces.synced().await;
+    }
+
+    /// Waits until this process may act and knows the fleet; `false` when it is to end instead.
+    ///
+    /// Nothing is decided before: a decision on half a list would be a decision on stale knowledge (safety contract 5).
+    pub async fn ready(&self) -> bool {
+        let ready = async {
+            self.synced().await;
+            self.leadership.acquired().await;
+        };
+        tokio::select! {
+            () = ready => true,
+            () = self.shutdown.cancelled() => false,
+        }
+    }
+
+    /// Starts the workers of a queue: once [`ready`](Self::ready), and asking for leadership at each act.
+    pub fn work<K, F, Fut, E>(
+        self: &Arc<Self>,
+        tasks: &mut Tasks,
+        name: &'static str,
+        queue: Queue<K>,
+        workers: usize,
+        reconcile: F,
+    ) where
+        K: Clone + Eq + Hash + Debug + Send + Sync + 'static,
+        F: Fn(Arc<Self>, K) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Next, E>> + Send + 'static,
+        E: Display + Send + 'static,
+    {
+        let fleet = Arc::clone(self);
+        tasks.spawn(name, async move {
+            if !fleet.ready().await {
+                return;
+            }
+            let shutdown = fleet.shutdown.clone();
+            queue
+                .run(workers, shutdown, move |key| {
+                    let work = fleet
+                        .leadership
+                        .is_current()
+                        .then(|| reconcile(Arc::clone(&fleet), key));
+                    async move {
+                        match work {
+                            Some(work) => work.await,
+                            // Somebody else leads; this process is about to end.
+                            None => Ok(Next::Done),
+                        }
+                    }
+                })
+                .await;
+        });
+    }
+}

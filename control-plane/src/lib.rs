@@ -1,5 +1,9 @@
 //! The Muster control plane: notices which clusters went silent, decides what must move, moves it at a safe pace,
 //! and says why.
+//!
+//! One process, one cache of each kind ([`fleet`]), and a folder per capability: pure files that decide beside one thin
+//! `controller.rs` that gathers, calls and writes. Every decision lives in API objects; memory is a cache, so that a restart
+//! at any instruction loses nothing and repeats nothing.
 
 pub mod binding;
 pub mod cluster;
@@ -11,3 +15,202 @@ pub mod scheduler;
 pub mod settings;
 pub mod status;
 pub mod taint;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use metrics_exporter_prometheus::PrometheusHandle;
+use muster_shared::lease::{self, Leadership};
+use muster_shared::serve::{self, Health};
+use muster_shared::tasks::{self, Tasks};
+use muster_shared::{client, telemetry, tls};
+use tokio_util::sync::CancellationToken;
+
+use crate::fleet::{COMPONENT, Fleet};
+use crate::settings::{CONTROLLERS, Settings};
+
+/// How long tasks may take to finish after a shutdown was asked for; below Kubernetes' default grace of 30 s.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(15);
+
+/// The program: reads arguments and environment, runs until it is told to stop.
+pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    tls::install_provider();
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments.get(1).is_some_and(|argument| argument == "crds") {
+        return print_crds();
+    }
+    let settings: Settings =
+        match muster_shared::settings::load_from(command(), arguments, std::env::vars()) {
+            Ok(settings) => settings,
+            Err(muster_shared::settings::Error::Flag(error)) => error.exit(),
+            Err(error) => return refuse(&error),
+        };
+    match start(settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "ended");
+            refuse(&format!("{error:#}"))
+        }
+    }
+}
+
+/// Prints the definitions of our kinds, ready for `kubectl apply -f -`.
+fn print_crds() -> ExitCode {
+    for crd in muster_shared::api::crds() {
+        match serde_saphyr::to_string(&crd) {
+            Ok(text) => println!("---\n{}", text.trim_end()),
+            Err(error) => return refuse(&error),
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn refuse(error: &impl std::fmt::Display) -> ExitCode {
+    eprintln!("{COMPONENT}: {error}");
+    ExitCode::FAILURE
+}
+
+fn command() -> clap::Command {
+    clap::Command::new(COMPONENT)
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Cluster failover for fleets of Kubernetes clusters: the control plane")
+        .subcommand(
+            clap::Command::new("crds").about("Print the custom resource definitions as YAML"),
+        )
+}
+
+#[tokio::main]
+async fn start(settings: Settings) -> anyhow::Result<()> {
+    telemetry::log(settings.log_format, &settings.log_filter)?;
+    let metrics = telemetry::metrics()?;
+    let shutdown = CancellationToken::new();
+    tokio::spawn(tasks::stop_on_signal(shutdown.clone()));
+    run(settings, Some(metrics), shutdown).await
+}
+
+/// Runs the control plane until shutdown. Needs the process's TLS provider and, for metrics, its recorder.
+///
+/// # Errors
+/// When the settings are refused, the fleet API is not configured, leadership was lost, or a part of the process ended: the caller
+/// should end the process, to be started again.
+pub async fn run(
+    settings: Settings,
+    metrics: Option<PrometheusHandle>,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    settings.check()?;
+    say_what_is_owned(&settings);
+    let config =
+        client::kubeconfig(settings.kubeconfig.as_deref(), settings.context.as_deref()).await?;
+    let health = Health::default();
+    health.expect("caches");
+    let mut tasks = Tasks::new(shutdown.clone());
+    serve_admin(&settings, &health, metrics.as_ref(), &mut tasks).await?;
+
+    let leadership = if settings.leader_elect {
+        Leadership::elected()
+    } else {
+        Leadership::always()
+    };
+    let fleet = Fleet::new(&config, settings, leadership, &mut tasks)?;
+    start_controllers(&fleet, &mut tasks);
+    fleet.follow(&mut tasks);
+    tasks.spawn("readiness", {
+        let (fleet, shutdown) = (std::sync::Arc::clone(&fleet), shutdown.clone());
+        async move {
+            tokio::select! {
+                () = fleet.synced() => health.ready("caches", Ok(())),
+                () = shutdown.cancelled() => {}
+            }
+            shutdown.cancelled().await;
+        }
+    });
+
+    let election = tokio::spawn(stand_for_election(std::sync::Arc::clone(&fleet)));
+    tasks.supervise(SHUTDOWN_GRACE).await?;
+    match election.await {
+        Ok(lease::Outcome::Lost) => anyhow::bail!("leadership was lost"),
+        _ => Ok(()),
+    }
+}
+
+fn start_controllers(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
+    let _ = (fleet, tasks);
+}
+
+/// Campaigns where that was asked for; a loss ends the process.
+async fn stand_for_election(fleet: std::sync::Arc<Fleet>) -> lease::Outcome {
+    let settings = &fleet.settings;
+    if !settings.leader_elect {
+        return lease::Outcome::Stopped;
+    }
+    let candidate = lease::Candidate {
+        namespace: settings.leader_elect_resource_namespace.clone(),
+        name: settings.leader_elect_resource_name.clone(),
+        identity: identity(),
+        timing: lease::Timing {
+            lease_duration: *settings.leader_elect_lease_duration,
+            renew_deadline: *settings.leader_elect_renew_deadline,
+            retry_period: *settings.leader_elect_retry_period,
+        },
+    };
+    let outcome = lease::campaign(
+        fleet.client.clone(),
+        candidate,
+        fleet.leadership.clone(),
+        fleet.shutdown.clone(),
+    )
+    .await;
+    fleet.shutdown.cancel();
+    outcome
+}
+
+/// A name that no other process has: the host (in a pod, the pod's name), the process and the time of its start.
+fn identity() -> String {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "muster".to_owned());
+    format!(
+        "{host}_{}_{}",
+        std::process::id(),
+        jiff::Timestamp::now().as_millisecond()
+    )
+}
+
+async fn serve_admin(
+    settings: &Settings,
+    health: &Health,
+    metrics: Option<&PrometheusHandle>,
+    tasks: &mut Tasks,
+) -> anyhow::Result<()> {
+    let addresses = [
+        ("metrics server", settings.metrics_bind_address.0),
+        ("health server", settings.health_probe_bind_address.0),
+    ];
+    for (name, address) in addresses {
+        let Some(address) = address else { continue };
+        let listener = tokio::net::TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot serve on {address}"))?;
+        let shutdown = tasks.shutdown().clone();
+        tasks.spawn(
+            name,
+            serve::admin(listener, health.clone(), metrics.cloned(), shutdown),
+        );
+    }
+    Ok(())
+}
+
+fn say_what_is_owned(settings: &Settings) {
+    for (name, owns) in CONTROLLERS {
+        tracing::info!(
+            controller = name,
+            running = settings.runs(name),
+            owns,
+            "controller"
+        );
+    }
+    if !settings.gate(&settings::FAILOVER) {
+        tracing::info!("feature gate Failover is off: no taint moves any workload");
+    }
+}

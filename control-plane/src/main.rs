@@ -1,2 +1,7 @@
-//! The control plane.
-fn main() {}
+//! `muster-control-plane`, the program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    muster_control_plane::execute(std::env::args_os())
+}
