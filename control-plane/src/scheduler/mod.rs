@@ -1,1 +1,74 @@
-//! To come.
+//! Which clusters a workload runs on, and how many replicas each of them gets.
+//!
+//! [`schedule`] is a function of a binding and a [`Snapshot`] of the clusters: filter, rank, select, divide. Everything
+//! that places a workload calls it, eviction included, so a decision never depends on who asked. `need` says when to
+//! ask, `outcome` what is written.
+
+mod affinity;
+mod amount;
+pub mod candidate;
+pub mod capacity;
+pub mod divide;
+pub mod filter;
+mod nofit;
+mod pass;
+pub mod select;
+mod snapshot;
+
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
+
+pub use nofit::{Kind, NoFit, Refusals};
+pub use pass::{Attempt, Pass};
+pub use snapshot::{Facts, Snapshot};
+
+/// What may be configured about decisions. The default is what Muster does; [`Options::karmada`] is what Karmada does
+/// where the two differ by choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// When a cluster may take back what is being moved away from it.
+    pub return_rule: filter::ReturnRule,
+    /// Whether zone and provider constraints spread.
+    pub spreading: select::Spreading,
+    /// What a node of a grade is taken to hold.
+    pub grade_rule: capacity::GradeRule,
+    /// Whether a workload without replicas keeps its selected clusters (`--enable-empty-workload-propagation`).
+    pub keep_empty: bool,
+}
+
+impl Options {
+    /// Karmada's behaviour.
+    pub const fn karmada() -> Self {
+        Self {
+            return_rule: filter::ReturnRule::TaskDone,
+            spreading: select::Spreading::ClusterAndRegion,
+            grade_rule: capacity::GradeRule::Minimums,
+            keep_empty: false,
+        }
+    }
+}
+
+/// Where a workload goes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Decision {
+    /// The result, complete: it replaces `spec.clusters`.
+    pub clusters: Vec<TargetCluster>,
+    /// The affinity group in use from now on, for placements that have groups.
+    pub affinity_name: Option<String>,
+}
+
+/// Decides where the workload of a binding goes.
+///
+/// The binding is read only for its wish and its history: the result does not depend on the time, nor on the order
+/// of clusters.
+///
+/// # Errors
+/// When no allowed set of clusters takes the whole workload; for ordered affinity groups that of the first group, as
+/// the most wanted one.
+pub fn schedule(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    snapshot: &Snapshot,
+    options: &Options,
+) -> Result<Decision, NoFit> {
+    Pass::run(spec, status, snapshot, options).result
+}

@@ -1,0 +1,60 @@
+//! A cluster that passed the filters, with what selection and division need to know about it.
+
+use super::snapshot::Facts;
+
+/// Score of a cluster that holds the workload already; any other cluster scores 0.
+///
+/// Karmada behaviour (cluster locality): it ties the workload to where it runs.
+pub const LOCALITY_SCORE: i64 = 100;
+
+/// What a cluster holds of the workload before this decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Place in the previous result.
+    pub position: usize,
+    /// Replicas; 0 for what is not counted in replicas.
+    pub replicas: i64,
+}
+
+/// One feasible cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidate<'a> {
+    /// The cluster.
+    pub cluster: &'a Facts,
+    /// How much the cluster is preferred: [`LOCALITY_SCORE`] or 0.
+    pub score: i64,
+    /// 0 for the primary affinity, n for the n-th overflow affinity: lower tiers are filled first.
+    pub tier: u32,
+    /// Replicas that fit besides what the cluster holds.
+    pub allocatable: i64,
+    /// What the cluster holds already.
+    pub held: Option<Held>,
+}
+
+impl<'a> Candidate<'a> {
+    /// Name of the cluster.
+    pub fn name(&self) -> &'a str {
+        self.cluster.name()
+    }
+
+    /// Replicas that the cluster holds already.
+    pub fn held_replicas(&self) -> i64 {
+        self.held.map_or(0, |held| held.replicas)
+    }
+
+    /// Replicas that the cluster can hold in all.
+    pub fn available(&self) -> i64 {
+        self.allocatable + self.held_replicas()
+    }
+}
+
+/// Best first: the lower tier, then the higher score, then more available replicas, then the name.
+pub fn rank(candidates: &mut [Candidate<'_>]) {
+    candidates.sort_unstable_by(|a, b| {
+        a.tier
+            .cmp(&b.tier)
+            .then_with(|| b.score.cmp(&a.score))
+            .then_with(|| b.available().cmp(&a.available()))
+            .then_with(|| a.name().cmp(b.name()))
+    });
+}

@@ -1,0 +1,287 @@
+//! Dividing the replicas of a workload over the selected clusters.
+//!
+//! What is placed stays unless there is a reason to move it: a divided workload that grows keeps its replicas
+//! and places only the new ones, one that shrinks gives back in proportion, and only a requested reschedule starts
+//! afresh. Static weights are the exception: they are a statement about the whole, so the whole is divided again.
+
+mod strategy;
+mod webster;
+
+pub use strategy::Strategy;
+pub use webster::{Party, TieBreak, webster};
+
+use muster_shared::api::binding::TargetCluster;
+
+use super::candidate::Candidate;
+
+/// What is to be divided, and how.
+#[derive(Debug, Clone)]
+pub struct Division<'a> {
+    /// Replicas of the workload.
+    pub replicas: i64,
+    /// How they are divided.
+    pub strategy: Strategy<'a>,
+    /// Whether a reschedule was requested, so that the previous result binds nobody.
+    pub fresh: bool,
+    /// Whether overflow affinities are in use: lower tiers are filled before higher ones get anything.
+    pub tiered: bool,
+    /// Which cluster gets the odd replica.
+    pub tie_break: TieBreak,
+}
+
+/// Replicas of one cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share<'a> {
+    /// Name of the cluster.
+    pub cluster: &'a str,
+    /// Replicas; may be 0.
+    pub replicas: i64,
+}
+
+impl<'a> Share<'a> {
+    /// A cluster that has the workload without any count of replicas.
+    pub const fn uncounted(cluster: &'a str) -> Self {
+        Self {
+            cluster,
+            replicas: 0,
+        }
+    }
+
+    /// The share as the binding states it.
+    pub fn target(&self) -> TargetCluster {
+        TargetCluster {
+            name: self.cluster.to_owned(),
+            // Shares of a 31 bit total.
+            replicas: i32::try_from(self.replicas).unwrap_or(i32::MAX),
+            ..TargetCluster::default()
+        }
+    }
+}
+
+/// Why the replicas could not be divided.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DivideError {
+    /// The clusters together have too little room.
+    #[error("failed to {change}: Clusters available replicas {room} are not enough to schedule.")]
+    Shortage {
+        /// What was tried.
+        change: Change,
+        /// Replicas for which there is room.
+        room: i64,
+    },
+    /// All tiers together have too little room.
+    #[error("Clusters available replicas are not enough to schedule.")]
+    TiersFull,
+    /// There is nothing to divide over.
+    #[error("no clusters available to schedule")]
+    NoClusters,
+    /// The placement asks for a division that does not exist.
+    #[error(
+        "unsupported replica scheduling: type {kind:?} with division preference {preference:?}"
+    )]
+    Unsupported {
+        /// `replicaSchedulingType`
+        kind: String,
+        /// `replicaDivisionPreference`
+        preference: String,
+    },
+}
+
+impl DivideError {
+    /// Whether more room would help.
+    pub const fn is_shortage(&self) -> bool {
+        matches!(self, Self::Shortage { .. } | Self::TiersFull)
+    }
+}
+
+/// How the number of replicas changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// All are placed anew.
+    Fresh,
+    /// More than are placed.
+    Up,
+    /// Fewer than are placed.
+    Down,
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Fresh => "do fresh scale",
+            Self::Up => "scale up",
+            Self::Down => "scale down",
+        })
+    }
+}
+
+/// Divides the replicas over the candidates, given in order of preference.
+///
+/// # Errors
+/// When the replicas do not fit, or there is nothing to divide over. Nothing is placed then: part of a workload is
+/// never a result.
+pub fn divide<'a>(
+    candidates: &[Candidate<'a>],
+    division: &Division<'_>,
+) -> Result<Vec<Share<'a>>, DivideError> {
+    if candidates.is_empty() {
+        return Err(DivideError::NoClusters);
+    }
+    if !division.tiered {
+        return divide_tier(candidates, division.replicas, division);
+    }
+    let mut tiers: Vec<u32> = candidates.iter().map(|candidate| candidate.tier).collect();
+    tiers.sort_unstable();
+    tiers.dedup();
+    let mut left = division.replicas;
+    let mut shares = Vec::with_capacity(candidates.len());
+    for tier in tiers {
+        let members: Vec<_> = candidates
+            .iter()
+            .filter(|candidate| candidate.tier == tier)
+            .copied()
+            .collect();
+        let room: i64 = members.iter().map(Candidate::available).sum();
+        let amount = left.min(room);
+        shares.extend(divide_tier(&members, amount, division)?);
+        left -= amount;
+        if left <= 0 {
+            return Ok(shares);
+        }
+    }
+    Err(DivideError::TiersFull)
+}
+
+fn divide_tier<'a>(
+    candidates: &[Candidate<'a>],
+    replicas: i64,
+    division: &Division<'_>,
+) -> Result<Vec<Share<'a>>, DivideError> {
+    match &division.strategy {
+        Strategy::Duplicated => Ok(candidates
+            .iter()
+            .map(|candidate| Share {
+                cluster: candidate.name(),
+                replicas,
+            })
+            .collect()),
+        Strategy::Static(weights) => {
+            let claims = weights.claims(candidates);
+            Ok(hand_out(claims, replicas, division.tie_break))
+        }
+        Strategy::Dynamic => divide_by_room(candidates, replicas, division, false),
+        Strategy::Aggregated => divide_by_room(candidates, replicas, division, true),
+    }
+}
+
+/// A candidate with the weight by which it claims replicas.
+type Claim<'a> = (Candidate<'a>, i64);
+
+/// Divides by the room that clusters have (or, shrinking, by what they hold), over all of them or over as few as
+/// suffice.
+fn divide_by_room<'a>(
+    candidates: &[Candidate<'a>],
+    replicas: i64,
+    division: &Division<'_>,
+    aggregated: bool,
+) -> Result<Vec<Share<'a>>, DivideError> {
+    let held: i64 = candidates.iter().map(Candidate::held_replicas).sum();
+    let change = match replicas.cmp(&held) {
+        _ if division.fresh => Change::Fresh,
+        std::cmp::Ordering::Greater => Change::Up,
+        std::cmp::Ordering::Less => Change::Down,
+        std::cmp::Ordering::Equal => return Ok(as_held(candidates)),
+    };
+    let amount = if change == Change::Up {
+        replicas - held
+    } else {
+        replicas
+    };
+    let mut claims: Vec<Claim<'a>> = candidates
+        .iter()
+        .map(|candidate| match change {
+            Change::Fresh => (*candidate, candidate.available()),
+            Change::Up => (*candidate, candidate.allocatable),
+            Change::Down => (*candidate, candidate.held_replicas()),
+        })
+        .collect();
+    let room: i64 = claims.iter().map(|(_, claim)| claim).sum();
+    if room < amount {
+        return Err(DivideError::Shortage { change, room });
+    }
+    if aggregated {
+        aggregate(&mut claims, amount, change);
+    }
+    let mut shares = hand_out(claims, amount, division.tie_break);
+    if change == Change::Up {
+        add_held(&mut shares, candidates);
+    }
+    Ok(shares)
+}
+
+/// Keeps the fewest claims that suffice: the largest first, but growing, those of clusters that hold replicas
+/// before all others.
+fn aggregate(claims: &mut Vec<Claim<'_>>, amount: i64, change: Change) {
+    claims.sort_by_key(|(candidate, claim)| {
+        let newcomer = change == Change::Up && candidate.held_replicas() == 0;
+        (newcomer, std::cmp::Reverse(*claim))
+    });
+    let mut room = 0;
+    let enough = claims.iter().position(|(_, claim)| {
+        room += claim;
+        room >= amount
+    });
+    if let Some(last) = enough {
+        claims.truncate(last + 1);
+    }
+}
+
+/// The seats by name.
+fn hand_out<'a>(claims: Vec<Claim<'a>>, replicas: i64, tie_break: TieBreak) -> Vec<Share<'a>> {
+    let mut parties: Vec<Party<'a>> = claims
+        .into_iter()
+        .map(|(candidate, claim)| Party {
+            name: candidate.name(),
+            votes: u64::try_from(claim).unwrap_or(0),
+        })
+        .collect();
+    parties.sort_unstable_by_key(|party| party.name);
+    let seats = webster(&parties, u64::try_from(replicas).unwrap_or(0), tie_break);
+    parties
+        .iter()
+        .zip(seats)
+        .map(|(party, seats)| Share {
+            cluster: party.name,
+            replicas: i64::try_from(seats).unwrap_or(i64::MAX),
+        })
+        .collect()
+}
+
+/// The previous result, in its order, as far as its clusters are still candidates.
+fn as_held<'a>(candidates: &[Candidate<'a>]) -> Vec<Share<'a>> {
+    let mut held: Vec<_> = candidates
+        .iter()
+        .filter_map(|candidate| candidate.held.map(|held| (held, candidate.name())))
+        .collect();
+    held.sort_unstable_by_key(|(held, _)| held.position);
+    held.into_iter()
+        .map(|(held, cluster)| Share {
+            cluster,
+            replicas: held.replicas,
+        })
+        .collect()
+}
+
+/// Adds what is placed to the new shares, which are sorted by name.
+fn add_held<'a>(shares: &mut Vec<Share<'a>>, candidates: &[Candidate<'a>]) {
+    let newcomers = shares.len();
+    for held in as_held(candidates)
+        .into_iter()
+        .filter(|held| held.replicas > 0)
+    {
+        match shares[..newcomers].binary_search_by_key(&held.cluster, |share| share.cluster) {
+            Ok(position) => shares[position].replicas += held.replicas,
+            Err(_) => shares.push(held),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Proportional division of seats by Webster's method (highest averages with the divisors 1, 3, 5, …): how
+//! replicas follow weights.
+
+use std::cmp::Ordering;
+
+/// Which name comes first when two parties have an equal claim to a seat.
+///
+/// Karmada behaviour: the parity of the FNV-1a hash of the template's UID decides, so that over many workloads
+/// no cluster is favoured by its name, and one workload is always divided the same way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TieBreak {
+    /// The smaller name first: no UID, or an even hash.
+    Ascending,
+    /// The larger name first: an odd hash.
+    Descending,
+}
+
+impl TieBreak {
+    /// The order for the template with this UID; an unknown template has an empty one.
+    pub fn for_uid(uid: &str) -> Self {
+        if uid.is_empty() || fnv1a(uid).is_multiple_of(2) {
+            Self::Ascending
+        } else {
+            Self::Descending
+        }
+    }
+
+    fn order(self, a: &str, b: &str) -> Ordering {
+        match self {
+            Self::Ascending => a.cmp(b),
+            Self::Descending => b.cmp(a),
+        }
+    }
+}
+
+/// FNV-1a, 32 bit, over the bytes of the text.
+fn fnv1a(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+/// One claimant of seats.
+#[derive(Debug, Clone, Copy)]
+pub struct Party<'a> {
+    /// Breaks ties; unique among the parties.
+    pub name: &'a str,
+    /// The claim; a party without votes gets nothing.
+    pub votes: u64,
+}
+
+/// The seats of each party, in the order of `parties`. All are zero when nobody has votes.
+///
+/// The sequence of grants is a total order over the pairs (party, how many seats it has already): the larger
+/// `votes / (2·seats + 1)` first, then fewer seats, then the name. The result is the first `seats` pairs, so it is
+/// found by rounding every quota and then adding or taking back the few seats by which the sum is off, instead
+/// of granting thousands of seats one by one.
+pub fn webster(parties: &[Party<'_>], seats: u64, tie_break: TieBreak) -> Vec<u64> {
+    let total: u128 = parties.iter().map(|party| u128::from(party.votes)).sum();
+    if total == 0 {
+        return vec![0; parties.len()];
+    }
+    let mut result: Vec<u64> = parties
+        .iter()
+        .map(|party| {
+            let quota = (2 * u128::from(party.votes) * u128::from(seats) + total) / (2 * total);
+            u64::try_from(quota).unwrap_or(u64::MAX)
+        })
+        .collect();
+    let mut given: u64 = result.iter().sum();
+
+    while given < seats {
+        let next = first_by(parties, |a, b| {
+            claim(parties[a], result[a], parties[b], result[b], tie_break)
+        });
+        result[next] += 1;
+        given += 1;
+    }
+    while given > seats {
+        let last = first_by(parties, |a, b| match (result[a], result[b]) {
+            (0, 0) => Ordering::Equal,
+            (0, _) => Ordering::Greater,
+            (_, 0) => Ordering::Less,
+            (held_a, held_b) => claim(parties[b], held_b - 1, parties[a], held_a - 1, tie_break),
+        });
+        result[last] -= 1;
+        given -= 1;
+    }
+    result
+}
+
+/// Index of the party that `order` puts first.
+fn first_by(parties: &[Party<'_>], order: impl Fn(usize, usize) -> Ordering) -> usize {
+    (1..parties.len()).fold(0, |best, index| {
+        if order(index, best) == Ordering::Less {
+            index
+        } else {
+            best
+        }
+    })
+}
+
+/// `Less` when `a`, holding `held_a` seats, gets its next seat before `b` gets its own.
+fn claim(a: Party<'_>, held_a: u64, b: Party<'_>, held_b: u64, tie_break: TieBreak) -> Ordering {
+    // Cross-multiplied, so that no rounding turns unequal claims into ties.
+    let claim_a = u128::from(a.votes) * (2 * u128::from(held_b) + 1);
+    let claim_b = u128::from(b.votes) * (2 * u128::from(held_a) + 1);
+    claim_b
+        .cmp(&claim_a)
+        .then(held_a.cmp(&held_b))
+        .then_with(|| tie_break.order(a.name, b.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn divide(votes: &[(&str, u64)], seats: u64, uid: &str) -> Vec<u64> {
+        let parties: Vec<_> = votes
+            .iter()
+            .map(|&(name, votes)| Party { name, votes })
+            .collect();
+        webster(&parties, seats, TieBreak::for_uid(uid))
+    }
+
+    #[test]
+    fn seats_follow_votes() {
+        #[rustfmt::skip]
+        let cases: &[(&[(&str, u64)], u64, &[u64])] = &[
+            (&[("a", 1), ("b", 2)], 9, &[3, 6]),
+            (&[("a", 1), ("b", 3)], 9, &[2, 7]),
+            (&[("m1", 3), ("m2", 2), ("m3", 1)], 12, &[6, 4, 2]),
+            (&[("m1", 3), ("m2", 2), ("m3", 1)], 13, &[7, 4, 2]),
+            (&[("m1", 3), ("m2", 2), ("m3", 1)], 14, &[7, 5, 2]),
+            (&[("a", 1), ("b", 1), ("c", 1)], 5, &[2, 2, 1]),
+            (&[("a", 2), ("b", 1), ("c", 1), ("d", 1)], 6, &[3, 1, 1, 1]),
+            (&[("a", 2), ("b", 1), ("c", 1), ("d", 1)], 9, &[3, 2, 2, 2]),
+            (&[("A", 170), ("B", 110), ("C", 60)], 5, &[2, 2, 1]),
+            (&[("A", 1200), ("B", 900), ("C", 400)], 4, &[2, 1, 1]),
+            (&[("A", 100_000), ("B", 80_000), ("C", 30_000), ("D", 20_000)], 7, &[3, 2, 1, 1]),
+            (&[("A", 100_000), ("B", 80_000), ("C", 30_000), ("D", 20_000)], 8, &[3, 3, 1, 1]),
+            (&[("a", 0), ("b", 0)], 3, &[0, 0]),
+            (&[], 3, &[]),
+        ];
+        for (votes, seats, expected) in cases {
+            assert_eq!(divide(votes, *seats, ""), *expected, "{votes:?} {seats}");
+        }
+    }
+
+    #[test]
+    fn the_parity_of_the_template_uid_breaks_ties() {
+        let votes = [("A", 1), ("B", 1)];
+        assert_eq!(divide(&votes, 5, ""), [3, 2]);
+        assert_eq!(
+            divide(&votes, 5, "4858ca61-3ff8-4095-8267-f3d059d8074c"),
+            [3, 2]
+        );
+        assert_eq!(
+            divide(&votes, 5, "d43fdeeb-d750-4e2b-bee3-64eb94534f4c"),
+            [2, 3]
+        );
+        assert_eq!(fnv1a("4858ca61-3ff8-4095-8267-f3d059d8074c"), 4_060_803_976);
+    }
+
+    /// The definition, seat by seat.
+    fn one_by_one(parties: &[Party<'_>], seats: u64, tie_break: TieBreak) -> Vec<u64> {
+        let mut held = vec![0; parties.len()];
+        if parties.iter().any(|party| party.votes > 0) {
+            for _ in 0..seats {
+                let next = first_by(parties, |a, b| {
+                    claim(parties[a], held[a], parties[b], held[b], tie_break)
+                });
+                held[next] += 1;
+            }
+        }
+        held
+    }
+
+    proptest! {
+        #[test]
+        fn rounding_first_gives_what_granting_one_by_one_gives(
+            votes in proptest::collection::vec(prop_oneof![0u64..6, 0u64..2000], 1..12),
+            seats in 0u64..300,
+            descending: bool,
+        ) {
+            let names: Vec<String> = (0..votes.len()).map(|index| format!("m{index}")).collect();
+            let parties: Vec<_> = names
+                .iter()
+                .zip(&votes)
+                .map(|(name, &votes)| Party { name, votes })
+                .collect();
+            let tie_break = if descending { TieBreak::Descending } else { TieBreak::Ascending };
+            prop_assert_eq!(
+                webster(&parties, seats, tie_break),
+                one_by_one(&parties, seats, tie_break)
+            );
+        }
+    }
+}

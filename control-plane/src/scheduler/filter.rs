@@ -1,0 +1,228 @@
+//! Which clusters may take a workload at all: one filter a function, each knowing only its own rule.
+
+use std::fmt;
+
+use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
+use muster_shared::api::policy::Placement;
+use muster_shared::k8s::{Taint, Toleration};
+
+use super::affinity::Affinity;
+use super::select::Spread;
+use super::snapshot::{Api, Facts};
+
+/// Why a cluster may not take the workload.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rejection<'a> {
+    /// The cluster does not serve the kind.
+    ApiMissing,
+    /// A taint that the placement does not tolerate.
+    Taint(&'a Taint),
+    /// The placement does not name or select the cluster.
+    Affinity,
+    /// A constraint by provider, and the cluster has none.
+    NoProvider,
+    /// A constraint by region, and the cluster has none.
+    NoRegion,
+    /// A constraint by zone, and the cluster has none.
+    NoZones,
+    /// The workload is just being moved away from the cluster.
+    Evicting,
+}
+
+impl Rejection<'_> {
+    /// Name of the filter, as Karmada names its plugins.
+    pub const fn filter(&self) -> &'static str {
+        match self {
+            Self::ApiMissing => "APIEnablement",
+            Self::Taint(_) => "TaintToleration",
+            Self::Affinity => "ClusterAffinity",
+            Self::NoProvider | Self::NoRegion | Self::NoZones => "SpreadConstraint",
+            Self::Evicting => "ClusterEviction",
+        }
+    }
+}
+
+/// The texts of Karmada, which operators search for.
+impl fmt::Display for Rejection<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ApiMissing => f.write_str("cluster(s) did not have the API resource"),
+            Self::Taint(taint) => {
+                write!(f, "cluster(s) had untolerated taint {{{}", taint.key)?;
+                if let Some(value) = taint.value.as_deref().filter(|value| !value.is_empty()) {
+                    write!(f, "={value}")?;
+                }
+                write!(f, ":{}}}", taint.effect)
+            }
+            Self::Affinity => {
+                f.write_str("cluster(s) did not match the placement cluster affinity constraint")
+            }
+            Self::NoProvider => f.write_str("cluster(s) did not have provider property"),
+            Self::NoRegion => f.write_str("cluster(s) did not have region property"),
+            Self::NoZones => f.write_str("cluster(s) did not have zones property"),
+            Self::Evicting => f.write_str("cluster(s) is in the process of eviction"),
+        }
+    }
+}
+
+/// When a cluster that the workload is being moved away from may take it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReturnRule {
+    /// As soon as what drove the workload away is gone: the task is then cleared and nothing has moved.
+    #[default]
+    Recovered,
+    /// Not before the task is done (Karmada behaviour).
+    TaskDone,
+}
+
+/// One binding as the filters see it.
+#[derive(Debug)]
+pub struct Filters<'a> {
+    api: Api,
+    tolerations: &'a [Toleration],
+    tasks: &'a [GracefulEvictionTask],
+    affinity: &'a Affinity<'a>,
+    spread: Spread,
+    return_rule: ReturnRule,
+}
+
+impl<'a> Filters<'a> {
+    /// The filters for a binding with this placement, of which `affinity` is in use.
+    pub fn new(
+        spec: &'a ResourceBindingSpec,
+        placement: &'a Placement,
+        affinity: &'a Affinity<'a>,
+        spread: Spread,
+        return_rule: ReturnRule,
+    ) -> Self {
+        Self {
+            api: (
+                spec.resource.api_version.as_str().into(),
+                spec.resource.kind.as_str().into(),
+            ),
+            tolerations: &placement.cluster_tolerations,
+            tasks: &spec.graceful_eviction_tasks,
+            affinity,
+            spread,
+            return_rule,
+        }
+    }
+
+    /// The first rejection, or none. `placed` says whether the cluster has the workload already.
+    pub fn first<'c>(&self, cluster: &'c Facts, placed: bool) -> Option<Rejection<'c>> {
+        self.api_enablement(cluster, placed)
+            .or_else(|| self.taints(cluster, placed))
+            .or_else(|| self.cluster_affinity(cluster))
+            .or_else(|| self.spread_fields(cluster))
+            .or_else(|| self.eviction(cluster))
+    }
+
+    /// All rejections, at most one of each filter.
+    pub fn all<'c>(&self, cluster: &'c Facts, placed: bool) -> Vec<Rejection<'c>> {
+        [
+            self.api_enablement(cluster, placed),
+            self.taints(cluster, placed),
+            self.cluster_affinity(cluster),
+            self.spread_fields(cluster),
+            self.eviction(cluster),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// The cluster must serve the kind; an incomplete list of kinds counts as complete. What is placed stays.
+    fn api_enablement(&self, cluster: &Facts, placed: bool) -> Option<Rejection<'static>> {
+        (!placed && !cluster.serves(&self.api)).then_some(Rejection::ApiMissing)
+    }
+
+    /// Taints that keep new work away must be tolerated. What is placed stays: driving it out is for eviction to
+    /// decide.
+    fn taints<'c>(&self, cluster: &'c Facts, placed: bool) -> Option<Rejection<'c>> {
+        if placed {
+            return None;
+        }
+        let taints = &cluster.cluster().spec.taints;
+        taints
+            .iter()
+            .find(|taint| self.is_refused_by(taint))
+            .map(Rejection::Taint)
+    }
+
+    /// `PreferNoExecute` knows no tolerations (proposal "Optimize Cluster Failover"): it drives out only what
+    /// asked for it, and as it is stronger than `NoSchedule`, it lets nothing new in.
+    fn is_refused_by(&self, taint: &Taint) -> bool {
+        match taint.effect.as_str() {
+            "NoSchedule" | "NoExecute" => !self
+                .tolerations
+                .iter()
+                .any(|toleration| tolerates(toleration, taint)),
+            "PreferNoExecute" => true,
+            _ => false,
+        }
+    }
+
+    /// The cluster must match the affinity in use. This holds for what is placed, too: a narrowed policy takes
+    /// workloads back.
+    fn cluster_affinity(&self, cluster: &Facts) -> Option<Rejection<'static>> {
+        self.affinity
+            .tier(cluster)
+            .is_none()
+            .then_some(Rejection::Affinity)
+    }
+
+    /// A cluster without the field cannot be counted for a constraint on it.
+    fn spread_fields(&self, cluster: &Facts) -> Option<Rejection<'static>> {
+        let Spread {
+            provider,
+            region,
+            zone,
+            ..
+        } = self.spread;
+        if provider.is_some() && cluster.provider().is_empty() {
+            Some(Rejection::NoProvider)
+        } else if region.is_some() && cluster.region().is_empty() {
+            Some(Rejection::NoRegion)
+        } else if zone.is_some() && cluster.zones().is_empty() {
+            Some(Rejection::NoZones)
+        } else {
+            None
+        }
+    }
+
+    /// A workload must not go back to where it is just being driven out.
+    fn eviction(&self, cluster: &Facts) -> Option<Rejection<'static>> {
+        let task = self
+            .tasks
+            .iter()
+            .find(|task| task.from_cluster == cluster.name())?;
+        let refused = match self.return_rule {
+            ReturnRule::TaskDone => true,
+            ReturnRule::Recovered => {
+                task.reason == APPLICATION_FAILURE || self.is_driven_out(cluster)
+            }
+        };
+        refused.then_some(Rejection::Evicting)
+    }
+
+    /// Whether a taint still drives the workload out. A toleration for a limited time lets a workload stay for
+    /// that time; it does not let it in again.
+    fn is_driven_out(&self, cluster: &Facts) -> bool {
+        cluster
+            .cluster()
+            .spec
+            .taints
+            .iter()
+            .any(|taint| match taint.effect.as_str() {
+                "NoExecute" => !self.tolerations.iter().any(|toleration| {
+                    toleration.toleration_seconds.is_none() && tolerates(toleration, taint)
+                }),
+                "PreferNoExecute" => true,
+                _ => false,
+            })
+    }
+}
+
+/// Reason of the tasks of application failover. The cluster shows no sign of what went wrong there, so only the
+/// end of the task tells that the application may be tried there again.
+const APPLICATION_FAILURE: &str = "ApplicationFailure";

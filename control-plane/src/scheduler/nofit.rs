@@ -1,0 +1,127 @@
+//! Why a workload got no clusters, in the words that Karmada and kube-scheduler use.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::divide::DivideError;
+use super::filter::Rejection;
+use super::select::SelectError;
+
+/// No decision: nothing may be written but the reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoFit {
+    /// No cluster passes the filters.
+    #[error("{0}")]
+    NoClusterFit(Refusals),
+    /// Clusters pass, but the spread constraints cannot be met with them.
+    #[error("failed to select clusters: {0}")]
+    Select(#[from] SelectError),
+    /// Clusters are selected, but the replicas do not fit.
+    #[error("failed to assign replicas: {0}")]
+    Divide(#[from] DivideError),
+    /// The binding says nothing about where to go.
+    #[error("no placement is set")]
+    NoPlacement,
+}
+
+/// What a failure means for the binding; Karmada's reasons of the condition `Scheduled`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// No cluster passes the filters: the binding is left without clusters until one does.
+    NoClusterFit,
+    /// There is not enough capacity: what is placed stays.
+    Unschedulable,
+    /// The constraints cannot be met, or the request makes no sense: what is placed stays.
+    SchedulerError,
+}
+
+impl Kind {
+    /// The reason written into the condition.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::NoClusterFit => "NoClusterFit",
+            Self::Unschedulable => "Unschedulable",
+            Self::SchedulerError => "SchedulerError",
+        }
+    }
+}
+
+impl NoFit {
+    /// What the failure means for the binding.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::NoClusterFit(_) => Kind::NoClusterFit,
+            Self::Divide(error) if error.is_shortage() => Kind::Unschedulable,
+            Self::Select(_) | Self::Divide(_) | Self::NoPlacement => Kind::SchedulerError,
+        }
+    }
+}
+
+/// How many clusters were refused, by reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// All clusters, those that are being deleted included.
+    pub clusters: usize,
+    /// Clusters refused, by the text of the reason.
+    pub reasons: BTreeMap<String, usize>,
+}
+
+impl Refusals {
+    /// Counts the first refusal of each cluster.
+    pub(super) fn count<'a>(
+        clusters: usize,
+        refusals: impl IntoIterator<Item = Rejection<'a>>,
+    ) -> Self {
+        let mut reasons = BTreeMap::new();
+        for refusal in refusals {
+            *reasons.entry(refusal.to_string()).or_default() += 1;
+        }
+        Self { clusters, reasons }
+    }
+}
+
+impl fmt::Display for Refusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0/{} clusters are available: ", self.clusters)?;
+        if self.reasons.is_empty() {
+            return f.write_str("no cluster exists.");
+        }
+        // kube-scheduler sorts the printed "count reason" texts, not the reasons.
+        let mut parts: Vec<String> = self
+            .reasons
+            .iter()
+            .map(|(reason, count)| format!("{count} {reason}"))
+            .collect();
+        parts.sort_unstable();
+        write!(f, "{}.", parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_counted_by_reason() {
+        let refusals = Refusals::count(
+            5,
+            [
+                Rejection::Affinity,
+                Rejection::Affinity,
+                Rejection::NoRegion,
+                Rejection::Evicting,
+            ],
+        );
+        assert_eq!(
+            refusals.to_string(),
+            "0/5 clusters are available: \
+             1 cluster(s) did not have region property, \
+             1 cluster(s) is in the process of eviction, \
+             2 cluster(s) did not match the placement cluster affinity constraint."
+        );
+        assert_eq!(
+            Refusals::default().to_string(),
+            "0/0 clusters are available: no cluster exists."
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! Spreading by cluster: the best so many clusters, exchanged for roomier ones where the replicas would not fit.
+
+use super::{Candidate, Groups, Load, SelectError};
+
+/// Chooses between `groups.min` and `groups.max` of the ranked candidates, as many as there are.
+pub(super) fn select(
+    mut candidates: Vec<Candidate<'_>>,
+    groups: Groups,
+    load: Load,
+) -> Result<Vec<Candidate<'_>>, SelectError> {
+    if candidates.len() < groups.min {
+        return Err(SelectError::TooFewClusters);
+    }
+    let need = candidates.len().min(groups.max);
+    if !load.duplicated && !make_room(&mut candidates, need, load.replicas) {
+        return Err(SelectError::NotEnoughCapacity(need));
+    }
+    candidates.truncate(need);
+    Ok(candidates)
+}
+
+/// Exchanges retained candidates, the least preferred first, for the roomiest of the rest until the replicas fit.
+/// Each retained candidate is exchanged at most once. Karmada behaviour.
+fn make_room(candidates: &mut [Candidate<'_>], need: usize, replicas: i64) -> bool {
+    let (retained, rest) = candidates.split_at_mut(need);
+    let mut room: i64 = retained.iter().map(|candidate| candidate.available()).sum();
+    for kept in retained.iter_mut().rev() {
+        if room >= replicas {
+            break;
+        }
+        // The first of the roomiest: the rest is ranked, so it is the most preferred of them.
+        let roomiest = rest.iter_mut().reduce(|best, next| {
+            if next.available() > best.available() {
+                next
+            } else {
+                best
+            }
+        });
+        if let Some(roomiest) = roomiest.filter(|roomiest| roomiest.available() > kept.available())
+        {
+            room += roomiest.available() - kept.available();
+            std::mem::swap(kept, roomiest);
+        }
+    }
+    room >= replicas
+}
