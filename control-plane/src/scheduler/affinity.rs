@@ -34,8 +34,8 @@ impl<'a> Affinity<'a> {
             .iter()
             .filter(|_| spec.is_workload());
         Self {
-            tiers: std::iter::once(&term.affinity)
-                .chain(overflow.map(|overflow| &overflow.affinity))
+            tiers: std::iter::once(&term.cluster_affinity)
+                .chain(overflow.map(|overflow| &overflow.cluster_affinity))
                 .map(Matcher::new)
                 .collect(),
             overflows: !term.overflow_affinities.is_empty(),
@@ -82,4 +82,92 @@ pub fn groups<'a>(
         .filter(|_| !fresh)
         .unwrap_or(0);
     &groups[start..]
+}
+
+/// A `ClusterAffinity`, prepared to be matched with many clusters.
+#[derive(Debug, Clone)]
+pub struct Matcher<'a> {
+    affinity: &'a ClusterAffinity,
+    /// Sorted.
+    names: Vec<&'a str>,
+}
+
+impl<'a> Matcher<'a> {
+    /// Prepares an affinity.
+    pub fn new(affinity: &'a ClusterAffinity) -> Self {
+        let mut names: Vec<_> = affinity.cluster_names.iter().map(String::as_str).collect();
+        names.sort_unstable();
+        Self { affinity, names }
+    }
+
+    /// Whether the cluster is named, if names are given, not excluded, and selected by labels and fields.
+    pub fn matches(&self, cluster: &Facts) -> bool {
+        let name = cluster.name();
+        (self.names.is_empty() || self.names.binary_search(&name).is_ok())
+            && !self
+                .affinity
+                .exclude
+                .iter()
+                .any(|excluded| excluded == name)
+            && self.labels_match(cluster)
+            && self.fields_match(cluster)
+    }
+
+    fn labels_match(&self, cluster: &Facts) -> bool {
+        let Some(selector) = &self.affinity.label_selector else {
+            return true;
+        };
+        let labels = cluster.cluster().metadata.labels.as_ref();
+        let get = |key: &str| {
+            labels
+                .and_then(|labels| labels.get(key))
+                .map(std::slice::from_ref)
+        };
+        selector
+            .match_labels
+            .iter()
+            .flatten()
+            .all(|(key, value)| get(key).is_some_and(|found| found == std::slice::from_ref(value)))
+            && selector
+                .match_expressions
+                .iter()
+                .flatten()
+                .all(|requirement| {
+                    holds(
+                        &requirement.operator,
+                        requirement.values.as_deref().unwrap_or_default(),
+                        get(&requirement.key).unwrap_or_default(),
+                    )
+                })
+    }
+
+    fn fields_match(&self, cluster: &Facts) -> bool {
+        let Some(selector) = &self.affinity.field_selector else {
+            return true;
+        };
+        selector.match_expressions.iter().all(|requirement| {
+            let found = match requirement.key.as_str() {
+                "provider" => cluster.provider(),
+                "region" => cluster.region(),
+                "zone" => cluster.zones(),
+                _ => &[],
+            };
+            holds(
+                &requirement.operator,
+                requirement.values.as_deref().unwrap_or_default(),
+                found,
+            )
+        })
+    }
+}
+
+/// Whether a requirement holds for the values found.
+fn holds(operator: &str, values: &[String], found: &[String]) -> bool {
+    match operator {
+        "In" => found.iter().any(|value| values.contains(value)),
+        "NotIn" => !found.iter().any(|value| values.contains(value)),
+        "Exists" => values.is_empty() && !found.is_empty(),
+        "DoesNotExist" => values.is_empty() && found.is_empty(),
+        _ => false,
+    }
 }

@@ -14,7 +14,6 @@ pub const MAX_REPLICAS: i64 = i32::MAX as i64;
 /// Pods that a node is taken to have room for where only its grade is known (kubelet's default).
 const PODS_PER_NODE: i64 = 110;
 
-const CPU: &str = "cpu";
 const PODS: &str = "pods";
 
 /// What a node of a grade is taken to hold.

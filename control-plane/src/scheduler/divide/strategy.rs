@@ -1,8 +1,8 @@
 //! Which way of dividing a placement asks for.
 
 use muster_shared::api::policy::{
-    ClusterAffinity, Placement, ReplicaDivisionPreference, ReplicaSchedulingType,
-    StaticClusterWeight,
+    ClusterAffinity, ClusterPreferences, Placement, ReplicaDivisionPreference,
+    ReplicaSchedulingType, StaticClusterWeight,
 };
 
 use super::{Claim, DivideError};
@@ -40,7 +40,7 @@ impl<'a> Strategy<'a> {
             }
             (Some(ReplicaSchedulingType::Divided), Some(ReplicaDivisionPreference::Weighted)) => {
                 let weights = scheduling.weight_preference.as_ref();
-                if weights.is_some_and(|weights| is_dynamic(weights)) {
+                if weights.is_some_and(is_dynamic) {
                     Ok(Self::Dynamic)
                 } else {
                     let list = weights.map_or(&[][..], |weights| &weights.static_weight_list);
@@ -129,4 +129,11 @@ fn names_only(affinity: &ClusterAffinity) -> bool {
         && affinity.exclude.is_empty()
         && affinity.label_selector.is_none()
         && affinity.field_selector.is_none()
+}
+
+fn is_dynamic(weights: &ClusterPreferences) -> bool {
+    weights
+        .dynamic_weight
+        .as_ref()
+        .is_some_and(|factor| !factor.as_str().is_empty())
 }
