@@ -1,0 +1,85 @@
+"""Lints and renders the charts with a real Helm engine, and checks what a person would only notice after installing."""
+
+import sys
+
+import yaml
+from helm_python import chart as helm
+
+FAILURES = []
+
+
+def check(name, good, detail=""):
+    print(f"{'ok  ' if good else 'FAIL'} {name}{'' if good else ': ' + detail}")
+    if not good:
+        FAILURES.append(name)
+
+
+def rendered(path, values):
+    """The objects that an install would create, as (source file, object) pairs."""
+    with helm.Chart.load(path) as chart:
+        text = chart.render(values=values, name="muster", namespace="muster-system")
+    if isinstance(text, dict):
+        text = "\n---\n".join(body for name, body in text.items() if name.endswith((".yaml", ".yml")))
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def refused(path, values):
+    """The engine's words when values are refused, or None."""
+    try:
+        with helm.Chart.load(path) as chart:
+            chart.validate_schema(values=values)
+    except Exception as error:  # noqa: BLE001 - the engine has one error class per cause
+        return str(error)
+    return None
+
+
+def container(objects):
+    deployment = next(each for each in objects if each["kind"] == "Deployment")
+    return deployment, deployment["spec"]["template"]["spec"]["containers"][0]
+
+
+def common(path, values, objects):
+    kinds = sorted(each["kind"] for each in objects)
+    check(f"{path}: renders", "Deployment" in kinds and "ServiceAccount" in kinds, str(kinds))
+    deployment, main = container(objects)
+    selector = deployment["spec"]["selector"]["matchLabels"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    check(f"{path}: selects its own pods", selector.items() <= labels.items())
+    check(f"{path}: runs without privileges", main["securityContext"]["readOnlyRootFilesystem"] is True)
+    check(f"{path}: has memory limits", "memory" in main["resources"]["limits"])
+    lint = helm.lint(path, values=values)
+    # Severities: 1 information, 2 warning, 3 error.
+    errors = [message for message in lint.get("messages", []) if message.get("severity", 3) >= 2]
+    check(f"{path}: lint", not errors, str(errors))
+
+
+def control_plane():
+    path = "charts/control-plane"
+    objects = rendered(path, {})
+    common(path, {}, objects)
+    _, main = container(objects)
+    check(f"{path}: failover is off until somebody asks", "--feature-gates=Failover=false" in main["args"])
+    _, main = container(rendered(path, {"featureGates": {"Failover": True}, "extraArgs": ["--scheduler-name=x"]}))
+    check(f"{path}: gates and further flags arrive", {"--feature-gates=Failover=true", "--scheduler-name=x"} <= set(main["args"]))
+    for values, word in [({"eviction": {"rate": -1}}, "rate"), ({"replica": 1}, "replica"), ({"log": {"format": "xml"}}, "format")]:
+        words = refused(path, values)
+        check(f"{path}: refuses {values}", words is not None and word in words, str(words))
+
+
+def agent():
+    path = "charts/agent"
+    values = {"clusterName": "member1", "cluster": {"region": "eu", "zones": ["a", "b"]}}
+    objects = rendered(path, values)
+    common(path, values, objects)
+    deployment, main = container(objects)
+    check(f"{path}: one agent speaks for a cluster", deployment["spec"]["replicas"] == 1 and deployment["spec"]["strategy"]["type"] == "Recreate")
+    check(f"{path}: flags arrive", {"--cluster-name=member1", "--cluster-zones=a,b", "--cluster-region=eu"} <= set(main["args"]), str(main["args"]))
+    for values, word in [({"clusterName": ""}, "clusterName"), ({"clusterName": "Member.1"}, "clusterName"), ({"clusterName": "a", "x": 1}, "x")]:
+        words = refused(path, values)
+        check(f"{path}: refuses {values}", words is not None and word in words, str(words))
+
+
+control_plane()
+agent()
+print(f"charts: {len(FAILURES)} failed")
+sys.exit(1 if FAILURES else 0)
