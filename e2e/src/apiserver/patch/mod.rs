@@ -18,3 +18,6 @@ pub enum PatchError {
     #[error("{0}")]
     Unprocessable(String),
 }
+
+#[cfg(test)]
+mod tests;

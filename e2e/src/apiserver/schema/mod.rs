@@ -1,45 +1,122 @@
 //! What an object of some kind may look like: field types, list types, defaults and rules, for built-in kinds and
 //! for CRDs alike.
 
+mod build;
+pub mod builtin;
+mod conditional;
+mod decode;
+mod defaults;
 mod error;
+mod facts;
+pub mod node;
+mod quantity;
+mod rules;
+mod walk;
 
-pub use error::{FieldError, Reason, aggregate};
+use std::sync::Arc;
 
 use serde_json::Value;
+
+pub use error::{FieldError, Reason, aggregate};
+use node::{At, Id, Node};
 
 use super::kinds::Kind;
 
 /// The shape of one kind. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Schema {}
+pub struct Schema {
+    arena: Arc<[Node]>,
+    root: Id,
+    origin: Origin,
+}
+
+/// Whose schema it is: rules beyond the structure hang on it.
+#[derive(Debug, Clone)]
+enum Origin {
+    Builtin(&'static Kind),
+    Custom { namespaced: bool },
+}
 
 impl Schema {
     /// The schema of a built-in kind.
-    pub fn builtin(_kind: &'static Kind) -> Self {
-        Self {}
+    pub fn builtin(kind: &'static Kind) -> Self {
+        let root = builtin::ARENA
+            .root(&builtin::definition_name(kind))
+            .unwrap_or_default();
+        Self {
+            arena: builtin::ARENA.nodes.clone(),
+            root,
+            origin: Origin::Builtin(kind),
+        }
     }
 
     /// The schema of one version of a CRD (the whole `CustomResourceDefinition` object).
     /// The CRD must have passed [`check_crd`].
-    pub fn of_crd(_crd: &Value, _version: &str) -> Result<Self, FieldError> {
-        Ok(Self {})
+    pub fn of_crd(crd: &Value, version: &str) -> Result<Self, FieldError> {
+        let versions = crd["spec"]["versions"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice);
+        let Some(version) = versions.iter().find(|v| v["name"] == version) else {
+            return Err(FieldError::not_found(
+                "spec.versions",
+                &Value::from(version),
+            ));
+        };
+        let mut builder = build::Builder::new(&builtin::DEFINITIONS);
+        let root = builder.custom_root(&version["schema"]["openAPIV3Schema"]);
+        let namespaced = crd["spec"]["scope"] == "Namespaced";
+        Ok(Self {
+            arena: builder.finish(),
+            root,
+            origin: Origin::Custom { namespaced },
+        })
+    }
+
+    /// Where walks along an object start.
+    pub fn root(&self) -> At<'_> {
+        At::new(&self.arena, self.root)
     }
 
     /// Reads a request body as the real server's decoder would: a wrong type is refused (400, the message is
     /// returned), spellings are made canonical (quantities, times), and for built-in kinds what Go would not
     /// have kept (`null`, empty optional fields) disappears. Call first, before [`Schema::prune`].
-    pub fn decode(&self, _object: &mut Value) -> Result<(), String> {
-        Ok(())
+    ///
+    /// The message is what follows `Deployment in version "v1" cannot be handled as a Deployment: `.
+    pub fn decode(&self, object: &mut Value) -> Result<(), String> {
+        match self.origin {
+            Origin::Builtin(_) => decode::decode(self.root(), object),
+            // Of a custom object the server decodes metadata alone; types are a matter of validation.
+            Origin::Custom { .. } => {
+                match (self.root().field("metadata"), object.get_mut("metadata")) {
+                    (Some(at), Some(metadata)) => {
+                        let implied = metadata.get("creationTimestamp").is_none_or(Value::is_null);
+                        decode::decode(at, metadata)?;
+                        if implied && let Value::Object(fields) = metadata {
+                            fields.remove("creationTimestamp");
+                        }
+                        Ok(())
+                    }
+                    _ => Ok(()),
+                }
+            }
+        }
     }
 
     /// Removes fields that the schema does not know; their paths are returned (`spec.foo`, `spec.a[0].b`), which is
     /// what `fieldValidation` reports as `unknown field "spec.foo"`.
-    pub fn prune(&self, _object: &mut Value) -> Vec<String> {
-        Vec::new()
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        let mut unknown = Vec::new();
+        walk::prune(self.root(), object, "", &mut unknown);
+        unknown
     }
 
     /// Fills in what the real server would.
-    pub fn default(&self, _object: &mut Value) {}
+    pub fn default(&self, object: &mut Value) {
+        walk::default(self.root(), object);
+        if let Origin::Builtin(kind) = self.origin {
+            conditional::conditional(kind, object);
+        }
+    }
 
     /// What is wrong with `new`, as create (`old` is `None`) or as update of `old`.
     pub fn validate(&self, _new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
@@ -51,3 +128,6 @@ impl Schema {
 pub fn check_crd(_crd: &Value) -> Vec<FieldError> {
     Vec::new()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! Reads a request body the way a Go server does: wrong types are refused, spellings become canonical, and what the
+//! Go types would not keep or always print is dropped or added.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::node::{Absent, At, Field, Shape};
+use super::quantity;
+
+/// Reads `value` in place. The error is the message behind `… cannot be handled as a …: `.
+pub fn decode(at: At<'_>, value: &mut Value) -> Result<(), String> {
+    read(
+        at,
+        value,
+        &Place {
+            owner: "",
+            path: String::new(),
+        },
+    )
+}
+
+/// Where we are, as `json.UnmarshalTypeError` tells it: the innermost struct and the path without indexes.
+struct Place<'a> {
+    owner: &'a str,
+    path: String,
+}
+
+fn read(at: At<'_>, value: &mut Value, place: &Place<'_>) -> Result<(), String> {
+    let node = at.node();
+    match (&node.shape, &mut *value) {
+        (Shape::Any, _)
+        | (Shape::Boolean, Value::Bool(_))
+        | (Shape::Number, Value::Number(_))
+        | (Shape::String | Shape::IntOrString, Value::String(_)) => {}
+        (Shape::Object { fields, values }, Value::Object(object)) => {
+            if fields.is_empty() && values.is_none() {
+                return Ok(());
+            }
+            struct_fields(at, object, place)?;
+            if values.is_some() {
+                map_values(at, object, place)?;
+            }
+        }
+        (Shape::List { .. }, Value::Array(list)) => {
+            if let Some(items) = at.items() {
+                for item in list {
+                    if item.is_null() {
+                        *item = nothing(items);
+                    }
+                    read(items, item, place)?;
+                }
+            }
+        }
+        (Shape::Integer(32), Value::Number(n))
+            if n.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => {}
+        (Shape::Integer(64), Value::Number(n)) if n.as_i64().is_some() => {}
+        (Shape::IntOrString, Value::Number(n))
+            if n.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => {}
+        (Shape::Time, Value::String(text)) => *text = time(text, 0)?,
+        (Shape::MicroTime, Value::String(text)) => *text = time(text, 6)?,
+        (Shape::Bytes, Value::String(text)) => check_base64(text)?,
+        (Shape::Quantity, Value::String(text)) => *text = quantity::canonical(text)?,
+        (Shape::Quantity, Value::Number(n)) => {
+            *value = Value::String(quantity::canonical(&n.to_string())?)
+        }
+        _ => return Err(mismatch(at, value, place)),
+    }
+    Ok(())
+}
+
+fn struct_fields(
+    at: At<'_>,
+    object: &mut Map<String, Value>,
+    place: &Place<'_>,
+) -> Result<(), String> {
+    let owner = at.node().name.as_deref().unwrap_or(place.owner);
+    for (name, field, child) in at.fields() {
+        let present = object.get_mut(name).filter(|value| !value.is_null());
+        if let Some(value) = present {
+            let place = Place {
+                owner,
+                path: super::walk::join(&place.path, name),
+            };
+            read(child, value, &place)?;
+            if vanishes(field, child, value) {
+                object.remove(name);
+            }
+        } else if field.absent == Absent::Omitted {
+            object.remove(name);
+        } else {
+            object.insert(name.clone(), printed(field, child));
+        }
+    }
+    Ok(())
+}
+
+fn map_values(
+    at: At<'_>,
+    object: &mut Map<String, Value>,
+    place: &Place<'_>,
+) -> Result<(), String> {
+    for (name, value) in object.iter_mut() {
+        if at.declared(name).is_some() {
+            continue;
+        }
+        if let Some(values) = at.field(name) {
+            if value.is_null() {
+                *value = nothing(values);
+            }
+            read(values, value, place)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether Go's `omitempty` leaves the value out when it prints.
+fn vanishes(field: &Field, at: At<'_>, value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.is_empty() && field.absent == Absent::Omitted,
+        Value::Object(map) => {
+            let is_map = matches!(
+                &at.node().shape,
+                Shape::Object {
+                    values: Some(_),
+                    ..
+                }
+            );
+            map.is_empty() && is_map && field.absent == Absent::Omitted
+        }
+        Value::String(text) => text.is_empty() && (field.drops_zero || is_bytes(at, field)),
+        Value::Number(n) => field.drops_zero && n.as_f64() == Some(0.0),
+        Value::Bool(set) => field.drops_zero && !set,
+        Value::Null => true,
+    }
+}
+
+fn is_bytes(at: At<'_>, field: &Field) -> bool {
+    matches!(at.node().shape, Shape::Bytes) && field.absent == Absent::Omitted
+}
+
+/// What Go prints for a field that nobody set.
+fn printed(field: &Field, at: At<'_>) -> Value {
+    match field.absent {
+        Absent::Omitted | Absent::Null => Value::Null,
+        Absent::Zero => nothing(at),
+        Absent::Struct => {
+            let mut object = Map::new();
+            for (name, field, child) in at.fields() {
+                if field.absent != Absent::Omitted {
+                    object.insert(name.clone(), printed(field, child));
+                }
+            }
+            Value::Object(object)
+        }
+    }
+}
+
+/// Go's zero value.
+fn nothing(at: At<'_>) -> Value {
+    match &at.node().shape {
+        Shape::String => json!(""),
+        Shape::Integer(_) | Shape::Number | Shape::IntOrString => json!(0),
+        Shape::Boolean => json!(false),
+        Shape::Quantity => json!("0"),
+        Shape::Object { values: None, .. } => printed(
+            &Field {
+                absent: Absent::Struct,
+                ..Field::default()
+            },
+            at,
+        ),
+        Shape::Any
+        | Shape::Bytes
+        | Shape::Time
+        | Shape::MicroTime
+        | Shape::List { .. }
+        | Shape::Object { .. } => Value::Null,
+    }
+}
+
+fn time(text: &str, digits: u8) -> Result<String, String> {
+    // Go's RFC 3339 wants capital letters and a zone; jiff alone would allow more.
+    let strict = text.len() >= 20 && text.as_bytes()[10] == b'T';
+    match text.parse::<Timestamp>() {
+        Ok(time) if strict && digits == 0 => Ok(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+        Ok(time) if strict => Ok(time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()),
+        _ => {
+            let layout = if digits == 0 {
+                "2006-01-02T15:04:05Z07:00"
+            } else {
+                "2006-01-02T15:04:05.000000Z07:00"
+            };
+            Err(format!(
+                "parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\""
+            ))
+        }
+    }
+}
+
+fn check_base64(text: &str) -> Result<(), String> {
+    use base64::Engine as _;
+    let compact: String = text.chars().filter(|c| *c != '\n' && *c != '\r').collect();
+    base64::engine::general_purpose::STANDARD
+        .decode(compact)
+        .map(drop)
+        .map_err(|error| match error {
+            base64::DecodeError::InvalidByte(at, _) => {
+                format!("illegal base64 data at input byte {at}")
+            }
+            _ => format!(
+                "illegal base64 data at input byte {}",
+                text.len().saturating_sub(text.len() % 4)
+            ),
+        })
+}
+
+fn mismatch(at: At<'_>, value: &Value, place: &Place<'_>) -> String {
+    let found = match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        Value::Number(n) if matches!(at.node().shape, Shape::Integer(_)) => format!("number {n}"),
+        Value::Number(_) => "number".to_owned(),
+        Value::String(_) => "string".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) => "object".to_owned(),
+    };
+    let expected = go_type(at);
+    if place.path.is_empty() {
+        return format!("json: cannot unmarshal {found} into Go value of type {expected}");
+    }
+    let Place { owner, path } = place;
+    format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {expected}")
+}
+
+fn go_type(at: At<'_>) -> String {
+    match &at.node().shape {
+        Shape::Any => "interface {}".to_owned(),
+        Shape::Object {
+            values: Some(values),
+            ..
+        } => {
+            let _ = values;
+            at.field("").map_or_else(
+                || "map".to_owned(),
+                |v| format!("map[string]{}", go_type(v)),
+            )
+        }
+        Shape::Object { .. } => at.node().name.as_ref().map_or_else(
+            || "map[string]interface {}".to_owned(),
+            |n| format!("v1.{n}"),
+        ),
+        Shape::List { .. } => at
+            .items()
+            .map_or_else(String::new, |items| format!("[]{}", go_type(items))),
+        Shape::String | Shape::Quantity => "string".to_owned(),
+        Shape::Bytes => "[]uint8".to_owned(),
+        Shape::Time => "v1.Time".to_owned(),
+        Shape::MicroTime => "v1.MicroTime".to_owned(),
+        Shape::Integer(bits) => format!("int{bits}"),
+        Shape::Number => "float64".to_owned(),
+        Shape::Boolean => "bool".to_owned(),
+        Shape::IntOrString => "int32".to_owned(),
+    }
+}

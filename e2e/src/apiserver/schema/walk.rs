@@ -1,0 +1,76 @@
+//! Pruning and defaulting: both walk an object along its schema.
+
+use serde_json::Value;
+
+use super::node::{At, Shape};
+
+/// Removes what the schema does not know and reports the paths, as `unknown field "…"` quotes them.
+pub fn prune(at: At<'_>, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+    match value {
+        Value::Object(object) => {
+            let Shape::Object { fields, values } = &at.node().shape else {
+                return;
+            };
+            let open = at.node().preserve_unknown || values.is_some();
+            object.retain(|name, _| {
+                let known = open || fields.contains_key(name);
+                if !known {
+                    unknown.push(join(path, name));
+                }
+                known
+            });
+            for (name, child) in object.iter_mut() {
+                if let Some(at) = at.field(name) {
+                    prune(at, child, &join(path, name), unknown);
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = at.items() {
+                for (index, item) in list.iter_mut().enumerate() {
+                    prune(items, item, &format!("{path}[{index}]"), unknown);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Fills in defaults, outermost first, so that a default's own fields are defaulted too.
+pub fn default(at: At<'_>, value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            for (name, field, child) in at.fields() {
+                let Some(default) = &field.default else {
+                    continue;
+                };
+                match object.get(name) {
+                    Some(Value::Null) if !child.node().nullable => {}
+                    Some(_) => continue,
+                    None => {}
+                }
+                object.insert(name.clone(), default.clone());
+            }
+            for (name, child) in object.iter_mut() {
+                if let Some(at) = at.field(name) {
+                    default(at, child);
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = at.items() {
+                list.iter_mut().for_each(|item| default(items, item));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// `a.b`, or `b` at the root.
+pub fn join(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
