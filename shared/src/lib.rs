@@ -23,4 +23,5 @@ pub mod taints;
 pub mod tasks;
 pub mod telemetry;
 pub mod tls;
+pub mod vectors;
 pub mod watch;

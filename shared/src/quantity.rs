@@ -1,1 +1,471 @@
-//! To come.
+//! Resource quantities as Kubernetes writes them (`500m`, `16Gi`, `12e6`), computed exactly.
+//!
+//! A [`Quantity`] counts nano units in 128 bits, so sums neither round nor wrap where Go's fall back to
+//! arbitrary precision; what does not fit (above 1.7e29 units) saturates. Parsing, rounding and printing
+//! follow `k8s.io/apimachinery/pkg/api/resource`: finer than nano rounds away from zero, binary notation is
+//! capped at 2^63-1, and a sum keeps the notation of its first operand.
+
+use std::{
+    cmp::Ordering,
+    fmt,
+    iter::Sum,
+    ops::{Add, AddAssign, Neg, Sub, SubAssign},
+    str::FromStr,
+};
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
+
+const NANO: i128 = 1_000_000_000;
+const MILLI_IN_NANO: i128 = 1_000_000;
+
+/// Decimal suffixes with their powers of ten.
+const DECIMAL: &[(&str, i32)] = &[
+    ("n", -9),
+    ("u", -6),
+    ("m", -3),
+    ("", 0),
+    ("k", 3),
+    ("M", 6),
+    ("G", 9),
+    ("T", 12),
+    ("P", 15),
+    ("E", 18),
+];
+
+/// Binary suffixes; each is 1024 times the one before.
+const BINARY: &[&str] = &["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/// How a quantity is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Powers of a thousand by suffix: `1500m`, `2k`.
+    #[default]
+    DecimalSi,
+    /// Powers of 1024 by suffix: `512Mi`.
+    BinarySi,
+    /// Powers of a thousand by exponent: `12e6`.
+    DecimalExponent,
+}
+
+/// The text is not a quantity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("quantity {0:?} is not a number with a suffix that Kubernetes knows")]
+pub struct ParseError(String);
+
+/// An exact amount and how it is to be written. Equality and order are those of the amount alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quantity {
+    nano: i128,
+    format: Format,
+}
+
+impl Quantity {
+    /// Nothing.
+    pub const ZERO: Self = Self {
+        nano: 0,
+        format: Format::DecimalSi,
+    };
+
+    /// So many units.
+    pub const fn units(units: i64, format: Format) -> Self {
+        Self {
+            nano: units as i128 * NANO,
+            format,
+        }
+    }
+
+    /// So many thousandths.
+    pub const fn milli(milli: i64, format: Format) -> Self {
+        Self {
+            nano: milli as i128 * MILLI_IN_NANO,
+            format,
+        }
+    }
+
+    /// So many nano units.
+    pub const fn from_nano(nano: i128, format: Format) -> Self {
+        Self { nano, format }
+    }
+
+    /// The amount in nano units.
+    pub const fn nano(self) -> i128 {
+        self.nano
+    }
+
+    /// How it is written.
+    pub const fn format(self) -> Format {
+        self.format
+    }
+
+    /// The same amount, written differently.
+    #[must_use]
+    pub const fn with_format(self, format: Format) -> Self {
+        Self { format, ..self }
+    }
+
+    /// Whether there is nothing of it.
+    pub const fn is_zero(self) -> bool {
+        self.nano == 0
+    }
+
+    /// -1, 0 or 1.
+    pub const fn sign(self) -> i32 {
+        self.nano.signum() as i32
+    }
+
+    /// Whole units, rounded away from zero as Go's `Value`, saturating where that wraps.
+    pub fn value(self) -> i64 {
+        saturate(divide_away(self.nano, NANO))
+    }
+
+    /// Thousandths, rounded away from zero as Go's `MilliValue`, saturating where that wraps.
+    pub fn milli_value(self) -> i64 {
+        saturate(divide_away(self.nano, MILLI_IN_NANO))
+    }
+
+    /// Reads a quantity of the API; its spelling is lost, its notation kept.
+    pub fn from_wire(wire: &Wire) -> Result<Self, ParseError> {
+        wire.0.parse()
+    }
+
+    /// The quantity for the API, in canonical form.
+    pub fn to_wire(self) -> Wire {
+        Wire(self.to_string())
+    }
+}
+
+/// Divides, rounding away from zero.
+fn divide_away(number: i128, by: i128) -> i128 {
+    number / by + if number % by == 0 { 0 } else { number.signum() }
+}
+
+fn saturate(number: i128) -> i64 {
+    i64::try_from(number).unwrap_or(if number < 0 { i64::MIN } else { i64::MAX })
+}
+
+// === parsing ===
+
+impl FromStr for Quantity {
+    type Err = ParseError;
+
+    /// Reads what Kubernetes reads, including a number without digits (`m`), which is zero there.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        parse(text).ok_or_else(|| ParseError(text.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Option<Quantity> {
+    if text.is_empty() {
+        return None;
+    }
+    let (negative, rest) = match text.as_bytes()[0] {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (whole, rest) = digits(rest);
+    let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), digits);
+
+    let (nano, format) = if let Some(power) = BINARY.iter().position(|known| *known == suffix) {
+        let nano = binary_nano(
+            whole,
+            fraction,
+            1024_i128.pow(u32::try_from(power).ok()? + 1),
+        );
+        // Less than one is written in thousandths anyway.
+        (
+            nano,
+            if 0 < nano && nano < NANO {
+                Format::DecimalSi
+            } else {
+                Format::BinarySi
+            },
+        )
+    } else {
+        let (exponent, format) = decimal_exponent(suffix)?;
+        (decimal_nano(whole, fraction, exponent), format)
+    };
+    Some(Quantity {
+        nano: if negative { -nano } else { nano },
+        format,
+    })
+}
+
+/// Splits the leading digits off.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+}
+
+fn decimal_exponent(suffix: &str) -> Option<(i32, Format)> {
+    if let Some((_, exponent)) = DECIMAL.iter().find(|(known, _)| *known == suffix) {
+        return Some((*exponent, Format::DecimalSi));
+    }
+    let exponent = suffix.strip_prefix(['e', 'E'])?;
+    Some((exponent.parse().ok()?, Format::DecimalExponent))
+}
+
+/// `whole.fraction * 10^exponent` in nano units, rounded up, saturating.
+fn decimal_nano(whole: &str, fraction: &str, exponent: i32) -> i128 {
+    let number = [whole, fraction].concat();
+    let number = number.trim_start_matches('0');
+    if number.is_empty() {
+        return 0;
+    }
+    let places = i64::try_from(fraction.len()).unwrap_or(i64::MAX);
+    let shift = i64::from(exponent) + 9 - places;
+    if shift >= 0 {
+        let power = u32::try_from(shift)
+            .ok()
+            .and_then(|shift| 10_i128.checked_pow(shift));
+        let exact = number
+            .parse::<i128>()
+            .ok()
+            .zip(power)
+            .and_then(|(n, p)| n.checked_mul(p));
+        return exact.unwrap_or(i128::MAX);
+    }
+    let dropped = usize::try_from(-shift).unwrap_or(usize::MAX);
+    let (kept, dropped) = number.split_at(number.len().saturating_sub(dropped));
+    let kept = if kept.is_empty() {
+        0
+    } else {
+        kept.parse().unwrap_or(i128::MAX)
+    };
+    // A place that was dropped without standing in the number is a zero, but then the number itself, which
+    // is not zero, was dropped with it.
+    kept.saturating_add(i128::from(dropped.bytes().any(|digit| digit != b'0')))
+}
+
+/// `whole.fraction * factor` in nano units, rounded up, capped at 2^63-1 units as Kubernetes does.
+fn binary_nano(whole: &str, fraction: &str, factor: i128) -> i128 {
+    const CAP: i128 = i64::MAX as i128 * NANO;
+    let unit = factor * NANO;
+    let mut inexact = false;
+    // From the last digit to the first, so that every step divides by ten only; flooring at each step equals
+    // flooring once.
+    let part = fraction.bytes().rev().fold(0_i128, |below, digit| {
+        let sum = i128::from(digit - b'0') * unit + below;
+        inexact |= sum % 10 != 0;
+        sum / 10
+    }) + i128::from(inexact);
+    let whole = match whole.trim_start_matches('0') {
+        "" => Some(0),
+        whole => whole
+            .parse::<i128>()
+            .ok()
+            .and_then(|whole| whole.checked_mul(unit)),
+    };
+    whole
+        .and_then(|whole| whole.checked_add(part))
+        .map_or(CAP, |nano| nano.min(CAP))
+}
+
+// === printing ===
+
+impl fmt::Display for Quantity {
+    /// The canonical form: no precision lost, no fraction, the largest suffix.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.nano == 0 {
+            return f.write_str("0");
+        }
+        let whole = self.nano % NANO == 0;
+        let small = self.nano.unsigned_abs() < 1024 * NANO.unsigned_abs();
+        match self.format {
+            Format::BinarySi if whole && !small => write_binary(f, self.nano / NANO),
+            Format::BinarySi | Format::DecimalSi => write_decimal(f, self.nano, true),
+            Format::DecimalExponent => write_decimal(f, self.nano, false),
+        }
+    }
+}
+
+fn write_binary(f: &mut fmt::Formatter<'_>, mut number: i128) -> fmt::Result {
+    let mut suffix = "";
+    for larger in BINARY {
+        if number % 1024 != 0 {
+            break;
+        }
+        number /= 1024;
+        suffix = larger;
+    }
+    write!(f, "{number}{suffix}")
+}
+
+fn write_decimal(f: &mut fmt::Formatter<'_>, mut number: i128, suffixes: bool) -> fmt::Result {
+    let mut exponent = -9;
+    while number % 1000 == 0 {
+        number /= 1000;
+        exponent += 3;
+    }
+    let suffix = DECIMAL.iter().find(|(_, power)| *power == exponent);
+    match suffix {
+        Some((suffix, _)) if suffixes => write!(f, "{number}{suffix}"),
+        _ if exponent == 0 => write!(f, "{number}"),
+        // There is no suffix above E; Go dropped the exponent there before 1.37.
+        _ => write!(f, "{number}e{exponent}"),
+    }
+}
+
+// === arithmetic ===
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nano == other.nano
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nano.cmp(&other.nano)
+    }
+}
+
+impl Add for Quantity {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let format = if self.is_zero() {
+            other.format
+        } else {
+            self.format
+        };
+        Self {
+            nano: self.nano.saturating_add(other.nano),
+            format,
+        }
+    }
+}
+
+impl Neg for Quantity {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        Self {
+            nano: self.nano.saturating_neg(),
+            ..self
+        }
+    }
+}
+
+impl Sub for Quantity {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self + -other
+    }
+}
+
+impl AddAssign for Quantity {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl SubAssign for Quantity {
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
+    }
+}
+
+impl Sum for Quantity {
+    fn sum<I: Iterator<Item = Self>>(quantities: I) -> Self {
+        quantities.fold(Self::ZERO, Self::add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn quantity(text: &str) -> Quantity {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn canonical_form_loses_nothing_and_takes_the_largest_suffix() {
+        for (text, canonical) in [
+            ("0", "0"),
+            ("1.5", "1500m"),
+            ("1.5Gi", "1536Mi"),
+            ("1024Mi", "1Gi"),
+            ("1000", "1k"),
+            ("512Ki", "512Ki"),
+            ("0.5Ki", "512"),
+            ("1.1Gi", "1181116006400m"),
+            ("0.9n", "1n"),
+            ("12E6", "12e6"),
+            ("1000E", "1e21"),
+            ("8Ei", "9223372036854775807"),
+            ("-0.5", "-500m"),
+        ] {
+            assert_eq!(quantity(text).to_string(), canonical, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_kubernetes_refuses_is_refused() {
+        for text in [
+            "", " ", "1K", "1 Gi", "--1", "1e1.5", "0x10", "1_000", "1mi", "Infinity", "½",
+        ] {
+            assert!(text.parse::<Quantity>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn three_times_128_mi_are_384_mi() {
+        let sum: Quantity = [quantity("128Mi"); 3].into_iter().sum();
+        assert_eq!(sum.to_string(), "384Mi");
+    }
+
+    #[test]
+    fn amounts_beyond_the_range_saturate_instead_of_wrapping() {
+        assert_eq!(quantity("7Ei").milli_value(), i64::MAX);
+        assert_eq!(quantity("-100E").value(), i64::MIN);
+        assert_eq!(quantity("1e99") + quantity("1e99"), quantity("1e99"));
+    }
+
+    #[test]
+    fn more_digits_than_fit_round_up_by_one_nano_unit() {
+        let text = format!("1.{}1", "0".repeat(60));
+        assert_eq!(quantity(&text).nano(), NANO + 1);
+        assert_eq!(quantity(&format!("{text}Ki")).nano(), 1024 * NANO + 1);
+    }
+
+    proptest! {
+        #[test]
+        fn reading_what_was_printed_gives_the_same_amount(nano in -(1_i128 << 100)..(1_i128 << 100)) {
+            for format in [Format::DecimalSi, Format::DecimalExponent] {
+                let it = Quantity::from_nano(nano, format);
+                prop_assert_eq!(quantity(&it.to_string()), it);
+            }
+        }
+
+        #[test]
+        fn binary_notation_survives_printing(units in any::<i64>()) {
+            prop_assume!(units != i64::MIN);
+            let it = Quantity::units(units, Format::BinarySi);
+            prop_assert_eq!(quantity(&it.to_string()), it);
+        }
+
+        #[test]
+        fn rounding_is_away_from_zero(nano in -(1_i128 << 82)..(1_i128 << 82)) {
+            let it = Quantity::from_nano(nano, Format::DecimalSi);
+            let milli = i128::from(it.milli_value()) * MILLI_IN_NANO;
+            prop_assert!(milli.abs() >= nano.abs() && milli.abs() - nano.abs() < MILLI_IN_NANO);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,24}") {
+            let _ = text.parse::<Quantity>();
+        }
+    }
+}

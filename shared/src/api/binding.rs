@@ -20,7 +20,7 @@ use super::{
     definition::Column,
     macros::{open_enum, resource},
     policy::{ConflictResolution, FailoverBehavior, Placement, PurgeMode, SuspendClusters},
-    schema,
+    quantities, schema,
 };
 
 const SCHEDULED: Column = Column::text(
@@ -235,7 +235,7 @@ pub struct ReplicaRequirements {
     #[serde(skip_serializing_if = "absent")]
     pub node_claim: Option<NodeClaim>,
     /// The resources it asks for.
-    #[serde(skip_serializing_if = "absent")]
+    #[serde(skip_serializing_if = "absent", deserialize_with = "quantities")]
     #[schemars(schema_with = "schema::resource_list")]
     pub resource_request: BTreeMap<String, Quantity>,
     /// Its namespace, for quotas.
@@ -286,7 +286,7 @@ pub struct ComponentReplicaRequirements {
     #[serde(skip_serializing_if = "absent")]
     pub node_claim: Option<NodeClaim>,
     /// The resources it asks for.
-    #[serde(skip_serializing_if = "absent")]
+    #[serde(skip_serializing_if = "absent", deserialize_with = "quantities")]
     #[schemars(schema_with = "schema::resource_list")]
     pub resource_request: BTreeMap<String, Quantity>,
     /// Its priority class.

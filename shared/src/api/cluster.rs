@@ -16,7 +16,7 @@ use super::{
     absent,
     definition::{Column, Rule},
     macros::{open_enum, resource},
-    nullable, schema,
+    nullable, quantities, quantity, schema,
 };
 
 resource! {
@@ -41,7 +41,7 @@ resource! {
         ],
         rules: [
             Rule {
-                rule: "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?$')",
+                rule: "self.metadata.name.size() <= 48 && !self.metadata.name.contains('.')",
                 message: "the name of a cluster is a DNS label of at most 48 characters, because namespaces are named after it",
             },
         ],
@@ -79,7 +79,7 @@ pub struct ClusterSpec {
 
     /// Address of the member's API server, for instance `https://10.0.0.1:6443`.
     #[serde(skip_serializing_if = "absent")]
-    #[schemars(extend("x-kubernetes-validations" = [{
+    #[schemars(extend("maxLength" = 2048, "x-kubernetes-validations" = [{
         "rule": "self == '' || (isURL(self) && url(self).getHost() != '' && !self.contains('@') && !self.contains('#') && !self.contains('?'))",
         "message": "an API endpoint is a URL with a host, without user, query and fragment",
     }]))]
@@ -170,9 +170,11 @@ pub struct ResourceModelRange {
     /// Resource name, such as `cpu`.
     pub name: String,
     /// Lower end; zero in the first grade.
+    #[serde(deserialize_with = "quantity")]
     #[schemars(schema_with = "schema::quantity")]
     pub min: Quantity,
     /// Upper end; 9223372036854775807 in the last grade.
+    #[serde(deserialize_with = "quantity")]
     #[schemars(schema_with = "schema::quantity")]
     pub max: Quantity,
 }
@@ -249,17 +251,17 @@ pub struct NodeSummary {
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceSummary {
     /// What nodes offer to pods.
-    #[serde(skip_serializing_if = "absent")]
+    #[serde(skip_serializing_if = "absent", deserialize_with = "quantities")]
     #[schemars(schema_with = "schema::resource_list")]
     pub allocatable: BTreeMap<String, Quantity>,
 
     /// What pods ask for that no node has been found for yet.
-    #[serde(skip_serializing_if = "absent")]
+    #[serde(skip_serializing_if = "absent", deserialize_with = "quantities")]
     #[schemars(schema_with = "schema::resource_list")]
     pub allocating: BTreeMap<String, Quantity>,
 
     /// What pods on nodes ask for.
-    #[serde(skip_serializing_if = "absent")]
+    #[serde(skip_serializing_if = "absent", deserialize_with = "quantities")]
     #[schemars(schema_with = "schema::resource_list")]
     pub allocated: BTreeMap<String, Quantity>,
 

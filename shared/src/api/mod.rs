@@ -10,11 +10,15 @@
 //!
 //! An optional field is written only when it has a value. `null` would be stored, and claimed, as a value.
 
-use std::fmt::Debug;
+use std::{collections::BTreeMap, fmt::Debug};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::api::resource::Quantity,
+};
 use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 mod macros;
 
@@ -75,4 +79,29 @@ where
     T: Deserialize<'de> + Default,
 {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// Reads a quantity that was written as a number. Our definitions store objects as they were written, whereas
+/// Go's types would have made a text of it.
+fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Quantity, D::Error> {
+    Value::deserialize(deserializer).map(|value| Quantity(as_text(value)))
+}
+
+/// The same for amounts by resource name.
+fn quantities<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, Quantity>, D::Error> {
+    let values: BTreeMap<String, Value> = nullable(deserializer)?;
+    Ok(values
+        .into_iter()
+        .map(|(name, value)| (name, Quantity(as_text(value))))
+        .collect())
+}
+
+fn as_text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        Value::Null => "0".to_owned(),
+        other => other.to_string(),
+    }
 }

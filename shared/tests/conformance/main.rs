@@ -1,0 +1,17 @@
+//! Conformance with the reference implementation, a module for each suite of vectors.
+
+use std::path::Path;
+
+use muster_shared::vectors::{self, Case};
+
+mod deviations;
+mod names;
+mod quantity;
+
+/// Replays a suite from the project's own copy, and more if there is more (see [`vectors::replay`]).
+fn replay(suite: &str, run: impl Fn(&Case) -> Result<(), String>) {
+    let own = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors"));
+    if let Err(report) = vectors::replay(suite, own, deviations::DECLARED, run) {
+        panic!("{report}");
+    }
+}

@@ -1,0 +1,52 @@
+//! Names of objects and namespaces.
+
+use muster_shared::names;
+use serde_json::{Value, json};
+
+use crate::replay;
+
+#[test]
+fn names_are_made_as_by_the_reference() {
+    replay("names", |case| {
+        let list = case.input["args"].as_array().unwrap();
+        let args: Vec<&str> = list.iter().map(|arg| arg.as_str().unwrap()).collect();
+        let result: Value = match (case.input["function"].as_str().unwrap(), args.as_slice()) {
+            ("bindingName", [kind, name]) => names::binding(kind, name).into(),
+            ("workName", [kind, name, namespace]) => names::work(kind, name, namespace).into(),
+            ("bindingReferenceKey", [namespace, name]) => {
+                names::binding_reference_key(namespace, name).into()
+            }
+            ("policyName", [namespace, name, gvk]) => names::policy(namespace, name, gvk).into(),
+            ("namespacedKey", [namespace, name]) => names::namespaced_key(namespace, name).into(),
+            ("executionNamespace", [cluster]) => names::execution_namespace(cluster).into(),
+            ("clusterOfExecutionNamespace", [namespace]) => {
+                match names::cluster_of_execution_namespace(namespace) {
+                    Some(cluster) => cluster.into(),
+                    None if case.output["error"] == json!(true) => return Ok(()),
+                    None => return Err("is no execution namespace".into()),
+                }
+            }
+            ("isReservedNamespace", [namespace]) => names::is_reserved_namespace(namespace).into(),
+            ("serviceAccountName", [cluster]) => names::service_account(cluster).into(),
+            ("roleName", [account]) => names::role(account).into(),
+            ("impersonationSecretName", [cluster]) => names::impersonation_secret(cluster).into(),
+            ("estimatorDeploymentName", [cluster]) => names::estimator_deployment(cluster).into(),
+            ("estimatorServiceName", [prefix, cluster]) => {
+                names::estimator_service(prefix, cluster).into()
+            }
+            ("derivedServiceName", [service]) => names::derived_service(service).into(),
+            ("importedEndpointSliceName", [slice, cluster]) => {
+                names::imported_endpoint_slice(slice, cluster).into()
+            }
+            (function, args) => {
+                return Err(format!("unknown function {function} of {}", args.len()));
+            }
+        };
+        let expected = &case.output["result"];
+        if *expected == result {
+            Ok(())
+        } else {
+            Err(format!("expected {expected}, got {result}"))
+        }
+    });
+}
