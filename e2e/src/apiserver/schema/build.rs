@@ -39,9 +39,9 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The finished arena.
-    pub fn finish(self) -> Arc<[Node]> {
-        self.nodes.into()
+    /// The finished arena, and where the named types are in it.
+    pub fn finish(self) -> (Arc<[Node]>, HashMap<String, Id>) {
+        (self.nodes.into(), self.made)
     }
 
     /// The node of definition `name`, built once.

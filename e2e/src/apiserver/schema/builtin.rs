@@ -18,7 +18,7 @@ use schemars::SchemaGenerator;
 use serde_json::{Map, Value};
 
 use super::build::{Builder, OBJECT_META};
-use super::node::{Id, Node};
+use super::node::{At, Id, Node};
 use crate::apiserver::kinds::{self, Kind};
 
 /// OpenAPI definitions of the built-in kinds and all they refer to, by full type name; references read `#/$defs/NAME`.
@@ -29,17 +29,17 @@ pub static ARENA: LazyLock<Builtins> = LazyLock::new(|| {
     let mut builder = Builder::new(&DEFINITIONS);
     // Metadata first: the overlay recognises the fields that hold it.
     builder.definition(OBJECT_META);
-    let roots = kinds::all()
-        .iter()
-        .map(definition_name)
-        .chain(SUBRESOURCES.iter().map(|name| (*name).to_owned()))
-        .map(|name| (name.clone(), builder.definition(&name)))
-        .collect();
-    let mut nodes = builder.finish();
+    for kind in kinds::all() {
+        builder.definition(&definition_name(kind));
+    }
+    for name in SUBRESOURCES {
+        builder.definition(name);
+    }
+    let (mut nodes, names) = builder.finish();
     if let Some(nodes) = Arc::get_mut(&mut nodes) {
         super::defaults::install(nodes);
     }
-    Builtins { nodes, roots }
+    Builtins { nodes, names }
 });
 
 /// Kinds that only subresources speak.
@@ -50,17 +50,22 @@ const SUBRESOURCES: &[&str] = &[
     "io.k8s.api.authentication.v1.TokenRequest",
 ];
 
-/// The arena and where each kind starts.
+/// The arena and where each type starts.
 pub struct Builtins {
     /// The arena.
     pub nodes: Arc<[Node]>,
-    roots: HashMap<String, Id>,
+    names: HashMap<String, Id>,
 }
 
 impl Builtins {
-    /// Where the type with this full name starts, if it is a kind of ours.
+    /// Where the type with this full name starts, if a kind of ours reaches it.
     pub fn root(&self, name: &str) -> Option<Id> {
-        self.roots.get(name).copied()
+        self.names.get(name).copied()
+    }
+
+    /// The type with this full name, ready to walk.
+    pub fn named(&self, name: &str) -> Option<At<'_>> {
+        self.root(name).map(|id| At::new(&self.nodes, id))
     }
 }
 

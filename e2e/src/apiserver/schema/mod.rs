@@ -66,7 +66,7 @@ impl Schema {
         let root = builder.custom_root(&version["schema"]["openAPIV3Schema"]);
         let namespaced = crd["spec"]["scope"] == "Namespaced";
         Ok(Self {
-            arena: builder.finish(),
+            arena: builder.finish().0,
             root,
             origin: Origin::Custom { namespaced },
         })

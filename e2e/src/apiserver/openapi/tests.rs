@@ -1,0 +1,130 @@
+//! What kubectl looks for in the documents.
+
+use serde_json::{Value, json};
+
+use super::{hash, v2, v3_group, v3_root};
+
+fn crd() -> Value {
+    json!({"spec": {"group": "cluster.karmada.io", "scope": "Cluster", "names": {"kind": "Cluster", "plural": "clusters"},
+        "versions": [{"name": "v1alpha1", "served": true, "schema": {"openAPIV3Schema": {"type": "object",
+            "description": "A member.",
+            "properties": {"spec": {"type": "object", "description": "What is wanted.", "properties": {
+                "manifests": {"type": "array", "items": {"type": "object", "x-kubernetes-embedded-resource": true}}}}}}}}]}})
+}
+
+fn references(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, child) in fields {
+                if let ("$ref", Some(target)) = (name.as_str(), child.as_str()) {
+                    found.push(target.to_owned());
+                }
+                references(child, found);
+            }
+        }
+        Value::Array(list) => list.iter().for_each(|child| references(child, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_reference_of_a_document_resolves_within_it() {
+    for (document, place) in [
+        (v3_group("", "v1", &[]), "/components/schemas"),
+        (v3_group("apps", "v1", &[]), "/components/schemas"),
+        (
+            v3_group("cluster.karmada.io", "v1alpha1", &[&crd()]),
+            "/components/schemas",
+        ),
+        (v2(&[&crd()]), "/definitions"),
+    ] {
+        let mut found = Vec::new();
+        references(&document["paths"], &mut found);
+        references(document.pointer(place).expect("schemas"), &mut found);
+        assert!(!found.is_empty());
+        for target in found {
+            let name = target.strip_prefix(&format!("#{place}/")).expect(&target);
+            assert!(
+                document.pointer(place).unwrap().get(name).is_some(),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn deployments_say_how_their_lists_merge() {
+    let document = v3_group("apps", "v1", &[]);
+    let schemas = &document["components"]["schemas"];
+    let pod = &schemas["io.k8s.api.core.v1.PodSpec"]["properties"];
+    assert_eq!(pod["containers"]["x-kubernetes-list-type"], "map");
+    assert_eq!(pod["containers"]["x-kubernetes-patch-merge-key"], "name");
+    assert_eq!(
+        pod["volumes"]["x-kubernetes-patch-strategy"],
+        "merge,retainKeys"
+    );
+    assert_eq!(pod["nodeSelector"]["x-kubernetes-map-type"], "atomic");
+    let port = &schemas["io.k8s.api.core.v1.ContainerPort"]["properties"]["protocol"];
+    assert_eq!(port["default"], "TCP");
+    assert_eq!(
+        schemas["io.k8s.api.apps.v1.Deployment"]["x-kubernetes-group-version-kind"],
+        json!([{"group": "apps", "version": "v1", "kind": "Deployment"}])
+    );
+}
+
+#[test]
+fn patches_say_that_they_validate_fields_and_what_forms_they_take() {
+    let forms = |document: &Value, path: &str| -> Vec<String> {
+        let patch = &document["paths"][path]["patch"];
+        let parameters = patch["parameters"].as_array().expect("parameters");
+        assert!(
+            parameters
+                .iter()
+                .any(|p| p["name"] == "fieldValidation" && p["in"] == "query")
+        );
+        assert!(parameters.iter().any(|p| p["name"] == "dryRun"));
+        patch["requestBody"]["content"]
+            .as_object()
+            .expect("forms")
+            .keys()
+            .cloned()
+            .collect()
+    };
+    let builtin = forms(
+        &v3_group("", "v1", &[]),
+        "/api/v1/namespaces/{namespace}/configmaps/{name}",
+    );
+    assert!(builtin.contains(&"application/strategic-merge-patch+json".to_owned()));
+    let custom = forms(
+        &v3_group("cluster.karmada.io", "v1alpha1", &[&crd()]),
+        "/apis/cluster.karmada.io/v1alpha1/clusters/{name}",
+    );
+    assert!(!custom.contains(&"application/strategic-merge-patch+json".to_owned()));
+}
+
+#[test]
+fn custom_kinds_keep_their_descriptions_and_gain_metadata() {
+    let document = v3_group("cluster.karmada.io", "v1alpha1", &[&crd()]);
+    let schema = &document["components"]["schemas"]["io.karmada.cluster.v1alpha1.Cluster"];
+    assert_eq!(
+        schema["properties"]["spec"]["description"],
+        "What is wanted."
+    );
+    assert!(schema["properties"]["metadata"]["allOf"][0]["$ref"].is_string());
+    let manifest = &schema["properties"]["spec"]["properties"]["manifests"]["items"];
+    assert!(manifest["properties"]["apiVersion"].is_object());
+}
+
+#[test]
+fn the_index_points_at_documents_by_their_hash() {
+    let document = v3_group("apps", "v1", &[]);
+    let root = v3_root([("apis/apps/v1", hash(&document))]);
+    let url = root["paths"]["apis/apps/v1"]["serverRelativeURL"]
+        .as_str()
+        .expect("a URL");
+    assert_eq!(
+        url,
+        format!("/openapi/v3/apis/apps/v1?hash={}", hash(&document))
+    );
+    assert_ne!(hash(&document), hash(&json!({})));
+}
