@@ -1,3 +1,5 @@
+use serde::Deserialize;
+
 use super::*;
 
 #[derive(Debug, clap::Args, Deserialize)]
