@@ -13,6 +13,7 @@ pub mod interpreter;
 pub mod jsonpath;
 pub mod k8s;
 pub mod lease;
+pub mod merge;
 pub mod names;
 pub mod quantity;
 pub mod queue;

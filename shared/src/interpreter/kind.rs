@@ -1,5 +1,7 @@
 //! Which kinds have native rules, and for which operations.
 
+use std::fmt;
+
 use serde_json::Value;
 
 /// A kind that has native rules. Group and version must match exactly: `apps/v1beta1` has none.
@@ -42,6 +44,27 @@ pub enum Operation {
     InterpretStatus,
     /// Whether the object does its work.
     InterpretHealth,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::InterpretReplica,
+        Self::InterpretComponent,
+        Self::ReviseReplica,
+        Self::Retain,
+        Self::AggregateStatus,
+        Self::InterpretDependency,
+        Self::InterpretStatus,
+        Self::InterpretHealth,
+    ];
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The variants have the names of the API.
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 impl Kind {

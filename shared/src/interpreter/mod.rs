@@ -11,6 +11,7 @@ mod kind;
 mod pod;
 mod prune;
 mod read;
+mod replica;
 mod retain;
 mod revise;
 mod status;
@@ -22,8 +23,9 @@ pub use dependencies::{Dependency, MatchLabels, dependencies};
 pub use health::health;
 pub use kind::{Operation, hook_enabled};
 pub use prune::prune;
+pub use replica::{Replicas, interpret_replica};
 pub use retain::retain;
-pub use revise::{divide_completions_field, revise_replica};
+pub use revise::revise_replica;
 pub use status::status;
 
 /// Why an object could not be interpreted.

@@ -22,9 +22,3 @@ pub fn revise_replica(mut object: Value, replicas: i64) -> Result<Value, Error> 
     }
     Ok(object)
 }
-
-/// Writes a cluster's share of a Job's completions.
-pub fn divide_completions_field(mut job: Value, completions: i64) -> Result<Value, Error> {
-    set(&mut job, &["spec", "completions"], completions.into())?;
-    Ok(job)
-}

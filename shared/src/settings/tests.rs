@@ -1,5 +1,3 @@
-use serde::Deserialize;
-
 use super::*;
 
 #[derive(Debug, clap::Args, Deserialize)]
@@ -123,8 +121,7 @@ fn the_file_may_use_lists_and_maps() {
 #[test]
 fn what_is_unknown_or_malformed_is_refused_by_name() {
     let file = File::with("typo", "grace-periods: 1s\n");
-    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
-    let cases: [Case<'_>; 4] = [
+    let cases: [(&[&str], &[(&str, &str)], &str); 4] = [
         (&["--config", file.path()], &[], "grace-periods"),
         (&["--no-such-flag"], &[], "--no-such-flag"),
         (&["--grace-period=soon"], &[], "is not a duration"),

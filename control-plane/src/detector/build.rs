@@ -1,0 +1,219 @@
+//! The binding that a template gets from its policy.
+
+use kube::core::ObjectMeta;
+use muster_shared::api::binding::{Binding, ObjectReference, ResourceBindingSpec, SchedulePriority, Suspension};
+use muster_shared::api::policy::PropagationSpec;
+use muster_shared::interpreter::{self, Replicas, interpret_replica};
+use muster_shared::merge;
+use muster_shared::names::{self, annotation, finalizer, label};
+use serde_json::{Value, json};
+
+use super::claim::{Claim, Pairs, missing};
+use super::template::{Template, TemplateKey};
+
+/// Why a binding cannot be built or must not be touched.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The interpreter has no answer.
+    #[error("interpret the template: {0}")]
+    Interpret(#[from] interpreter::Error),
+    /// A former object of the same name still owns the binding.
+    #[error("binding {binding:?} belongs to a template with uid {owner}; waiting until it is garbage-collected")]
+    ForeignOwner {
+        /// Name of the binding.
+        binding: String,
+        /// Uid of its owner.
+        owner: String,
+    },
+}
+
+/// A binding as template and policy want it. Cluster-scoped templates have a `ClusterResourceBinding`.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    template: &'a TemplateKey,
+    metadata: &'a ObjectMeta,
+    claim: &'a Claim,
+    policy: &'a PropagationSpec,
+    replicas: Option<Replicas>,
+    schedule_priority: Option<i32>,
+}
+
+impl<'a> Wanted<'a> {
+    /// Reads the template by its policy. `schedule_priority` is the value of the priority class that the policy names.
+    pub fn new(
+        key: &'a TemplateKey,
+        template: &'a Template,
+        claim: &'a Claim,
+        policy: &'a PropagationSpec,
+        schedule_priority: Option<i32>,
+    ) -> Result<Self, Error> {
+        let replicas = interpret_replica(&template.object(&key.kind))?;
+        Ok(Self { template: key, metadata: template.metadata(), claim, policy, replicas, schedule_priority })
+    }
+
+    /// The binding's name.
+    pub fn name(&self) -> String {
+        binding_name(self.template)
+    }
+
+    /// The whole object, for a binding that does not exist yet.
+    ///
+    /// Its permanent id is the uid of the template: unique, known before the binding exists, and kept as a label from then on. Karmada's
+    /// admission leaves an id alone that is there.
+    pub fn create(&self) -> Value {
+        let mut spec = ResourceBindingSpec::default();
+        self.apply(&mut spec);
+        let namespaced = self.template.namespace.is_some();
+        let kind = if namespaced { "ResourceBinding" } else { "ClusterResourceBinding" };
+        let mut labels = self.claim.labels();
+        labels.insert(self.id_label().to_owned(), self.uid());
+        let mut metadata = json!({
+            "name": self.name(),
+            "labels": labels,
+            "annotations": self.claim.annotations(),
+            "finalizers": [self.finalizer()],
+            "ownerReferences": [self.owner()],
+        });
+        if let Some(namespace) = &self.template.namespace {
+            metadata["namespace"] = json!(namespace);
+        }
+        json!({ "apiVersion": "work.karmada.io/v1alpha2", "kind": kind, "metadata": metadata, "spec": spec })
+    }
+
+    /// The merge patch that brings an existing binding in line, `None` when it is.
+    ///
+    /// What others decide (clusters, eviction tasks, referrers, rescheduling, status) is not touched. A template whose version alone
+    /// differs is no change, unless `content_changed`: every write of a template's status makes a new version.
+    pub fn patch(&self, binding: &impl Binding, content_changed: bool) -> Result<Option<Value>, Error> {
+        self.refuse_foreign(binding.meta())?;
+        let mut patch = json!({});
+        let mut spec = binding.spec().clone();
+        self.apply(&mut spec);
+        let differs = merge::difference(&json!(binding.spec()), &json!(spec));
+        let version_alone = |difference: &Value| {
+            difference["resource"].as_object().is_some_and(|resource| resource.keys().eq(["resourceVersion"]))
+                && difference.as_object().is_some_and(|difference| difference.len() == 1)
+        };
+        if let Some(difference) = differs.filter(|difference| content_changed || !version_alone(difference)) {
+            patch["spec"] = difference;
+        }
+        let metadata = self.metadata_patch(binding.meta());
+        if metadata != json!({}) {
+            patch["metadata"] = metadata;
+        }
+        Ok((patch != json!({})).then_some(patch))
+    }
+
+    fn metadata_patch(&self, held: &ObjectMeta) -> Value {
+        let mut labels = missing(held.labels.as_ref(), &self.claim.labels());
+        let mut annotations = missing(held.annotations.as_ref(), &self.claim.annotations());
+        if held.labels.as_ref().is_none_or(|labels| !labels.contains_key(self.id_label())) {
+            labels.insert(self.id_label().to_owned(), json!(self.uid()));
+        }
+        if self.claim.policy.namespace().is_some() {
+            let there = |pairs: Option<&Pairs>, key: &str| pairs.is_some_and(|pairs| pairs.contains_key(key));
+            if there(held.labels.as_ref(), label::CLUSTER_PROPAGATION_POLICY_ID) {
+                labels.insert(label::CLUSTER_PROPAGATION_POLICY_ID.to_owned(), Value::Null);
+            }
+            if there(held.annotations.as_ref(), annotation::CLUSTER_PROPAGATION_POLICY_NAME) {
+                annotations.insert(annotation::CLUSTER_PROPAGATION_POLICY_NAME.to_owned(), Value::Null);
+            }
+        }
+        let mut metadata = json!({});
+        if !labels.is_empty() {
+            metadata["labels"] = Value::Object(labels);
+        }
+        if !annotations.is_empty() {
+            metadata["annotations"] = Value::Object(annotations);
+        }
+        let finalizer = self.finalizer().to_owned();
+        if !held.finalizers.iter().flatten().any(|held| *held == finalizer) {
+            let all: Vec<_> = held.finalizers.iter().flatten().chain([&finalizer]).collect();
+            metadata["finalizers"] = json!(all);
+        }
+        let owners = json!([self.owner()]);
+        if json!(held.owner_references) != owners {
+            metadata["ownerReferences"] = owners;
+        }
+        if metadata.get("finalizers").is_some() || metadata.get("ownerReferences").is_some() {
+            // Lists are replaced as a whole, so nobody else may have changed them meanwhile.
+            metadata["resourceVersion"] = json!(held.resource_version);
+        }
+        metadata
+    }
+
+    /// What the detector decides in a binding's spec.
+    fn apply(&self, spec: &mut ResourceBindingSpec) {
+        let policy = self.policy;
+        spec.resource = ObjectReference {
+            api_version: self.template.kind.api_version.clone(),
+            kind: self.template.kind.kind.clone(),
+            namespace: self.template.namespace.clone(),
+            name: self.template.name.clone(),
+            uid: self.metadata.uid.clone(),
+            resource_version: self.metadata.resource_version.clone(),
+        };
+        let (replicas, requirements) = match &self.replicas {
+            Some(found) => (found.replicas, found.requirements.clone()),
+            None => (0, None),
+        };
+        spec.replicas = replicas;
+        spec.replica_requirements = requirements;
+        spec.components = Vec::new();
+        spec.propagate_deps = policy.propagate_deps;
+        spec.scheduler_name = Some(policy.scheduler_name.clone().unwrap_or_else(|| names::DEFAULT_SCHEDULER.to_owned()));
+        spec.placement = Some(policy.placement.clone());
+        spec.failover.clone_from(&policy.failover);
+        spec.conflict_resolution.clone_from(&policy.conflict_resolution);
+        spec.preserve_resources_on_deletion = policy.preserve_resources_on_deletion;
+        spec.schedule_priority = self.schedule_priority.map(|priority| SchedulePriority { priority });
+        // `scheduling` is the binding's own: set by others, such as a queue.
+        let scheduling = spec.suspension.as_ref().and_then(|suspension| suspension.scheduling);
+        spec.suspension = match &policy.suspension {
+            Some(suspension) => Some(Suspension {
+                dispatching: suspension.dispatching,
+                dispatching_on_clusters: suspension.dispatching_on_clusters.clone(),
+                scheduling,
+            }),
+            None => scheduling.map(|scheduling| Suspension { scheduling: Some(scheduling), ..Suspension::default() }),
+        };
+    }
+
+    fn refuse_foreign(&self, held: &ObjectMeta) -> Result<(), Error> {
+        let controller = held.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+        match controller.filter(|owner| owner.uid != self.uid()) {
+            Some(owner) => {
+                Err(Error::ForeignOwner { binding: held.name.clone().unwrap_or_default(), owner: owner.uid.clone() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn owner(&self) -> Value {
+        json!({
+            "apiVersion": self.template.kind.api_version,
+            "kind": self.template.kind.kind,
+            "name": self.template.name,
+            "uid": self.uid(),
+            "controller": true,
+            "blockOwnerDeletion": true,
+        })
+    }
+
+    fn uid(&self) -> String {
+        self.metadata.uid.clone().unwrap_or_default()
+    }
+
+    fn finalizer(&self) -> &'static str {
+        if self.template.namespace.is_some() { finalizer::RESOURCE_BINDING } else { finalizer::CLUSTER_RESOURCE_BINDING }
+    }
+
+    fn id_label(&self) -> &'static str {
+        if self.template.namespace.is_some() { label::RESOURCE_BINDING_ID } else { label::CLUSTER_RESOURCE_BINDING_ID }
+    }
+}
+
+/// The name of a template's binding.
+pub fn binding_name(template: &TemplateKey) -> String {
+    names::binding(&template.kind.kind, &template.name)
+}

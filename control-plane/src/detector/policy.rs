@@ -1,0 +1,98 @@
+//! A policy of either kind, as one type: namespaced and cluster-wide policies differ in where they look, not in what they say.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube::core::ObjectMeta;
+use muster_shared::api::policy::{ActivationPreference, ClusterPropagationPolicy, PropagationPolicy, PropagationSpec};
+
+/// What names a policy.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PolicyKey {
+    /// A `PropagationPolicy`.
+    Namespaced {
+        /// Its namespace, which is also that of the templates it can select.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// A `ClusterPropagationPolicy`.
+    Cluster {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl PolicyKey {
+    /// The policy's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Namespaced { name, .. } | Self::Cluster { name } => name,
+        }
+    }
+
+    /// The policy's namespace, `None` for a cluster-wide one.
+    pub fn namespace(&self) -> Option<&str> {
+        match self {
+            Self::Namespaced { namespace, .. } => Some(namespace),
+            Self::Cluster { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for PolicyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Namespaced { namespace, name } => write!(f, "PropagationPolicy {namespace}/{name}"),
+            Self::Cluster { name } => write!(f, "ClusterPropagationPolicy {name}"),
+        }
+    }
+}
+
+/// A policy as the cache holds it.
+#[derive(Clone, Debug)]
+pub enum Policy {
+    /// A `PropagationPolicy`.
+    Namespaced(Arc<PropagationPolicy>),
+    /// A `ClusterPropagationPolicy`.
+    Cluster(Arc<ClusterPropagationPolicy>),
+}
+
+impl Policy {
+    /// What names it.
+    pub fn key(&self) -> PolicyKey {
+        let name = self.metadata().name.clone().unwrap_or_default();
+        match self {
+            Self::Namespaced(policy) => {
+                PolicyKey::Namespaced { namespace: policy.metadata.namespace.clone().unwrap_or_default(), name }
+            }
+            Self::Cluster(_) => PolicyKey::Cluster { name },
+        }
+    }
+
+    /// Standard metadata.
+    pub fn metadata(&self) -> &ObjectMeta {
+        match self {
+            Self::Namespaced(policy) => &policy.metadata,
+            Self::Cluster(policy) => &policy.metadata,
+        }
+    }
+
+    /// What it says.
+    pub fn spec(&self) -> &PropagationSpec {
+        match self {
+            Self::Namespaced(policy) => &policy.spec,
+            Self::Cluster(policy) => &policy.spec,
+        }
+    }
+
+    /// Whether it is going away.
+    pub fn is_deleting(&self) -> bool {
+        self.metadata().deletion_timestamp.is_some()
+    }
+
+    /// Whether a change of it waits for the next change of each template.
+    pub fn is_lazy(&self) -> bool {
+        self.spec().activation_preference == Some(ActivationPreference::Lazy)
+    }
+}

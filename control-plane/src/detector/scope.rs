@@ -1,0 +1,150 @@
+//! Which kinds and namespaces may be propagated at all.
+
+use muster_shared::names::is_reserved_namespace;
+use regex::Regex;
+
+use super::template::{Kind, TemplateKey};
+
+/// API groups that are about the fleet itself or about one cluster only (Karmada: `pkg/util/apigroup.go`).
+const RESERVED_GROUPS: &[&str] = &[
+    "cluster.karmada.io",
+    "policy.karmada.io",
+    "work.karmada.io",
+    "config.karmada.io",
+    "networking.karmada.io",
+    "autoscaling.karmada.io",
+    "remedy.karmada.io",
+    "apps.karmada.io",
+    "events.k8s.io",
+];
+
+/// What is never propagated: the reserved, and what the settings add.
+#[derive(Debug, Default)]
+pub struct Scope {
+    apis: Vec<Skipped>,
+    namespaces: Vec<Regex>,
+}
+
+/// One entry of `--skipped-propagating-apis`.
+#[derive(Debug, PartialEq, Eq)]
+struct Skipped {
+    group: String,
+    version: Option<String>,
+    kinds: Vec<String>,
+}
+
+/// A setting that cannot be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An entry of `--skipped-propagating-apis`.
+    #[error("skipped API {0:?}: write group, group/version or group/version/Kind,Kind")]
+    Api(String),
+    /// An entry of `--skipped-propagating-namespaces`.
+    #[error("skipped namespace: {0}")]
+    Namespace(#[from] Box<regex::Error>),
+}
+
+impl Scope {
+    /// Reads the two settings. Each namespace expression has to match the whole name.
+    pub fn new(apis: &str, namespaces: &[String]) -> Result<Self, Error> {
+        let apis = apis.split(';').map(str::trim).filter(|token| !token.is_empty());
+        let anchored = |text: &String| Regex::new(&format!("^(?:{text})$")).map_err(|error| Error::Namespace(Box::new(error)));
+        Ok(Self {
+            apis: apis.map(skipped).collect::<Result<_, _>>()?,
+            namespaces: namespaces.iter().map(anchored).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Whether objects of a kind may be propagated.
+    pub fn admits_kind(&self, kind: &Kind) -> bool {
+        let reserved = RESERVED_GROUPS.contains(&kind.group())
+            || kind.api_version == "coordination.k8s.io/v1"
+            || (kind.api_version == "v1" && kind.kind == "Event");
+        !reserved && !self.apis.iter().any(|skipped| skipped.covers(kind))
+    }
+
+    /// Whether objects of a namespace may be propagated.
+    pub fn admits_namespace(&self, namespace: &str) -> bool {
+        !is_reserved_namespace(namespace) && !self.namespaces.iter().any(|skipped| skipped.is_match(namespace))
+    }
+
+    /// Whether a template may be propagated.
+    pub fn admits(&self, template: &TemplateKey) -> bool {
+        self.admits_kind(&template.kind) && template.namespace.as_deref().is_none_or(|namespace| self.admits_namespace(namespace))
+    }
+}
+
+impl Skipped {
+    fn covers(&self, kind: &Kind) -> bool {
+        self.group == kind.group()
+            && self.version.as_deref().is_none_or(|version| version == kind.version())
+            && (self.kinds.is_empty() || self.kinds.contains(&kind.kind))
+    }
+}
+
+/// `v1/Kind` is of the core group: there the first part is the version.
+fn skipped(token: &str) -> Result<Skipped, Error> {
+    let kinds = |list: &str| list.split(',').map(|kind| kind.trim().to_owned()).collect();
+    let parts: Vec<&str> = token.split('/').collect();
+    if parts.iter().any(|part| part.trim().is_empty()) {
+        return Err(Error::Api(token.to_owned()));
+    }
+    Ok(match parts[..] {
+        ["v1"] => Skipped { group: String::new(), version: Some("v1".into()), kinds: Vec::new() },
+        [group] => Skipped { group: group.into(), version: None, kinds: Vec::new() },
+        ["v1", list] => Skipped { group: String::new(), version: Some("v1".into()), kinds: kinds(list) },
+        [group, version] => Skipped { group: group.into(), version: Some(version.into()), kinds: Vec::new() },
+        [group, version, list] => Skipped { group: group.into(), version: Some(version.into()), kinds: kinds(list) },
+        _ => return Err(Error::Api(token.to_owned())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_and_skipped_kinds_are_not_propagated() {
+        let scope = Scope::new("batch; apps/v1/ReplicaSet,DaemonSet; v1/Pod; x.io/v2", &[]).unwrap();
+        for (api_version, kind, admitted) in [
+            ("apps/v1", "Deployment", true),
+            ("apps/v1", "ReplicaSet", false),
+            ("apps/v1", "DaemonSet", false),
+            ("batch/v1", "Job", false),
+            ("v1", "Pod", false),
+            ("v1", "ConfigMap", true),
+            ("v1", "Event", false),
+            ("events.k8s.io/v1", "Event", false),
+            ("coordination.k8s.io/v1", "Lease", false),
+            ("work.karmada.io/v1alpha1", "Work", false),
+            ("search.karmada.io/v1alpha1", "ResourceRegistry", true),
+            ("x.io/v1", "X", true),
+            ("x.io/v2", "X", false),
+        ] {
+            assert_eq!(scope.admits_kind(&Kind::new(api_version, kind)), admitted, "{api_version} {kind}");
+        }
+    }
+
+    #[test]
+    fn reserved_and_skipped_namespaces_are_not_propagated() {
+        let scope = Scope::new("", &["kube-.*".into(), "secret".into()]).unwrap();
+        for (namespace, admitted) in [
+            ("default", true),
+            ("kube-system", false),
+            ("my-kube-system", true),
+            ("secret", false),
+            ("secrets", true),
+            ("karmada-system", false),
+            ("karmada-es-member1", false),
+            ("karmada-cluster", false),
+        ] {
+            assert_eq!(scope.admits_namespace(namespace), admitted, "{namespace}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_cannot_be_understood_is_named() {
+        assert!(Scope::new("a/b/c/d", &[]).unwrap_err().to_string().contains("a/b/c/d"));
+        assert!(Scope::new("", &["(".into()]).is_err());
+    }
+}

@@ -1,0 +1,229 @@
+//! A user's object in the fleet API, of any kind, kept as compact text.
+//!
+//! As a tree of JSON values an object takes about eight times the memory of its text, and it is only looked into when it or its
+//! policy changed.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use kube::api::ApiResource;
+use kube::core::{DynamicResourceScope, ObjectMeta};
+use muster_shared::interpreter::Dependency;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::{Value, json};
+
+/// Group, version and kind in the form in which objects and selectors name them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind {
+    /// `v1`, or group and version such as `apps/v1`.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+}
+
+impl Kind {
+    /// A kind by its two names.
+    pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self { api_version: api_version.into(), kind: kind.into() }
+    }
+
+    /// The API group, empty for the core one.
+    pub fn group(&self) -> &str {
+        self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// The version without the group.
+    pub fn version(&self) -> &str {
+        self.api_version.rsplit_once('/').map_or(self.api_version.as_str(), |(_, version)| version)
+    }
+}
+
+/// What names one template.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TemplateKey {
+    /// Its kind. Shared: there are few kinds and many templates.
+    pub kind: Arc<Kind>,
+    /// Its namespace, `None` for kinds without one.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+impl TemplateKey {
+    /// The template that a dependency names, when it names one.
+    pub fn of_dependency(dependency: &Dependency) -> Option<Self> {
+        Some(Self {
+            kind: Arc::new(Kind::new(dependency.api_version.clone(), dependency.kind.clone())),
+            namespace: dependency.namespace.clone(),
+            name: dependency.name.clone()?,
+        })
+    }
+}
+
+/// One template.
+#[derive(Clone, Debug)]
+pub struct Template {
+    metadata: ObjectMeta,
+    text: Box<str>,
+    content: u64,
+    users_content: u64,
+}
+
+impl Template {
+    /// Takes an object in.
+    pub fn new(mut object: Value) -> Result<Self, serde_json::Error> {
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        let metadata = ObjectMeta::deserialize(object.get("metadata").unwrap_or(&Value::Null))?;
+        let text = object.to_string().into_boxed_str();
+        let content = content(&mut object);
+        let users_content = users_content(object);
+        Ok(Self { metadata, text, content, users_content })
+    }
+
+    /// The object as JSON; parsed anew at each call. `kind` is filled in, because the items of a list of a built-in kind do not carry it.
+    pub fn object(&self, kind: &Kind) -> Value {
+        let mut object: Value = serde_json::from_str(&self.text).unwrap_or_default();
+        object["apiVersion"] = json!(kind.api_version);
+        object["kind"] = json!(kind.kind);
+        object
+    }
+
+    /// Standard metadata.
+    pub fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// A fingerprint of everything but the status and what the server counts; only comparable within this process.
+    pub fn content(&self) -> u64 {
+        self.content
+    }
+
+    /// The same without the labels and annotations that the fleet itself writes.
+    pub fn users_content(&self) -> u64 {
+        self.users_content
+    }
+
+    /// Whether it is going away.
+    pub fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+}
+
+/// Drops what changes without anybody changing the object, and takes the fingerprint of the rest.
+fn content(object: &mut Value) -> u64 {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+    }
+    fingerprint(object)
+}
+
+/// Karmada's keys all contain this; one of them is the user's to set (Karmada: `pkg/util/eventfilter`).
+fn users_content(mut object: Value) -> u64 {
+    let is_fleets = |key: &str| key.contains(".karmada.io") && key != "namespace.karmada.io/skip-auto-propagation";
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("generation");
+        for key in ["labels", "annotations"] {
+            if let Some(pairs) = metadata.get_mut(key).and_then(Value::as_object_mut) {
+                pairs.retain(|key, _| !is_fleets(key));
+                if pairs.is_empty() {
+                    metadata.remove(key);
+                }
+            }
+        }
+    }
+    fingerprint(&object)
+}
+
+fn fingerprint(object: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    object.to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
+impl<'de> Deserialize<'de> for Template {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl kube::Resource for Template {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.kind)
+    }
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.group)
+    }
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.version)
+    }
+    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.api_version)
+    }
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.plural)
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_the_status_alone_is_not_a_change_of_the_content() {
+        let template = |version: &str, replicas: i64, ready: i64| {
+            Template::new(json!({
+                "metadata": { "name": "web", "resourceVersion": version, "managedFields": [{ "time": version }] },
+                "spec": { "replicas": replicas }, "status": { "readyReplicas": ready },
+            }))
+            .unwrap()
+        };
+        assert_eq!(template("1", 2, 0).content(), template("2", 2, 2).content());
+        assert_ne!(template("1", 2, 0).content(), template("2", 3, 0).content());
+    }
+
+    #[test]
+    fn the_marks_of_the_fleet_are_not_the_users_change() {
+        let template = |metadata: Value| Template::new(json!({ "metadata": metadata })).unwrap();
+        let bare = template(json!({ "name": "web" }));
+        let claimed = template(json!({ "name": "web", "labels": { "propagationpolicy.karmada.io/permanent-id": "p" } }));
+        let labelled = template(json!({ "name": "web", "labels": { "app": "web" } }));
+        assert_ne!(bare.content(), claimed.content());
+        assert_eq!(bare.users_content(), claimed.users_content());
+        assert_ne!(bare.users_content(), labelled.users_content());
+    }
+
+    #[test]
+    fn an_item_of_a_list_gets_its_kind_back() {
+        let template = Template::new(json!({ "metadata": { "name": "web" } })).unwrap();
+        let object = template.object(&Kind::new("apps/v1", "Deployment"));
+        assert_eq!((&object["apiVersion"], &object["kind"]), (&json!("apps/v1"), &json!("Deployment")));
+    }
+
+    #[test]
+    fn group_and_version_are_the_two_halves_of_the_api_version() {
+        let kind = Kind::new("apps/v1", "Deployment");
+        assert_eq!((kind.group(), kind.version()), ("apps", "v1"));
+        let core = Kind::new("v1", "ConfigMap");
+        assert_eq!((core.group(), core.version()), ("", "v1"));
+    }
+}

@@ -1,0 +1,67 @@
+//! Merge patches (RFC 7386) that say exactly what is different, so that a write touches nothing that it does not mean to change.
+
+use serde_json::{Map, Value};
+
+/// The merge patch that turns `old` into `new`, `None` when there is nothing to change.
+///
+/// Absent and null are the same on both sides, and so are an absent and an empty object at the top. Lists are replaced as a whole. Only
+/// hand in what the caller owns: a field of `old` that `new` does not have is removed.
+pub fn difference(old: &Value, new: &Value) -> Option<Value> {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            let mut patch = Map::new();
+            for (key, value) in new.iter().filter(|(_, value)| !value.is_null()) {
+                if let Some(change) = difference(old.get(key).unwrap_or(&Value::Null), value) {
+                    patch.insert(key.clone(), change);
+                }
+            }
+            for (key, _) in old.iter().filter(|(_, value)| !value.is_null()) {
+                if new.get(key).is_none_or(Value::is_null) {
+                    patch.insert(key.clone(), Value::Null);
+                }
+            }
+            (!patch.is_empty()).then_some(Value::Object(patch))
+        }
+        (old, new) => (old != new).then(|| new.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_patch_names_only_what_differs() {
+        for (old, new, patch) in [
+            (json!({}), json!({}), None),
+            (json!({"a": 1}), json!({"a": 1}), None),
+            (json!({"a": null}), json!({}), None),
+            (
+                json!({"a": 1, "b": 2}),
+                json!({"a": 1, "b": 3}),
+                Some(json!({"b": 3})),
+            ),
+            (
+                json!({"a": {"x": 1, "y": 2}}),
+                json!({"a": {"y": 2}}),
+                Some(json!({"a": {"x": null}})),
+            ),
+            (json!({"a": {"x": 1}}), json!({}), Some(json!({"a": null}))),
+            (
+                json!({"a": [1, 2]}),
+                json!({"a": [2]}),
+                Some(json!({"a": [2]})),
+            ),
+            (
+                json!({"a": 1}),
+                json!({"a": {"x": 1}}),
+                Some(json!({"a": {"x": 1}})),
+            ),
+            (json!({}), json!({"a": {}}), Some(json!({"a": {}}))),
+        ] {
+            assert_eq!(difference(&old, &new), patch, "from {old} to {new}");
+        }
+    }
+}
