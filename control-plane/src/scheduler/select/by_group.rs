@@ -240,7 +240,7 @@ impl<'g, 'a> Search<'g, 'a> {
     }
 
     const fn is_complete(&self, length: usize, size: usize) -> bool {
-        length >= self.limits.min && size >= self.min_clusters
+        self.limits.min <= length && length <= self.limits.max && size >= self.min_clusters
     }
 
     /// Whether a set that goes on with `position` or a later group may beat the best one.

@@ -22,7 +22,11 @@ pub fn free(summary: &ResourceSummary, name: &str) -> i64 {
 }
 
 fn scale(name: &str, nanos: i128) -> i64 {
-    let unit = if name == "cpu" { NANO / 1000 } else { NANO };
+    let unit = if name == super::CPU {
+        NANO / 1000
+    } else {
+        NANO
+    };
     // Away from zero, as Kubernetes rounds.
     let rounded = (nanos.abs() + unit - 1) / unit * nanos.signum();
     i64::try_from(rounded).unwrap_or(if rounded < 0 { i64::MIN } else { i64::MAX })
