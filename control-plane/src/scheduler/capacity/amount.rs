@@ -1,69 +1,38 @@
-//! Amounts of resources in the units in which capacity is computed. To be replaced by `muster_shared::quantity`.
+//! Amounts of resources in the units that capacity is counted in: thousandths of a core for CPU, whole units for all
+//! else. Fractions are rounded away from zero, as Kubernetes rounds them.
+
+use std::collections::BTreeMap;
 
 use muster_shared::api::cluster::ResourceSummary;
-use muster_shared::k8s::Quantity;
+use muster_shared::k8s::Quantity as Wire;
+use muster_shared::quantity::Quantity;
 
-const NANO: i128 = 1_000_000_000;
+use super::CPU;
 
-/// The amount of a resource: thousandths of a core for CPU, whole units for all else; fractions are rounded up.
-pub fn of(name: &str, quantity: &Quantity) -> i64 {
-    scale(name, nanos(&quantity.0))
+/// The amount of a resource, or `None` when it cannot be read.
+pub fn of(name: &str, wire: &Wire) -> Option<i64> {
+    Quantity::from_wire(wire)
+        .ok()
+        .map(|quantity| in_units(name, quantity))
 }
 
-/// What is free of a resource.
+/// What is free of a resource: subtracted exactly, then rounded. What cannot be read is not free.
 pub fn free(summary: &ResourceSummary, name: &str) -> i64 {
-    let get = |map: &std::collections::BTreeMap<String, Quantity>| {
-        map.get(name).map_or(0, |q| nanos(&q.0))
+    let read = |amounts: &BTreeMap<String, Wire>| match amounts.get(name) {
+        Some(wire) => Quantity::from_wire(wire).ok(),
+        None => Some(Quantity::ZERO),
     };
-    scale(
-        name,
-        get(&summary.allocatable) - get(&summary.allocated) - get(&summary.allocating),
-    )
+    let free = || {
+        let allocatable = read(&summary.allocatable)?;
+        Some(allocatable - read(&summary.allocated)? - read(&summary.allocating)?)
+    };
+    free().map_or(0, |quantity| in_units(name, quantity))
 }
 
-fn scale(name: &str, nanos: i128) -> i64 {
-    let unit = if name == super::CPU {
-        NANO / 1000
+fn in_units(name: &str, quantity: Quantity) -> i64 {
+    if name == CPU {
+        quantity.milli_value()
     } else {
-        NANO
-    };
-    // Away from zero, as Kubernetes rounds.
-    let rounded = (nanos.abs() + unit - 1) / unit * nanos.signum();
-    i64::try_from(rounded).unwrap_or(if rounded < 0 { i64::MIN } else { i64::MAX })
-}
-
-fn nanos(text: &str) -> i128 {
-    let end = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-' || c == '+'))
-        .unwrap_or(text.len());
-    let (number, suffix) = text.split_at(end);
-    let unit: i128 = match suffix {
-        "n" => 1,
-        "u" => 1000,
-        "m" => 1_000_000,
-        "" => NANO,
-        "k" => NANO * 1000,
-        "M" => NANO * 1_000_000,
-        "G" => NANO * NANO,
-        "T" => NANO * NANO * 1000,
-        "P" => NANO * NANO * 1_000_000,
-        "E" => NANO * NANO * NANO,
-        "Ki" => NANO << 10,
-        "Mi" => NANO << 20,
-        "Gi" => NANO << 30,
-        "Ti" => NANO << 40,
-        "Pi" => NANO << 50,
-        "Ei" => NANO << 60,
-        _ => return 0,
-    };
-    let negative = number.starts_with('-');
-    let number = number.trim_start_matches(['-', '+']);
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let mut result = whole.parse::<i128>().unwrap_or(0) * unit;
-    let mut scale = 10;
-    for digit in fraction.chars().filter_map(|c| c.to_digit(10)) {
-        result += i128::from(digit) * unit / scale;
-        scale *= 10;
+        quantity.value()
     }
-    if negative { -result } else { result }
 }

@@ -126,7 +126,7 @@ fn grades(cluster: &Cluster, summary: &ResourceSummary) -> Option<Vec<Grade>> {
                     .map(|range| {
                         (
                             range.name.as_str().into(),
-                            amount::of(&range.name, end(range)),
+                            amount::of(&range.name, end(range)).unwrap_or(0),
                         )
                     })
                     .collect();
@@ -153,7 +153,13 @@ impl Demand {
     pub fn new(requests: &BTreeMap<String, Quantity>) -> Self {
         let mut requests: Amounts = requests
             .iter()
-            .map(|(name, quantity)| (name.as_str().into(), amount::of(name, quantity)))
+            .map(|(name, quantity)| {
+                // A request that cannot be read is granted by nobody.
+                (
+                    name.as_str().into(),
+                    amount::of(name, quantity).unwrap_or(i64::MAX),
+                )
+            })
             .filter(|&(_, amount)| amount > 0)
             .collect();
         requests.sort_unstable();

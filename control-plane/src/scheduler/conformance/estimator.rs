@@ -9,7 +9,7 @@ use crate::scheduler::capacity::{Capacity, Demand, GradeRule, Part};
 
 #[test]
 fn room_is_estimated_as_recorded() {
-    replay("estimator_general", evaluate, |_| {});
+    replay("estimator_general", evaluate, |_, _| {});
 }
 
 fn evaluate(input: &Value) -> Value {

@@ -12,7 +12,7 @@ use crate::scheduler::select::{Spread, Spreading};
 
 #[test]
 fn clusters_are_filtered_as_recorded() {
-    replay("filters", evaluate, |_| {});
+    replay("filters", evaluate, |_, _| {});
 }
 
 fn evaluate(input: &Value) -> Value {

@@ -12,10 +12,8 @@ use crate::scheduler::{Facts, Options, Snapshot};
 
 #[test]
 fn clusters_are_selected_as_recorded() {
-    replay("select_clusters", evaluate, |out| {
-        let out = out.as_object_mut().expect("an output is an object");
-        out.remove("regions");
-        out.retain(|_, value| !value.is_null() && value != &json!([]));
+    replay("select_clusters", evaluate, |_, out| {
+        out["regions"] = Value::Null
     });
 }
 

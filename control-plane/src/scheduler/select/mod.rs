@@ -102,24 +102,23 @@ pub struct Spread {
 impl Spread {
     /// Reads the constraints of a placement.
     ///
-    /// A constraint without field and label counts clusters, and `minGroups` 0 is 1, as admission would have
-    /// written. `maxGroups` 0 or absent is no upper bound; Karmada takes it literally, which asks for a placement
-    /// on nothing.
+    /// A constraint without field and label counts clusters, as admission would have written. `minGroups` 0 is 1, and
+    /// `maxGroups` 0 or absent is no upper bound; Karmada takes both literally, and so looks for a placement on
+    /// nothing.
     pub fn of(constraints: &[SpreadConstraint], spreading: Spreading) -> Self {
         let mut spread = Self {
             any: !constraints.is_empty(),
             ..Self::default()
         };
         for constraint in constraints {
-            let groups = Groups {
-                min: usize::try_from(constraint.min_groups).unwrap_or(0).max(1),
-                max: match (
-                    usize::try_from(constraint.max_groups).unwrap_or(0),
-                    spreading,
-                ) {
-                    (0, Spreading::EveryField) => usize::MAX,
-                    (max, _) => max,
+            let [min, max] = [constraint.min_groups, constraint.max_groups]
+                .map(|bound| usize::try_from(bound).unwrap_or(0));
+            let groups = match spreading {
+                Spreading::EveryField => Groups {
+                    min: min.max(1),
+                    max: if max == 0 { usize::MAX } else { max },
                 },
+                Spreading::ClusterAndRegion => Groups { min, max },
             };
             let field = constraint
                 .spread_by_field
