@@ -38,7 +38,11 @@ impl Gateway {
     pub async fn open(api: &'static str, source: Source) -> Result<Arc<Self>, Error> {
         let config = kubeconfig(source.kubeconfig.as_deref(), source.context.as_deref()).await?;
         report_validity(api, &config);
-        Ok(Arc::new(Self { api, source, config: watch::Sender::new(config) }))
+        Ok(Arc::new(Self {
+            api,
+            source,
+            config: watch::Sender::new(config),
+        }))
     }
 
     /// The configuration as last read.
@@ -50,9 +54,9 @@ impl Gateway {
     pub fn client(self: &Arc<Self>, profile: Profile, limits: Limits) -> Result<Client, Error> {
         let config = self.config();
         let namespace = config.default_namespace.clone();
-        let sender = watch::Sender::new(connect(&config, profile)?);
+        let current = watch::Sender::new(connect(&config, profile)?);
         let service = Switched {
-            current: sender.subscribe(),
+            current: current.subscribe(),
             bucket: Arc::new(Bucket::new(limits)),
             api: self.api,
         };
@@ -63,12 +67,14 @@ impl Gateway {
             loop {
                 tokio::select! {
                     changed = changes.changed() => if changed.is_err() { return },
-                    () = sender.closed() => return,
+                    () = current.closed() => return,
                 }
                 let config = changes.borrow_and_update().clone();
                 match connect(&config, profile) {
-                    Ok(client) => _ = sender.send_replace(client),
-                    Err(error) => tracing::error!(api, %error, "new credentials cannot be used; keeping the old ones"),
+                    Ok(client) => _ = current.send_replace(client),
+                    Err(error) => {
+                        tracing::error!(api, %error, "new credentials cannot be used; keeping the old ones")
+                    }
                 }
             }
         });
@@ -100,7 +106,9 @@ impl Gateway {
                     seen = now;
                 }
                 // Half-written, perhaps: looked at again.
-                Err(error) => tracing::warn!(api = self.api, %error, "changed credentials cannot be read yet"),
+                Err(error) => {
+                    tracing::warn!(api = self.api, %error, "changed credentials cannot be read yet")
+                }
             }
         }
     }
@@ -111,8 +119,14 @@ fn fingerprint(path: &Path) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     hasher.write(&std::fs::read(path).ok()?);
     let parsed = Kubeconfig::read_from(path).ok()?;
-    let users = parsed.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
-    let clusters = parsed.clusters.iter().filter_map(|named| named.cluster.as_ref());
+    let users = parsed
+        .auth_infos
+        .iter()
+        .filter_map(|named| named.auth_info.as_ref());
+    let clusters = parsed
+        .clusters
+        .iter()
+        .filter_map(|named| named.cluster.as_ref());
     let files = users
         .flat_map(|user| [&user.client_certificate, &user.client_key])
         .chain(clusters.map(|cluster| &cluster.certificate_authority));
@@ -124,13 +138,20 @@ fn fingerprint(path: &Path) -> Option<u64> {
 
 /// Says how long the client certificate is still good, and loudly when it no longer is.
 fn report_validity(api: &'static str, config: &Config) {
-    let pem = match (&config.auth_info.client_certificate_data, &config.auth_info.client_certificate) {
+    let pem = match (
+        &config.auth_info.client_certificate_data,
+        &config.auth_info.client_certificate,
+    ) {
         (Some(data), _) => decode(data),
         (None, Some(file)) => std::fs::read(file).ok(),
         (None, None) => None,
     };
-    let Some(not_after) = pem.and_then(|pem| crate::tls::not_after(&pem).ok()) else { return };
-    let remaining = not_after.duration_since(jiff::Timestamp::now()).as_secs_f64();
+    let Some(not_after) = pem.and_then(|pem| crate::tls::not_after(&pem).ok()) else {
+        return;
+    };
+    let remaining = not_after
+        .duration_since(jiff::Timestamp::now())
+        .as_secs_f64();
     metrics::gauge!("muster_client_certificate_remaining_seconds", "api" => api).set(remaining);
     if remaining <= 0.0 {
         tracing::error!(api, expired = %not_after, "the client certificate has expired: the API will refuse us until it is replaced");

@@ -37,7 +37,10 @@ pub(super) struct Bucket {
 
 impl Bucket {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, full_at: Mutex::new(Instant::now()) }
+        Self {
+            limits,
+            full_at: Mutex::new(Instant::now()),
+        }
     }
 
     /// Takes a token and says how long to wait for it.
@@ -48,7 +51,9 @@ impl Bucket {
         let token = Duration::from_secs_f64(1.0 / self.limits.qps);
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
         *full_at = (*full_at).max(now) + token;
-        full_at.duration_since(now).saturating_sub(token * self.limits.burst.max(1))
+        full_at
+            .duration_since(now)
+            .saturating_sub(token * self.limits.burst.max(1))
     }
 }
 
@@ -101,12 +106,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
-        let bucket = Bucket::new(Limits { qps: 10.0, burst: 3 });
+        let bucket = Bucket::new(Limits {
+            qps: 10.0,
+            burst: 3,
+        });
         let now = Instant::now();
         let waits: Vec<u128> = (0..5).map(|_| bucket.take(now).as_millis()).collect();
         assert_eq!(waits, [0, 0, 0, 100, 200]);
         let later = now + Duration::from_secs(10);
-        assert_eq!(bucket.take(later), Duration::ZERO, "a quiet time fills the bucket");
+        assert_eq!(
+            bucket.take(later),
+            Duration::ZERO,
+            "a quiet time fills the bucket"
+        );
     }
 
     #[tokio::test(start_paused = true)]
