@@ -8,6 +8,7 @@
 pub mod binding;
 pub mod cluster;
 pub mod detector;
+pub mod deviations;
 pub mod eviction;
 pub mod fleet;
 pub mod graceful_eviction;
@@ -22,11 +23,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use metrics_exporter_prometheus::PrometheusHandle;
-use muster_shared::client::{Gateway, Source};
 use muster_shared::lease::{self, Leadership};
 use muster_shared::serve::{self, Health};
 use muster_shared::tasks::{self, Tasks};
-use muster_shared::{telemetry, tls};
+use muster_shared::{client, telemetry, tls};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::{COMPONENT, Fleet};
@@ -103,11 +103,8 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     settings.check()?;
     say_what_is_owned(&settings);
-    let source = Source {
-        kubeconfig: settings.kubeconfig.clone(),
-        context: settings.context.clone(),
-    };
-    let gateway = Gateway::open("fleet", source).await?;
+    let config =
+        client::kubeconfig(settings.kubeconfig.as_deref(), settings.context.as_deref()).await?;
     let health = Health::default();
     health.expect("caches");
     let mut tasks = Tasks::new(shutdown.clone());
@@ -118,8 +115,7 @@ pub async fn run(
     } else {
         Leadership::always()
     };
-    let fleet = Fleet::new(&gateway, settings, leadership, &mut tasks)?;
-    tasks.spawn("credentials", gateway.follow(shutdown.clone()));
+    let fleet = Fleet::new(&config, settings, leadership, &mut tasks)?;
     start_controllers(&fleet, &mut tasks);
     fleet.follow(&mut tasks);
     tasks.spawn("readiness", {

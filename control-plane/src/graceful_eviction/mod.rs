@@ -1,1 +1,6 @@
-//! To come.
+//! The end of an eviction: when the copy in the cluster that is being left may go.
+
+pub mod assess;
+
+#[cfg(test)]
+mod conformance;

@@ -4,16 +4,13 @@
 //! that places a workload calls it, eviction included, so a decision never depends on who asked. `need` says when to
 //! ask, `outcome` what is written.
 
-mod affinity;
+pub(crate) mod affinity;
+mod amount;
 pub mod candidate;
 pub mod capacity;
-#[cfg(test)]
-mod conformance;
 pub mod divide;
 pub mod filter;
-pub mod need;
 mod nofit;
-pub mod outcome;
 mod pass;
 pub mod select;
 mod snapshot;

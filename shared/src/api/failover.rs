@@ -96,6 +96,12 @@ pub struct ClusterFailoverBehavior {
     #[schemars(extend("default" = 300, "minimum" = 0))]
     pub toleration_seconds: Option<i32>,
 
+    /// How long, in seconds, the old copy waits for the new one at most; only with `Gracefully`. Without it, until the
+    /// new one is healthy.
+    #[serde(skip_serializing_if = "absent")]
+    #[schemars(extend("minimum" = 1))]
+    pub grace_period_seconds: Option<i32>,
+
     /// What the new copy is told about the old one.
     #[serde(skip_serializing_if = "absent")]
     pub state_preservation: Option<StatePreservation>,

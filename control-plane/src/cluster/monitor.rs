@@ -1,0 +1,242 @@
+//! Decides whether a pull cluster has gone silent.
+//!
+//! A cluster is heard when its lease is renewed or its Ready condition changes, at the moment *we* saw that happen:
+//! the renew time is only compared with the one before, never with a clock, so a member's clock cannot kill it.
+//! The rule is that of Karmada's cluster controller; where it forgot what it knew (K15) this remembers.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
+
+/// How long a cluster may be silent before its Ready condition becomes Unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Graces {
+    /// For a cluster that has a Ready condition (`--cluster-monitor-grace-period`).
+    pub monitor: Duration,
+    /// For one that never posted any (`--cluster-startup-grace-period`).
+    pub startup: Duration,
+}
+
+/// Why a cluster counts as silent; the two reasons that Karmada writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// No Ready condition was ever posted.
+    NeverReported,
+    /// There is one, but nothing was heard for a whole grace period.
+    Stopped,
+}
+
+impl Silence {
+    /// The `reason` of the Ready condition.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NeverReported => "ClusterStatusNeverUpdated",
+            Self::Stopped => "ClusterStatusUnknown",
+        }
+    }
+
+    /// The `message` of the Ready condition.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::NeverReported => "Cluster status controller never posted cluster status.",
+            Self::Stopped => "Cluster status controller stopped posting cluster status.",
+        }
+    }
+
+    /// The Ready condition that tells of the silence.
+    pub fn condition(self, now: Timestamp) -> Condition {
+        Condition {
+            type_: "Ready".to_owned(),
+            status: "Unknown".to_owned(),
+            reason: self.reason().to_owned(),
+            message: self.message().to_owned(),
+            last_transition_time: Time(now),
+            observed_generation: None,
+        }
+    }
+}
+
+/// What the monitor concludes about one cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing to wait for: Ready is Unknown already.
+    Settled,
+    /// Not silent for long enough yet; becomes silent right after this instant unless it is heard.
+    Until(Instant),
+    /// Ready is to become Unknown.
+    Silent(Silence),
+}
+
+/// The signs of life of one pull cluster.
+#[derive(Clone, Debug)]
+pub struct Pulse {
+    heard: Instant,
+    ready: Option<Condition>,
+    renewed: Option<Timestamp>,
+    leased: bool,
+    deaf: bool,
+}
+
+impl Pulse {
+    /// Starts to listen. A cluster with a Ready condition gets a full grace from `now`; one without gets its start-up
+    /// grace from `since`, the moment it was created or we began to watch the fleet, whichever is later.
+    pub fn new(ready: Option<&Condition>, since: Instant, now: Instant) -> Self {
+        let heard = if ready.is_some() { now } else { since.min(now) };
+        Self {
+            heard,
+            ready: ready.cloned(),
+            renewed: None,
+            leased: false,
+            deaf: false,
+        }
+    }
+
+    /// Takes note of the Ready condition as it stands. Any new content is a sign of life; its disappearance is not.
+    pub fn ready(&mut self, ready: Option<&Condition>, now: Instant) {
+        if self.ready.as_ref() == ready {
+            return;
+        }
+        if ready.is_some() {
+            self.heard = now;
+            self.deaf = false;
+        }
+        self.ready = ready.cloned();
+    }
+
+    /// Takes note of the lease's renew time (`None`: there is no lease). The first one ever seen counts, then only a
+    /// later one.
+    pub fn lease(&mut self, renewed: Option<Timestamp>, now: Instant) {
+        self.leased = renewed.is_some();
+        if !self.deaf && renewed.is_some() && self.renewed < renewed {
+            self.renewed = renewed;
+            self.heard = now;
+        }
+    }
+
+    /// Takes note of a Ready condition that we wrote ourselves: known, but no sign of life. A cluster that had no lease
+    /// when it was reported silent is heard again through its status only, as in Karmada.
+    pub fn wrote(&mut self, ready: Condition) {
+        self.deaf = !self.leased;
+        self.ready = Some(ready);
+    }
+
+    /// Gives back time in which nobody could have been heard.
+    pub fn give_back(&mut self, lost: Duration, now: Instant) {
+        self.heard = (self.heard + lost).min(now);
+    }
+
+    /// Whether Ready has to become Unknown. Silence must last *longer* than the grace, not just as long.
+    pub fn judge(&self, graces: Graces, now: Instant) -> Verdict {
+        let (grace, silence) = match &self.ready {
+            None => (graces.startup, Silence::NeverReported),
+            Some(ready) if ready.status == "Unknown" => return Verdict::Settled,
+            Some(_) => (graces.monitor, Silence::Stopped),
+        };
+        let deadline = self.heard + grace;
+        if now > deadline {
+            Verdict::Silent(silence)
+        } else {
+            Verdict::Until(deadline)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACES: Graces = Graces {
+        monitor: Duration::from_secs(40),
+        startup: Duration::from_secs(60),
+    };
+
+    fn ready(status: &str) -> Condition {
+        Condition {
+            type_: "Ready".to_owned(),
+            status: status.to_owned(),
+            reason: "Posted".to_owned(),
+            message: String::new(),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+            observed_generation: None,
+        }
+    }
+
+    fn renewal(second: i64) -> Option<Timestamp> {
+        Timestamp::from_second(second).ok()
+    }
+
+    fn seconds(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    #[test]
+    fn a_cluster_that_was_ready_when_we_took_over_gets_a_full_grace() {
+        let takeover = Instant::now();
+        let pulse = Pulse::new(Some(&ready("True")), takeover, takeover);
+        assert_eq!(
+            pulse.judge(GRACES, takeover + seconds(40)),
+            Verdict::Until(takeover + seconds(40))
+        );
+        assert_eq!(
+            pulse.judge(GRACES, takeover + Duration::from_millis(40_001)),
+            Verdict::Silent(Silence::Stopped)
+        );
+    }
+
+    #[test]
+    fn only_a_later_renewal_is_a_sign_of_life_whatever_the_members_clock_says() {
+        let start = Instant::now();
+        let mut pulse = Pulse::new(Some(&ready("True")), start, start);
+        for (at, renewed, heard) in [
+            (5, renewal(4_000_000_000), 5),
+            (10, renewal(4_000_000_000), 5),
+            (15, renewal(1), 5),
+            (20, None, 5),
+            (25, renewal(4_000_000_001), 25),
+        ] {
+            pulse.lease(renewed, start + seconds(at));
+            assert_eq!(
+                pulse.judge(GRACES, start + seconds(at)),
+                Verdict::Until(start + seconds(heard + 40)),
+                "at {at}"
+            );
+        }
+    }
+
+    #[test]
+    fn our_own_unknown_is_no_sign_of_life_and_a_posted_status_ends_it() {
+        let start = Instant::now();
+        let mut pulse = Pulse::new(Some(&ready("True")), start, start);
+        pulse.wrote(Silence::Stopped.condition(Timestamp::UNIX_EPOCH));
+        assert_eq!(pulse.judge(GRACES, start + seconds(100)), Verdict::Settled);
+        pulse.lease(renewal(1), start + seconds(101));
+        assert_eq!(
+            pulse.judge(GRACES, start + seconds(101)),
+            Verdict::Settled,
+            "a lease says nothing of health"
+        );
+        pulse.ready(Some(&ready("True")), start + seconds(102));
+        assert_eq!(
+            pulse.judge(GRACES, start + seconds(102)),
+            Verdict::Until(start + seconds(142))
+        );
+    }
+
+    #[test]
+    fn time_given_back_moves_the_deadline_but_never_past_a_full_grace() {
+        let start = Instant::now();
+        let mut pulse = Pulse::new(Some(&ready("True")), start, start);
+        pulse.give_back(seconds(15), start + seconds(30));
+        assert_eq!(
+            pulse.judge(GRACES, start + seconds(30)),
+            Verdict::Until(start + seconds(55))
+        );
+        pulse.give_back(seconds(500), start + seconds(50));
+        assert_eq!(
+            pulse.judge(GRACES, start + seconds(50)),
+            Verdict::Until(start + seconds(90))
+        );
+    }
+}

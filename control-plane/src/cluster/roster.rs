@@ -1,0 +1,243 @@
+//! The roll call: every pull cluster's pulse, and the one timer that is due next.
+//!
+//! A heartbeat only updates a pulse; the cluster's timer stays where it is and is moved when it fires. So a fleet of
+//! thousands costs one map look-up per heartbeat and one wake-up per cluster and grace period.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::monitor::{Graces, Pulse, Silence, Verdict};
+
+/// All pull clusters that are listened to.
+#[derive(Debug)]
+pub struct Roster {
+    graces: Graces,
+    since: Instant,
+    pulses: HashMap<String, Entry>,
+    timers: BTreeSet<(Instant, String)>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    pulse: Pulse,
+    timer: Option<Instant>,
+}
+
+impl Roster {
+    /// Begins to listen at `since`: nobody is judged by what happened before.
+    pub fn new(graces: Graces, since: Instant) -> Self {
+        Self {
+            graces,
+            since,
+            pulses: HashMap::new(),
+            timers: BTreeSet::new(),
+        }
+    }
+
+    /// Takes note of a pull cluster's Ready condition; `age` is the time since the object was created.
+    pub fn cluster(&mut self, name: &str, ready: Option<&Condition>, age: Duration, now: Instant) {
+        if let Some(entry) = self.pulses.get_mut(name) {
+            entry.pulse.ready(ready, now);
+            if entry.timer.is_some() {
+                return;
+            }
+        } else {
+            let created = now.checked_sub(age).unwrap_or(self.since);
+            let pulse = Pulse::new(ready, created.max(self.since), now);
+            self.pulses
+                .insert(name.to_owned(), Entry { pulse, timer: None });
+        }
+        self.arm(name, now);
+    }
+
+    /// Takes note of a lease. One without a cluster is not ours to listen to.
+    pub fn lease(&mut self, name: &str, renewed: Option<Timestamp>, now: Instant) {
+        if let Some(entry) = self.pulses.get_mut(name) {
+            entry.pulse.lease(renewed, now);
+        }
+    }
+
+    /// Takes note of a condition that we wrote.
+    pub fn wrote(&mut self, name: &str, ready: Condition) {
+        if let Some(entry) = self.pulses.get_mut(name) {
+            entry.pulse.wrote(ready);
+        }
+    }
+
+    /// The cluster left the fleet, or is not pulled any more.
+    pub fn forget(&mut self, name: &str) {
+        if let Some(Entry {
+            timer: Some(at), ..
+        }) = self.pulses.remove(name)
+        {
+            self.timers.remove(&(at, name.to_owned()));
+        }
+    }
+
+    /// Gives everyone back time in which nobody could have been heard.
+    pub fn give_back(&mut self, lost: Duration, now: Instant) {
+        for entry in self.pulses.values_mut() {
+            entry.pulse.give_back(lost, now);
+        }
+    }
+
+    /// The instant at which [`Roster::due`] has to be asked next.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// The clusters that look silent now. Their timers are spent: judge each with [`Roster::judge`] and then either
+    /// report the silence or call [`Roster::arm`].
+    pub fn due(&mut self, now: Instant) -> Vec<String> {
+        let mut silent = Vec::new();
+        while self.timers.first().is_some_and(|(at, _)| *at < now) {
+            let Some((_, name)) = self.timers.pop_first() else {
+                break;
+            };
+            if let Some(entry) = self.pulses.get_mut(&name) {
+                entry.timer = None;
+            }
+            match self.judge(&name, now) {
+                Some(Verdict::Silent(_)) => silent.push(name),
+                Some(Verdict::Until(_)) => self.arm(&name, now),
+                Some(Verdict::Settled) | None => {}
+            }
+        }
+        silent
+    }
+
+    /// What is to be thought of one cluster now; `None` if it is unknown.
+    pub fn judge(&self, name: &str, now: Instant) -> Option<Verdict> {
+        self.pulses
+            .get(name)
+            .map(|entry| entry.pulse.judge(self.graces, now))
+    }
+
+    /// Whether the cluster is to be reported silent.
+    pub fn silence(&self, name: &str, now: Instant) -> Option<Silence> {
+        match self.judge(name, now)? {
+            Verdict::Silent(silence) => Some(silence),
+            Verdict::Settled | Verdict::Until(_) => None,
+        }
+    }
+
+    /// Sets the cluster's timer: at its deadline, or at once if that has passed.
+    pub fn arm(&mut self, name: &str, now: Instant) {
+        let graces = self.graces;
+        let Some(entry) = self.pulses.get_mut(name) else {
+            return;
+        };
+        let at = match entry.pulse.judge(graces, now) {
+            Verdict::Settled => None,
+            Verdict::Until(deadline) => Some(deadline),
+            Verdict::Silent(_) => Some(now),
+        };
+        if let Some(old) = std::mem::replace(&mut entry.timer, at) {
+            self.timers.remove(&(old, name.to_owned()));
+        }
+        if let Some(at) = at {
+            self.timers.insert((at, name.to_owned()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    const GRACES: Graces = Graces {
+        monitor: Duration::from_secs(40),
+        startup: Duration::from_secs(60),
+    };
+
+    fn ready(status: &str) -> Condition {
+        Condition {
+            type_: "Ready".to_owned(),
+            status: status.to_owned(),
+            reason: "Posted".to_owned(),
+            message: String::new(),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+            observed_generation: None,
+        }
+    }
+
+    #[test]
+    fn of_a_large_fleet_exactly_the_silent_clusters_are_due() {
+        let start = Instant::now();
+        let mut roster = Roster::new(GRACES, start);
+        let names: Vec<String> = (0..3_500).map(|i| format!("member{i}")).collect();
+        for name in &names {
+            roster.cluster(
+                name,
+                Some(&ready("True")),
+                Duration::from_secs(9_000),
+                start,
+            );
+        }
+        let mut silent = Vec::new();
+        for tick in 1..=12_u64 {
+            let now = start + Duration::from_secs(10 * tick);
+            for (i, name) in names.iter().enumerate() {
+                if i % 7 != 0 || tick <= 3 {
+                    roster.lease(name, Timestamp::from_second(tick.cast_signed()).ok(), now);
+                }
+            }
+            for name in roster.due(now) {
+                roster.wrote(&name, Silence::Stopped.condition(Timestamp::UNIX_EPOCH));
+                silent.push((tick, name));
+            }
+        }
+        assert_eq!(silent.len(), 500);
+        assert!(
+            silent.iter().all(|(tick, _)| *tick == 8),
+            "heard at 30 s, silent right after 70 s, seen at 80 s"
+        );
+        assert!(
+            roster
+                .next_timer()
+                .is_some_and(|at| at > start + Duration::from_secs(120))
+        );
+    }
+
+    #[test]
+    fn a_cluster_older_than_our_watch_gets_its_start_up_grace_from_us() {
+        let start = Instant::now();
+        let mut roster = Roster::new(GRACES, start);
+        roster.cluster(
+            "old",
+            None,
+            Duration::from_secs(10_000),
+            start + Duration::from_secs(1),
+        );
+        roster.cluster(
+            "new",
+            None,
+            Duration::from_secs(5),
+            start + Duration::from_secs(100),
+        );
+        let until = |name: &str| roster.judge(name, start);
+        assert_eq!(
+            until("old"),
+            Some(Verdict::Until(start + Duration::from_secs(60)))
+        );
+        assert_eq!(
+            until("new"),
+            Some(Verdict::Until(start + Duration::from_secs(155)))
+        );
+    }
+
+    #[test]
+    fn a_forgotten_cluster_leaves_no_timer() {
+        let start = Instant::now();
+        let mut roster = Roster::new(GRACES, start);
+        roster.cluster("gone", Some(&ready("True")), Duration::ZERO, start);
+        roster.forget("gone");
+        assert_eq!(roster.next_timer(), None);
+        assert!(roster.due(start + Duration::from_secs(100)).is_empty());
+    }
+}

@@ -1,0 +1,248 @@
+//! Which taints a cluster's Ready condition asks for.
+//!
+//! `not-ready` and `unreachable` with effect NoSchedule follow the condition as in Karmada. NoExecute taints of the
+//! same keys are added only in the classic mode of Karmada 1.3, which `--failover-eviction-timeout` switches on.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+/// Key of the taint of a cluster whose Ready condition is False or missing.
+pub const NOT_READY: &str = "cluster.karmada.io/not-ready";
+/// Key of the taint of a cluster whose Ready condition is Unknown.
+pub const UNREACHABLE: &str = "cluster.karmada.io/unreachable";
+
+/// Effect that keeps new workloads away.
+pub const NO_SCHEDULE: &str = "NoSchedule";
+/// Effect that moves workloads whose policy asks for it in `failover.cluster`.
+pub const PREFER_NO_EXECUTE: &str = "PreferNoExecute";
+/// Effect that moves workloads that do not tolerate it.
+pub const NO_EXECUTE: &str = "NoExecute";
+
+/// The taints a cluster should have, and when to look again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wanted {
+    /// The complete new list, if it differs from the present one.
+    pub taints: Option<Vec<Taint>>,
+    /// When a NoExecute taint falls due (classic mode only).
+    pub again: Option<Timestamp>,
+}
+
+/// Compares the taints with the Ready condition. Kept taints keep their place, added ones follow with `timeAdded` = `now`.
+///
+/// Taints that evict and lack `timeAdded` (written by hand, say) are stamped with `now`: without it a finite toleration
+/// would never run out. `classic` is the time after which an unhealthy cluster gets NoExecute; `owned_elsewhere` tells
+/// of NoExecute taints that a taint policy answers for.
+pub fn wanted(
+    present: &[Taint],
+    ready: Option<&Condition>,
+    classic: Option<Duration>,
+    owned_elsewhere: impl Fn(&Taint) -> bool,
+    now: Timestamp,
+) -> Wanted {
+    let key = match ready.map(|c| c.status.as_str()) {
+        Some("True") => None,
+        Some("Unknown") => Some(UNREACHABLE),
+        _ => Some(NOT_READY),
+    };
+    let mut keep: Vec<(&str, &str)> = key.map(|key| (key, NO_SCHEDULE)).into_iter().collect();
+    let mut again = None;
+    if let (Some(key), Some(ready), Some(wait)) = (key, ready, classic) {
+        let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
+        let due = ready
+            .last_transition_time
+            .0
+            .min(now)
+            .saturating_add(wait)
+            .unwrap_or(Timestamp::MAX);
+        if due <= now {
+            keep.push((key, NO_EXECUTE))
+        } else {
+            again = Some(due)
+        }
+    }
+    // Without a condition nothing speaks against `unreachable`: it stays until a status is posted, as in Karmada.
+    let ours = |taint: &Taint| {
+        (taint.key == NOT_READY || taint.key == UNREACHABLE && ready.is_some())
+            && (taint.effect == NO_SCHEDULE
+                || classic.is_some() && taint.effect == NO_EXECUTE && !owned_elsewhere(taint))
+    };
+    let mut taints: Vec<Taint> = present
+        .iter()
+        .filter(|t| !ours(t) || keep.contains(&(t.key.as_str(), t.effect.as_str())))
+        .cloned()
+        .collect();
+    for taint in &mut taints {
+        if evicts(taint) && taint.time_added.is_none() {
+            taint.time_added = Some(Time(now));
+        }
+    }
+    for (key, effect) in keep {
+        if !taints.iter().any(|t| t.key == key && t.effect == effect) {
+            taints.push(Taint {
+                key: key.to_owned(),
+                effect: effect.to_owned(),
+                time_added: Some(Time(now)),
+                value: None,
+            });
+        }
+    }
+    Wanted {
+        taints: (taints != present).then_some(taints),
+        again,
+    }
+}
+
+/// Whether the taint can make workloads leave.
+pub fn evicts(taint: &Taint) -> bool {
+    taint.effect == NO_EXECUTE || taint.effect == PREFER_NO_EXECUTE
+}
+
+/// The text Karmada's events use: `cluster now has taints([{Key:k,Value:v,Effect:e}])`.
+pub fn describe(taints: &[Taint]) -> String {
+    if taints.is_empty() {
+        return "cluster now does not have taints".to_owned();
+    }
+    let list: Vec<String> = taints
+        .iter()
+        .map(|t| match t.value.as_deref().filter(|v| !v.is_empty()) {
+            Some(value) => format!("{{Key:{},Value:{value},Effect:{}}}", t.key, t.effect),
+            None => format!("{{Key:{},Effect:{}}}", t.key, t.effect),
+        })
+        .collect();
+    format!("cluster now has taints([{}])", list.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn taint(key: &str, effect: &str, added: Option<i64>) -> Taint {
+        Taint {
+            key: key.to_owned(),
+            effect: effect.to_owned(),
+            time_added: added.map(|s| Time(at(s))),
+            value: None,
+        }
+    }
+
+    fn ready(status: &str, since: i64) -> Condition {
+        Condition {
+            type_: "Ready".to_owned(),
+            status: status.to_owned(),
+            reason: String::new(),
+            message: String::new(),
+            last_transition_time: Time(at(since)),
+            observed_generation: None,
+        }
+    }
+
+    #[test]
+    fn no_schedule_follows_the_condition() {
+        let (nr, un) = (
+            taint(NOT_READY, NO_SCHEDULE, Some(1)),
+            taint(UNREACHABLE, NO_SCHEDULE, Some(1)),
+        );
+        let new = |key| taint(key, NO_SCHEDULE, Some(100));
+        let cases: [(Option<&str>, Vec<Taint>, Option<Vec<Taint>>); 8] = [
+            (None, vec![], Some(vec![new(NOT_READY)])),
+            (
+                None,
+                vec![un.clone()],
+                Some(vec![un.clone(), new(NOT_READY)]),
+            ),
+            (Some("False"), vec![un.clone()], Some(vec![new(NOT_READY)])),
+            (Some("False"), vec![nr.clone()], None),
+            (
+                Some("Unknown"),
+                vec![nr.clone()],
+                Some(vec![new(UNREACHABLE)]),
+            ),
+            (Some("Unknown"), vec![un.clone()], None),
+            (Some("True"), vec![nr, un], Some(vec![])),
+            (Some("True"), vec![], None),
+        ];
+        for (status, present, expected) in cases {
+            let condition = status.map(|s| ready(s, 0));
+            let wanted = wanted(&present, condition.as_ref(), None, |_| false, at(100));
+            assert_eq!(
+                wanted,
+                Wanted {
+                    taints: expected,
+                    again: None
+                },
+                "{status:?} {present:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn evicting_taints_without_a_time_are_stamped_and_others_left_alone() {
+        let present = [
+            taint("a", NO_EXECUTE, None),
+            taint("b", PREFER_NO_EXECUTE, None),
+            taint("c", NO_SCHEDULE, None),
+            taint("d", NO_EXECUTE, Some(3)),
+        ];
+        let wanted = wanted(&present, Some(&ready("True", 0)), None, |_| false, at(100));
+        assert_eq!(
+            wanted.taints,
+            Some(vec![
+                taint("a", NO_EXECUTE, Some(100)),
+                taint("b", PREFER_NO_EXECUTE, Some(100)),
+                taint("c", NO_SCHEDULE, None),
+                taint("d", NO_EXECUTE, Some(3)),
+            ])
+        );
+    }
+
+    #[test]
+    fn the_classic_mode_adds_no_execute_after_its_time_and_takes_it_back() {
+        let classic = Some(Duration::from_secs(300));
+        let unreachable = taint(UNREACHABLE, NO_SCHEDULE, Some(10));
+        let down = ready("Unknown", 10);
+        let judge = |present: &[Taint], condition: &Condition, now| {
+            wanted(present, Some(condition), classic, |_| false, at(now))
+        };
+
+        let early = judge(std::slice::from_ref(&unreachable), &down, 309);
+        assert_eq!(
+            early,
+            Wanted {
+                taints: None,
+                again: Some(at(310))
+            }
+        );
+        let due = judge(std::slice::from_ref(&unreachable), &down, 310)
+            .taints
+            .unwrap();
+        assert_eq!(
+            due,
+            vec![unreachable, taint(UNREACHABLE, NO_EXECUTE, Some(310))]
+        );
+        assert_eq!(judge(&due, &ready("True", 320), 320).taints, Some(vec![]));
+    }
+
+    #[test]
+    fn without_the_classic_mode_a_persons_no_execute_taint_of_the_same_key_stays() {
+        let present = [taint(UNREACHABLE, NO_EXECUTE, Some(1))];
+        assert_eq!(
+            wanted(&present, Some(&ready("True", 0)), None, |_| false, at(9)),
+            Wanted::default()
+        );
+        let classic = wanted(
+            &present,
+            Some(&ready("True", 0)),
+            Some(Duration::ZERO),
+            |_| true,
+            at(9),
+        );
+        assert_eq!(classic, Wanted::default(), "a policy answers for it");
+    }
+}

@@ -1,0 +1,398 @@
+//! The eviction queue: one lane per failed cluster, and an order between them.
+//!
+//! An item is one workload that is to leave one cluster. It is in exactly one place: waiting for its toleration to run
+//! out, ready, or stranded (nowhere to go). Putting it elsewhere moves it, so duplicates cannot happen; a
+//! lane goes with all its items when its cluster recovers. It lives in memory only and is rebuilt from the API.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
+
+/// Where an item stands. `since` is the moment from which it was to be evicted: older goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Becomes ready at an instant.
+    Waiting {
+        /// The instant.
+        until: Instant,
+        /// Its rank then.
+        rank: Rank,
+    },
+    /// To be evicted as soon as the budget allows.
+    Ready(Rank),
+    /// To be evicted, but no other cluster could take it. Looked at again on [`Backlog::wake_stranded`].
+    Stranded(Rank),
+}
+
+/// What comes first within a lane: the higher priority, then the older.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    priority: Reverse<i32>,
+    since: Timestamp,
+}
+
+impl Rank {
+    /// The rank of an item that was to be evicted since a moment.
+    pub fn new(priority: i32, since: Timestamp) -> Self {
+        Self {
+            priority: Reverse(priority),
+            since,
+        }
+    }
+
+    /// Since when the item was to be evicted.
+    pub fn since(&self) -> Timestamp {
+        self.since
+    }
+}
+
+/// How many items a cluster has, by place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Waiting for a toleration to run out.
+    pub waiting: usize,
+    /// Waiting for the rate.
+    pub ready: usize,
+    /// Nowhere to go.
+    pub stranded: usize,
+}
+
+/// All items of all failed clusters. `K` names a workload.
+#[derive(Debug)]
+pub struct Backlog<K> {
+    lanes: BTreeMap<Arc<str>, Lane<K>>,
+    timers: BTreeSet<(Instant, Arc<str>, K)>,
+    turn: u64,
+}
+
+#[derive(Debug)]
+struct Lane<K> {
+    places: HashMap<K, Place>,
+    ready: BTreeSet<(Rank, K)>,
+    stranded: usize,
+    /// The turn in which the lane was served last: among equals the one that waited longest is next.
+    served: u64,
+}
+
+impl<K> Default for Lane<K> {
+    fn default() -> Self {
+        Self {
+            places: HashMap::new(),
+            ready: BTreeSet::new(),
+            stranded: 0,
+            served: 0,
+        }
+    }
+}
+
+impl<K> Default for Backlog<K> {
+    fn default() -> Self {
+        Self {
+            lanes: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            turn: 0,
+        }
+    }
+}
+
+impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
+    /// Puts an item somewhere, from wherever it was. Says whether it was not there before.
+    pub fn put(&mut self, cluster: &Arc<str>, key: K, place: Place) -> bool {
+        let known = self.take_out(cluster, &key);
+        let lane = self.lanes.entry(Arc::clone(cluster)).or_default();
+        match place {
+            Place::Waiting { until, .. } => {
+                self.timers
+                    .insert((until, Arc::clone(cluster), key.clone()));
+            }
+            Place::Ready(rank) => {
+                lane.ready.insert((rank, key.clone()));
+            }
+            Place::Stranded(_) => lane.stranded += 1,
+        }
+        lane.places.insert(key, place);
+        !known
+    }
+
+    /// Removes an item. Says whether it was there.
+    pub fn remove(&mut self, cluster: &Arc<str>, key: &K) -> bool {
+        let known = self.take_out(cluster, key);
+        if self
+            .lanes
+            .get(cluster)
+            .is_some_and(|lane| lane.places.is_empty())
+        {
+            self.lanes.remove(cluster);
+        }
+        known
+    }
+
+    /// Where an item stands.
+    pub fn place(&self, cluster: &str, key: &K) -> Option<Place> {
+        self.lanes.get(cluster)?.places.get(key).copied()
+    }
+
+    /// The cluster recovered or left: removes its lane and returns what was in it.
+    pub fn drop_cluster(&mut self, cluster: &str) -> Vec<K> {
+        let Some((name, lane)) = self.lanes.remove_entry(cluster) else {
+            return Vec::new();
+        };
+        for (key, place) in &lane.places {
+            if let Place::Waiting { until, .. } = place {
+                self.timers
+                    .remove(&(*until, Arc::clone(&name), key.clone()));
+            }
+        }
+        lane.places.into_keys().collect()
+    }
+
+    /// When the next waiting item becomes ready.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, ..)| *at)
+    }
+
+    /// Makes the items ready whose time has come; returns them.
+    pub fn mature(&mut self, now: Instant) -> Vec<(Arc<str>, K)> {
+        let mut matured = Vec::new();
+        while self.timers.first().is_some_and(|(at, ..)| *at <= now) {
+            let Some((_, cluster, key)) = self.timers.pop_first() else {
+                break;
+            };
+            if let Some(Place::Waiting { rank, .. }) = self.place(&cluster, &key) {
+                self.put(&cluster, key.clone(), Place::Ready(rank));
+                matured.push((cluster, key));
+            }
+        }
+        matured
+    }
+
+    /// Makes stranded items ready again: something changed that could help.
+    pub fn wake_stranded(&mut self) -> usize {
+        let mut woken = 0;
+        for lane in self.lanes.values_mut().filter(|lane| lane.stranded > 0) {
+            for (key, place) in &mut lane.places {
+                if let Place::Stranded(rank) = *place {
+                    *place = Place::Ready(rank);
+                    lane.ready.insert((rank, key.clone()));
+                    woken += 1;
+                }
+            }
+            lane.stranded = 0;
+        }
+        woken
+    }
+
+    /// Whether an item is ready.
+    pub fn has_ready(&self) -> bool {
+        self.lanes.values().any(|lane| !lane.ready.is_empty())
+    }
+
+    /// Takes the next item out: the highest priority of all lanes; among lanes that offer the same, in turns.
+    pub fn pop(&mut self) -> Option<(Arc<str>, K, Rank)> {
+        let (name, _) = self
+            .lanes
+            .iter()
+            .filter_map(|(name, lane)| {
+                lane.ready
+                    .first()
+                    .map(|(rank, _)| (name, (rank.priority, lane.served)))
+            })
+            .min_by_key(|(_, order)| *order)?;
+        let name = Arc::clone(name);
+        self.turn += 1;
+        let lane = self.lanes.get_mut(&name)?;
+        lane.served = self.turn;
+        let (rank, key) = lane.ready.pop_first()?;
+        lane.places.remove(&key);
+        Some((name, key, rank))
+    }
+
+    /// The failed clusters and how many items each has.
+    pub fn depths(&self) -> impl Iterator<Item = (&Arc<str>, Depth)> {
+        self.lanes.iter().map(|(name, lane)| {
+            let (ready, stranded) = (lane.ready.len(), lane.stranded);
+            (
+                name,
+                Depth {
+                    waiting: lane.places.len() - ready - stranded,
+                    ready,
+                    stranded,
+                },
+            )
+        })
+    }
+
+    /// All items of one cluster.
+    pub fn items(&self, cluster: &str) -> impl Iterator<Item = (&K, &Place)> {
+        self.lanes
+            .get(cluster)
+            .into_iter()
+            .flat_map(|lane| &lane.places)
+    }
+
+    fn take_out(&mut self, cluster: &Arc<str>, key: &K) -> bool {
+        let Some(lane) = self.lanes.get_mut(cluster) else {
+            return false;
+        };
+        let Some(place) = lane.places.remove(key) else {
+            return false;
+        };
+        match place {
+            Place::Waiting { until, .. } => {
+                self.timers
+                    .remove(&(until, Arc::clone(cluster), key.clone()));
+            }
+            Place::Ready(rank) => {
+                lane.ready.remove(&(rank, key.clone()));
+            }
+            Place::Stranded(_) => lane.stranded -= 1,
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn cluster(name: &str) -> Arc<str> {
+        Arc::from(name)
+    }
+
+    fn rank(priority: i32, since: i64) -> Rank {
+        Rank::new(priority, Timestamp::from_second(since).unwrap())
+    }
+
+    fn order(backlog: &mut Backlog<&'static str>) -> Vec<&'static str> {
+        std::iter::from_fn(|| backlog.pop())
+            .map(|(_, key, _)| key)
+            .collect()
+    }
+
+    #[test]
+    fn the_higher_priority_goes_first_then_the_older() {
+        let mut backlog = Backlog::default();
+        let a = cluster("a");
+        for (key, priority, since) in [
+            ("young", 0, 9),
+            ("old", 0, 1),
+            ("vital", 100, 10),
+            ("idle", -5, 0),
+        ] {
+            backlog.put(&a, key, Place::Ready(rank(priority, since)));
+        }
+        assert_eq!(order(&mut backlog), ["vital", "old", "young", "idle"]);
+    }
+
+    #[test]
+    fn clusters_take_turns_unless_one_offers_a_higher_priority() {
+        let mut backlog = Backlog::default();
+        let (a, b) = (cluster("a"), cluster("b"));
+        for (on, key, priority, since) in [
+            (&a, "a1", 0, 1),
+            (&a, "a2", 0, 2),
+            (&a, "a3", 0, 3),
+            (&b, "b1", 0, 100),
+            (&b, "b2", 0, 101),
+            (&b, "vital", 7, 200),
+        ] {
+            backlog.put(on, key, Place::Ready(rank(priority, since)));
+        }
+        assert_eq!(order(&mut backlog), ["vital", "a1", "b1", "a2", "b2", "a3"]);
+    }
+
+    #[test]
+    fn an_item_is_in_one_place_only() {
+        let mut backlog = Backlog::default();
+        let (a, now) = (cluster("a"), Instant::now());
+        let until = now + Duration::from_secs(300);
+        assert!(backlog.put(
+            &a,
+            "x",
+            Place::Waiting {
+                until,
+                rank: rank(0, 300)
+            }
+        ));
+        assert!(
+            !backlog.put(&a, "x", Place::Ready(rank(0, 1))),
+            "a duplicate is no new item"
+        );
+        assert_eq!(backlog.next_timer(), None);
+        assert!(!backlog.put(&a, "x", Place::Stranded(rank(0, 1))));
+        assert!(!backlog.has_ready());
+        assert_eq!(
+            backlog.depths().next().unwrap().1,
+            Depth {
+                stranded: 1,
+                ..Depth::default()
+            }
+        );
+        assert_eq!(backlog.wake_stranded(), 1);
+        assert_eq!(order(&mut backlog), ["x"]);
+        assert_eq!(backlog.wake_stranded(), 0);
+    }
+
+    #[test]
+    fn a_toleration_wait_costs_nothing_until_it_is_due() {
+        let mut backlog = Backlog::default();
+        let (a, now) = (cluster("a"), Instant::now());
+        let until = now + Duration::from_secs(60);
+        backlog.put(
+            &a,
+            "x",
+            Place::Waiting {
+                until,
+                rank: rank(0, 60),
+            },
+        );
+        assert!(backlog.mature(until - Duration::from_nanos(1)).is_empty());
+        assert_eq!(backlog.mature(until), [(a, "x")]);
+        assert_eq!(order(&mut backlog), ["x"]);
+    }
+
+    #[test]
+    fn the_recovery_of_a_cluster_drops_its_items_and_no_others() {
+        let mut backlog = Backlog::default();
+        let (a, b, now) = (cluster("a"), cluster("b"), Instant::now());
+        backlog.put(&a, "ready", Place::Ready(rank(0, 1)));
+        backlog.put(
+            &a,
+            "waiting",
+            Place::Waiting {
+                until: now,
+                rank: rank(0, 1),
+            },
+        );
+        backlog.put(&a, "stranded", Place::Stranded(rank(0, 1)));
+        backlog.put(&b, "other", Place::Ready(rank(0, 1)));
+        let mut dropped = backlog.drop_cluster("a");
+        dropped.sort_unstable();
+        assert_eq!(dropped, ["ready", "stranded", "waiting"]);
+        assert_eq!(backlog.next_timer(), None);
+        assert_eq!(order(&mut backlog), ["other"]);
+    }
+
+    #[test]
+    fn a_queue_rebuilt_after_a_restart_has_the_same_order() {
+        let items = [("x", 0, 5), ("y", 3, 9), ("z", 0, 2), ("w", 3, 9)];
+        let build = |order: &[usize]| {
+            let mut backlog = Backlog::default();
+            for &i in order {
+                let (key, priority, since) = items[i];
+                backlog.put(&cluster("a"), key, Place::Ready(rank(priority, since)));
+            }
+            backlog
+        };
+        assert_eq!(
+            order(&mut build(&[0, 1, 2, 3])),
+            order(&mut build(&[3, 2, 1, 0]))
+        );
+    }
+}

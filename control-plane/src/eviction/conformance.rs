@@ -1,0 +1,72 @@
+//! Replays the recorded decisions of the NoExecute evictor, and the recorded moves out of a result.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::vectors::{Case, replay, same};
+use serde_json::{Value, json};
+
+use super::judge::{Judgement, Stay, Switches, judge};
+use super::plan::take_out;
+use crate::deviations::DEVIATIONS;
+
+fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
+    if value.is_null() {
+        T::default()
+    } else {
+        serde_json::from_value(value.clone()).unwrap()
+    }
+}
+
+fn decision(case: &Case) -> Result<(), String> {
+    let input = &case.input;
+    let now: Timestamp = input["now"].as_str().unwrap().parse().unwrap();
+    let placement =
+        serde_json::from_value(json!({"clusterTolerations": input["tolerations"]})).unwrap();
+    let placement = (input["placementMissing"] != true).then_some(placement);
+    let switches = Switches {
+        failover: true,
+        no_execute: input["noExecuteEvictionEnabled"] == true,
+        purge_mode: PurgeMode::Gracefully,
+    };
+    let taints: Vec<_> = if input["clusterMissing"] == true {
+        Vec::new()
+    } else {
+        read(&input["taints"])
+    };
+    let got = match judge(
+        &taints,
+        &ResourceBindingSpec::default(),
+        placement.as_ref(),
+        &switches,
+        now,
+    ) {
+        Judgement::Leave { due, .. } if due <= now => json!({"decision": "evictNow"}),
+        Judgement::Leave { due, .. } => {
+            json!({"decision": "evictAfter", "afterSeconds": due.duration_since(now).as_secs()})
+        }
+        Judgement::Stay(Stay::NoPlacement) => json!({"error": true, "kind": "PlacementMissing"}),
+        Judgement::Stay(_) => json!({"decision": "never"}),
+    };
+    same(&case.output, &got)
+}
+
+fn moved(case: &Case) -> Result<(), String> {
+    let mut spec: ResourceBindingSpec = read(&case.input["spec"]);
+    let mut task: GracefulEvictionTask = read(&case.input["options"]);
+    task.from_cluster = case.input["cluster"].as_str().unwrap().to_owned();
+    take_out(&mut spec, task);
+    same(
+        &case.output,
+        &json!({"clusters": spec.clusters, "gracefulEvictionTasks": spec.graceful_eviction_tasks}),
+    )
+}
+
+#[test]
+fn recorded_decisions_and_moves() {
+    let own = Path::new("tests/vectors");
+    replay("tolerations", own, DEVIATIONS, decision).unwrap();
+    replay("graceful_evict_cluster", own, DEVIATIONS, moved).unwrap();
+}

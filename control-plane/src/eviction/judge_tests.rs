@@ -1,0 +1,291 @@
+use muster_shared::api::policy::{ClusterFailoverBehavior, FailoverBehavior};
+use muster_shared::k8s::Time;
+
+use super::*;
+use crate::cluster::taints::NO_SCHEDULE;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn switches() -> Switches {
+    Switches {
+        failover: true,
+        no_execute: true,
+        purge_mode: PurgeMode::Gracefully,
+    }
+}
+
+fn taint(key: &str, effect: &str, added: Option<i64>) -> Taint {
+    Taint {
+        key: key.into(),
+        effect: effect.into(),
+        value: None,
+        time_added: added.map(|s| Time(at(s))),
+    }
+}
+
+fn exists(key: &str, seconds: Option<i64>) -> Toleration {
+    Toleration {
+        key: Some(key.into()),
+        operator: Some("Exists".into()),
+        toleration_seconds: seconds,
+        ..Toleration::default()
+    }
+}
+
+fn failover(seconds: Option<i32>, mode: Option<&str>) -> Option<FailoverBehavior> {
+    let cluster = ClusterFailoverBehavior {
+        toleration_seconds: seconds,
+        purge_mode: mode.map(PurgeMode::from),
+        ..ClusterFailoverBehavior::default()
+    };
+    Some(FailoverBehavior {
+        cluster: Some(cluster),
+        ..FailoverBehavior::default()
+    })
+}
+
+/// When the workload has to leave, or why it stays.
+fn outcome(
+    taints: &[Taint],
+    tolerations: Vec<Toleration>,
+    failover: Option<FailoverBehavior>,
+    switches: &Switches,
+) -> Result<i64, Stay> {
+    let spec = ResourceBindingSpec {
+        failover,
+        ..ResourceBindingSpec::default()
+    };
+    let placement = Placement {
+        cluster_tolerations: tolerations,
+        ..Placement::default()
+    };
+    match judge(taints, &spec, Some(&placement), switches, at(1_000)) {
+        Judgement::Leave { due, .. } => Ok(due.as_second()),
+        Judgement::Stay(stay) => Err(stay),
+    }
+}
+
+#[test]
+fn each_effect_moves_what_it_is_meant_to_move() {
+    let on = switches();
+    let cases = [
+        (NO_SCHEDULE, vec![], None, Err(Stay::NoTaint)),
+        (
+            NO_SCHEDULE,
+            vec![],
+            failover(Some(0), None),
+            Err(Stay::NoTaint),
+        ),
+        (NO_EXECUTE, vec![], None, Ok(900)),
+        (NO_EXECUTE, vec![], failover(Some(5_000), None), Ok(900)),
+        (
+            NO_EXECUTE,
+            vec![exists("k", None)],
+            None,
+            Err(Stay::Tolerated),
+        ),
+        (
+            NO_EXECUTE,
+            vec![exists("k", None)],
+            failover(Some(0), None),
+            Err(Stay::Tolerated),
+        ),
+        (NO_EXECUTE, vec![exists("k", Some(300))], None, Ok(1_200)),
+        (NO_EXECUTE, vec![exists("k", Some(100))], None, Ok(1_000)),
+        (NO_EXECUTE, vec![exists("other", None)], None, Ok(900)),
+        (PREFER_NO_EXECUTE, vec![], None, Err(Stay::Tolerated)),
+        (
+            PREFER_NO_EXECUTE,
+            vec![],
+            failover(Some(100), None),
+            Ok(1_000),
+        ),
+        (PREFER_NO_EXECUTE, vec![], failover(None, None), Ok(1_200)),
+        (
+            PREFER_NO_EXECUTE,
+            vec![exists("k", None)],
+            failover(Some(0), None),
+            Ok(900),
+        ),
+    ];
+    for (n, (effect, tolerations, failover, expected)) in cases.into_iter().enumerate() {
+        assert_eq!(
+            outcome(&[taint("k", effect, Some(900))], tolerations, failover, &on),
+            expected,
+            "case {n}"
+        );
+    }
+}
+
+#[test]
+fn with_the_gate_off_nothing_moves_whoever_set_the_taint() {
+    let off = Switches {
+        failover: false,
+        ..switches()
+    };
+    for key in [
+        "mine",
+        "cluster.karmada.io/terminating",
+        "cluster.karmada.io/unreachable",
+    ] {
+        for effect in [NO_EXECUTE, PREFER_NO_EXECUTE, NO_SCHEDULE] {
+            let taints = [taint(key, effect, Some(0))];
+            assert_eq!(
+                outcome(&taints, vec![], failover(Some(0), None), &off),
+                Err(Stay::SwitchedOff)
+            );
+        }
+    }
+}
+
+#[test]
+fn no_execute_can_be_switched_off_by_itself() {
+    let some = Switches {
+        no_execute: false,
+        ..switches()
+    };
+    let both = [
+        taint("k", NO_EXECUTE, Some(0)),
+        taint("k", PREFER_NO_EXECUTE, Some(900)),
+    ];
+    assert_eq!(outcome(&both, vec![], None, &some), Err(Stay::Tolerated));
+    assert_eq!(
+        outcome(&both, vec![], failover(Some(1), None), &some),
+        Ok(901)
+    );
+}
+
+#[test]
+fn of_several_taints_the_earliest_counts_each_by_its_own_toleration() {
+    let on = switches();
+    let taints = [
+        taint("a", NO_EXECUTE, Some(941)),
+        taint("b", NO_EXECUTE, Some(1_000)),
+    ];
+    let tolerations = vec![
+        exists("a", None),
+        Toleration {
+            operator: Some("Exists".into()),
+            toleration_seconds: Some(60),
+            ..Toleration::default()
+        },
+    ];
+    assert_eq!(
+        outcome(&taints, tolerations, None, &on),
+        Ok(1_060),
+        "a is tolerated for ever whatever else matches it"
+    );
+    let both = [
+        taint("a", NO_EXECUTE, Some(950)),
+        taint("b", PREFER_NO_EXECUTE, Some(900)),
+    ];
+    assert_eq!(
+        outcome(
+            &both,
+            vec![exists("a", Some(100))],
+            failover(Some(10), None),
+            &on
+        ),
+        Ok(910)
+    );
+}
+
+#[test]
+fn a_limited_wait_does_not_run_out_before_the_taint_has_a_time() {
+    let on = switches();
+    assert_eq!(
+        outcome(&[taint("k", NO_EXECUTE, None)], vec![], None, &on),
+        Ok(1_000)
+    );
+    assert_eq!(
+        outcome(
+            &[taint("k", NO_EXECUTE, None)],
+            vec![exists("k", Some(1))],
+            None,
+            &on
+        ),
+        Err(Stay::Tolerated)
+    );
+    assert_eq!(
+        outcome(
+            &[taint("k", PREFER_NO_EXECUTE, None)],
+            vec![],
+            failover(Some(1), None),
+            &on
+        ),
+        Err(Stay::Tolerated)
+    );
+    assert_eq!(
+        outcome(
+            &[taint("k", PREFER_NO_EXECUTE, None)],
+            vec![],
+            failover(Some(0), None),
+            &on
+        ),
+        Ok(1_000)
+    );
+}
+
+#[test]
+fn without_a_placement_no_execute_is_not_guessed_about() {
+    let spec = ResourceBindingSpec::default();
+    let judgement = judge(
+        &[taint("k", NO_EXECUTE, Some(0))],
+        &spec,
+        None,
+        &switches(),
+        at(10),
+    );
+    assert_eq!(judgement, Judgement::Stay(Stay::NoPlacement));
+}
+
+#[test]
+fn purge_modes_mean_the_same_in_both_spellings() {
+    let direct = Switches {
+        purge_mode: PurgeMode::Directly,
+        ..switches()
+    };
+    for (said, switches, expected) in [
+        (None, switches(), PurgeMode::Gracefully),
+        (None, direct.clone(), PurgeMode::Directly),
+        (failover(None, None), direct.clone(), PurgeMode::Gracefully),
+        (
+            failover(None, Some("Directly")),
+            switches(),
+            PurgeMode::Directly,
+        ),
+        (
+            failover(None, Some("Immediately")),
+            switches(),
+            PurgeMode::Directly,
+        ),
+        (
+            failover(None, Some("Gracefully")),
+            direct.clone(),
+            PurgeMode::Gracefully,
+        ),
+        (
+            failover(None, Some("Graciously")),
+            direct.clone(),
+            PurgeMode::Gracefully,
+        ),
+        (
+            failover(None, Some("Never")),
+            direct.clone(),
+            PurgeMode::Never,
+        ),
+        (
+            failover(None, Some("Sometimes")),
+            direct,
+            PurgeMode::Gracefully,
+        ),
+    ] {
+        let spec = ResourceBindingSpec {
+            failover: said.clone(),
+            ..ResourceBindingSpec::default()
+        };
+        assert_eq!(purge_mode(&spec, &switches), expected, "{said:?}");
+    }
+}

@@ -1,0 +1,206 @@
+//! How a workload leaves a cluster: the binding as it will be, and the one patch that makes it so.
+//!
+//! Eviction and new placement are one write, so that there is never a moment without a target. Where another scheduler
+//! is in charge the decision is a check only, and the patch leaves the placement to it.
+
+use jiff::Timestamp;
+use muster_shared::api::binding::{
+    GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
+};
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::k8s::Time;
+use serde_json::{Map, Value, json};
+
+use super::judge::Cause;
+use crate::scheduler::{NoFit, Options, Snapshot, schedule};
+
+/// `producer` of the tasks that taints cause.
+pub const PRODUCER: &str = "TaintManager";
+/// `reason` of the tasks that taints cause.
+pub const REASON: &str = "TaintUntolerated";
+/// Annotation that holds the placement which `spec.clusters` was chosen by.
+pub const APPLIED_PLACEMENT: &str = "policy.karmada.io/applied-placement";
+/// A task's message may not be longer (the schema's rule).
+const LONGEST_MESSAGE: usize = 1024;
+
+/// What is known when a workload is about to leave.
+pub struct Departure<'a> {
+    /// The binding's spec.
+    pub spec: &'a ResourceBindingSpec,
+    /// The binding's status.
+    pub status: &'a ResourceBindingStatus,
+    /// The cluster that is left.
+    pub cluster: &'a str,
+    /// Why.
+    pub cause: &'a Cause,
+    /// What becomes of the old copy.
+    pub purge_mode: &'a PurgeMode,
+    /// Labels for the new copy.
+    pub preserved_labels: std::collections::BTreeMap<String, String>,
+    /// Whether the placement is ours to write.
+    pub ours: bool,
+}
+
+/// A departure that can take place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// `spec.clusters` once the scheduler has done its part.
+    pub clusters: Vec<TargetCluster>,
+    /// The merge patch, without `metadata.resourceVersion`.
+    pub patch: Value,
+    /// The affinity group in use from now on, if it changes: it belongs to the status.
+    pub affinity_name: Option<String>,
+}
+
+/// Why a workload cannot leave now.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Nowhere {
+    /// No cluster could take it.
+    #[error("no other cluster could take it: {0}")]
+    NoFit(#[from] NoFit),
+    /// The scheduler would leave it without any cluster.
+    #[error("no other cluster could take it: the placement would be empty")]
+    Empty,
+    /// Somebody suspended its scheduling.
+    #[error("its scheduling is suspended")]
+    Suspended,
+}
+
+/// Plans a departure.
+///
+/// # Errors
+/// No other cluster could take the workload now, so it stays: a copy on a failed cluster is better than none.
+pub fn plan(
+    departure: &Departure<'_>,
+    snapshot: &Snapshot,
+    options: &Options,
+    now: Timestamp,
+) -> Result<Plan, Nowhere> {
+    let Departure {
+        spec,
+        status,
+        cluster,
+        ..
+    } = *departure;
+    if spec.scheduling_suspended() {
+        return Err(Nowhere::Suspended);
+    }
+    let mut after = spec.clone();
+    // A task for a cluster that was chosen again is over; it must not swallow this one (Karmada, K43).
+    after
+        .graceful_eviction_tasks
+        .retain(|task| task.from_cluster != cluster);
+    take_out(&mut after, departure.task(now));
+    let decision = schedule(&after, status, snapshot, options)?;
+    if decision.clusters.is_empty()
+        || decision
+            .clusters
+            .iter()
+            .any(|target| target.name == cluster)
+    {
+        return Err(Nowhere::Empty);
+    }
+    if *departure.purge_mode == PurgeMode::Directly {
+        // The task was for the scheduler's eyes: the old copy goes at once, so there is nothing to protect. Karmada
+        // keeps a task, which blocks every write of the binding while the cluster cannot be reached (K44).
+        after
+            .graceful_eviction_tasks
+            .retain(|task| task.from_cluster != cluster);
+    }
+    if departure.ours {
+        after.clusters.clone_from(&decision.clusters);
+    }
+    let observed = status
+        .scheduler_observed_affinity_name
+        .as_deref()
+        .unwrap_or_default();
+    let affinity_name = decision
+        .affinity_name
+        .filter(|name| departure.ours && name != observed);
+    Ok(Plan {
+        patch: departure.patch(&after),
+        clusters: decision.clusters,
+        affinity_name,
+    })
+}
+
+impl Departure<'_> {
+    fn task(&self, now: Timestamp) -> GracefulEvictionTask {
+        let behavior = self
+            .spec
+            .failover
+            .as_ref()
+            .and_then(|failover| failover.cluster.as_ref());
+        let graceful = *self.purge_mode == PurgeMode::Gracefully;
+        let mut message = format!("{} has {}", self.cluster, self.cause);
+        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+        GracefulEvictionTask {
+            from_cluster: self.cluster.to_owned(),
+            purge_mode: Some(self.purge_mode.clone()),
+            reason: REASON.to_owned(),
+            message: Some(message),
+            producer: PRODUCER.to_owned(),
+            grace_period_seconds: behavior
+                .filter(|_| graceful)
+                .and_then(|b| b.grace_period_seconds),
+            suppress_deletion: (*self.purge_mode == PurgeMode::Never).then_some(true),
+            preserved_label_state: self.preserved_labels.clone(),
+            creation_timestamp: Some(Time(now)),
+            ..GracefulEvictionTask::default()
+        }
+    }
+
+    /// Only what changes; a merge patch replaces lists whole and removes what is null.
+    fn patch(&self, after: &ResourceBindingSpec) -> Value {
+        let mut spec = Map::new();
+        if after.clusters != self.spec.clusters {
+            spec.insert("clusters".to_owned(), list(&after.clusters));
+        }
+        if after.graceful_eviction_tasks != self.spec.graceful_eviction_tasks {
+            spec.insert(
+                "gracefulEvictionTasks".to_owned(),
+                list(&after.graceful_eviction_tasks),
+            );
+        }
+        let mut patch = json!({ "spec": spec });
+        if self.ours
+            && let Some(placement) = &self.spec.placement
+        {
+            let text = serde_json::to_string(placement)
+                .expect("a placement serialises: invariant of the type");
+            patch["metadata"] = json!({"annotations": {APPLIED_PLACEMENT: text}});
+        }
+        patch
+    }
+}
+
+fn list<T: serde::Serialize>(items: &[T]) -> Value {
+    if items.is_empty() {
+        Value::Null
+    } else {
+        json!(items)
+    }
+}
+
+/// Takes a cluster out of the result and appends the task of leaving it, as Karmada does: no target, no task; an
+/// existing task for the cluster is neither replaced nor refreshed.
+pub fn take_out(spec: &mut ResourceBindingSpec, task: GracefulEvictionTask) {
+    let Some(at) = spec
+        .clusters
+        .iter()
+        .position(|target| target.name == task.from_cluster)
+    else {
+        return;
+    };
+    let target = spec.clusters.remove(at);
+    if spec.eviction_task(&task.from_cluster).is_some() {
+        return;
+    }
+    let replicas = (target.replicas > 0).then_some(target.replicas);
+    spec.graceful_eviction_tasks
+        .push(GracefulEvictionTask { replicas, ..task });
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

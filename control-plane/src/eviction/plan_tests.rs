@@ -1,0 +1,247 @@
+use std::sync::Arc;
+
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::Taint;
+
+use super::*;
+use crate::eviction::judge::Rule;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn cluster(name: &str, taints: &Value) -> Arc<Cluster> {
+    let summary = json!({"allocatable": {"cpu": "100", "memory": "100Gi", "pods": "100"}});
+    Arc::new(
+        serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {"syncMode": "Pull", "taints": taints},
+            "status": {
+                "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}],
+                "resourceSummary": summary,
+            },
+        }))
+        .unwrap(),
+    )
+}
+
+fn fleet(failed: &[&str], healthy: &[&str]) -> Snapshot {
+    let taints = json!([{"key": "down", "effect": "NoExecute"}]);
+    let failed = failed.iter().map(|name| cluster(name, &taints));
+    Snapshot::new(
+        failed
+            .chain(healthy.iter().map(|name| cluster(name, &json!([]))))
+            .collect::<Vec<_>>(),
+    )
+}
+
+fn spec(replicas: i32, clusters: &Value, placement: &Value) -> ResourceBindingSpec {
+    serde_json::from_value(json!({
+        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "nginx", "uid": "u"},
+        "replicas": replicas,
+        "replicaRequirements": {},
+        "clusters": clusters,
+        "placement": placement,
+    }))
+    .unwrap()
+}
+
+/// The divided workload of Karmada's failover overview: weights 1 and 2, three replicas.
+fn divided() -> ResourceBindingSpec {
+    let weight = |name: &str, weight: i64| json!({"targetCluster": {"clusterNames": [name]}, "weight": weight});
+    spec(
+        3,
+        &json!([{"name": "member1", "replicas": 1}, {"name": "member2", "replicas": 2}]),
+        &json!({
+            "clusterAffinity": {"clusterNames": ["member1", "member2"]},
+            "replicaScheduling": {
+                "replicaSchedulingType": "Divided",
+                "replicaDivisionPreference": "Weighted",
+                "weightPreference": {"staticWeightList": [weight("member1", 1), weight("member2", 2)]},
+            },
+        }),
+    )
+}
+
+/// The duplicated workload of the same page: two of four clusters.
+fn duplicated() -> ResourceBindingSpec {
+    spec(
+        2,
+        &json!([{"name": "member1", "replicas": 2}, {"name": "member2", "replicas": 2}]),
+        &json!({
+            "clusterAffinity": {"clusterNames": ["member1", "member2", "member3", "member5"]},
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}],
+            "replicaScheduling": {"replicaSchedulingType": "Duplicated"},
+        }),
+    )
+}
+
+struct Leave<'a> {
+    spec: &'a ResourceBindingSpec,
+    from: &'a str,
+    mode: PurgeMode,
+    ours: bool,
+}
+
+fn try_to(leave: &Leave<'_>, snapshot: &Snapshot) -> Result<Plan, Nowhere> {
+    let taint = Taint {
+        key: "down".into(),
+        effect: "NoExecute".into(),
+        ..Taint::default()
+    };
+    let cause = Cause {
+        taint,
+        rule: Rule::Untolerated,
+    };
+    let departure = Departure {
+        spec: leave.spec,
+        status: &ResourceBindingStatus::default(),
+        cluster: leave.from,
+        cause: &cause,
+        purge_mode: &leave.mode,
+        preserved_labels: std::collections::BTreeMap::default(),
+        ours: leave.ours,
+    };
+    plan(&departure, snapshot, &Options::default(), at(50))
+}
+
+fn gracefully<'a>(spec: &'a ResourceBindingSpec, from: &'a str) -> Leave<'a> {
+    Leave {
+        spec,
+        from,
+        mode: PurgeMode::Gracefully,
+        ours: true,
+    }
+}
+
+fn names(clusters: &[TargetCluster]) -> Vec<(&str, i32)> {
+    clusters
+        .iter()
+        .map(|target| (target.name.as_str(), target.replicas))
+        .collect()
+}
+
+#[test]
+fn a_divided_workload_moves_to_the_survivor_in_one_patch() {
+    let plan = try_to(
+        &gracefully(&divided(), "member1"),
+        &fleet(&["member1"], &["member2", "member3"]),
+    )
+    .unwrap();
+    assert_eq!(names(&plan.clusters), [("member2", 3)]);
+    assert_eq!(
+        plan.patch["spec"]["clusters"],
+        json!([{"name": "member2", "replicas": 3}])
+    );
+    assert_eq!(
+        plan.patch["spec"]["gracefulEvictionTasks"],
+        json!([{
+            "fromCluster": "member1",
+            "purgeMode": "Gracefully",
+            "replicas": 1,
+            "reason": "TaintUntolerated",
+            "message": "member1 has taint down:NoExecute, which is not tolerated",
+            "producer": "TaintManager",
+            "creationTimestamp": at(50),
+        }])
+    );
+    let applied = plan.patch["metadata"]["annotations"][APPLIED_PLACEMENT]
+        .as_str()
+        .unwrap();
+    assert_eq!(
+        serde_json::from_str::<muster_shared::api::policy::Placement>(applied).unwrap(),
+        divided().placement.unwrap()
+    );
+}
+
+#[test]
+fn a_duplicated_workload_keeps_its_healthy_cluster_and_gains_an_allowed_one() {
+    let snapshot = fleet(&["member2"], &["member1", "member3", "member4", "member5"]);
+    let plan = try_to(&gracefully(&duplicated(), "member2"), &snapshot).unwrap();
+    let got = names(&plan.clusters);
+    assert_eq!(got.len(), 2);
+    assert!(got.contains(&("member1", 2)));
+    assert!(
+        got.contains(&("member3", 2)) || got.contains(&("member5", 2)),
+        "{got:?}"
+    );
+}
+
+#[test]
+fn nobody_is_evicted_into_nowhere() {
+    let stays = |spec: &ResourceBindingSpec, from: &str, snapshot: &Snapshot| {
+        try_to(&gracefully(spec, from), snapshot).unwrap_err()
+    };
+    let alone = fleet(&["member1", "member2"], &["member4"]);
+    assert!(
+        matches!(stays(&duplicated(), "member2", &alone), Nowhere::NoFit(_)),
+        "two groups are needed, one is left"
+    );
+
+    let mut only_here = divided();
+    only_here.clusters.truncate(1);
+    only_here.replicas = 1;
+    assert!(matches!(
+        stays(
+            &only_here,
+            "member1",
+            &fleet(&["member1", "member2"], &["member4"])
+        ),
+        Nowhere::NoFit(_)
+    ));
+
+    let mut suspended = divided();
+    suspended.suspension = serde_json::from_value(json!({"scheduling": true})).unwrap();
+    assert_eq!(
+        stays(&suspended, "member1", &fleet(&["member1"], &["member2"])),
+        Nowhere::Suspended
+    );
+}
+
+#[test]
+fn directly_leaves_no_task_and_no_way_back() {
+    let mut tolerant = divided();
+    tolerant.placement.as_mut().unwrap().cluster_tolerations =
+        serde_json::from_value(json!([{"operator": "Exists", "tolerationSeconds": 30}])).unwrap();
+    let leave = Leave {
+        mode: PurgeMode::Directly,
+        ..gracefully(&tolerant, "member1")
+    };
+    let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+    assert_eq!(names(&plan.clusters), [("member2", 3)]);
+    assert_eq!(plan.patch["spec"].get("gracefulEvictionTasks"), None);
+}
+
+#[test]
+fn beside_another_scheduler_the_decision_is_a_check_only() {
+    let spec = divided();
+    let leave = Leave {
+        ours: false,
+        ..gracefully(&spec, "member1")
+    };
+    let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+    assert_eq!(
+        plan.patch["spec"]["clusters"],
+        json!([{"name": "member2", "replicas": 2}])
+    );
+    assert_eq!(plan.patch.get("metadata"), None);
+}
+
+#[test]
+fn a_task_left_over_from_an_earlier_eviction_does_not_swallow_the_new_one() {
+    let mut spec = divided();
+    spec.graceful_eviction_tasks = serde_json::from_value(
+        json!([{"fromCluster": "member1", "reason": "Old", "producer": "x", "purgeMode": "Never"}]),
+    )
+    .unwrap();
+    let plan = try_to(
+        &gracefully(&spec, "member1"),
+        &fleet(&["member1"], &["member2"]),
+    )
+    .unwrap();
+    let tasks = plan.patch["spec"]["gracefulEvictionTasks"]
+        .as_array()
+        .unwrap();
+    assert_eq!(tasks.len(), 1);
+    assert_eq!(tasks[0]["purgeMode"], "Gracefully");
+}

@@ -1,0 +1,48 @@
+//! Replays the recorded assessments.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use muster_shared::vectors;
+use serde_json::{Value, json};
+
+use super::assess::{Scene, Standing, assess};
+use crate::deviations::DEVIATIONS;
+
+fn replay(input: &Value) -> Value {
+    fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
+        if value.is_null() {
+            T::default()
+        } else {
+            serde_json::from_value(value.clone()).unwrap()
+        }
+    }
+    let now: Timestamp = input["now"].as_str().unwrap().parse().unwrap();
+    let (clusters, reports): (Vec<_>, Vec<_>) =
+        (read(&input["clusters"]), read(&input["aggregatedStatus"]));
+    let scene = Scene {
+        clusters: &clusters,
+        reports: &reports,
+        scheduled: input["generation"] == input["schedulerObservedGeneration"],
+        cluster: &|_| Standing::Left,
+        timeout: input["gracefulTimeoutSeconds"]
+            .as_u64()
+            .map(std::time::Duration::from_secs),
+    };
+    let tasks: Vec<_> = read(&input["gracefulEvictionTasks"]);
+    let out = assess(&tasks, &scene, now);
+    let evicted: Vec<&str> = out.done.iter().map(|(name, _)| name.as_str()).collect();
+    let again = out
+        .again
+        .map_or(0, |again| again.duration_since(now).as_secs());
+    json!({"kept": out.kept, "evicted": evicted, "requeueAfterSeconds": again})
+}
+
+#[test]
+fn recorded_assessments() {
+    let own = Path::new("tests/vectors");
+    vectors::replay("graceful_eviction", own, DEVIATIONS, |case| {
+        vectors::same(&case.output, &replay(&case.input))
+    })
+    .unwrap();
+}

@@ -1,0 +1,342 @@
+//! Which taints a cluster should have by all policies together.
+//!
+//! Policies speak in the order of their creation, then of their names. The shipped form acts on what is true now, and
+//! the last policy that speaks wins. The proposed form holds a taint from the end of its first window to the end of its second, and the
+//! taint goes when its last holder lets go. When a policy of the proposed form is deleted or no longer selects the
+//! cluster it lets go at once; taints of the shipped form stay, as Karmada documents.
+
+use std::collections::HashSet;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::ClusterAffinity;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::k8s::{Condition, Taint, Time};
+
+use super::policy::{Fault, all_match, faults, taint_fault, verdict};
+use super::record::Record;
+use super::window::Window;
+
+/// What is known when a cluster is looked at.
+pub struct Scene<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// The record it carries; `None`: nobody has kept one, so what is there may be Karmada's work and is adopted.
+    pub record: Option<Record>,
+    /// All policies.
+    pub policies: &'a [&'a ClusterTaintPolicy],
+    /// Whether an affinity selects the cluster.
+    pub selects: &'a dyn Fn(&ClusterAffinity) -> bool,
+    /// Whether this process has not looked at the cluster before.
+    pub first_look: bool,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The complete new list of taints, if it differs.
+    pub taints: Option<Vec<Taint>>,
+    /// The new record, if it differs.
+    pub record: Option<Record>,
+    /// When a window ends.
+    pub again: Option<Timestamp>,
+    /// What each policy changed: its name, the taint, and whether it was added.
+    pub changes: Vec<(String, Taint, bool)>,
+}
+
+/// Looks at a cluster.
+pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
+    let mut policies: Vec<&ClusterTaintPolicy> = scene.policies.to_vec();
+    policies.sort_by_key(|p| (p.creation_timestamp().map(|t| t.0), p.name_any()));
+    let conditions = scene
+        .cluster
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.conditions);
+    let mut work = Work {
+        taints: scene.cluster.spec.taints.clone(),
+        record: scene.record.clone().unwrap_or_default(),
+        adopting: scene.record.is_none(),
+        asked_for: HashSet::new(),
+        now,
+        again: None,
+        changes: Vec::new(),
+    };
+    work.notice_withdrawals();
+    work.record
+        .windows
+        .retain(|name, _| policies.iter().any(|p| p.name_any() == *name));
+    for policy in &policies {
+        let spec = &policy.spec;
+        let selected = spec.target().is_none_or(scene.selects);
+        if faults(spec)
+            .iter()
+            .any(|fault| matches!(fault, Fault::TwoTargets))
+        {
+            continue;
+        }
+        if selected {
+            work.shipped(policy, conditions);
+        }
+        work.proposed(policy, conditions, scene, selected);
+    }
+    let exists = |name: &String| policies.iter().any(|p| p.name_any() == *name);
+    work.let_go_of_all_but(exists);
+    work.forget_withdrawals();
+    let record_changed = scene.record.as_ref() != Some(&work.record);
+    Outcome {
+        taints: (work.taints != scene.cluster.spec.taints).then_some(work.taints),
+        record: record_changed.then_some(work.record),
+        again: work.again,
+        changes: work.changes,
+    }
+}
+
+struct Work {
+    taints: Vec<Taint>,
+    record: Record,
+    adopting: bool,
+    /// What a policy of the shipped form asks for now, as key and effect.
+    asked_for: HashSet<(String, String)>,
+    now: Timestamp,
+    again: Option<Timestamp>,
+    changes: Vec<(String, Taint, bool)>,
+}
+
+impl Work {
+    fn present(&self, taint: &Taint) -> Option<usize> {
+        self.taints
+            .iter()
+            .position(|t| t.key == taint.key && t.effect == taint.effect)
+    }
+
+    fn notice_withdrawals(&mut self) {
+        for owned in &mut self.record.taints {
+            let there = self
+                .taints
+                .iter()
+                .any(|t| t.key == owned.key && t.effect == owned.effect);
+            if !there && owned.withdrawn.is_none() {
+                owned.withdrawn = Some(self.now);
+            }
+        }
+    }
+
+    /// What a person took off may come back with the next match, once the present one is over.
+    fn forget_withdrawals(&mut self) {
+        let asked_for = &self.asked_for;
+        for owned in self
+            .record
+            .taints
+            .iter_mut()
+            .filter(|owned| owned.withdrawn.is_some())
+        {
+            owned.shipped &= asked_for.contains(&(owned.key.clone(), owned.effect.clone()));
+        }
+        self.drop_free("", |_| true);
+    }
+
+    fn shipped(&mut self, policy: &ClusterTaintPolicy, conditions: &[Condition]) {
+        let spec = &policy.spec;
+        let adds = all_match(&spec.add_on_conditions, conditions);
+        let removes = all_match(&spec.remove_on_conditions, conditions);
+        for taint in spec
+            .taints
+            .iter()
+            .map(|t| t.taint())
+            .filter(|t| taint_fault(t).is_none())
+        {
+            let present = self.present(&taint).is_some();
+            if self.adopting && present && self.record.owned(&taint.key, &taint.effect).is_none() {
+                self.record.entry(&taint.key, &taint.effect).shipped = true;
+            }
+            let owned = self.record.owned(&taint.key, &taint.effect).is_some();
+            if adds && (owned || !present) {
+                self.record.entry(&taint.key, &taint.effect).shipped = true;
+                self.asked_for
+                    .insert((taint.key.clone(), taint.effect.clone()));
+                self.add(policy, &taint);
+            }
+            if removes && self.record.owned(&taint.key, &taint.effect).is_some() {
+                self.record.entry(&taint.key, &taint.effect).shipped = false;
+            }
+            self.drop_if_free(policy, &taint);
+        }
+    }
+
+    fn proposed(
+        &mut self,
+        policy: &ClusterTaintPolicy,
+        conditions: &[Condition],
+        scene: &Scene<'_>,
+        selected: bool,
+    ) {
+        let (name, spec) = (policy.name_any(), &policy.spec);
+        if spec
+            .match_conditions
+            .iter()
+            .any(|c| !["In", "NotIn"].contains(&c.operator.as_str()))
+        {
+            // Its verdict is unknown: what it holds stays as it is.
+            return;
+        }
+        if spec.taints_to_add.is_empty() || !selected {
+            self.record.windows.remove(&name);
+            self.let_go(&name, |_| true);
+            return;
+        }
+        let born = [
+            policy.creation_timestamp(),
+            scene.cluster.creation_timestamp(),
+        ];
+        let born = born
+            .into_iter()
+            .flatten()
+            .map(|t| t.0)
+            .max()
+            .unwrap_or(self.now);
+        let verdict = verdict(&spec.match_conditions, conditions, born, self.now);
+        let generation = policy.metadata.generation.unwrap_or_default();
+        let before = self.record.windows.get(&name);
+        let window = Window::next(before, verdict, generation, scene.first_look, self.now);
+        self.record.windows.insert(name.clone(), window);
+        for wanted in &spec.taints_to_add {
+            let taint = wanted.taint();
+            if taint_fault(&taint).is_some() {
+                continue;
+            }
+            let held = self
+                .record
+                .owned(&taint.key, &taint.effect)
+                .is_some_and(|o| o.held_by.contains(&name));
+            let (wait, ripe) = match (window.matched, held) {
+                (true, false) => (wanted.add_on_match_seconds(), true),
+                (false, true) => (wanted.remove_on_mismatch_seconds(), false),
+                _ => {
+                    if held {
+                        self.add(policy, &taint);
+                    }
+                    continue;
+                }
+            };
+            let due = window
+                .since
+                .saturating_add(SignedDuration::from_secs(wait.into()))
+                .unwrap_or(Timestamp::MAX);
+            if due > self.now {
+                self.again = Some(self.again.map_or(due, |again| again.min(due)));
+            } else if ripe {
+                self.hold(policy, &taint);
+            } else {
+                self.record
+                    .entry(&taint.key, &taint.effect)
+                    .held_by
+                    .remove(&name);
+                self.drop_if_free(policy, &taint);
+            }
+        }
+        // Taints that an edit took out of the policy.
+        self.let_go(&name, |owned| {
+            !spec
+                .taints_to_add
+                .iter()
+                .any(|t| t.key == owned.key && t.effect == owned.effect)
+        });
+    }
+
+    /// Holds a taint for a policy, unless a person put it there: then there is nothing to hold.
+    fn hold(&mut self, policy: &ClusterTaintPolicy, taint: &Taint) {
+        let owned = self.record.owned(&taint.key, &taint.effect).is_some();
+        if !owned && self.present(taint).is_some() {
+            return;
+        }
+        self.record
+            .entry(&taint.key, &taint.effect)
+            .held_by
+            .insert(policy.name_any());
+        self.add(policy, taint);
+    }
+
+    fn add(&mut self, policy: &ClusterTaintPolicy, taint: &Taint) {
+        let withdrawn = self
+            .record
+            .entry(&taint.key, &taint.effect)
+            .withdrawn
+            .is_some();
+        if withdrawn || self.present(taint).is_some() {
+            return;
+        }
+        let taint = Taint {
+            time_added: Some(Time(self.now)),
+            ..taint.clone()
+        };
+        self.taints.push(taint.clone());
+        self.changes.push((policy.name_any(), taint, true));
+    }
+
+    /// Takes a taint off that nobody wants any more.
+    fn drop_if_free(&mut self, policy: &ClusterTaintPolicy, taint: &Taint) {
+        let by = policy.name_any();
+        self.drop_free(&by, |(key, effect)| {
+            key == taint.key && effect == taint.effect
+        });
+    }
+
+    fn drop_free(&mut self, by: &str, concerned: impl Fn((&str, &str)) -> bool) {
+        let mut free = Vec::new();
+        self.record.taints.retain(|owned| {
+            let drop = owned.is_free() && concerned((&owned.key, &owned.effect));
+            if drop && owned.withdrawn.is_none() {
+                free.push((owned.key.clone(), owned.effect.clone()));
+            }
+            !drop
+        });
+        for (key, effect) in free {
+            if let Some(at) = self
+                .taints
+                .iter()
+                .position(|t| t.key == key && t.effect == effect)
+            {
+                let taint = self.taints.remove(at);
+                // Added and removed in one go is no change.
+                let added = self
+                    .changes
+                    .iter()
+                    .position(|(_, t, added)| *added && *t == taint);
+                match added {
+                    Some(at) => drop(self.changes.remove(at)),
+                    None => self.changes.push((by.to_owned(), taint, false)),
+                }
+            }
+        }
+    }
+
+    fn let_go(&mut self, name: &str, of: impl Fn(&super::record::Owned) -> bool) {
+        let mut any = false;
+        for owned in self.record.taints.iter_mut().filter(|owned| of(owned)) {
+            any |= owned.held_by.remove(name);
+        }
+        if any {
+            self.drop_free(name, |_| true);
+        }
+    }
+
+    fn let_go_of_all_but(&mut self, exists: impl Fn(&String) -> bool) {
+        let holders: Vec<String> = self
+            .record
+            .taints
+            .iter()
+            .flat_map(|owned| &owned.held_by)
+            .filter(|name| !exists(name))
+            .cloned()
+            .collect();
+        for name in holders {
+            self.let_go(&name, |_| true);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "decide_tests.rs"]
+mod tests;

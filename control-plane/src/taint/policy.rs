@@ -1,0 +1,201 @@
+//! What a ClusterTaintPolicy says about a cluster: whether it is valid, and whether its conditions match.
+
+use jiff::Timestamp;
+use muster_shared::api::taint_policy::{
+    ClusterTaintPolicySpec, MatchCondition, MatchConditionOperator,
+};
+use muster_shared::k8s::{Condition, Taint};
+
+use super::window::Verdict;
+use crate::cluster::taints::{NO_EXECUTE, NO_SCHEDULE, NOT_READY, PREFER_NO_EXECUTE, UNREACHABLE};
+
+/// Why a policy, or a part of it, cannot be applied. Admission refuses most of these; one that got in is reported
+/// and stepped over, so that it stops no other policy (unlike Karmada, K22).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Two names for one field.
+    #[error("targetClusters and targetCluster are two names for the same thing: use one")]
+    TwoTargets,
+    /// An effect that clusters do not know.
+    #[error("taint {key:?} has effect {effect:?}: use NoSchedule, PreferNoExecute or NoExecute")]
+    Effect {
+        /// The taint's key.
+        key: String,
+        /// The effect.
+        effect: String,
+    },
+    /// A key that the API refuses.
+    #[error("taint key {key:?} is not a qualified name")]
+    Key {
+        /// The key.
+        key: String,
+    },
+    /// A taint that the cluster controller adds and removes by itself.
+    #[error(
+        "taint {key}:NoSchedule follows the Ready condition by itself: a policy would fight with the cluster controller"
+    )]
+    Reserved {
+        /// The key.
+        key: String,
+    },
+    /// An operator nobody knows.
+    #[error("condition {kind:?} has operator {operator:?}: use In or NotIn")]
+    Operator {
+        /// The condition type.
+        kind: String,
+        /// The operator.
+        operator: String,
+    },
+}
+
+/// The faults of a policy. Those of single taints concern these only, see [`taint_fault`].
+pub fn faults(spec: &ClusterTaintPolicySpec) -> Vec<Fault> {
+    let targets = (spec.target_clusters.is_some() && spec.target_cluster.is_some())
+        .then_some(Fault::TwoTargets);
+    let lists = [
+        &spec.add_on_conditions,
+        &spec.remove_on_conditions,
+        &spec.match_conditions,
+    ];
+    let operators = lists
+        .into_iter()
+        .flatten()
+        .filter_map(|condition| match &condition.operator {
+            MatchConditionOperator::In | MatchConditionOperator::NotIn => None,
+            MatchConditionOperator::Other(operator) => Some(Fault::Operator {
+                kind: condition.condition_type.clone(),
+                operator: operator.clone(),
+            }),
+        });
+    let taints = spec
+        .taints
+        .iter()
+        .map(|t| t.taint())
+        .chain(spec.taints_to_add.iter().map(|t| t.taint()));
+    let taints = taints
+        .filter_map(|taint| taint_fault(&taint))
+        .collect::<Vec<_>>();
+    targets.into_iter().chain(operators).chain(taints).collect()
+}
+
+/// Why a taint cannot be put on a cluster by a policy.
+pub fn taint_fault(taint: &Taint) -> Option<Fault> {
+    let (key, effect) = (taint.key.clone(), taint.effect.as_str());
+    if ![NO_SCHEDULE, PREFER_NO_EXECUTE, NO_EXECUTE].contains(&effect) {
+        return Some(Fault::Effect {
+            key,
+            effect: effect.to_owned(),
+        });
+    }
+    if !is_qualified_name(&key) {
+        return Some(Fault::Key { key });
+    }
+    (effect == NO_SCHEDULE && (key == NOT_READY || key == UNREACHABLE))
+        .then_some(Fault::Reserved { key })
+}
+
+/// A label key: an optional DNS prefix and a name of at most 63 characters.
+fn is_qualified_name(key: &str) -> bool {
+    let (prefix, name) = key
+        .rsplit_once('/')
+        .map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let alphanumeric = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let is_name = name.len() <= 63
+        && alphanumeric(name.chars().next())
+        && alphanumeric(name.chars().last())
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    let is_prefix = |prefix: &str| {
+        prefix.len() <= 253
+            && prefix.split('.').all(|part| {
+                alphanumeric(part.chars().next())
+                    && alphanumeric(part.chars().last())
+                    && part
+                        .chars()
+                        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+            })
+    };
+    is_name && prefix.is_none_or(is_prefix)
+}
+
+/// Whether all of a list of match conditions hold. An empty list never does (the shipped form's rule), a condition
+/// type that the cluster does not have matches nothing, and neither does an unknown operator.
+pub fn all_match(list: &[MatchCondition], conditions: &[Condition]) -> bool {
+    !list.is_empty()
+        && list
+            .iter()
+            .all(|wanted| matches(wanted, conditions).is_some_and(|(matches, _)| matches))
+}
+
+/// The verdict of the proposed form, whose empty list always matches. `born` is when policy and cluster both
+/// existed, `now` stands in for a transition that nobody recorded.
+pub fn verdict(
+    list: &[MatchCondition],
+    conditions: &[Condition],
+    born: Timestamp,
+    now: Timestamp,
+) -> Verdict {
+    let (mut matching, mut failing) = (born, None::<Timestamp>);
+    for wanted in list {
+        match matches(wanted, conditions) {
+            Some((true, since)) => matching = matching.max(since),
+            Some((false, since)) => failing = Some(failing.map_or(since, |f| f.min(since))),
+            None => failing = Some(failing.map_or(now, |f| f.min(now))),
+        }
+    }
+    match failing {
+        // They match together only since the last of them does.
+        None => Verdict {
+            matched: true,
+            since: matching,
+        },
+        // One that fails is enough: the first of them counts.
+        Some(since) => Verdict {
+            matched: false,
+            since,
+        },
+    }
+}
+
+/// Whether one match condition holds, and since when the cluster's condition is as it is; `None`: there is none.
+fn matches(wanted: &MatchCondition, conditions: &[Condition]) -> Option<(bool, Timestamp)> {
+    let condition = conditions
+        .iter()
+        .find(|c| c.type_ == wanted.condition_type)?;
+    let listed = wanted.status_values.contains(&condition.status);
+    let matches = match wanted.operator {
+        MatchConditionOperator::In => listed,
+        MatchConditionOperator::NotIn => !listed,
+        MatchConditionOperator::Other(_) => false,
+    };
+    Some((matches, condition.last_transition_time.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taint_that_a_cluster_would_refuse_or_that_is_kept_otherwise_is_a_fault() {
+        for (key, effect, valid) in [
+            ("unhealthy", "NoExecute", true),
+            ("example.com/unhealthy", "PreferNoExecute", true),
+            ("cluster.karmada.io/not-ready", "NoExecute", true),
+            ("cluster.karmada.io/not-ready", "NoSchedule", false),
+            ("cluster.karmada.io/unreachable", "NoSchedule", false),
+            ("unhealthy", "PreferNoSchedule", false),
+            ("", "NoSchedule", false),
+            ("-x", "NoSchedule", false),
+            ("a/b/c", "NoSchedule", false),
+            ("Example.com/x", "NoSchedule", false),
+        ] {
+            let taint = Taint {
+                key: key.into(),
+                effect: effect.into(),
+                ..Taint::default()
+            };
+            assert_eq!(taint_fault(&taint).is_none(), valid, "{key}:{effect}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What the taint controller remembers about a cluster, kept on the cluster itself so that it survives a restart.
+//!
+//! It answers two questions that the taints cannot: who put a taint there (a taint that is not in the record belongs to
+//! a person and is never taken away), and since when a policy's conditions match or do not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use muster_shared::k8s::Taint;
+use serde::{Deserialize, Serialize};
+
+use super::window::Window;
+
+/// The annotation on a Cluster that holds the record as JSON.
+pub const ANNOTATION: &str = "taints.muster.io/record";
+
+/// The record of one cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Record {
+    /// The taints that policies answer for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Owned>,
+    /// Since when the conditions of policies with time windows match or do not, by policy name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub windows: BTreeMap<String, Window>,
+}
+
+/// A taint that policies answer for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Owned {
+    /// Key of the taint.
+    pub key: String,
+    /// Effect of the taint.
+    pub effect: String,
+    /// A policy of the shipped form put it there. Any policy of that form may remove it: the last one that speaks
+    /// wins, as in Karmada.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shipped: bool,
+    /// The policies of the proposed form that want it. It goes when the last of them lets go.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub held_by: BTreeSet<String>,
+    /// Somebody took it off by hand, which is how an administrator stops a migration. It is not put back before
+    /// everyone who wants it has let go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withdrawn: Option<Timestamp>,
+}
+
+impl Record {
+    /// Reads the annotation. Missing: nobody has kept a record yet. Unreadable: nothing is ours.
+    pub fn read(annotation: Option<&str>) -> Option<Self> {
+        annotation.map(|text| serde_json::from_str(text).unwrap_or_default())
+    }
+
+    /// The annotation's text.
+    pub fn write(&self) -> String {
+        serde_json::to_string(self).expect("maps with text keys serialise: invariant of the type")
+    }
+
+    /// The entry of a taint, if policies answer for it.
+    pub fn owned(&self, key: &str, effect: &str) -> Option<&Owned> {
+        self.taints.iter().find(|owned| owned.is(key, effect))
+    }
+
+    /// Whether a taint on the cluster was put there by a policy.
+    pub fn answers_for(&self, taint: &Taint) -> bool {
+        self.owned(&taint.key, &taint.effect)
+            .is_some_and(|owned| owned.withdrawn.is_none())
+    }
+
+    /// The entry of a taint, made if need be.
+    pub(super) fn entry(&mut self, key: &str, effect: &str) -> &mut Owned {
+        let at = self
+            .taints
+            .iter()
+            .position(|owned| owned.is(key, effect))
+            .unwrap_or_else(|| {
+                self.taints.push(Owned {
+                    key: key.to_owned(),
+                    effect: effect.to_owned(),
+                    ..Owned::default()
+                });
+                self.taints.len() - 1
+            });
+        &mut self.taints[at]
+    }
+}
+
+impl Owned {
+    fn is(&self, key: &str, effect: &str) -> bool {
+        self.key == key && self.effect == effect
+    }
+
+    /// Whether nobody wants the taint any more.
+    pub fn is_free(&self) -> bool {
+        !self.shipped && self.held_by.is_empty()
+    }
+}
