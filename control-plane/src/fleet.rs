@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
 use kube::api::Api;
-use kube::{Client, Config};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::api::work::Work;
-use muster_shared::client::{self, Profile};
+use muster_shared::client::{self, Gateway, Limits, Profile};
 use muster_shared::events::Events;
 use muster_shared::lease::Leadership;
 use muster_shared::queue::{Next, Queue};
@@ -66,13 +66,17 @@ pub struct Fleet {
 impl Fleet {
     /// Prepares connections and caches; the task that delivers events is started.
     pub fn new(
-        config: &Config,
+        gateway: &Arc<Gateway>,
         settings: Settings,
         leadership: Leadership,
         tasks: &mut Tasks,
     ) -> Result<Arc<Self>, client::Error> {
-        let client = client::connect(config, Profile::Write)?;
-        let watch_client = client::connect(config, Profile::Watch)?;
+        let limits = Limits {
+            qps: settings.kube_api_qps,
+            burst: settings.kube_api_burst,
+        };
+        let client = gateway.client(Profile::Write, limits)?;
+        let watch_client = gateway.client(Profile::Watch, Limits::NONE)?;
         let shutdown = tasks.shutdown().clone();
         let (events, delivery) = Events::new(client.clone(), COMPONENT, shutdown.clone());
         tasks.spawn("events", delivery);

@@ -23,10 +23,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use metrics_exporter_prometheus::PrometheusHandle;
+use muster_shared::client::{Gateway, Source};
 use muster_shared::lease::{self, Leadership};
 use muster_shared::serve::{self, Health};
 use muster_shared::tasks::{self, Tasks};
-use muster_shared::{client, telemetry, tls};
+use muster_shared::{telemetry, tls};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::{COMPONENT, Fleet};
@@ -103,8 +104,11 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     settings.check()?;
     say_what_is_owned(&settings);
-    let config =
-        client::kubeconfig(settings.kubeconfig.as_deref(), settings.context.as_deref()).await?;
+    let source = Source {
+        kubeconfig: settings.kubeconfig.clone(),
+        context: settings.context.clone(),
+    };
+    let gateway = Gateway::open("fleet", source).await?;
     let health = Health::default();
     health.expect("caches");
     let mut tasks = Tasks::new(shutdown.clone());
@@ -115,7 +119,8 @@ pub async fn run(
     } else {
         Leadership::always()
     };
-    let fleet = Fleet::new(&config, settings, leadership, &mut tasks)?;
+    let fleet = Fleet::new(&gateway, settings, leadership, &mut tasks)?;
+    tasks.spawn("credentials", gateway.follow(shutdown.clone()));
     start_controllers(&fleet, &mut tasks);
     fleet.follow(&mut tasks);
     tasks.spawn("readiness", {

@@ -97,6 +97,12 @@ pub struct Settings {
     /// Context within the kubeconfig.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
+    /// Requests a second to the fleet API; 0 leaves the limit to the API server's priority and fairness.
+    #[arg(long, default_value_t = 0.0)]
+    pub kube_api_qps: f64,
+    /// Requests that may be sent at once after a quiet time.
+    #[arg(long, default_value_t = 60)]
+    pub kube_api_burst: u32,
     /// Which controllers run: `*`, `name`, `-name`.
     #[arg(long, default_value = "*", value_name = "LIST")]
     pub controllers: Controllers,
@@ -253,6 +259,7 @@ impl Settings {
         }
         for (name, rate) in [
             ("resource-eviction-rate", self.resource_eviction_rate),
+            ("kube-api-qps", self.kube_api_qps),
             (
                 "secondary-resource-eviction-rate",
                 self.secondary_resource_eviction_rate,

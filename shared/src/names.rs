@@ -161,12 +161,13 @@ pub fn binding(kind: &str, name: &str) -> String {
 
 /// Name of the Work of a resource; `namespace` is empty for a resource without one.
 pub fn work(kind: &str, name: &str, namespace: &str) -> String {
+    let name = dns(name);
     let origin = if namespace.is_empty() {
         format!("{name}-{kind}")
     } else {
         format!("{namespace}-{name}-{kind}")
     };
-    format!("{}-{}", dns(name), hash(&origin.to_lowercase()))
+    format!("{name}-{}", hash(&origin.to_lowercase()))
 }
 
 /// What stands for a binding in the label of a binding that it depends on.

@@ -1,1 +1,329 @@
-//! To come.
+//! Taints of clusters: who tolerates them and for how long, and how they are put on and taken off.
+//!
+//! The rules are those of Karmada's taint evictor, with one difference: each taint runs out by the toleration
+//! that was found for it. Karmada lets the toleration of one taint shorten the time of another, and lets a
+//! finite toleration of a taint without `timeAdded` last for ever.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::core::v1::{Taint, Toleration},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+
+/// New workloads stay away.
+pub const NO_SCHEDULE: &str = "NoSchedule";
+/// New workloads stay away, and workloads leave that do not tolerate the taint.
+pub const NO_EXECUTE: &str = "NoExecute";
+/// Workloads leave whose policy says so in `failover.cluster`; tolerations do not matter.
+pub const PREFER_NO_EXECUTE: &str = "PreferNoExecute";
+
+/// How long a workload may stay on a cluster.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Stay<'a> {
+    /// As long as the taints are what they are.
+    Unlimited,
+    /// Until then, because of this taint. The time may be past.
+    Until(Timestamp, &'a Taint),
+    /// Not at all: nothing tolerates this taint.
+    Never(&'a Taint),
+}
+
+impl Stay<'_> {
+    /// Whether the time is over.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        match self {
+            Self::Unlimited => false,
+            Self::Until(end, _) => *end <= now,
+            Self::Never(_) => true,
+        }
+    }
+}
+
+/// Whether a toleration covers a taint. An operator that Karmada has not switched on (`Lt`, `Gt`) covers nothing.
+pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let unset_or = |field: &Option<String>, value: &str| {
+        field
+            .as_deref()
+            .is_none_or(|field| field.is_empty() || field == value)
+    };
+    unset_or(&toleration.effect, &taint.effect)
+        && unset_or(&toleration.key, &taint.key)
+        && match toleration.operator.as_deref().unwrap_or_default() {
+            "" | "Equal" => {
+                let value = |value: &Option<String>| value.clone().unwrap_or_default();
+                value(&toleration.value) == value(&taint.value)
+            }
+            "Exists" => true,
+            _ => false,
+        }
+}
+
+/// The first taint of one of these effects that nothing tolerates.
+pub fn untolerated<'a>(
+    taints: &'a [Taint],
+    tolerations: &[Toleration],
+    effects: &[&str],
+) -> Option<&'a Taint> {
+    taints.iter().find(|taint| {
+        effects.contains(&taint.effect.as_str())
+            && !tolerations
+                .iter()
+                .any(|toleration| tolerates(toleration, taint))
+    })
+}
+
+/// How long a workload may stay under the `NoExecute` taints of a cluster. For each taint the first toleration
+/// that covers it counts, as in Karmada; the earliest end decides. A taint without `timeAdded` is taken as put on
+/// right now: whoever watches the cluster fills the time in.
+pub fn stay<'a>(taints: &'a [Taint], tolerations: &[Toleration], now: Timestamp) -> Stay<'a> {
+    let mut earliest = Stay::Unlimited;
+    for taint in taints.iter().filter(|taint| taint.effect == NO_EXECUTE) {
+        let found = tolerations
+            .iter()
+            .find(|toleration| tolerates(toleration, taint));
+        let Some(toleration) = found else {
+            return Stay::Never(taint);
+        };
+        let Some(seconds) = toleration.toleration_seconds else {
+            continue;
+        };
+        let end = after(added(taint, now), seconds);
+        if !matches!(earliest, Stay::Until(other, _) if other <= end) {
+            earliest = Stay::Until(end, taint);
+        }
+    }
+    earliest
+}
+
+/// How long a workload may stay under the `PreferNoExecute` taints of a cluster, when its policy wants to leave
+/// such a cluster `seconds` after the taint came.
+pub fn preferred_stay(taints: &[Taint], seconds: i64, now: Timestamp) -> Stay<'_> {
+    taints
+        .iter()
+        .filter(|taint| taint.effect == PREFER_NO_EXECUTE)
+        .map(|taint| (after(added(taint, now), seconds), taint))
+        .min_by_key(|(end, _)| *end)
+        .map_or(Stay::Unlimited, |(end, taint)| Stay::Until(end, taint))
+}
+
+fn added(taint: &Taint, now: Timestamp) -> Timestamp {
+    taint.time_added.as_ref().map_or(now, |time| time.0)
+}
+
+fn after(start: Timestamp, seconds: i64) -> Timestamp {
+    // What lies beyond the calendar is as good as its end.
+    let end = start.saturating_add(SignedDuration::from_secs(seconds));
+    end.unwrap_or(if seconds < 0 {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    })
+}
+
+/// The taint of a key and effect.
+pub fn find<'a>(taints: &'a [Taint], key: &str, effect: &str) -> Option<&'a Taint> {
+    taints
+        .iter()
+        .find(|taint| taint.key == key && taint.effect == effect)
+}
+
+/// Puts a taint on at `now`; tells whether that changed anything. A taint of the same key and effect that is there
+/// already stays as it is, with its value and time, so that nobody's toleration starts anew.
+pub fn put_on(taints: &mut Vec<Taint>, taint: Taint, now: Timestamp) -> bool {
+    if find(taints, &taint.key, &taint.effect).is_some() {
+        return false;
+    }
+    taints.push(Taint {
+        time_added: Some(Time(now)),
+        ..taint
+    });
+    true
+}
+
+/// Takes the taint of a key and effect off, whatever its value; tells whether it was there.
+pub fn take_off(taints: &mut Vec<Taint>, key: &str, effect: &str) -> bool {
+    let before = taints.len();
+    taints.retain(|taint| taint.key != key || taint.effect != effect);
+    taints.len() != before
+}
+
+/// Dates taints that drive workloads out and have no time, as Karmada's API server does on every write; tells
+/// whether there were any. Without a time no toleration would ever run out.
+pub fn date(taints: &mut [Taint], now: Timestamp) -> bool {
+    let mut changed = false;
+    for taint in taints.iter_mut().filter(|taint| taint.time_added.is_none()) {
+        if [NO_EXECUTE, PREFER_NO_EXECUTE].contains(&taint.effect.as_str()) {
+            taint.time_added = Some(Time(now));
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// A taint as the command line writes it: `key=value:effect`.
+pub fn describe(taint: &Taint) -> String {
+    match taint.value.as_deref() {
+        None | Some("") => format!("{}:{}", taint.key, taint.effect),
+        Some(value) => format!("{}={value}:{}", taint.key, taint.effect),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::constant(1_000, 0);
+
+    fn taint(key: &str, effect: &str, age: Option<i64>) -> Taint {
+        let time_added = age.map(|age| Time(after(NOW, -age)));
+        Taint {
+            key: key.into(),
+            effect: effect.into(),
+            time_added,
+            value: None,
+        }
+    }
+
+    fn tolerations(list: Value) -> Vec<Toleration> {
+        serde_json::from_value(list).unwrap()
+    }
+
+    #[test]
+    fn a_toleration_covers_what_it_leaves_open() {
+        let taint = Taint {
+            value: Some("v".into()),
+            ..taint("k", NO_EXECUTE, None)
+        };
+        for (toleration, covers) in [
+            (json!({ "operator": "Exists" }), true),
+            (json!({ "key": "k", "operator": "Exists" }), true),
+            (json!({ "key": "k", "value": "v" }), true),
+            (
+                json!({ "key": "k", "operator": "Equal", "value": "v", "effect": NO_EXECUTE }),
+                true,
+            ),
+            (json!({ "key": "k", "operator": "Equal" }), false),
+            (json!({ "key": "other", "operator": "Exists" }), false),
+            (
+                json!({ "key": "k", "operator": "Exists", "effect": NO_SCHEDULE }),
+                false,
+            ),
+            (json!({ "key": "k", "operator": "Lt", "value": "v" }), false),
+        ] {
+            let it = &tolerations(json!([toleration]))[0];
+            assert_eq!(tolerates(it, &taint), covers, "{it:?}");
+        }
+    }
+
+    #[test]
+    fn each_taint_runs_out_by_the_first_toleration_that_covers_it() {
+        let all = |seconds| json!({ "operator": "Exists", "tolerationSeconds": seconds });
+        let forever = json!({ "operator": "Exists" });
+        let (fresh, old) = (
+            taint("a", NO_EXECUTE, Some(0)),
+            taint("b", NO_EXECUTE, Some(50)),
+        );
+        let undated = taint("c", NO_EXECUTE, None);
+        let only = |key: &str| json!({ "key": key, "operator": "Exists" });
+        for (name, taints, list, seconds) in [
+            (
+                "finite first",
+                vec![&fresh],
+                json!([all(30), forever]),
+                Some(30),
+            ),
+            (
+                "infinite first",
+                vec![&fresh],
+                json!([forever, all(30)]),
+                None,
+            ),
+            (
+                "the earliest end decides",
+                vec![&old, &fresh],
+                json!([all(60)]),
+                Some(10),
+            ),
+            (
+                "each by its own",
+                vec![&old, &fresh],
+                json!([only("b"), all(60)]),
+                Some(60),
+            ),
+            (
+                "without a time, from now",
+                vec![&undated],
+                json!([all(60)]),
+                Some(60),
+            ),
+            ("negative is past", vec![&fresh], json!([all(-5)]), Some(-5)),
+            ("no taints", vec![], json!([]), None),
+        ] {
+            let taints: Vec<Taint> = taints.into_iter().cloned().collect();
+            let end = match stay(&taints, &tolerations(list), NOW) {
+                Stay::Until(end, _) => Some((end - NOW).get_seconds()),
+                Stay::Unlimited => None,
+                Stay::Never(_) => panic!("{name}: everything is tolerated"),
+            };
+            assert_eq!(end, seconds, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_taint_that_nothing_covers_ends_the_stay_at_once() {
+        let taints = [
+            taint("a", NO_SCHEDULE, None),
+            taint("b", NO_EXECUTE, Some(0)),
+        ];
+        let stay = stay(&taints, &[], NOW);
+        assert_eq!(stay, Stay::Never(&taints[1]));
+        assert!(stay.is_over(NOW));
+        assert_eq!(untolerated(&taints, &[], &[NO_SCHEDULE]), Some(&taints[0]));
+    }
+
+    #[test]
+    fn the_stay_is_over_at_the_very_end() {
+        let taints = [
+            taint("a", PREFER_NO_EXECUTE, Some(10)),
+            taint("b", PREFER_NO_EXECUTE, None),
+        ];
+        let stay = preferred_stay(&taints, 10, NOW);
+        assert_eq!(stay, Stay::Until(NOW, &taints[0]));
+        assert!(stay.is_over(NOW));
+        assert_eq!(preferred_stay(&taints[..0], 10, NOW), Stay::Unlimited);
+    }
+
+    #[test]
+    fn a_taint_that_is_there_keeps_its_time() {
+        let mut taints = vec![taint("a", NO_EXECUTE, Some(50))];
+        assert!(!put_on(&mut taints, taint("a", NO_EXECUTE, None), NOW));
+        assert!(put_on(&mut taints, taint("a", NO_SCHEDULE, None), NOW));
+        assert_eq!(taints.len(), 2);
+        assert!(take_off(&mut taints, "a", NO_EXECUTE));
+        assert!(!take_off(&mut taints, "a", NO_EXECUTE));
+    }
+
+    #[test]
+    fn only_taints_that_drive_out_are_dated() {
+        let mut taints = [taint("a", NO_SCHEDULE, None), taint("a", NO_EXECUTE, None)];
+        assert!(date(&mut taints, NOW));
+        assert_eq!(taints[0].time_added, None);
+        assert_eq!(taints[1].time_added, Some(Time(NOW)));
+        assert!(!date(&mut taints, NOW));
+    }
+
+    #[test]
+    fn a_taint_is_written_as_on_the_command_line() {
+        let plain = taint("a", NO_EXECUTE, None);
+        assert_eq!(describe(&plain), "a:NoExecute");
+        assert_eq!(
+            describe(&Taint {
+                value: Some("v".into()),
+                ..plain
+            }),
+            "a=v:NoExecute"
+        );
+    }
+}

@@ -5,12 +5,15 @@
 //! ask, `outcome` what is written.
 
 pub(crate) mod affinity;
-mod amount;
 pub mod candidate;
 pub mod capacity;
+#[cfg(test)]
+mod conformance;
 pub mod divide;
 pub mod filter;
+pub mod need;
 mod nofit;
+pub mod outcome;
 mod pass;
 pub mod select;
 mod snapshot;

@@ -122,7 +122,7 @@ impl<'a> Trial<'a> {
     /// The clusters for the binding, those without replicas left out.
     pub fn place(&self) -> Result<Vec<TargetCluster>, NoFit> {
         let affinity = Affinity::new(self.spec, self.placement, self.group);
-        let spread = Spread::of(&self.placement.spread_constraints);
+        let spread = Spread::of(&self.placement.spread_constraints, self.options.spreading);
         let candidates = self.feasible(&affinity, spread)?;
         let selected = self.select(candidates, spread)?;
         let mut shares = self.divide(&selected, &affinity)?;
@@ -212,7 +212,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    fn select(
+    pub fn select(
         &self,
         candidates: Vec<Candidate<'a>>,
         spread: Spread,
@@ -230,7 +230,7 @@ impl<'a> Trial<'a> {
     }
 
     /// The replicas of each selected cluster, or none where nothing is counted.
-    fn divide(
+    pub fn divide(
         &self,
         selected: &[Candidate<'a>],
         affinity: &Affinity<'_>,

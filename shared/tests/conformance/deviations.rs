@@ -19,4 +19,19 @@ pub const DECLARED: &[Deviation] = &[
         quirk: "negative number held with arbitrary precision: upstream's integer and milli values are wrong",
         reason: "rounds away from zero, as for every other number",
     },
+    Deviation {
+        suite: "cluster_affinity",
+        quirk: "only the plural zones list is consulted; the deprecated single zone is ignored",
+        reason: "a single zone counts as the list of it, which is what Karmada's API server makes of it on write",
+    },
+    Deviation {
+        suite: "tolerations",
+        quirk: "a toleration chosen for one taint also shortens the time of another taint it happens to match",
+        reason: "each taint runs out by its own toleration: a workload must not leave earlier than its policy says",
+    },
+    Deviation {
+        suite: "tolerations",
+        quirk: "a NoExecute taint without timeAdded never runs out",
+        reason: "counts from now, since a finite toleration must end; the cluster controller fills the time in",
+    },
 ];

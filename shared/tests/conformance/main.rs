@@ -4,9 +4,11 @@ use std::path::Path;
 
 use muster_shared::vectors::{self, Case};
 
+mod cluster_affinity;
 mod deviations;
 mod names;
 mod quantity;
+mod tolerations;
 
 /// Replays a suite from the project's own copy, and more if there is more (see [`vectors::replay`]).
 fn replay(suite: &str, run: impl Fn(&Case) -> Result<(), String>) {

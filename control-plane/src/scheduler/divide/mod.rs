@@ -205,6 +205,10 @@ fn divide_by_room<'a>(
             Change::Down => (*candidate, candidate.held_replicas()),
         })
         .collect();
+    if change == Change::Down {
+        // Of clusters that hold equally much, the earlier ones of the previous result keep what they have.
+        claims.sort_by_key(|(candidate, _)| candidate.held.map(|held| held.position));
+    }
     let room: i64 = claims.iter().map(|(_, claim)| claim).sum();
     if room < amount {
         return Err(DivideError::Shortage { change, room });

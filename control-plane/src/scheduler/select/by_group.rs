@@ -149,8 +149,11 @@ fn divided_score<'a: 'c, 'c>(
     min_groups: usize,
     min_clusters: usize,
 ) -> i64 {
-    let shares = i64::try_from(min_groups).unwrap_or(i64::MAX).max(1);
-    let share = replicas / shares + i64::from(replicas % shares > 0);
+    // No lower bound, no share to compare groups by (Karmada divides by zero and ends at the same).
+    let share = match i64::try_from(min_groups).unwrap_or(i64::MAX) {
+        0 => 0,
+        groups => replicas / groups + i64::from(replicas % groups > 0),
+    };
     let need = i64::try_from(min_clusters.max(min_groups)).unwrap_or(i64::MAX);
     let (mut count, mut available, mut score) = (0, 0, 0);
     for member in members {
@@ -240,7 +243,7 @@ impl<'g, 'a> Search<'g, 'a> {
     }
 
     const fn is_complete(&self, length: usize, size: usize) -> bool {
-        length >= self.limits.min && size >= self.min_clusters
+        self.limits.min <= length && length <= self.limits.max && size >= self.min_clusters
     }
 
     /// Whether a set that goes on with `position` or a later group may beat the best one.

@@ -1,12 +1,15 @@
 //! How many more replicas fit into a cluster, judged by what its agent reported: the sums of its resources, or the
 //! grades of its nodes.
 
+mod amount;
+mod sets;
+
 use std::collections::BTreeMap;
 
 use muster_shared::api::cluster::{Cluster, ResourceSummary};
 use muster_shared::k8s::Quantity;
 
-use super::amount;
+pub use sets::Part;
 
 /// An estimate is at most this: counts of replicas have 31 bits in the API.
 pub const MAX_REPLICAS: i64 = i32::MAX as i64;
@@ -14,6 +17,7 @@ pub const MAX_REPLICAS: i64 = i32::MAX as i64;
 /// Pods that a node is taken to have room for where only its grade is known (kubelet's default).
 const PODS_PER_NODE: i64 = 110;
 
+const CPU: &str = "cpu";
 const PODS: &str = "pods";
 
 /// What a node of a grade is taken to hold.
@@ -61,7 +65,7 @@ impl Capacity {
             .map(|name| (name.as_str().into(), amount::free(summary, name)))
             .collect();
         free.sort_unstable();
-        let pods = find(&free, PODS).unwrap_or(0);
+        let pods = amount_of(&free, PODS).unwrap_or(0);
         Some(Self {
             pods,
             free,
@@ -90,7 +94,7 @@ impl Capacity {
 
 impl Grade {
     fn replicas(&self, demand: &Demand, rule: GradeRule) -> i64 {
-        let certain = demand.fit_into(&self.min).min(PODS_PER_NODE);
+        let certain = demand.fit_into_node(&self.min).min(PODS_PER_NODE);
         let each = match rule {
             GradeRule::Minimums => certain,
             GradeRule::UpperBounds => certain.max(i64::from(demand.is_below(&self.max))),
@@ -101,14 +105,15 @@ impl Grade {
 
 /// The nodes by grade, lowest grade first.
 fn grades(cluster: &Cluster, summary: &ResourceSummary) -> Option<Vec<Grade>> {
-    let counts: BTreeMap<u64, i64> = summary
-        .allocatable_modelings
-        .iter()
-        .map(|modeling| (modeling.grade, modeling.count))
-        .collect();
+    let modelings = &summary.allocatable_modelings;
     let models = &cluster.spec.resource_models;
-    if counts.is_empty() || models.is_empty() || counts.values().any(|&count| count < 0) {
+    if modelings.is_empty() || models.is_empty() || modelings.iter().any(|grade| grade.count < 0) {
         return None;
+    }
+    let mut counts: BTreeMap<u64, i64> = BTreeMap::new();
+    for modeling in modelings {
+        let count = counts.entry(modeling.grade).or_default();
+        *count = count.saturating_add(modeling.count);
     }
     let mut grades: Vec<(u64, Grade)> = models
         .iter()
@@ -121,7 +126,7 @@ fn grades(cluster: &Cluster, summary: &ResourceSummary) -> Option<Vec<Grade>> {
                     .map(|range| {
                         (
                             range.name.as_str().into(),
-                            amount::of(&range.name, end(range)),
+                            amount::of(&range.name, end(range)).unwrap_or(0),
                         )
                     })
                     .collect();
@@ -148,7 +153,13 @@ impl Demand {
     pub fn new(requests: &BTreeMap<String, Quantity>) -> Self {
         let mut requests: Amounts = requests
             .iter()
-            .map(|(name, quantity)| (name.as_str().into(), amount::of(name, quantity)))
+            .map(|(name, quantity)| {
+                // A request that cannot be read is granted by nobody.
+                (
+                    name.as_str().into(),
+                    amount::of(name, quantity).unwrap_or(i64::MAX),
+                )
+            })
             .filter(|&(_, amount)| amount > 0)
             .collect();
         requests.sort_unstable();
@@ -157,24 +168,50 @@ impl Demand {
 
     /// How often the demand fits into these amounts; without requests, without end.
     fn fit_into(&self, amounts: &Amounts) -> i64 {
-        self.requests
-            .iter()
-            .map(|(name, request)| find(amounts, name).unwrap_or(0).max(0) / request)
-            .min()
-            .unwrap_or(i64::MAX)
+        fit(self.requests.iter(), amounts)
     }
 
-    /// Whether each request is below the amount of that name.
+    /// How often the demand fits into a node.
+    fn fit_into_node(&self, amounts: &Amounts) -> i64 {
+        fit(self.node_requests(), amounts)
+    }
+
+    /// Whether each request to a node is below the amount of that name.
     fn is_below(&self, amounts: &Amounts) -> bool {
+        self.node_requests()
+            .all(|(name, request)| amount_of(amounts, name).is_some_and(|amount| *request < amount))
+    }
+
+    /// The requests that a node is asked for; other names mean nothing to it.
+    fn node_requests(&self) -> impl Iterator<Item = &(Box<str>, i64)> {
         self.requests
             .iter()
-            .all(|(name, request)| find(amounts, name).is_some_and(|amount| *request < amount))
+            .filter(|(name, _)| is_node_resource(name))
     }
 }
 
-fn find(amounts: &Amounts, name: &str) -> Option<i64> {
-    amounts
-        .binary_search_by(|(candidate, _)| (**candidate).cmp(name))
-        .ok()
-        .map(|position| amounts[position].1)
+/// How often the requests fit into the amounts at once.
+fn fit<'a>(requests: impl Iterator<Item = &'a (Box<str>, i64)>, amounts: &Amounts) -> i64 {
+    requests
+        .map(|(name, request)| amount_of(amounts, name).unwrap_or(0).max(0) / request)
+        .min()
+        .unwrap_or(i64::MAX)
+}
+
+/// Whether the Kubernetes scheduler counts the resource on nodes: the built-in ones and extended ones, pod slots
+/// aside.
+fn is_node_resource(name: &str) -> bool {
+    matches!(name, CPU | "memory" | "ephemeral-storage")
+        || name.starts_with("hugepages-")
+        || name.starts_with("attachable-volumes-")
+        || name.contains("kubernetes.io/")
+        || (name.contains('/') && !name.starts_with("requests."))
+}
+
+fn amount_of(amounts: &Amounts, name: &str) -> Option<i64> {
+    find(amounts, name).ok().map(|position| amounts[position].1)
+}
+
+fn find(amounts: &Amounts, name: &str) -> Result<usize, usize> {
+    amounts.binary_search_by(|(candidate, _)| (**candidate).cmp(name))
 }

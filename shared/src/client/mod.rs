@@ -4,11 +4,17 @@
 //! for ever) and up to fifteen hidden retries of 429, 503 and 504 in one call. Here every profile has deadlines and none
 //! retries by itself: whoever calls decides what a failure means.
 
+mod reload;
+mod service;
+
 use std::path::Path;
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+
+pub use self::reload::{Gateway, Source};
+pub use self::service::Limits;
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

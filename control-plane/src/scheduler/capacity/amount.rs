@@ -1,0 +1,38 @@
+//! Amounts of resources in the units that capacity is counted in: thousandths of a core for CPU, whole units for all
+//! else. Fractions are rounded away from zero, as Kubernetes rounds them.
+
+use std::collections::BTreeMap;
+
+use muster_shared::api::cluster::ResourceSummary;
+use muster_shared::k8s::Quantity as Wire;
+use muster_shared::quantity::Quantity;
+
+use super::CPU;
+
+/// The amount of a resource, or `None` when it cannot be read.
+pub fn of(name: &str, wire: &Wire) -> Option<i64> {
+    Quantity::from_wire(wire)
+        .ok()
+        .map(|quantity| in_units(name, quantity))
+}
+
+/// What is free of a resource: subtracted exactly, then rounded. What cannot be read is not free.
+pub fn free(summary: &ResourceSummary, name: &str) -> i64 {
+    let read = |amounts: &BTreeMap<String, Wire>| match amounts.get(name) {
+        Some(wire) => Quantity::from_wire(wire).ok(),
+        None => Some(Quantity::ZERO),
+    };
+    let free = || {
+        let allocatable = read(&summary.allocatable)?;
+        Some(allocatable - read(&summary.allocated)? - read(&summary.allocating)?)
+    };
+    free().map_or(0, |quantity| in_units(name, quantity))
+}
+
+fn in_units(name: &str, quantity: Quantity) -> i64 {
+    if name == CPU {
+        quantity.milli_value()
+    } else {
+        quantity.value()
+    }
+}

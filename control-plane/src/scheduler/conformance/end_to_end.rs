@@ -1,0 +1,76 @@
+//! Suite `schedule_end_to_end`: filter, select and divide together, one affinity group at a time.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{binding_spec, by_name, decode, replay, select};
+use crate::scheduler::affinity::Affinity;
+use crate::scheduler::divide::DivideError;
+use crate::scheduler::filter::Filters;
+use crate::scheduler::nofit::NoFit;
+use crate::scheduler::pass::{Trial, is_reschedule_requested};
+use crate::scheduler::select::{Spread, Spreading};
+use crate::scheduler::{Options, Snapshot};
+
+#[test]
+fn placements_are_decided_as_recorded() {
+    replay("schedule_end_to_end", evaluate, |case, out| {
+        by_name(&mut out["clusters"]);
+        out["order"] = Value::Null;
+        if case.output["message"].is_null() {
+            // Not recorded where it depended on chance.
+            out["message"] = Value::Null;
+        }
+    });
+}
+
+fn evaluate(input: &Value) -> Value {
+    let spec = binding_spec(&input["spec"]);
+    let status: muster_shared::api::binding::ResourceBindingStatus = decode(&input["status"]);
+    let placement = spec.placement.clone().unwrap_or_default();
+    let clusters = input["clusters"].as_array().cloned().unwrap_or_default();
+    let snapshot = Snapshot::new(clusters.iter().map(|cluster| Arc::new(decode(cluster))));
+    let options = Options {
+        keep_empty: input["enableEmptyWorkloadPropagation"]
+            .as_bool()
+            .unwrap_or(false),
+        ..Options::karmada()
+    };
+    let group = status
+        .scheduler_observed_affinity_name
+        .as_deref()
+        .unwrap_or_default();
+    let trial = Trial {
+        spec: &spec,
+        placement: &placement,
+        group,
+        fresh: is_reschedule_requested(&spec, &status),
+        snapshot: &snapshot,
+        options: &options,
+    };
+    let error = match trial.place() {
+        Ok(clusters) => return json!({ "clusters": clusters }),
+        Err(error) => error,
+    };
+    let kind = match &error {
+        NoFit::NoClusterFit(_) => "FitError",
+        NoFit::Select(error) => select::kind(*error),
+        NoFit::Divide(DivideError::NoClusters) => "NoClusters",
+        NoFit::Divide(DivideError::Unsupported { .. }) => "UnsupportedStrategy",
+        NoFit::Divide(_) => "Unschedulable",
+        NoFit::NoPlacement => "no placement",
+    };
+    let mut out = json!({ "error": true, "kind": kind, "message": error.to_string() });
+    if kind == "FitError" {
+        let affinity = Affinity::new(&spec, &placement, group);
+        let spread = Spread::of(&placement.spread_constraints, Spreading::ClusterAndRegion);
+        let filters = Filters::new(&spec, &placement, &affinity, spread, options.return_rule);
+        for cluster in snapshot.iter().filter(|cluster| !cluster.is_deleting()) {
+            for rejection in filters.all(cluster, spec.target(cluster.name()).is_some()) {
+                out["rejected"][cluster.name()][rejection.filter()] = json!(rejection.to_string());
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,188 @@
+//! Credentials that change on disk are taken up without a restart.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::config::Kubeconfig;
+use kube::{Client, Config};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::service::{Bucket, Switched};
+use super::{Error, Limits, Profile, connect, kubeconfig};
+
+/// How often the files are looked at. A mounted Secret takes up to a minute to change anyway.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Where the way to an API is written down.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// A kubeconfig file; `None` for the pod's service account or the user's default.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context within it; `None` for its current one.
+    pub context: Option<String>,
+}
+
+/// A way to an API: opens clients that follow the credentials on disk.
+#[derive(Debug)]
+pub struct Gateway {
+    api: &'static str,
+    source: Source,
+    config: watch::Sender<Config>,
+}
+
+impl Gateway {
+    /// Reads the configuration. `api` labels metrics and log lines (`fleet`, `member`).
+    pub async fn open(api: &'static str, source: Source) -> Result<Arc<Self>, Error> {
+        let config = kubeconfig(source.kubeconfig.as_deref(), source.context.as_deref()).await?;
+        report_validity(api, &config);
+        Ok(Arc::new(Self {
+            api,
+            source,
+            config: watch::Sender::new(config),
+        }))
+    }
+
+    /// The configuration as last read.
+    pub fn config(&self) -> Config {
+        self.config.borrow().clone()
+    }
+
+    /// A client with the deadlines of a profile. Requests that begin after the credentials changed use the new ones.
+    pub fn client(self: &Arc<Self>, profile: Profile, limits: Limits) -> Result<Client, Error> {
+        let config = self.config();
+        let namespace = config.default_namespace.clone();
+        let current = watch::Sender::new(connect(&config, profile)?);
+        let service = Switched {
+            current: current.subscribe(),
+            bucket: Arc::new(Bucket::new(limits)),
+            api: self.api,
+        };
+        let mut changes = self.config.subscribe();
+        let api = self.api;
+        tokio::spawn(async move {
+            // Ends with the gateway, or with the last clone of the client.
+            loop {
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { return },
+                    () = current.closed() => return,
+                }
+                let config = changes.borrow_and_update().clone();
+                match connect(&config, profile) {
+                    Ok(client) => _ = current.send_replace(client),
+                    Err(error) => {
+                        tracing::error!(api, %error, "new credentials cannot be used; keeping the old ones")
+                    }
+                }
+            }
+        });
+        Ok(Client::new(service, namespace))
+    }
+
+    /// Watches the files until shutdown.
+    pub async fn follow(self: Arc<Self>, shutdown: CancellationToken) {
+        let Some(path) = self.source.kubeconfig.clone() else {
+            // kube itself re-reads a service account's token and certificate authority.
+            return shutdown.cancelled().await;
+        };
+        let mut seen = fingerprint(&path);
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            let now = fingerprint(&path);
+            if now.is_none() || now == seen {
+                report_validity(self.api, &self.config.borrow());
+                continue;
+            }
+            match kubeconfig(Some(&path), self.source.context.as_deref()).await {
+                Ok(config) => {
+                    tracing::info!(api = self.api, path = %path.display(), "credentials changed on disk");
+                    report_validity(self.api, &config);
+                    self.config.send_replace(config);
+                    seen = now;
+                }
+                // Half-written, perhaps: looked at again.
+                Err(error) => {
+                    tracing::warn!(api = self.api, %error, "changed credentials cannot be read yet")
+                }
+            }
+        }
+    }
+}
+
+/// A number that changes when the kubeconfig, or a file that it names, changes. `None` while it cannot be read.
+fn fingerprint(path: &Path) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&std::fs::read(path).ok()?);
+    let parsed = Kubeconfig::read_from(path).ok()?;
+    let users = parsed
+        .auth_infos
+        .iter()
+        .filter_map(|named| named.auth_info.as_ref());
+    let clusters = parsed
+        .clusters
+        .iter()
+        .filter_map(|named| named.cluster.as_ref());
+    let files = users
+        .flat_map(|user| [&user.client_certificate, &user.client_key])
+        .chain(clusters.map(|cluster| &cluster.certificate_authority));
+    for file in files.flatten() {
+        hasher.write(&std::fs::read(file).ok()?);
+    }
+    Some(hasher.finish())
+}
+
+/// Says how long the client certificate is still good, and loudly when it no longer is.
+fn report_validity(api: &'static str, config: &Config) {
+    let pem = match (
+        &config.auth_info.client_certificate_data,
+        &config.auth_info.client_certificate,
+    ) {
+        (Some(data), _) => decode(data),
+        (None, Some(file)) => std::fs::read(file).ok(),
+        (None, None) => None,
+    };
+    let Some(not_after) = pem.and_then(|pem| crate::tls::not_after(&pem).ok()) else {
+        return;
+    };
+    let remaining = not_after
+        .duration_since(jiff::Timestamp::now())
+        .as_secs_f64();
+    metrics::gauge!("muster_client_certificate_remaining_seconds", "api" => api).set(remaining);
+    if remaining <= 0.0 {
+        tracing::error!(api, expired = %not_after, "the client certificate has expired: the API will refuse us until it is replaced");
+    }
+}
+
+/// Base64, of which kube's kubeconfig holds the certificate.
+fn decode(text: &str) -> Option<Vec<u8>> {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.decode(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fingerprint_covers_files_that_the_kubeconfig_names() {
+        let folder = std::env::temp_dir().join(format!("muster-reload-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (path, certificate) = (folder.join("kubeconfig"), folder.join("client.crt"));
+        let text = "apiVersion: v1\nkind: Config\nusers:\n- name: a\n  user: {client-certificate: client.crt}\n";
+        std::fs::write(&path, text).unwrap();
+        std::fs::write(&certificate, "one").unwrap();
+        let before = fingerprint(&path);
+        assert!(before.is_some());
+        assert_eq!(before, fingerprint(&path));
+        std::fs::write(&certificate, "two").unwrap();
+        assert_ne!(before, fingerprint(&path));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(fingerprint(&path), None);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
