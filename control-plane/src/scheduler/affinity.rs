@@ -2,6 +2,7 @@
 
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::{ClusterAffinity, ClusterAffinityTerm, Placement};
+use muster_shared::selectors::matches_affinity;
 
 use super::snapshot::Facts;
 
@@ -102,72 +103,13 @@ impl<'a> Matcher<'a> {
 
     /// Whether the cluster is named, if names are given, not excluded, and selected by labels and fields.
     pub fn matches(&self, cluster: &Facts) -> bool {
-        let name = cluster.name();
-        (self.names.is_empty() || self.names.binary_search(&name).is_ok())
-            && !self
-                .affinity
-                .exclude
-                .iter()
-                .any(|excluded| excluded == name)
-            && self.labels_match(cluster)
-            && self.fields_match(cluster)
-    }
-
-    fn labels_match(&self, cluster: &Facts) -> bool {
-        let Some(selector) = &self.affinity.label_selector else {
-            return true;
-        };
-        let labels = cluster.cluster().metadata.labels.as_ref();
-        let get = |key: &str| {
-            labels
-                .and_then(|labels| labels.get(key))
-                .map(std::slice::from_ref)
-        };
-        selector
-            .match_labels
-            .iter()
-            .flatten()
-            .all(|(key, value)| get(key).is_some_and(|found| found == std::slice::from_ref(value)))
-            && selector
-                .match_expressions
-                .iter()
-                .flatten()
-                .all(|requirement| {
-                    holds(
-                        &requirement.operator,
-                        requirement.values.as_deref().unwrap_or_default(),
-                        get(&requirement.key).unwrap_or_default(),
-                    )
-                })
-    }
-
-    fn fields_match(&self, cluster: &Facts) -> bool {
-        let Some(selector) = &self.affinity.field_selector else {
-            return true;
-        };
-        selector.match_expressions.iter().all(|requirement| {
-            let found = match requirement.key.as_str() {
-                "provider" => cluster.provider(),
-                "region" => cluster.region(),
-                "zone" => cluster.zones(),
-                _ => &[],
-            };
-            holds(
-                &requirement.operator,
-                requirement.values.as_deref().unwrap_or_default(),
-                found,
-            )
-        })
-    }
-}
-
-/// Whether a requirement holds for the values found.
-fn holds(operator: &str, values: &[String], found: &[String]) -> bool {
-    match operator {
-        "In" => found.iter().any(|value| values.contains(value)),
-        "NotIn" => !found.iter().any(|value| values.contains(value)),
-        "Exists" => values.is_empty() && !found.is_empty(),
-        "DoesNotExist" => values.is_empty() && found.is_empty(),
-        _ => false,
+        if !self.names.is_empty() && self.names.binary_search(&cluster.name()).is_err() {
+            return false;
+        }
+        // Most affinities only name clusters: then this is the whole answer.
+        let names_only = self.affinity.exclude.is_empty()
+            && self.affinity.label_selector.is_none()
+            && self.affinity.field_selector.is_none();
+        names_only || matches_affinity(self.affinity, cluster.cluster())
     }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
 use muster_shared::api::policy::Placement;
 use muster_shared::k8s::{Taint, Toleration};
+use muster_shared::names::eviction::REASON_APPLICATION_FAILURE;
+use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, tolerates};
 
 use super::affinity::Affinity;
 use super::select::Spread;
@@ -153,11 +155,11 @@ impl<'a> Filters<'a> {
     /// asked for it, and as it is stronger than `NoSchedule`, it lets nothing new in.
     fn is_refused_by(&self, taint: &Taint) -> bool {
         match taint.effect.as_str() {
-            "NoSchedule" | "NoExecute" => !self
+            NO_SCHEDULE | NO_EXECUTE => !self
                 .tolerations
                 .iter()
                 .any(|toleration| tolerates(toleration, taint)),
-            "PreferNoExecute" => true,
+            PREFER_NO_EXECUTE => true,
             _ => false,
         }
     }
@@ -199,7 +201,9 @@ impl<'a> Filters<'a> {
         let refused = match self.return_rule {
             ReturnRule::TaskDone => true,
             ReturnRule::Recovered => {
-                task.reason == APPLICATION_FAILURE || self.is_driven_out(cluster)
+                // The cluster shows no sign of what went wrong with the application there, so only the end of
+                // the task tells that it may be tried there again.
+                task.reason == REASON_APPLICATION_FAILURE || self.is_driven_out(cluster)
             }
         };
         refused.then_some(Rejection::Evicting)
@@ -214,28 +218,11 @@ impl<'a> Filters<'a> {
             .taints
             .iter()
             .any(|taint| match taint.effect.as_str() {
-                "NoExecute" => !self.tolerations.iter().any(|toleration| {
+                NO_EXECUTE => !self.tolerations.iter().any(|toleration| {
                     toleration.toleration_seconds.is_none() && tolerates(toleration, taint)
                 }),
-                "PreferNoExecute" => true,
+                PREFER_NO_EXECUTE => true,
                 _ => false,
             })
     }
-}
-
-/// Reason of the tasks of application failover. The cluster shows no sign of what went wrong there, so only the
-/// end of the task tells that the application may be tried there again.
-const APPLICATION_FAILURE: &str = "ApplicationFailure";
-
-/// Kubernetes' rule: an empty effect or key stands for any, and the value counts only for `Equal`.
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let text = |value: &Option<String>| value.clone().unwrap_or_default();
-    let (effect, key) = (text(&toleration.effect), text(&toleration.key));
-    (effect.is_empty() || effect == taint.effect)
-        && (key.is_empty() || key == taint.key)
-        && match text(&toleration.operator).as_str() {
-            "" | "Equal" => text(&toleration.value) == text(&taint.value),
-            "Exists" => true,
-            _ => false,
-        }
 }

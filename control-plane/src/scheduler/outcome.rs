@@ -11,9 +11,6 @@ use super::pass::{Attempt, Pass};
 use super::snapshot::Snapshot;
 use super::{Decision, Options};
 
-/// The condition that tells whether a binding is scheduled.
-pub const SCHEDULED: &str = "Scheduled";
-
 /// A binding as the scheduler reads it.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {

@@ -12,47 +12,10 @@ use std::sync::Arc;
 
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::vectors::{self, Case, Deviation, same};
+use muster_shared::vectors::{self, Case, same};
 use serde_json::{Value, json};
 
-/// Behaviour of Karmada's scheduler that we do not copy.
-const DEVIATIONS: &[Deviation] = &[
-    Deviation {
-        suite: "divide",
-        quirk: "sum of allocatable replicas exceeds 32 bit and wraps upstream",
-        reason: "sums do not wrap, so a large fleet is not taken for a full one",
-    },
-    Deviation {
-        suite: "divide",
-        quirk: "more than 12 candidates: upstream orders them by available replicas with an unstable sort, ties may fall differently",
-        reason: "ties go to the more preferred cluster, whatever the number of candidates",
-    },
-    Deviation {
-        suite: "schedule_end_to_end",
-        quirk: "zero replicas: every cluster counts as having 2147483647 free, the 32-bit sum wraps negative and a triggered reschedule fails",
-        reason: "sums do not wrap, so nothing fits as easily as something",
-    },
-    Deviation {
-        suite: "select_clusters",
-        quirk: "region minGroups 0 together with cluster minGroups 0 accepts the empty set of regions and so always ends in an error",
-        reason: "no regions are never what is wanted: 0 counts as 1, as admission writes it",
-    },
-    Deviation {
-        suite: "estimator_general",
-        quirk: "component estimate mixes milli units (decimal notation) and whole units (binary notation) of the same resource",
-        reason: "the notation of a quantity does not change the amount",
-    },
-    Deviation {
-        suite: "estimator_general",
-        quirk: "result above 31 bits is truncated to 32 bits",
-        reason: "an estimate stops at the largest number of replicas that the API can express",
-    },
-    Deviation {
-        suite: "schedule_binding",
-        quirk: "an unreadable applied-placement annotation counts as unchanged",
-        reason: "a change of the placement must not be lost because nobody knows what was applied before",
-    },
-];
+use crate::deviations::DEVIATIONS;
 
 /// Replays a suite; `evaluate` gives our output for an input, `comparable` takes from both what does not count.
 fn replay(suite: &str, evaluate: impl Fn(&Value) -> Value, comparable: impl Fn(&Case, &mut Value)) {
