@@ -1,1 +1,81 @@
-//! placeholder
+//! The agent of one member cluster. It answers the roll call (lease, health, capacity) and carries Works into the member.
+//!
+//! One process, tasks that fail apart from each other: the heartbeat has its own connection, the probe another, and what is
+//! slow in the member (lists, discovery, applying) never stands between the member and its sign of life.
+
+pub mod apply;
+pub mod census;
+pub mod discovery;
+pub mod health;
+pub mod heartbeat;
+pub mod join;
+pub mod reflect;
+pub mod report;
+pub mod settings;
+mod wiring;
+mod write;
+mod written;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use muster_shared::{tasks, telemetry, tls};
+use tokio_util::sync::CancellationToken;
+
+use crate::settings::Settings;
+
+/// Name of the program and of the source of its events.
+pub const COMPONENT: &str = "muster-agent";
+
+/// The program: reads arguments and environment, runs until it is told to stop.
+pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    tls::install_provider();
+    let command = clap::Command::new(COMPONENT)
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Cluster failover for fleets of Kubernetes clusters: the agent of one member");
+    let settings = muster_shared::settings::load_from(command, arguments, std::env::vars());
+    let outcome = match settings {
+        Ok(settings) => start(settings),
+        Err(muster_shared::settings::Error::Flag(error)) => error.exit(),
+        Err(error) => Err(error.into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{COMPONENT}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+// One thread: the agent waits most of the time, and several would cost memory.
+#[tokio::main(flavor = "current_thread")]
+async fn start(settings: Settings) -> anyhow::Result<()> {
+    telemetry::log(settings.log_format, &settings.log_filter)?;
+    let metrics = telemetry::metrics()?;
+    let shutdown = CancellationToken::new();
+    tokio::spawn(tasks::stop_on_signal(shutdown.clone()));
+    serve(settings, Some(metrics), shutdown).await
+}
+
+/// Runs the agent until shutdown. Needs the process's TLS provider; metrics go to the process's recorder, if it has one.
+///
+/// # Errors
+/// When the settings are refused, the fleet has another cluster of our name, leadership was lost, or a part of the agent ended: the
+/// caller should end the process, to be started again.
+pub async fn run(settings: Settings, shutdown: CancellationToken) -> anyhow::Result<()> {
+    serve(settings, None, shutdown).await
+}
+
+async fn serve(
+    settings: Settings,
+    metrics: Option<PrometheusHandle>,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    settings.validate()?;
+    wiring::Agent::open(settings, metrics, shutdown)
+        .await?
+        .run()
+        .await
+}

@@ -1,2 +1,7 @@
-//! The member-cluster agent.
-fn main() {}
+//! `muster-agent`, the program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    muster_agent::execute(std::env::args_os())
+}

@@ -1,0 +1,376 @@
+//! Works, one at a time: read, bring or remove their objects, say what became of it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::work::Work;
+use muster_shared::events::{EventType, Events};
+use muster_shared::k8s::{Api, Condition, CoreObjectReference, ResourceExt};
+use muster_shared::names::annotation;
+use muster_shared::queue::{Next, Queue};
+use muster_shared::watch::{Change as Seen, Informer};
+use serde_json::{Value, json};
+
+use super::desired::{self, ObjectKey};
+use super::member::{self, Member};
+use super::object::{self, Change};
+use super::work::{
+    FINALIZER, concerns_us, desired_for, dropped, has_finalizer, in_order, namespace, path,
+};
+use super::{marks, outcome};
+use crate::reflect::Reflections;
+use crate::write::{self, within};
+use crate::written::Written;
+
+/// After a namespace or a definition was created, Works that wait for one are tried again; a definition takes a moment to be served.
+const PREREQUISITE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Why a Work has to be looked at again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The fleet API refused or did not answer.
+    #[error(transparent)]
+    Fleet(#[from] write::Error),
+    /// Some of its objects were not applied.
+    #[error("{0}")]
+    Objects(String),
+    /// An object could not be removed.
+    #[error(transparent)]
+    Member(#[from] member::Error),
+}
+
+/// Applies the Works of one member.
+pub struct Applier {
+    cluster: String,
+    works: Informer<Work>,
+    /// For writes to Works, on a connection apart from the watch.
+    api: Api<Work>,
+    clusters: Informer<Cluster>,
+    member: Member,
+    events: Events,
+    reflections: Arc<Reflections>,
+    queue: Queue<String>,
+    written: Arc<Written<Work>>,
+    /// Works with an object whose namespace or kind the member does not have yet.
+    waiting: Mutex<BTreeSet<String>>,
+}
+
+impl Applier {
+    /// Listens to the Works; they are worked on when [`reconcile`](Self::reconcile) is called for the keys of `queue`.
+    pub fn new(
+        cluster: String,
+        (works, api): (Informer<Work>, Api<Work>),
+        clusters: Informer<Cluster>,
+        member: Member,
+        events: Events,
+        reflections: Arc<Reflections>,
+        queue: Queue<String>,
+    ) -> Arc<Self> {
+        let written = Arc::new(Written::default());
+        let (keys, forget) = (queue.clone(), Arc::clone(&written));
+        works.on_change(move |seen| match seen {
+            Seen::Applied { old, new } if concerns_us(old.as_deref(), new) => {
+                keys.add(new.name_any())
+            }
+            Seen::Applied { .. } => {}
+            Seen::Deleted { old } => forget.forget(&old.name_any()),
+        });
+        Arc::new(Self {
+            cluster,
+            works,
+            api,
+            clusters,
+            member,
+            events,
+            reflections,
+            queue,
+            written,
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// Brings one Work up to date.
+    pub async fn reconcile(self: Arc<Self>, name: String) -> Result<Next, Error> {
+        let namespace = self.api.namespace().map(str::to_owned);
+        let Some(work) = self.works.get(namespace.as_deref(), &name) else {
+            return Ok(Next::Done);
+        };
+        let work = self.written.newest(work);
+        if work.metadata.deletion_timestamp.is_some() {
+            return self.remove(&work).await;
+        }
+        if !has_finalizer(&work) {
+            // Its objects must not come before the promise to remove them.
+            let mut finalizers = work.finalizers().to_vec();
+            finalizers.push(FINALIZER.to_owned());
+            self.patch(
+                &work,
+                None,
+                &json!({ "metadata": { "finalizers": finalizers } }),
+            )
+            .await?;
+            return Ok(Next::After(Duration::ZERO));
+        }
+        if work.spec.suspend_dispatching == Some(true) {
+            self.conclude(work, vec![outcome::dispatching(true, Timestamp::now())])
+                .await?;
+            return Ok(Next::Done);
+        }
+        self.apply(work).await
+    }
+
+    async fn apply(&self, work: Arc<Work>) -> Result<Next, Error> {
+        let total = work.spec.workload.manifests.len();
+        let (mut failures, mut changed, mut waits) = (Vec::new(), false, false);
+        for (ordinal, manifest) in in_order(&work) {
+            match self.bring(&work, ordinal, manifest).await {
+                Ok(change) => changed |= change != Change::None,
+                Err(error) => {
+                    waits |= waits_for_others(&error);
+                    failures.push(error.to_string());
+                }
+            }
+        }
+        self.note_waiting(&work.name_any(), waits);
+        self.remove_dropped(&work).await?;
+
+        let now = Timestamp::now();
+        let applied = outcome::applied(total, &failures, now);
+        let news = changed || is_news(&work, &applied);
+        self.conclude(
+            Arc::clone(&work),
+            vec![outcome::dispatching(false, now), applied],
+        )
+        .await?;
+        if failures.is_empty() {
+            metrics::counter!("muster_works_applied_total", "result" => "success").increment(1);
+            if news {
+                let note = format!(
+                    "Sync work({}) to cluster({}) successful.",
+                    path(&work),
+                    self.cluster
+                );
+                self.events
+                    .publish(&*work, EventType::Normal, "SyncSucceed", note);
+            }
+            return Ok(Next::Done);
+        }
+        metrics::counter!("muster_works_applied_total", "result" => "error").increment(1);
+        let failure = failures.join("; ");
+        if news {
+            let (work_path, cluster) = (path(&work), &self.cluster);
+            let note =
+                format!("Failed to sync work({work_path}) to cluster({cluster}), err: {failure}");
+            self.events
+                .publish(&*work, EventType::Warning, "SyncFailed", note);
+        }
+        Err(Error::Objects(failure))
+    }
+
+    /// Applies one manifest and tells its template about it.
+    async fn bring(
+        &self,
+        work: &Work,
+        ordinal: usize,
+        manifest: &Value,
+    ) -> Result<Change, object::Error> {
+        let key = ObjectKey::of(manifest, ordinal)?;
+        let wanted = desired_for(work, manifest);
+        let outcome = object::bring(&self.member, &self.cluster, &key, &wanted).await;
+        match &outcome {
+            Ok(Change::None) => {}
+            Ok(change) => {
+                metrics::counter!("muster_objects_applied_total", "kind" => key.kind.kind.clone())
+                    .increment(1);
+                tracing::info!(object = %key, ?change, work = work.name_any(), "applied");
+                let note = format!(
+                    "Successfully applied resource({}) to cluster {}",
+                    key.path(),
+                    self.cluster
+                );
+                self.tell_template(&key, &wanted, EventType::Normal, "SyncSucceed", note);
+                if *change == Change::Created && desired::rank(&key.kind) < 2 {
+                    self.wake_waiting();
+                }
+            }
+            Err(error) => {
+                let (path, cluster) = (key.path(), &self.cluster);
+                let note = format!(
+                    "Failed to create or update resource({path}) in member cluster({cluster}): {error}"
+                );
+                self.tell_template(&key, &wanted, EventType::Warning, "SyncFailed", note);
+            }
+        }
+        outcome
+    }
+
+    /// Removes objects that an earlier version of the Work had and this one has not. Karmada leaves them behind.
+    async fn remove_dropped(&self, work: &Work) -> Result<(), Error> {
+        let dropped = dropped(work);
+        if dropped.is_empty() {
+            return Ok(());
+        }
+        // What the present version lacks is known only from the present version.
+        let name = work.name_any();
+        let Some(fresh) = within("read the Work", self.api.get_opt(&name)).await? else {
+            return Ok(());
+        };
+        if fresh.metadata.uid != work.metadata.uid || fresh.spec != work.spec {
+            return Ok(());
+        }
+        let preserve = work.spec.preserve_resources_on_deletion == Some(true);
+        for key in dropped {
+            object::remove(&self.member, &key, (&namespace(work), &name), preserve).await?;
+            tracing::info!(object = %key, work = name, "removed: the work no longer has it");
+            self.reflections.drop_object(&name, &key);
+        }
+        Ok(())
+    }
+
+    /// Removes the objects of a Work that is being deleted, then lets it go.
+    async fn remove(&self, cached: &Work) -> Result<Next, Error> {
+        let name = cached.name_any();
+        let Some(work) = within("read the Work", self.api.get_opt(&name)).await? else {
+            return Ok(Next::Done);
+        };
+        let same = work.metadata.uid == cached.metadata.uid;
+        if !same || work.metadata.deletion_timestamp.is_none() || !has_finalizer(&work) {
+            return Ok(Next::Done);
+        }
+        let preserve = work.spec.preserve_resources_on_deletion == Some(true);
+        let namespace = namespace(&work);
+        let manifests = work.spec.workload.manifests.iter().enumerate();
+        let listed =
+            manifests.filter_map(|(ordinal, manifest)| ObjectKey::of(&manifest.0, ordinal).ok());
+        for key in listed.chain(dropped(&work)) {
+            let owner = (namespace.as_str(), name.as_str());
+            match object::remove(&self.member, &key, owner, preserve).await {
+                Ok(()) => tracing::info!(object = %key, work = name, preserve, "removed"),
+                // A kind that the member does not serve has no objects there.
+                Err(member::Error::UnknownKind { .. }) => {}
+                Err(error) if error.is_silence() && self.cluster_is_leaving() => {
+                    tracing::warn!(object = %key, %error, "left behind: the cluster leaves the fleet and its API is silent");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut finalizers = work.finalizers().to_vec();
+        finalizers.retain(|finalizer| finalizer != FINALIZER);
+        let patch = json!({ "metadata": { "finalizers": finalizers } });
+        match self.patch(&work, None, &patch).await {
+            Err(error) if error.is_not_found() => {}
+            outcome => outcome.map(|_| ())?,
+        }
+        self.note_waiting(&name, false);
+        Ok(Next::Done)
+    }
+
+    /// Writes conditions, unless the Work has them already.
+    async fn conclude(&self, mut work: Arc<Work>, conditions: Vec<Condition>) -> Result<(), Error> {
+        loop {
+            let before = work
+                .status
+                .as_ref()
+                .map_or(&[][..], |status| &status.conditions);
+            let Some(after) = muster_shared::conditions::merge(before, conditions.clone()) else {
+                return Ok(());
+            };
+            let patch = json!({ "status": { "conditions": after } });
+            match self.patch(&work, Some("status"), &patch).await {
+                Err(error) if error.is_conflict() => {
+                    // Somebody else's condition, or our own report of the objects' status.
+                    let fresh = within("read the Work", self.api.get_opt(&work.name_any())).await?;
+                    match fresh {
+                        Some(fresh) if fresh.metadata.uid == work.metadata.uid => {
+                            work = Arc::new(fresh);
+                        }
+                        _ => return Ok(()),
+                    }
+                }
+                Err(error) if error.is_not_found() => return Ok(()),
+                outcome => return outcome.map(|_| ()).map_err(Error::from),
+            }
+        }
+    }
+
+    /// Merge patch of a Work, refused when it is no longer the version that we decided on.
+    async fn patch(
+        &self,
+        work: &Work,
+        subresource: Option<&str>,
+        patch: &Value,
+    ) -> Result<Arc<Work>, write::Error> {
+        let mut patch = patch.clone();
+        patch["metadata"]["resourceVersion"] = json!(work.resource_version());
+        let name = work.name_any();
+        let call = write::merge(&self.api, &name, subresource, &patch);
+        Ok(self
+            .written
+            .remember(work, within("update the Work", call).await?))
+    }
+
+    fn tell_template(
+        &self,
+        key: &ObjectKey,
+        desired: &Value,
+        kind: EventType,
+        reason: &str,
+        note: String,
+    ) {
+        let Some(uid) = marks::annotation(desired, annotation::TEMPLATE_UID) else {
+            return;
+        };
+        let template = CoreObjectReference {
+            api_version: Some(key.kind.api_version()),
+            kind: Some(key.kind.kind.clone()),
+            name: Some(key.name.clone()),
+            namespace: (!key.namespace.is_empty()).then(|| key.namespace.clone()),
+            uid: Some(uid.to_owned()),
+            ..CoreObjectReference::default()
+        };
+        self.events.publish_about(template, kind, reason, note);
+    }
+
+    fn cluster_is_leaving(&self) -> bool {
+        self.clusters
+            .get(None, &self.cluster)
+            .is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_some())
+    }
+
+    fn note_waiting(&self, name: &str, waits: bool) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waits {
+            waiting.insert(name.to_owned());
+        } else {
+            waiting.remove(name);
+        }
+    }
+
+    fn wake_waiting(&self) {
+        let waiting =
+            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        for name in waiting {
+            self.queue.add_after(name, PREREQUISITE_PAUSE);
+        }
+    }
+}
+
+fn is_news(work: &Work, applied: &Condition) -> bool {
+    let known = work.status.iter().flat_map(|status| &status.conditions);
+    !known
+        .filter(|known| known.type_ == applied.type_)
+        .any(|known| known.status == applied.status && known.message == applied.message)
+}
+
+/// Whether the failure may be over as soon as some other Work is applied.
+fn waits_for_others(error: &object::Error) -> bool {
+    match error {
+        object::Error::Member(error) => {
+            error.is_not_found() || matches!(error, member::Error::UnknownKind { .. })
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,206 @@
+//! What an object in the member shall look like: the manifest of a Work, marked as ours.
+
+use muster_shared::k8s::GroupVersionKind;
+use muster_shared::names::{annotation, label};
+use serde_json::{Map, Value, json};
+
+/// Metadata that belongs to the API server or to others in the member, whatever the manifest says.
+const NEVER_SENT: [&str; 10] = [
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generation",
+    "managedFields",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
+/// Why a manifest cannot be applied to anything.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// It lacks what every Kubernetes object has.
+    #[error("manifest {ordinal} of the work has no {field}")]
+    Incomplete {
+        /// Position in the Work.
+        ordinal: usize,
+        /// What is missing.
+        field: &'static str,
+    },
+}
+
+/// The identity of one object in the member.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectKey {
+    /// API group, version and kind.
+    pub kind: GroupVersionKind,
+    /// Namespace, empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// Reads the identity from a manifest.
+    pub fn of(manifest: &Value, ordinal: usize) -> Result<Self, Error> {
+        let text = |path: &str, field| {
+            let found = manifest
+                .pointer(path)
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            if found.is_empty() {
+                Err(Error::Incomplete { ordinal, field })
+            } else {
+                Ok(found)
+            }
+        };
+        let api_version = text("/apiVersion", "apiVersion")?;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let kind = text("/kind", "kind")?;
+        Ok(Self {
+            kind: GroupVersionKind::gvk(group, version, kind),
+            namespace: manifest
+                .pointer("/metadata/namespace")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+            name: text("/metadata/name", "metadata.name")?.to_owned(),
+        })
+    }
+
+    /// Whether both name the same object, in whatever version of the API.
+    pub fn same_object(&self, other: &Self) -> bool {
+        self.kind.group == other.kind.group
+            && self.kind.kind == other.kind.kind
+            && self.namespace == other.namespace
+            && self.name == other.name
+    }
+
+    /// `namespace/name`, or the name alone.
+    pub fn path(&self) -> String {
+        if self.namespace.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+impl std::fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.kind.kind, self.path())
+    }
+}
+
+/// The manifest as it is to be applied: without what is not ours to set, and with the marks by which we find it again.
+///
+/// Karmada's control plane marks its manifests already; Works made by hand or by other controllers get the marks here.
+pub fn desired(manifest: &Value, work_namespace: &str, work_name: &str) -> Value {
+    let mut desired = manifest.clone();
+    let Some(object) = desired.as_object_mut() else {
+        return desired;
+    };
+    object.remove("status");
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    let Some(metadata) = metadata.as_object_mut() else {
+        return desired;
+    };
+    metadata.retain(|key, value| !NEVER_SENT.contains(&key.as_str()) && !value.is_null());
+    mark(metadata, "labels", label::MANAGED, "true");
+    mark(
+        metadata,
+        "annotations",
+        annotation::WORK_NAMESPACE,
+        work_namespace,
+    );
+    mark(metadata, "annotations", annotation::WORK_NAME, work_name);
+    desired
+}
+
+fn mark(metadata: &mut Map<String, Value>, field: &str, key: &str, value: &str) {
+    let marks = metadata.entry(field).or_insert_with(|| json!({}));
+    if !marks.is_object() {
+        *marks = json!({});
+    }
+    marks[key] = json!(value);
+}
+
+/// When an object of this kind is applied, relative to others of the same Work: what others need comes first.
+pub fn rank(kind: &GroupVersionKind) -> u8 {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Namespace") => 0,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => 1,
+        _ => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_is_sent_without_what_others_own_and_with_our_marks() {
+        let manifest = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a", "uid": "1", "resourceVersion": "7", "finalizers": ["x"],
+                "creationTimestamp": null, "labels": {"app": "web"}},
+            "data": {"k": "v"}, "status": {"x": 1},
+        });
+        assert_eq!(
+            desired(&manifest, "karmada-es-m1", "a-1"),
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "a", "labels": {"app": "web", "karmada.io/managed": "true"},
+                    "annotations": {"work.karmada.io/namespace": "karmada-es-m1", "work.karmada.io/name": "a-1"}},
+                "data": {"k": "v"},
+            })
+        );
+    }
+
+    #[test]
+    fn a_manifest_without_identity_is_refused_by_name_of_the_field() {
+        for (manifest, field) in [
+            (
+                json!({"kind": "A", "metadata": {"name": "a"}}),
+                "apiVersion",
+            ),
+            (
+                json!({"apiVersion": "v1", "metadata": {"name": "a"}}),
+                "kind",
+            ),
+            (
+                json!({"apiVersion": "v1", "kind": "A", "metadata": {}}),
+                "metadata.name",
+            ),
+            (json!([]), "apiVersion"),
+        ] {
+            assert_eq!(
+                ObjectKey::of(&manifest, 0),
+                Err(Error::Incomplete { ordinal: 0, field })
+            );
+        }
+    }
+
+    #[test]
+    fn the_version_of_the_api_is_not_part_of_what_an_object_is() {
+        let key = |api_version: &str| {
+            let manifest = json!({"apiVersion": api_version, "kind": "Deployment",
+                "metadata": {"name": "web", "namespace": "default"}});
+            ObjectKey::of(&manifest, 0).unwrap()
+        };
+        assert!(key("apps/v1").same_object(&key("apps/v1beta1")));
+        assert!(!key("apps/v1").same_object(&key("extensions/v1")));
+    }
+
+    #[test]
+    fn namespaces_then_definitions_then_the_rest() {
+        let rank = |group: &str, kind: &str| rank(&GroupVersionKind::gvk(group, "v1", kind));
+        let namespace = rank("", "Namespace");
+        let definition = rank("apiextensions.k8s.io", "CustomResourceDefinition");
+        let rest = rank("apps", "Deployment");
+        assert!(namespace < definition && definition < rest);
+        assert_eq!(rank("example.io", "Namespace"), rest);
+    }
+}

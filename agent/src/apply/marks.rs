@@ -1,0 +1,217 @@
+//! The labels and annotations that tie an object in the member to its Work, and what they permit us to do with it.
+
+use muster_shared::names::{annotation as annotations, label as labels};
+use serde_json::{Map, Value, json};
+
+/// Labels that go when an object is released to the member.
+const RELEASED_LABELS: [&str; 4] = [
+    labels::MANAGED,
+    labels::RESOURCE_BINDING_ID,
+    labels::WORK_ID,
+    labels::CLUSTER_RESOURCE_BINDING_ID,
+];
+/// Annotations that go when an object is released to the member.
+const RELEASED_ANNOTATIONS: [&str; 10] = [
+    annotations::MANAGED_ANNOTATIONS,
+    annotations::MANAGED_LABELS,
+    annotations::RESOURCE_BINDING_NAMESPACE,
+    annotations::RESOURCE_BINDING_NAME,
+    annotations::TEMPLATE_UID,
+    annotations::TEMPLATE_GENERATION,
+    annotations::WORK_NAME,
+    annotations::WORK_NAMESPACE,
+    annotations::CLUSTER_RESOURCE_BINDING_NAME,
+    annotations::CONFLICT_RESOLUTION,
+];
+/// Marks of the policy that claimed the template; they mean nothing once the object is the member's own.
+const CLAIM_PREFIXES: [&str; 2] = [
+    "propagationpolicy.karmada.io/",
+    "clusterpropagationpolicy.karmada.io/",
+];
+
+/// Whether the object carries the label of managed objects.
+pub fn is_managed(object: &Value) -> bool {
+    label(object, labels::MANAGED) == Some("true")
+}
+
+/// Whether an object that exists in the member may be changed for this desired state.
+pub fn may_update(desired: &Value, observed: &Value) -> bool {
+    is_managed(observed)
+        || annotation(desired, annotations::CONFLICT_RESOLUTION) == Some("overwrite")
+}
+
+/// Whether an object in the member may be deleted (or released) on behalf of a Work: it is managed, and no other Work has taken it
+/// over in the meantime. Karmada looks at the label only, so a stale Work takes its successor's object along.
+pub fn may_remove(observed: &Value, work_namespace: &str, work_name: &str) -> bool {
+    let names = |key, ours| annotation(observed, key).is_none_or(|found| found == ours);
+    is_managed(observed)
+        && names(annotations::WORK_NAMESPACE, work_namespace)
+        && names(annotations::WORK_NAME, work_name)
+}
+
+/// The Work that an object in the member comes from: namespace and name.
+pub fn work_of(observed: &Value) -> Option<(&str, &str)> {
+    if !is_managed(observed) {
+        return None;
+    }
+    Some((
+        annotation(observed, annotations::WORK_NAMESPACE)?,
+        annotation(observed, annotations::WORK_NAME)?,
+    ))
+}
+
+/// The merge patch that leaves an object to the member: it takes our marks off; `None` when there are none.
+pub fn release(observed: &Value) -> Option<Value> {
+    let claimed = |key: &str| CLAIM_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
+    let released_labels = nulls(observed, "labels", |key| {
+        RELEASED_LABELS.contains(&key) || claimed(key)
+    });
+    let released = nulls(observed, "annotations", |key| {
+        RELEASED_ANNOTATIONS.contains(&key) || claimed(key)
+    });
+    let mut metadata = Map::new();
+    if !released_labels.is_empty() {
+        metadata.insert("labels".into(), Value::Object(released_labels));
+    }
+    if !released.is_empty() {
+        metadata.insert("annotations".into(), Value::Object(released));
+    }
+    (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
+}
+
+/// The merge patch that takes off labels and annotations which Karmada's agent had set and which are no longer wanted. Ours
+/// go by themselves (server-side apply); an object that we take over from it carries the list of its own.
+pub fn leftovers(desired: &Value, observed: &Value) -> Option<Value> {
+    let mut metadata = Map::new();
+    for (field, list) in [
+        ("labels", annotations::MANAGED_LABELS),
+        ("annotations", annotations::MANAGED_ANNOTATIONS),
+    ] {
+        let listed: Vec<&str> = annotation(observed, list)
+            .unwrap_or_default()
+            .split(',')
+            .collect();
+        let wanted = |key: &str| value(desired, field, key).is_some();
+        let gone = nulls(observed, field, |key| listed.contains(&key) && !wanted(key));
+        if !gone.is_empty() {
+            metadata.insert(field.into(), Value::Object(gone));
+        }
+    }
+    (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
+}
+
+/// An annotation of an object.
+pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    value(object, "annotations", key)
+}
+
+fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    value(object, "labels", key)
+}
+
+fn value<'a>(object: &'a Value, field: &str, key: &str) -> Option<&'a str> {
+    object.get("metadata")?.get(field)?.get(key)?.as_str()
+}
+
+fn nulls(object: &Value, field: &str, unwanted: impl Fn(&str) -> bool) -> Map<String, Value> {
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get(field))
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(Map::keys)
+        .filter(|key| unwanted(key))
+        .map(|key| (key.clone(), Value::Null))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(marks: &Value, notes: &Value) -> Value {
+        json!({"metadata": {"labels": marks, "annotations": notes}})
+    }
+
+    #[test]
+    fn an_unmanaged_object_is_changed_only_when_the_policy_says_overwrite() {
+        let managed = object(&json!({labels::MANAGED: "true"}), &json!({}));
+        let foreign = object(&json!({}), &json!({}));
+        for (marks, on_managed, on_foreign) in [
+            (json!({}), true, false),
+            (
+                json!({annotations::CONFLICT_RESOLUTION: "abort"}),
+                true,
+                false,
+            ),
+            (
+                json!({annotations::CONFLICT_RESOLUTION: "overwrite"}),
+                true,
+                true,
+            ),
+        ] {
+            let desired = object(&json!({}), &marks);
+            assert_eq!(may_update(&desired, &managed), on_managed, "{marks}");
+            assert_eq!(may_update(&desired, &foreign), on_foreign, "{marks}");
+        }
+    }
+
+    #[test]
+    fn an_object_is_removed_only_by_the_work_it_comes_from() {
+        let managed = json!({labels::MANAGED: "true"});
+        for (marks, notes, expected) in [
+            (
+                json!({}),
+                json!({annotations::WORK_NAMESPACE: "es", annotations::WORK_NAME: "a"}),
+                false,
+            ),
+            (
+                managed.clone(),
+                json!({annotations::WORK_NAMESPACE: "es", annotations::WORK_NAME: "a"}),
+                true,
+            ),
+            (
+                managed.clone(),
+                json!({annotations::WORK_NAMESPACE: "es", annotations::WORK_NAME: "b"}),
+                false,
+            ),
+            (
+                managed.clone(),
+                json!({annotations::WORK_NAMESPACE: "other", annotations::WORK_NAME: "a"}),
+                false,
+            ),
+            (managed, json!({}), true),
+        ] {
+            let observed = object(&marks, &notes);
+            assert_eq!(may_remove(&observed, "es", "a"), expected, "{notes}");
+        }
+    }
+
+    #[test]
+    fn a_released_object_keeps_only_what_is_the_members_own() {
+        let observed = object(
+            &json!({labels::MANAGED: "true", "app": "web", "propagationpolicy.karmada.io/permanent-id": "1"}),
+            &json!({annotations::WORK_NAME: "a", "note": "x"}),
+        );
+        assert_eq!(
+            release(&observed),
+            Some(json!({"metadata": {
+                "labels": {labels::MANAGED: null, "propagationpolicy.karmada.io/permanent-id": null},
+                "annotations": {annotations::WORK_NAME: null}}}))
+        );
+        assert_eq!(release(&object(&json!({"app": "web"}), &Value::Null)), None);
+    }
+
+    #[test]
+    fn what_karmadas_agent_had_set_and_nobody_wants_any_more_goes() {
+        let observed = object(
+            &json!({"old": "1", "kept": "1", "theirs": "1"}),
+            &json!({annotations::MANAGED_LABELS: "kept,old"}),
+        );
+        let desired = object(&json!({"kept": "1"}), &json!({}));
+        assert_eq!(
+            leftovers(&desired, &observed),
+            Some(json!({"metadata": {"labels": {"old": null}}}))
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! Reading a Work: what it wants, in which order, and what it wanted before.
+
+use muster_shared::api::work::{ResourceIdentifier, Work};
+use muster_shared::k8s::{GroupVersionKind, ResourceExt};
+use muster_shared::names::annotation;
+use serde_json::{Value, json};
+
+use super::desired::{self, ObjectKey};
+use super::marks;
+
+pub use muster_shared::names::finalizer::WORK as FINALIZER;
+
+/// What shall be in the member for a manifest of a Work.
+pub fn desired_for(work: &Work, manifest: &Value) -> Value {
+    let mut wanted = desired::desired(manifest, &namespace(work), &work.name_any());
+    // Karmada stamps the manifest with it; a Work made by hand says it once.
+    if let Some(resolution) = work.annotations().get(annotation::CONFLICT_RESOLUTION)
+        && marks::annotation(&wanted, annotation::CONFLICT_RESOLUTION).is_none()
+    {
+        wanted["metadata"]["annotations"][annotation::CONFLICT_RESOLUTION] = json!(resolution);
+    }
+    wanted
+}
+
+/// The identity of an object that a Work's status names.
+pub fn key_of(identifier: &ResourceIdentifier) -> ObjectKey {
+    ObjectKey {
+        kind: GroupVersionKind::gvk(
+            identifier.group.as_deref().unwrap_or_default(),
+            &identifier.version,
+            &identifier.kind,
+        ),
+        namespace: identifier.namespace.clone().unwrap_or_default(),
+        name: identifier.name.clone(),
+    }
+}
+
+/// Whether a change of a Work asks for work here: status is ours and Karmada's to write, and says nothing new.
+pub fn concerns_us(old: Option<&Work>, new: &Work) -> bool {
+    old.is_none_or(|old| {
+        old.metadata.uid != new.metadata.uid
+            || old.spec != new.spec
+            || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+            || old.metadata.finalizers != new.metadata.finalizers
+            || old.metadata.annotations != new.metadata.annotations
+    })
+}
+
+/// Whether the Work waits for us before it goes.
+pub fn has_finalizer(work: &Work) -> bool {
+    work.finalizers()
+        .iter()
+        .any(|finalizer| finalizer == FINALIZER)
+}
+
+/// The manifests with their ordinals, in the order in which they are applied.
+pub fn in_order(work: &Work) -> Vec<(usize, &Value)> {
+    let manifests = work
+        .spec
+        .workload
+        .manifests
+        .iter()
+        .map(|manifest| &manifest.0);
+    let mut manifests: Vec<_> = manifests.enumerate().collect();
+    manifests.sort_by_key(|(ordinal, manifest)| {
+        ObjectKey::of(manifest, *ordinal).map_or(u8::MAX, |key| desired::rank(&key.kind))
+    });
+    manifests
+}
+
+/// The objects that the Work's status names and its spec does not.
+pub fn dropped(work: &Work) -> Vec<ObjectKey> {
+    let manifests = work.spec.workload.manifests.iter().enumerate();
+    let wanted: Result<Vec<ObjectKey>, _> = manifests
+        .map(|(ordinal, manifest)| ObjectKey::of(&manifest.0, ordinal))
+        .collect();
+    // A manifest that cannot be read may be any of the known objects, so none of them counts as dropped.
+    let Ok(wanted) = wanted else {
+        return Vec::new();
+    };
+    let known = work
+        .status
+        .iter()
+        .flat_map(|status| &status.manifest_statuses);
+    known
+        .map(|status| key_of(&status.identifier))
+        .filter(|key| !wanted.iter().any(|wanted| wanted.same_object(key)))
+        .collect()
+}
+
+/// Namespace of the Work.
+pub fn namespace(work: &Work) -> String {
+    work.namespace().unwrap_or_default()
+}
+
+/// Namespace and name of the Work.
+pub fn path(work: &Work) -> String {
+    format!("{}/{}", namespace(work), work.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(manifests: &Value, reported: &Value) -> Work {
+        serde_json::from_value(json!({
+            "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
+            "metadata": {"name": "w", "namespace": "karmada-es-m1", "uid": "1"},
+            "spec": {"workload": {"manifests": manifests}},
+            "status": {"manifestStatuses": reported},
+        }))
+        .unwrap()
+    }
+
+    fn manifest(api_version: &str, kind: &str, name: &str) -> Value {
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "default"}})
+    }
+
+    fn reported(group: &str, version: &str, kind: &str, name: &str) -> Value {
+        json!({"identifier": {"ordinal": 0, "group": group, "version": version, "kind": kind,
+            "namespace": "default", "name": name}})
+    }
+
+    #[test]
+    fn namespaces_and_definitions_are_applied_before_what_lives_in_them() {
+        let work = work(
+            &json!([
+                manifest("apps/v1", "Deployment", "web"),
+                manifest(
+                    "apiextensions.k8s.io/v1",
+                    "CustomResourceDefinition",
+                    "things"
+                ),
+                manifest("v1", "Namespace", "prod"),
+                manifest("v1", "Secret", "key"),
+            ]),
+            &json!([]),
+        );
+        let order: Vec<usize> = in_order(&work)
+            .into_iter()
+            .map(|(ordinal, _)| ordinal)
+            .collect();
+        assert_eq!(order, [2, 1, 0, 3]);
+    }
+
+    #[test]
+    fn an_object_that_was_reported_and_is_no_longer_wanted_is_dropped() {
+        let before = json!([
+            reported("", "v1", "ConfigMap", "a"),
+            reported("apps", "v1beta1", "Deployment", "web")
+        ]);
+        let names = |manifests: &Value| -> Vec<String> {
+            dropped(&work(manifests, &before))
+                .into_iter()
+                .map(|key| key.name)
+                .collect()
+        };
+        let (map, deployment) = (
+            manifest("v1", "ConfigMap", "a"),
+            manifest("apps/v1", "Deployment", "web"),
+        );
+        assert_eq!(names(&json!([map, deployment])), Vec::<String>::new());
+        assert_eq!(names(&json!([deployment])), ["a"]);
+        assert_eq!(names(&json!([])), ["a", "web"]);
+        assert_eq!(
+            names(&json!([{"kind": "ConfigMap"}])),
+            Vec::<String>::new(),
+            "unreadable manifest"
+        );
+    }
+
+    #[test]
+    fn a_status_written_by_ourselves_asks_for_no_work() {
+        let old = work(&json!([]), &json!([]));
+        let mut new = old.clone();
+        new.status = None;
+        assert!(!concerns_us(Some(&old), &new));
+        new.spec.suspend_dispatching = Some(true);
+        assert!(concerns_us(Some(&old), &new));
+        assert!(concerns_us(None, &old));
+    }
+
+    #[test]
+    fn the_works_word_on_conflicts_counts_unless_the_manifest_has_its_own() {
+        let mut work = work(&json!([]), &json!([]));
+        work.annotations_mut()
+            .insert(annotation::CONFLICT_RESOLUTION.into(), "overwrite".into());
+        let resolution = |manifest: &Value| {
+            marks::annotation(
+                &desired_for(&work, manifest),
+                annotation::CONFLICT_RESOLUTION,
+            )
+            .map(str::to_owned)
+        };
+        let plain = manifest("v1", "ConfigMap", "a");
+        assert_eq!(resolution(&plain).as_deref(), Some("overwrite"));
+        let mut own = plain;
+        own["metadata"]["annotations"] = json!({annotation::CONFLICT_RESOLUTION: "abort"});
+        assert_eq!(resolution(&own).as_deref(), Some("abort"));
+    }
+}

@@ -1,0 +1,170 @@
+//! Which kinds the member serves.
+
+use std::collections::BTreeMap;
+
+use muster_shared::k8s::{ApiResource, GroupVersionKind};
+
+/// One served resource; subresources are left out.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Served {
+    /// Plural name, as in URLs.
+    pub name: String,
+    /// Kind, as in manifests.
+    pub kind: String,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// Whether it can be watched.
+    pub watchable: bool,
+}
+
+/// How much of the member's API a [`Catalog`] covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completeness {
+    /// Everything answered.
+    Complete,
+    /// Some group versions did not answer (an aggregated API server is down, usually).
+    Partial,
+    /// Nothing answered.
+    Empty,
+}
+
+/// The kinds that a cluster serves, by group version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catalog {
+    versions: BTreeMap<String, Vec<Served>>,
+    /// Group versions that are announced but could not be read; what is known of them, if anything, is older.
+    unread: Vec<String>,
+}
+
+impl Catalog {
+    /// Notes a group version that answered.
+    pub fn insert(&mut self, group_version: String, mut served: Vec<Served>) {
+        served.sort();
+        self.versions.insert(group_version, served);
+    }
+
+    /// Notes a group version that did not answer.
+    pub fn insert_unread(&mut self, group_version: String) {
+        self.unread.push(group_version);
+    }
+
+    /// Adds what another part of the same member's API serves.
+    pub fn extend(&mut self, part: &Self) {
+        self.versions
+            .extend(part.versions.iter().map(|(k, v)| (k.clone(), v.clone())));
+        self.unread.extend(part.unread.iter().cloned());
+    }
+
+    /// Fills the gaps from an earlier catalog, so that a failing aggregated API does not look like a removed one.
+    #[must_use]
+    pub fn or_as_before(mut self, before: &Self) -> Self {
+        for group_version in &self.unread {
+            if let Some(served) = before.versions.get(group_version) {
+                self.versions.insert(group_version.clone(), served.clone());
+            }
+        }
+        self
+    }
+
+    /// How much of the member this covers.
+    pub fn completeness(&self) -> Completeness {
+        if self.versions.is_empty() {
+            Completeness::Empty
+        } else if self.unread.is_empty() {
+            Completeness::Complete
+        } else {
+            Completeness::Partial
+        }
+    }
+
+    /// The group versions in byte-wise order, each with its resources by name.
+    pub fn versions(&self) -> impl Iterator<Item = (&str, &[Served])> {
+        self.versions
+            .iter()
+            .map(|(version, served)| (version.as_str(), served.as_slice()))
+    }
+
+    /// Where objects of a kind are found.
+    pub fn resolve(&self, kind: &GroupVersionKind) -> Option<(ApiResource, &Served)> {
+        let served = self
+            .versions
+            .get(&kind.api_version())?
+            .iter()
+            .find(|served| served.kind == kind.kind)?;
+        Some((
+            ApiResource::from_gvk_with_plural(kind, &served.name),
+            served,
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(name: &str, kind: &str) -> Served {
+        Served {
+            name: name.into(),
+            kind: kind.into(),
+            namespaced: true,
+            watchable: true,
+        }
+    }
+
+    #[test]
+    fn resources_are_listed_by_name_and_group_versions_byte_wise() {
+        let mut catalog = Catalog::default();
+        catalog.insert(
+            "v1".into(),
+            vec![served("secrets", "Secret"), served("pods", "Pod")],
+        );
+        catalog.insert("apps/v1".into(), Vec::new());
+        let order: Vec<_> = catalog
+            .versions()
+            .map(|(version, served)| {
+                (
+                    version,
+                    served
+                        .iter()
+                        .map(|served| served.name.as_str())
+                        .collect::<Vec<_>>(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            order,
+            [("apps/v1", vec![]), ("v1", vec!["pods", "secrets"])]
+        );
+    }
+
+    #[test]
+    fn a_group_version_that_stops_answering_keeps_what_was_known_of_it() {
+        let mut before = Catalog::default();
+        before.insert(
+            "metrics.k8s.io/v1beta1".into(),
+            vec![served("pods", "PodMetrics")],
+        );
+        let mut now = Catalog::default();
+        now.insert("v1".into(), vec![served("pods", "Pod")]);
+        now.insert_unread("metrics.k8s.io/v1beta1".into());
+        let merged = now.or_as_before(&before);
+        assert_eq!(merged.completeness(), Completeness::Partial);
+        let kind = GroupVersionKind::gvk("metrics.k8s.io", "v1beta1", "PodMetrics");
+        assert!(merged.resolve(&kind).is_some());
+    }
+
+    #[test]
+    fn a_removed_group_version_is_not_kept() {
+        let mut before = Catalog::default();
+        before.insert("example.io/v1".into(), vec![served("things", "Thing")]);
+        let mut now = Catalog::default();
+        now.insert("v1".into(), Vec::new());
+        let merged = now.or_as_before(&before);
+        assert_eq!(merged.completeness(), Completeness::Complete);
+        assert!(
+            merged
+                .resolve(&GroupVersionKind::gvk("example.io", "v1", "Thing"))
+                .is_none()
+        );
+    }
+}

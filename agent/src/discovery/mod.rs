@@ -1,0 +1,235 @@
+//! What the member serves: asked for at each status report and whenever a kind is not found.
+
+pub mod catalog;
+mod wire;
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use http::{Request, StatusCode, header};
+use kube::client::Body;
+use muster_shared::k8s::{ApiResource, Client, GroupVersionKind};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+
+use self::catalog::{Catalog, Completeness};
+use self::wire::Root;
+
+/// Asks for everything in one answer, in the newest form that the server knows, and takes the old form otherwise.
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,\
+                      application/json";
+/// Deadline for one request.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
+/// Group versions that are asked for at the same time where the server does not aggregate.
+const PARALLEL: usize = 4;
+/// Shortest time between two refreshes because of unknown kinds: a Work with a misspelt kind must not
+/// become a load on the member's API.
+const MISS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Why discovery failed altogether.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server did not answer in time.
+    #[error("discover {path:?}: no answer within {ANSWER_DEADLINE:?}")]
+    Deadline {
+        /// What was asked for.
+        path: String,
+    },
+    /// The request failed.
+    #[error("discover {path:?}: {source}")]
+    Request {
+        /// What was asked for.
+        path: String,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+    /// The server answered with an error.
+    #[error("discover {path:?}: the server answered {status}")]
+    Refused {
+        /// What was asked for.
+        path: String,
+        /// HTTP status.
+        status: StatusCode,
+    },
+    /// The answer is not a discovery document.
+    #[error("discover {path:?}: the answer is no discovery document: {source}")]
+    Garbled {
+        /// What was asked for.
+        path: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// The catalog of one member, shared by everything that maps kinds to URLs.
+#[derive(Clone)]
+pub struct Discovery {
+    client: Client,
+    known: Arc<RwLock<Arc<Catalog>>>,
+    // Held while asking, so that several misses at once cost one refresh. The instant is that of the last one.
+    asking: Arc<Mutex<Asked>>,
+}
+
+#[derive(Default)]
+struct Asked {
+    at: Option<Instant>,
+    roots: [Remembered; 2],
+}
+
+/// The last answer of one root, so that an unchanged one costs an empty answer (`If-None-Match`).
+#[derive(Default)]
+struct Remembered {
+    tag: Option<header::HeaderValue>,
+    part: Catalog,
+}
+
+impl Discovery {
+    /// Nothing is known yet.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            known: Arc::default(),
+            asking: Arc::default(),
+        }
+    }
+
+    /// What is known now, without asking.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Asks the member. What it does not tell this time stays as it was.
+    pub async fn refresh(&self) -> Result<Arc<Catalog>, Error> {
+        let mut asked = self.asking.lock().await;
+        self.ask(&mut asked).await
+    }
+
+    /// Where objects of a kind are found, and whether they live in namespaces; asks the member when the kind is unknown.
+    pub async fn resolve(
+        &self,
+        kind: &GroupVersionKind,
+    ) -> Result<Option<(ApiResource, bool)>, Error> {
+        let find = |catalog: &Catalog| {
+            catalog
+                .resolve(kind)
+                .map(|(resource, served)| (resource, served.namespaced))
+        };
+        if let Some(found) = find(&self.catalog()) {
+            return Ok(Some(found));
+        }
+        let mut asked = self.asking.lock().await;
+        // Somebody else may have asked while we waited for the lock.
+        if let Some(found) = find(&self.catalog()) {
+            return Ok(Some(found));
+        }
+        let recent = asked.at.is_some_and(|at| at.elapsed() < MISS_INTERVAL);
+        if recent && self.catalog().completeness() == Completeness::Complete {
+            return Ok(None);
+        }
+        Ok(find(&*self.ask(&mut asked).await?))
+    }
+
+    async fn ask(&self, asked: &mut Asked) -> Result<Arc<Catalog>, Error> {
+        asked.at = Some(Instant::now());
+        let before = self.catalog();
+        let mut catalog = Catalog::default();
+        for (root, remembered) in ["/api", "/apis"].into_iter().zip(&mut asked.roots) {
+            self.ask_root(root, remembered).await?;
+            catalog.extend(&remembered.part);
+        }
+        let catalog = Arc::new(catalog.or_as_before(&before));
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&catalog);
+        Ok(catalog)
+    }
+
+    async fn ask_root(&self, root: &str, remembered: &mut Remembered) -> Result<(), Error> {
+        let Some((body, tag)) = self.get(root, remembered.tag.as_ref()).await? else {
+            return Ok(());
+        };
+        let garbled = |source| Error::Garbled {
+            path: root.to_owned(),
+            source,
+        };
+        let mut part = Catalog::default();
+        match wire::root(&body).map_err(garbled)? {
+            Root::Aggregated(groups) => {
+                wire::admit(groups, &mut part);
+                *remembered = Remembered { tag, part };
+            }
+            Root::Names(names) => {
+                let mut answers = stream::iter(names)
+                    .map(|name| async {
+                        let served = self.group_version(root, &name).await;
+                        (name, served)
+                    })
+                    .buffer_unordered(PARALLEL);
+                while let Some((name, served)) = answers.next().await {
+                    match served {
+                        Ok(served) => part.insert(name, served),
+                        Err(error) => {
+                            tracing::warn!(%error, "a group version of the member does not answer");
+                            part.insert_unread(name);
+                        }
+                    }
+                }
+                drop(answers);
+                // The tag covers the names only, not what is behind them.
+                *remembered = Remembered { tag: None, part };
+            }
+        }
+        Ok(())
+    }
+
+    async fn group_version(&self, root: &str, name: &str) -> Result<Vec<catalog::Served>, Error> {
+        let path = format!("{root}/{name}");
+        let (body, _) = self.get(&path, None).await?.unwrap_or_default();
+        wire::resources(&body).map_err(|source| Error::Garbled { path, source })
+    }
+
+    /// The body and its tag; `None` when it is still what the tag stands for.
+    async fn get(
+        &self,
+        path: &str,
+        tag: Option<&header::HeaderValue>,
+    ) -> Result<Option<(String, Option<header::HeaderValue>)>, Error> {
+        let failed = |source| Error::Request {
+            path: path.to_owned(),
+            source,
+        };
+        let mut request = Request::get(path).header(header::ACCEPT, ACCEPT);
+        if let Some(tag) = tag {
+            request = request.header(header::IF_NONE_MATCH, tag);
+        }
+        let request = request
+            .body(Body::empty())
+            .map_err(|error| failed(kube::Error::HttpError(error)))?;
+        let exchange = async {
+            let response = self.client.send(request).await.map_err(failed)?;
+            let (head, body) = response.into_parts();
+            match head.status {
+                StatusCode::NOT_MODIFIED => Ok(None),
+                status if status.is_success() => {
+                    let bytes = body.collect_bytes().await.map_err(failed)?;
+                    let text = String::from_utf8(bytes.to_vec())
+                        .map_err(|error| failed(kube::Error::FromUtf8(error)))?;
+                    Ok(Some((text, head.headers.get(header::ETAG).cloned())))
+                }
+                status => Err(Error::Refused {
+                    path: path.to_owned(),
+                    status,
+                }),
+            }
+        };
+        timeout(ANSWER_DEADLINE, exchange)
+            .await
+            .unwrap_or_else(|_| {
+                Err(Error::Deadline {
+                    path: path.to_owned(),
+                })
+            })
+    }
+}

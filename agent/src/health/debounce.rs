@@ -1,0 +1,260 @@
+//! When a changed observation of the member becomes the reported one.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The status of a `Ready` condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// The member answers and is well.
+    True,
+    /// It does not answer, or says that it is not well.
+    False,
+    /// Nobody could tell; only the control plane writes this.
+    Unknown,
+}
+
+impl Readiness {
+    /// Reads a condition's status; whatever Kubernetes does not define counts as unknown.
+    pub fn of(status: &str) -> Self {
+        match status {
+            "True" => Self::True,
+            "False" => Self::False,
+            _ => Self::Unknown,
+        }
+    }
+
+    fn is_true(self) -> bool {
+        self == Self::True
+    }
+}
+
+/// How long a change must last before it is reported.
+#[derive(Clone, Copy, Debug)]
+pub struct Thresholds {
+    /// For a change to ready (`--cluster-success-threshold`).
+    pub success: Duration,
+    /// For a change away from ready (`--cluster-failure-threshold`).
+    pub failure: Duration,
+}
+
+/// The last observation, and since when it has been the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    status: Readiness,
+    /// `None`: longer than any threshold.
+    since: Option<Instant>,
+}
+
+impl Memory {
+    /// The memory of a process that starts: the status in the API stands for what its predecessor observed.
+    ///
+    /// Karmada starts without memory and reports its first observation at once, so one failed probe right after
+    /// a restart taints the cluster (defect K5).
+    pub fn resuming(stored: Readiness) -> Self {
+        Self {
+            status: stored,
+            since: None,
+        }
+    }
+}
+
+/// What to write after an observation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Report what was observed.
+    Report,
+    /// Leave the condition in the API as it is, reason and message too.
+    Hold,
+}
+
+/// Judges one observation against the memory (which it updates) and the status that the API holds.
+///
+/// A change between ready and not ready is held until it has been observed for its threshold without interruption; changes
+/// within "not ready" are reported at once. Without memory, or without a condition in the API, there is nothing to hold on to.
+pub fn debounce(
+    memory: &mut Option<Memory>,
+    stored: Option<Readiness>,
+    observed: Readiness,
+    thresholds: Thresholds,
+    now: Instant,
+) -> Verdict {
+    let Some(known) = memory else {
+        *memory = Some(Memory {
+            status: observed,
+            since: None,
+        });
+        return Verdict::Report;
+    };
+    let Some(stored) = stored else {
+        return Verdict::Report;
+    };
+    if known.status != observed {
+        *known = Memory {
+            status: observed,
+            since: Some(now),
+        };
+    }
+    let threshold = if observed.is_true() {
+        thresholds.success
+    } else {
+        thresholds.failure
+    };
+    let crosses = observed.is_true() != stored.is_true();
+    let young = known
+        .since
+        .is_some_and(|since| now.duration_since(since) < threshold);
+    if crosses && young {
+        Verdict::Hold
+    } else {
+        Verdict::Report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Line {
+        case: String,
+        r#in: Input,
+        out: Output,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Input {
+        success_threshold_seconds: f64,
+        failure_threshold_seconds: f64,
+        initial_stored: String,
+        steps: Vec<Step>,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Step {
+        at: f64,
+        observed: String,
+        set_stored: Option<String>,
+        #[serde(default)]
+        restart: bool,
+    }
+
+    #[derive(Deserialize, PartialEq, Debug)]
+    struct Output {
+        reported: Vec<String>,
+        held: Vec<bool>,
+    }
+
+    fn replay(input: &Input) -> Output {
+        let start = Instant::now();
+        let thresholds = Thresholds {
+            success: Duration::from_secs_f64(input.success_threshold_seconds),
+            failure: Duration::from_secs_f64(input.failure_threshold_seconds),
+        };
+        let (mut memory, mut stored) = (None, input.initial_stored.clone());
+        let mut output = Output {
+            reported: Vec::new(),
+            held: Vec::new(),
+        };
+        for step in &input.steps {
+            if step.restart {
+                memory = None;
+            }
+            if let Some(status) = &step.set_stored {
+                stored.clone_from(status);
+            }
+            let verdict = debounce(
+                &mut memory,
+                (!stored.is_empty()).then(|| Readiness::of(&stored)),
+                Readiness::of(&step.observed),
+                thresholds,
+                start + Duration::from_secs_f64(step.at),
+            );
+            if verdict == Verdict::Report {
+                stored.clone_from(&step.observed);
+            }
+            output.reported.push(stored.clone());
+            output.held.push(verdict == Verdict::Hold);
+        }
+        output
+    }
+
+    #[test]
+    fn the_reference_vectors_hold() {
+        let mut suites =
+            vec![include_str!("../../tests/vectors/cluster_condition_debounce.jsonl").to_owned()];
+        if let Some(folder) = std::env::var_os("MUSTER_VECTORS") {
+            let file = std::path::Path::new(&folder).join("cluster_condition_debounce.jsonl");
+            suites.push(std::fs::read_to_string(file).unwrap());
+        }
+        let lines: Vec<Line> = suites
+            .iter()
+            .flat_map(|suite| suite.lines())
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let failed: Vec<&str> = lines
+            .iter()
+            .filter(|line| replay(&line.r#in) != line.out)
+            .map(|line| line.case.as_str())
+            .collect();
+        let passed = lines.len() - failed.len();
+        println!(
+            "cluster_condition_debounce: passed {passed}, differs 0, failed {}",
+            failed.len()
+        );
+        assert!(failed.is_empty(), "{failed:?}");
+    }
+
+    #[test]
+    fn a_restarted_process_waits_like_one_that_never_stopped() {
+        let second = Duration::from_secs(1);
+        let thresholds = Thresholds {
+            success: 10 * second,
+            failure: 30 * second,
+        };
+        let start = Instant::now();
+        for (stored, observed, wait) in [
+            (Readiness::True, Readiness::False, 30),
+            (Readiness::False, Readiness::True, 10),
+            (Readiness::Unknown, Readiness::True, 10),
+        ] {
+            let mut memory = Some(Memory::resuming(stored));
+            let mut at = |seconds: u32| {
+                debounce(
+                    &mut memory,
+                    Some(stored),
+                    observed,
+                    thresholds,
+                    start + second * seconds,
+                )
+            };
+            assert_eq!(at(0), Verdict::Hold, "{stored:?} to {observed:?}");
+            assert_eq!(at(wait - 1), Verdict::Hold, "{stored:?} to {observed:?}");
+            assert_eq!(at(wait), Verdict::Report, "{stored:?} to {observed:?}");
+        }
+    }
+
+    #[test]
+    fn a_restarted_process_confirms_what_the_api_says_at_once() {
+        let thresholds = Thresholds {
+            success: Duration::from_secs(30),
+            failure: Duration::from_secs(30),
+        };
+        for status in [Readiness::True, Readiness::False] {
+            let mut memory = Some(Memory::resuming(status));
+            let verdict = debounce(
+                &mut memory,
+                Some(status),
+                status,
+                thresholds,
+                Instant::now(),
+            );
+            assert_eq!(verdict, Verdict::Report);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Asking the member's API server whether it is well.
+
+use std::time::Duration;
+
+use kube::client::Body;
+use muster_shared::k8s::Client;
+use tokio::time::timeout;
+
+/// What one probe learned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Observation {
+    /// It answered that it is well.
+    Ready,
+    /// It answered something else.
+    NotReady {
+        /// The HTTP status of the answer.
+        code: u16,
+    },
+    /// No answer came in time.
+    Unreachable {
+        /// Why not.
+        cause: String,
+    },
+}
+
+/// What one request got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    Status(u16),
+    Silence(String),
+}
+
+/// Asks `/readyz`, and `/healthz` where the server is too old for it. Both must be over by `deadline`: an API server that
+/// hangs is as useless to the workloads as a dead one.
+pub async fn probe(client: &Client, deadline: Duration) -> Observation {
+    let both = async {
+        match ask(client, "/readyz").await {
+            Answer::Status(404) => judge(ask(client, "/healthz").await),
+            answer => judge(answer),
+        }
+    };
+    timeout(deadline, both)
+        .await
+        .unwrap_or_else(|_| Observation::Unreachable {
+            cause: format!("no answer within {deadline:?}"),
+        })
+}
+
+async fn ask(client: &Client, path: &str) -> Answer {
+    let request = match http::Request::get(path).body(Body::empty()) {
+        Ok(request) => request,
+        Err(error) => return Answer::Silence(error.to_string()),
+    };
+    match client.send(request).await {
+        Ok(response) => Answer::Status(response.status().as_u16()),
+        Err(error) => Answer::Silence(error.to_string()),
+    }
+}
+
+/// An answer other than 200 is an answer: the server is there and says that it is not well. Karmada calls that
+/// "not reachable" for every status of 300 and above (defect K1), which sends people to look at the network.
+fn judge(answer: Answer) -> Observation {
+    match answer {
+        Answer::Status(200) => Observation::Ready,
+        Answer::Status(code) => Observation::NotReady { code },
+        Answer::Silence(cause) => Observation::Unreachable { cause },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_explicit_ok_is_ready_and_only_silence_is_unreachable() {
+        assert_eq!(judge(Answer::Status(200)), Observation::Ready);
+        for code in [201, 204, 301, 401, 403, 404, 429, 500, 503] {
+            assert_eq!(judge(Answer::Status(code)), Observation::NotReady { code });
+        }
+        let cause = "connection refused".to_owned();
+        assert_eq!(
+            judge(Answer::Silence(cause.clone())),
+            Observation::Unreachable { cause }
+        );
+    }
+}

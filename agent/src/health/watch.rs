@@ -1,0 +1,78 @@
+//! Probing the member once a period, for as long as the agent runs.
+
+use std::time::Duration;
+
+use muster_shared::k8s::Client;
+use tokio::sync::watch as channel;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use super::probe::{Observation, probe};
+
+/// The latest observation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// What the probe learned.
+    pub observation: Observation,
+    /// When it was over.
+    pub at: Instant,
+}
+
+/// Probes at the start and then once a period; every probe is over before the next is due. Each observation is published, the
+/// unchanged ones too: the debounce counts their time.
+pub async fn watch(
+    client: Client,
+    period: Duration,
+    publish: channel::Sender<Option<Health>>,
+    shutdown: CancellationToken,
+) {
+    let mut timer = tokio::time::interval(period);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last: Option<Observation> = None;
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        let started = Instant::now();
+        let observation = tokio::select! {
+            () = shutdown.cancelled() => return,
+            observation = probe(&client, deadline(period)) => observation,
+        };
+        metrics::histogram!("muster_member_probe_seconds").record(started.elapsed());
+        if last.as_ref() != Some(&observation) {
+            match &observation {
+                Observation::Ready => tracing::info!("the member is well"),
+                Observation::NotReady { code } => {
+                    tracing::warn!(code, "the member answers that it is not well");
+                }
+                Observation::Unreachable { cause } => {
+                    tracing::warn!(cause, "the member does not answer");
+                }
+            }
+            last = Some(observation.clone());
+        }
+        publish.send_replace(Some(Health {
+            observation,
+            at: Instant::now(),
+        }));
+    }
+}
+
+/// Half the period, and no longer than a healthy API server ever takes.
+fn deadline(period: Duration) -> Duration {
+    (period / 2).min(Duration::from_secs(5))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_is_over_before_the_next_is_due() {
+        for millis in [1, 200, 1_000, 10_000, 60_000] {
+            let period = Duration::from_millis(millis);
+            assert!(deadline(period) < period, "{period:?}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The member's lease: the sign of life that the control plane waits for.
+//!
+//! A task and a connection of its own, so that no long list, busy applier or slow member delays it. What it writes is our own
+//! clock; nobody compares it with another one.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::PostParams;
+use muster_shared::k8s::{Api, Client, Lease, LeaseSpec, MicroTime, ObjectMeta, OwnerReference};
+use muster_shared::names::CLUSTER_NAMESPACE;
+use muster_shared::queue::jittered;
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::write::{self, Error, within};
+
+/// Pause after a failed renewal: several attempts fit into one interval.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Whose lease is renewed, and how.
+#[derive(Clone, Debug)]
+pub struct Heartbeat {
+    /// Name of the cluster, of its lease and of the holder.
+    pub cluster: String,
+    /// How long the lease is valid.
+    pub duration: Duration,
+    /// Pause between renewals.
+    pub interval: Duration,
+}
+
+impl Heartbeat {
+    /// Renews until shutdown, in the namespace of all leases, which does not follow `--cluster-namespace` (as in Karmada). `owner` gives the reference to the Cluster, by which the lease goes when the Cluster goes;
+    /// without a Cluster there is nothing to be alive for.
+    pub async fn run(
+        self,
+        client: Client,
+        owner: impl Fn() -> Option<OwnerReference> + Send + Sync,
+        shutdown: CancellationToken,
+    ) {
+        let api: Api<Lease> = Api::namespaced(client, CLUSTER_NAMESPACE);
+        let mut failing = false;
+        let mut renewed = Instant::now();
+        loop {
+            let outcome = match owner() {
+                None => Ok(()),
+                Some(owner) => timeout(self.deadline(), self.renew(&api, &owner))
+                    .await
+                    .unwrap_or(Err(Error::Deadline {
+                        step: "renew the lease",
+                    })),
+            };
+            let pause = self.pause(outcome.is_ok());
+            match outcome {
+                Ok(()) => {
+                    if failing {
+                        tracing::info!(silent_for = ?renewed.elapsed(), "the lease is renewed again");
+                    }
+                    failing = false;
+                    renewed = Instant::now();
+                    metrics::gauge!("muster_lease_renewed_timestamp_seconds", "member_cluster" => self.cluster.clone())
+                        .set(seconds(Timestamp::now()));
+                }
+                Err(error) => {
+                    failing = true;
+                    metrics::counter!("muster_lease_renewal_failures_total", "member_cluster" => self.cluster.clone())
+                        .increment(1);
+                    tracing::warn!(%error, silent_for = ?renewed.elapsed(), "could not renew the lease");
+                }
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(jittered(pause)) => {}
+            }
+        }
+    }
+
+    /// When to act next: failures are retried early, because the lease runs out while we wait.
+    fn pause(&self, renewed: bool) -> Duration {
+        if renewed {
+            self.interval
+        } else {
+            (self.interval / 4).min(RETRY)
+        }
+    }
+
+    /// How long one renewal may take: shorter than the interval, so that a hung connection costs one beat and not the lease.
+    fn deadline(&self) -> Duration {
+        (self.interval / 2).clamp(Duration::from_millis(200), Duration::from_secs(5))
+    }
+
+    async fn renew(&self, api: &Api<Lease>, owner: &OwnerReference) -> Result<(), Error> {
+        let spec = LeaseSpec {
+            holder_identity: Some(self.cluster.clone()),
+            lease_duration_seconds: Some(
+                i32::try_from(self.duration.as_secs()).unwrap_or(i32::MAX),
+            ),
+            renew_time: Some(MicroTime(Timestamp::now())),
+            ..LeaseSpec::default()
+        };
+        let patch = json!({ "spec": spec });
+        let renewed = within(
+            "renew the lease",
+            write::merge(api, &self.cluster, None, &patch),
+        )
+        .await;
+        let lease = match renewed {
+            Ok(lease) => lease,
+            Err(error) if error.is_not_found() => {
+                let lease = Lease {
+                    metadata: ObjectMeta {
+                        name: Some(self.cluster.clone()),
+                        namespace: Some(CLUSTER_NAMESPACE.into()),
+                        owner_references: Some(vec![owner.clone()]),
+                        ..ObjectMeta::default()
+                    },
+                    spec: Some(spec),
+                };
+                within(
+                    "create the lease",
+                    api.create(&PostParams::default(), &lease),
+                )
+                .await?;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        if owned(&lease, owner) {
+            return Ok(());
+        }
+        // A Cluster that was deleted and registered again has another uid; with the old one the lease would be collected.
+        let patch = json!({ "metadata": { "ownerReferences": [owner] } });
+        within(
+            "own the lease",
+            write::merge(api, &self.cluster, None, &patch),
+        )
+        .await?;
+        Ok(())
+    }
+}
+
+fn owned(lease: &Lease, owner: &OwnerReference) -> bool {
+    lease
+        .metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .any(|known| known.uid == owner.uid)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "microseconds of this century fit into 52 bits"
+)]
+fn seconds(at: Timestamp) -> f64 {
+    at.as_microsecond() as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heartbeat(interval: Duration) -> Heartbeat {
+        Heartbeat {
+            cluster: "m1".into(),
+            duration: interval * 4,
+            interval,
+        }
+    }
+
+    #[test]
+    fn several_attempts_fit_into_the_life_of_a_lease_even_if_each_hangs() {
+        for millis in [500, 1_000, 10_000, 60_000] {
+            let heartbeat = heartbeat(Duration::from_millis(millis));
+            let one = heartbeat.deadline() + jitter_of(heartbeat.pause(false));
+            let left = heartbeat.duration - jitter_of(heartbeat.interval);
+            assert!(one * 2 <= left, "{millis} ms: {one:?} of {left:?}");
+        }
+    }
+
+    #[test]
+    fn a_success_waits_for_the_interval() {
+        let heartbeat = heartbeat(Duration::from_secs(10));
+        assert_eq!(heartbeat.pause(true), Duration::from_secs(10));
+        assert_eq!(heartbeat.pause(false), RETRY);
+    }
+
+    /// The longest that [`jittered`] makes of a pause.
+    fn jitter_of(pause: Duration) -> Duration {
+        pause * 6 / 5
+    }
+}

@@ -1,0 +1,282 @@
+//! Becoming a member: the Cluster object, the namespaces, and the proof that nobody else bears our name.
+
+use std::time::Duration;
+
+use kube::api::PostParams;
+use muster_shared::api::cluster::{Cluster, ClusterSpec, ClusterSyncMode, ResourceModel};
+use muster_shared::k8s::{Api, Client, ListParams, Namespace, ObjectMeta, ResourceExt};
+use muster_shared::names;
+use serde_json::{Value, json};
+
+use crate::settings::Settings;
+use crate::write::{self, merge_patch, within};
+
+/// Clusters per page when looking for one of our name or id.
+const PAGE: u32 = 100;
+
+/// Why the member could not join.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The member's own identity could not be read.
+    #[error("identify the member: {0}")]
+    Identify(#[source] write::Error),
+    /// The namespace that identifies a cluster has no uid.
+    #[error("identify the member: namespace \"kube-system\" has no uid")]
+    NoIdentity,
+    /// Another cluster of the fleet bears the name or the id. Only an operator can tell which is right.
+    #[error("refused to join: {0}")]
+    Taken(String),
+    /// The fleet API refused or did not answer.
+    #[error(transparent)]
+    Fleet(#[from] write::Error),
+}
+
+impl Error {
+    /// Whether trying again cannot help.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Taken(_))
+    }
+}
+
+/// The identity of a cluster: the uid of its namespace `kube-system`, as in Karmada.
+pub async fn identity(member: &Client) -> Result<String, Error> {
+    let api: Api<Namespace> = Api::all(member.clone());
+    let namespace = within(
+        "read namespace \"kube-system\"",
+        api.get_metadata("kube-system"),
+    )
+    .await
+    .map_err(Error::Identify)?;
+    namespace
+        .uid()
+        .filter(|uid| !uid.is_empty())
+        .ok_or(Error::NoIdentity)
+}
+
+/// Registers the member, or takes its registration over after a restart. `models` are given to a Cluster that has none.
+pub async fn join(
+    fleet: &Client,
+    settings: &Settings,
+    id: &str,
+    endpoint: &str,
+    insecure: bool,
+    models: Vec<ResourceModel>,
+) -> Result<(), Error> {
+    let api: Api<Cluster> = Api::all(fleet.clone());
+    let name = settings.cluster_name.as_str();
+    refuse_a_taken_name(&api, name, id).await?;
+    ensure_namespace(fleet, names::CLUSTER_NAMESPACE).await?;
+    let wanted = wanted(settings, id, endpoint, insecure);
+    let found = within("read the Cluster", api.get_opt(name)).await?;
+    match found {
+        None => {
+            let spec = ClusterSpec {
+                resource_models: models,
+                ..wanted
+            };
+            let cluster = Cluster {
+                metadata: ObjectMeta {
+                    name: Some(name.to_owned()),
+                    ..ObjectMeta::default()
+                },
+                spec,
+                status: None,
+            };
+            within(
+                "create the Cluster",
+                api.create(&PostParams::default(), &cluster),
+            )
+            .await?;
+            tracing::info!(cluster = name, id, "registered with the fleet");
+        }
+        Some(found) => {
+            if let Some(patch) = adoption(&found.spec, &wanted, models) {
+                match within("update the Cluster", write::merge(&api, name, None, &patch)).await {
+                    Ok(_) => tracing::info!(cluster = name, %patch, "updated the registration"),
+                    // karmadactl's role for agents may not change its Cluster. Whoever edited it meant it, then.
+                    Err(error) if error.is_forbidden() => {
+                        tracing::warn!(%error, %patch, "the Cluster differs from the flags and stays so");
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+    }
+    ensure_namespace(fleet, &names::execution_namespace(name)).await
+}
+
+/// What the flags say about the Cluster. Fields without a flag, and flags that are empty, say nothing.
+fn wanted(settings: &Settings, id: &str, endpoint: &str, insecure: bool) -> ClusterSpec {
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    ClusterSpec {
+        id: given(id),
+        sync_mode: ClusterSyncMode::Pull,
+        api_endpoint: given(&settings.cluster_api_endpoint).or_else(|| given(endpoint)),
+        proxy_url: given(&settings.proxy_server_address),
+        provider: given(&settings.cluster_provider),
+        region: given(&settings.cluster_region),
+        zones: settings.cluster_zones.0.clone(),
+        insecure_skip_tls_verification: insecure,
+        ..ClusterSpec::default()
+    }
+}
+
+/// The merge patch that brings an existing Cluster in line with the flags; what they do not mention stays.
+fn adoption(
+    found: &ClusterSpec,
+    wanted: &ClusterSpec,
+    models: Vec<ResourceModel>,
+) -> Option<Value> {
+    let mut wanted = wanted.clone();
+    if found.resource_models.is_empty() {
+        wanted.resource_models = models;
+    }
+    let found = serde_json::to_value(found).unwrap_or_default();
+    let mut merged = found.clone();
+    let wanted = serde_json::to_value(wanted).unwrap_or_default();
+    if let (Some(merged), Some(wanted)) = (merged.as_object_mut(), wanted.as_object()) {
+        merged.extend(wanted.clone());
+        // The deprecated field and its successor exclude each other.
+        if wanted.contains_key("zones") {
+            merged.remove("zone");
+        }
+    }
+    merge_patch(&found, &merged).map(|spec| json!({ "spec": spec }))
+}
+
+/// Looks through the whole fleet, page by page. A Cluster that does not parse is no reason to stay away.
+async fn refuse_a_taken_name(api: &Api<Cluster>, name: &str, id: &str) -> Result<(), Error> {
+    let api: Api<crate::apply::member::Raw> = Api::all_with(
+        api.clone().into_client(),
+        &muster_shared::k8s::ApiResource::erase::<Cluster>(&()),
+    );
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let clusters = within("list the Clusters", api.list(&page)).await?;
+        for cluster in &clusters.items {
+            let other = cluster.name_any();
+            let other_id = cluster.object.pointer("/spec/id").and_then(Value::as_str);
+            if let Some(problem) = clash(name, id, &other, other_id.unwrap_or_default()) {
+                return Err(Error::Taken(problem));
+            }
+        }
+        match clusters.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Whether two registrations cannot both be right. A Cluster that somebody prepared without an id may be taken.
+fn clash(name: &str, id: &str, other: &str, other_id: &str) -> Option<String> {
+    if other_id.is_empty() || (name == other) == (id == other_id) {
+        return None;
+    }
+    Some(if name == other {
+        format!(
+            "the name {name:?} belongs to a cluster with id {other_id:?}, this one has id {id:?}"
+        )
+    } else {
+        format!("this cluster (id {id:?}) is registered already, under the name {other:?}")
+    })
+}
+
+/// Creates a namespace unless it exists or we may not; the control plane makes the same ones.
+async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
+    let api: Api<Namespace> = Api::all(fleet.clone());
+    match within("read a namespace", api.get_metadata(name)).await {
+        Ok(_) => return Ok(()),
+        Err(error) if error.is_not_found() || error.is_forbidden() => {}
+        Err(error) => return Err(error.into()),
+    }
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some([(names::label::SYSTEM.to_owned(), "true".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    match within(
+        "create a namespace",
+        api.create(&PostParams::default(), &namespace),
+    )
+    .await
+    {
+        Err(error) if !error.is_conflict() && !error.is_forbidden() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// First and longest pause between attempts to join.
+pub const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_is_welcome_and_an_impostor_is_not() {
+        for (other, other_id, welcome) in [
+            ("m1", "1", true),
+            ("m1", "", true),
+            ("m2", "2", true),
+            ("m1", "2", false),
+            ("m2", "1", false),
+        ] {
+            assert_eq!(
+                clash("m1", "1", other, other_id).is_none(),
+                welcome,
+                "{other} {other_id}"
+            );
+        }
+    }
+
+    fn settings(edit: impl FnOnce(&mut Settings)) -> Settings {
+        let mut settings = Settings {
+            cluster_name: "m1".into(),
+            ..Settings::default()
+        };
+        edit(&mut settings);
+        settings
+    }
+
+    #[test]
+    fn a_registration_that_agrees_with_the_flags_is_left_alone() {
+        let wanted = wanted(&settings(|_| {}), "1", "https://m1", false);
+        let mut found = wanted.clone();
+        found.provider = Some("aws".into());
+        found.resource_models = vec![ResourceModel::default()];
+        assert_eq!(
+            adoption(&found, &wanted, vec![ResourceModel::default()]),
+            None
+        );
+    }
+
+    #[test]
+    fn only_what_the_flags_say_otherwise_is_changed() {
+        let settings = settings(|settings| settings.cluster_region = "eu".into());
+        let wanted = wanted(&settings, "1", "https://m1", false);
+        let mut found = wanted.clone();
+        found.region = Some("us".into());
+        found.provider = Some("aws".into());
+        found.taints = vec![muster_shared::k8s::Taint::default()];
+        let models = vec![ResourceModel::default()];
+        let patch = adoption(&found, &wanted, models.clone()).unwrap();
+        assert_eq!(
+            patch,
+            json!({"spec": {"region": "eu", "resourceModels": models}})
+        );
+    }
+
+    #[test]
+    fn the_endpoint_flag_outranks_the_kubeconfig() {
+        let given = settings(|settings| settings.cluster_api_endpoint = "https://outside".into());
+        let endpoint = |settings| wanted(settings, "1", "https://inside", false).api_endpoint;
+        assert_eq!(endpoint(&given).as_deref(), Some("https://outside"));
+        assert_eq!(
+            endpoint(&settings(|_| {})).as_deref(),
+            Some("https://inside")
+        );
+    }
+}

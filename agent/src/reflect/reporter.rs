@@ -1,0 +1,91 @@
+//! Writing what was seen into the status of Works.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use muster_shared::api::work::{ManifestStatus, Work};
+use muster_shared::k8s::Api;
+use muster_shared::k8s::ResourceExt;
+use muster_shared::queue::Next;
+use muster_shared::watch::{Change, Informer};
+use serde_json::json;
+
+use super::compose::compose;
+use super::reflections::Reflections;
+use crate::write::{self, within};
+
+/// Writes `manifestStatuses`, the part of a Work's status that is ours alone.
+pub struct Reporter {
+    works: Informer<Work>,
+    api: Api<Work>,
+    reflections: Arc<Reflections>,
+    /// What we wrote last, by Work and its uid. The cache may still show what was there before.
+    written: Mutex<HashMap<String, Report>>,
+}
+
+type Report = (Option<String>, Vec<ManifestStatus>);
+
+impl Reporter {
+    /// Forgets Works that go.
+    pub fn new(works: Informer<Work>, api: Api<Work>, reflections: Arc<Reflections>) -> Arc<Self> {
+        let reporter = Arc::new(Self {
+            works,
+            api,
+            reflections,
+            written: Mutex::default(),
+        });
+        let forget = Arc::downgrade(&reporter);
+        reporter.works.on_change(move |change| {
+            if let (Change::Deleted { old }, Some(reporter)) = (change, forget.upgrade()) {
+                let name = old.name_any();
+                reporter.reflections.forget(&name);
+                reporter.lock().remove(&name);
+            }
+        });
+        reporter
+    }
+
+    /// Writes the report of one Work, unless that is what it says already.
+    pub async fn report(self: Arc<Self>, name: String) -> Result<Next, write::Error> {
+        let Some(work) = self.works.get(self.api.namespace(), &name) else {
+            return Ok(Next::Done);
+        };
+        if work.metadata.deletion_timestamp.is_some() {
+            return Ok(Next::Done);
+        }
+        let (seen, gone) = self.reflections.of(&name);
+        let report = (work.uid(), compose(&work, &seen, &gone));
+        if !self.is_news(&name, &work, &report) {
+            return Ok(Next::Done);
+        }
+        let patch = json!({ "status": { "manifestStatuses": report.1 } });
+        let call = write::merge(&self.api, &name, Some("status"), &patch);
+        match within("report the status of a Work", call).await {
+            Ok(_) => {
+                metrics::counter!("muster_work_reports_total").increment(1);
+                self.reflections.settle_gone(&name, &gone);
+                self.lock().insert(name, report);
+                Ok(Next::Done)
+            }
+            Err(error) if error.is_not_found() => Ok(Next::Done),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_news(&self, name: &str, work: &Work, report: &Report) -> bool {
+        match self.lock().get(name) {
+            Some(written) if written.0 == report.0 => written.1 != report.1,
+            _ => {
+                let known = work
+                    .status
+                    .as_ref()
+                    .map_or(&[][..], |status| &status.manifest_statuses);
+                known != report.1
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Report>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

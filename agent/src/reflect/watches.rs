@@ -1,0 +1,254 @@
+//! Watching the kinds that Works mention, in the member.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use muster_shared::api::work::Work;
+use muster_shared::k8s::{Api, Client, GroupVersionKind, ResourceExt};
+use muster_shared::names::label;
+use muster_shared::queue::Queue;
+use muster_shared::watch::{self, Change, Event, Informer, Selection};
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::reflections::{Reflection, Reflections};
+use crate::apply::desired::ObjectKey;
+use crate::apply::member::Raw;
+use crate::apply::work::{concerns_us, desired_for};
+use crate::apply::{marks, object};
+use crate::discovery::Discovery;
+
+/// Objects per page of a list: whole objects, of which a page is in memory at a time.
+const PAGE: u32 = 100;
+/// How long a kind is watched after the last Work that mentions it has gone, and how often unknown kinds are looked for again.
+const TIDY: Duration = Duration::from_secs(30);
+/// Drift is repaired after this pause: somebody who fights us shall not make us a load.
+const REPAIR_PAUSE: Duration = Duration::from_millis(500);
+
+/// The watches in the member.
+pub struct Watches {
+    works: Informer<Work>,
+    member: Client,
+    discovery: Discovery,
+    reflections: Arc<Reflections>,
+    /// Works to be applied again.
+    repairs: Queue<String>,
+    kinds_changed: Arc<Notify>,
+}
+
+impl Watches {
+    /// Listens to the Works for kinds to watch.
+    pub fn new(
+        works: Informer<Work>,
+        member: Client,
+        discovery: Discovery,
+        reflections: Arc<Reflections>,
+        repairs: Queue<String>,
+    ) -> Arc<Self> {
+        let kinds_changed = Arc::new(Notify::new());
+        let changed = Arc::clone(&kinds_changed);
+        works.on_change(move |change| match change {
+            Change::Applied { old, new } if !concerns_us(old.as_deref(), new) => {}
+            _ => changed.notify_one(),
+        });
+        Arc::new(Self {
+            works,
+            member,
+            discovery,
+            reflections,
+            repairs,
+            kinds_changed,
+        })
+    }
+
+    /// Keeps one watch for each kind that Works mention, until shutdown.
+    pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
+        self.works.synced().await;
+        let mut watched: HashMap<GroupVersionKind, CancellationToken> = HashMap::new();
+        let mut tasks: JoinSet<()> = JoinSet::new();
+        loop {
+            let wanted = self.kinds();
+            watched.retain(|kind, stop| {
+                let keep = wanted.contains(kind);
+                if !keep {
+                    stop.cancel();
+                }
+                keep
+            });
+            for kind in wanted {
+                if watched.contains_key(&kind) {
+                    continue;
+                }
+                if let Some(api) = self.api(&kind).await {
+                    let stop = shutdown.child_token();
+                    tasks.spawn(Arc::clone(&self).follow(api, kind.clone(), stop.clone()));
+                    watched.insert(kind, stop);
+                }
+            }
+            metrics::gauge!("muster_watched_kinds")
+                .set(u32::try_from(watched.len()).unwrap_or(u32::MAX));
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                () = self.kinds_changed.notified() => {}
+                Some(ended) = tasks.join_next() => if let Err(error) = ended {
+                    // Which of them it was is not known; all start anew from a fresh list.
+                    tracing::error!(%error, "a watch in the member broke, starting all of them again");
+                    watched.drain().for_each(|(_, stop)| stop.cancel());
+                },
+                () = tokio::time::sleep(TIDY) => {}
+            }
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    fn kinds(&self) -> HashSet<GroupVersionKind> {
+        let works = self.works.list();
+        works
+            .iter()
+            .flat_map(|work| keys(work))
+            .map(|(key, _)| key.kind)
+            .collect()
+    }
+
+    /// Where objects of a kind are watched; `None` (and a later attempt) while the member does not serve it.
+    async fn api(&self, kind: &GroupVersionKind) -> Option<Api<Raw>> {
+        match self.discovery.resolve(kind).await {
+            Ok(found) => Some(Api::all_with(self.member.clone(), &found?.0)),
+            Err(error) => {
+                tracing::debug!(kind = kind.kind, %error, "cannot watch yet");
+                None
+            }
+        }
+    }
+
+    async fn follow(
+        self: Arc<Self>,
+        api: Api<Raw>,
+        kind: GroupVersionKind,
+        stop: CancellationToken,
+    ) {
+        let selection = Selection::everything()
+            .labels(format!("{}=true", label::MANAGED))
+            .page_size(PAGE);
+        let mut events = std::pin::pin!(watch::events(&api, selection));
+        let mut known = Known::new();
+        let mut listed: Option<Known> = None;
+        loop {
+            let event = tokio::select! {
+                () = stop.cancelled() => return,
+                Some(event) = events.next() => event,
+            };
+            match event {
+                Event::Init => listed = Some(Known::new()),
+                Event::InitApply(object) => {
+                    if let (Some(place), Some(listed)) = (self.see(&kind, object), &mut listed) {
+                        listed.insert(place.0, place.1);
+                    }
+                }
+                Event::InitDone => {
+                    let present = listed.take().unwrap_or_default();
+                    let before = std::mem::replace(&mut known, present);
+                    for (key, work) in before.iter().filter(|(key, _)| !known.contains_key(*key)) {
+                        self.lose(key, work);
+                    }
+                }
+                Event::Apply(object) => {
+                    if let Some((key, work)) = self.see(&kind, object) {
+                        known.insert(key, work);
+                    }
+                }
+                Event::Delete(object) => {
+                    let key = place(&kind, &object);
+                    if let Some(work) = known.remove(&key) {
+                        self.lose(&key, &work);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reflects an object and has it repaired if it is not what its Work wants. Gives its identity and its Work.
+    fn see(&self, kind: &GroupVersionKind, raw: Raw) -> Option<(ObjectKey, String)> {
+        let place = place(kind, &raw);
+        let mut object = raw.object;
+        // Elements of a list come without them.
+        object["apiVersion"] = kind.api_version().into();
+        object["kind"] = kind.kind.as_str().into();
+        let (namespace, name) = marks::work_of(&object)?;
+        let work = self.works.get(Some(namespace), name)?;
+        let name = name.to_owned();
+        let (key, manifest) = keys(&work).find(|(key, _)| names(key, &place))?;
+        match Reflection::observe(&object) {
+            Ok(reflection) => self.reflections.see(&name, &key, reflection),
+            Err(error) => tracing::warn!(object = %key, %error, "cannot interpret the status"),
+        }
+        if is_to_be_kept(&work) {
+            let differs = object::plan(&desired_for(&work, manifest), &object)
+                .is_ok_and(|plan| !plan.is_empty());
+            if differs {
+                metrics::counter!("muster_drift_detected_total", "kind" => key.kind.kind.clone())
+                    .increment(1);
+                tracing::debug!(object = %key, work = name, "differs from its work");
+                self.repairs.add_after(name.clone(), REPAIR_PAUSE);
+            }
+        }
+        Some((place, name))
+    }
+
+    fn lose(&self, place: &ObjectKey, name: &str) {
+        let Some(work) = self
+            .works
+            .list()
+            .into_iter()
+            .find(|work| work.name_any() == name)
+        else {
+            return;
+        };
+        if let Some((key, _)) = keys(&work).find(|(key, _)| names(key, place)) {
+            self.reflections.lose(name, &key);
+            if is_to_be_kept(&work) {
+                tracing::info!(object = %key, work = name, "disappeared from the member");
+                self.repairs.add(name.to_owned());
+            }
+        }
+    }
+}
+
+/// Objects of one kind, and the names of their Works.
+type Known = HashMap<ObjectKey, String>;
+
+/// The manifests of a Work with what they name. Unreadable ones are reported when they are applied.
+fn keys(work: &Work) -> impl Iterator<Item = (ObjectKey, &Value)> {
+    let manifests = work.spec.workload.manifests.iter().enumerate();
+    manifests.filter_map(|(n, manifest)| Some((ObjectKey::of(&manifest.0, n).ok()?, &manifest.0)))
+}
+
+fn place(kind: &GroupVersionKind, raw: &Raw) -> ObjectKey {
+    ObjectKey {
+        kind: kind.clone(),
+        namespace: raw.namespace().unwrap_or_default(),
+        name: raw.name_any(),
+    }
+}
+
+/// Whether a manifest names the object at this place; without a namespace it means the default one, as for kubectl.
+fn names(manifest: &ObjectKey, place: &ObjectKey) -> bool {
+    manifest.kind == place.kind
+        && manifest.name == place.name
+        && (manifest.namespace == place.namespace || manifest.namespace.is_empty())
+}
+
+/// Whether the objects of a Work shall be as it says. While it cannot be applied, its queue keeps the time of the next attempt.
+fn is_to_be_kept(work: &Work) -> bool {
+    let conditions = work.status.iter().flat_map(|status| &status.conditions);
+    let fails = conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "Applied" && condition.status == "False");
+    !fails
+        && work.metadata.deletion_timestamp.is_none()
+        && work.spec.suspend_dispatching != Some(true)
+}

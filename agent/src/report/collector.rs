@@ -1,0 +1,93 @@
+//! What must be asked for: the version of the member and the kinds that it serves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use muster_shared::k8s::Client;
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::discovery::Discovery;
+use crate::discovery::catalog::Catalog;
+use crate::write::within;
+
+/// The answers, the last good ones where the last question failed.
+#[derive(Clone, Debug)]
+pub struct Collected {
+    /// Version of the member's API server.
+    pub version: Option<String>,
+    /// Since when that has not been confirmed; `None` when it is fresh.
+    pub version_since: Option<Timestamp>,
+    /// What the member serves.
+    pub catalog: Option<Arc<Catalog>>,
+    /// Since when that has not been confirmed; `None` when it is fresh.
+    pub catalog_since: Option<Timestamp>,
+}
+
+impl Collected {
+    /// Nothing was collected yet.
+    pub fn nothing(now: Timestamp) -> Self {
+        Self {
+            version: None,
+            version_since: Some(now),
+            catalog: None,
+            catalog_since: Some(now),
+        }
+    }
+}
+
+/// Asks at the start and then once a period, and publishes the answers.
+pub async fn collect(
+    member: Client,
+    discovery: Discovery,
+    period: Duration,
+    publish: watch::Sender<Collected>,
+    shutdown: CancellationToken,
+) {
+    let mut timer = tokio::time::interval(period);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        let asking = async {
+            tokio::join!(
+                within(
+                    "ask for the version of the member",
+                    member.apiserver_version()
+                ),
+                discovery.refresh(),
+            )
+        };
+        let (version, catalog) = tokio::select! {
+            () = shutdown.cancelled() => return,
+            answers = asking => answers,
+        };
+        let now = Timestamp::now();
+        publish.send_modify(|collected| {
+            match version {
+                Ok(version) => {
+                    collected.version = Some(version.git_version);
+                    collected.version_since = None;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "keeping the last known version");
+                    collected.version_since.get_or_insert(now);
+                }
+            }
+            match catalog {
+                Ok(catalog) => {
+                    collected.catalog = Some(catalog);
+                    collected.catalog_since = None;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "keeping the last known kinds");
+                    collected.catalog_since.get_or_insert(now);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,221 @@
+//! Putting together what the probe, the collector and the census know, and writing it to the Cluster.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::{Api, Condition};
+use muster_shared::names::condition::READY;
+use muster_shared::watch::Informer;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::collector::Collected;
+use super::status::{self, Age, Findings};
+use crate::census::Census;
+use crate::health::Health;
+use crate::health::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
+use crate::health::probe::Observation;
+use crate::write::{self, within};
+use crate::written::Written;
+
+/// Attempts to write when others write the same Cluster.
+const ATTEMPTS: usize = 4;
+/// Changes of nodes and pods within this part of the update frequency become one report: a busy cluster must not turn every
+/// pod into a write, while a scheduler should not decide on capacity that is ten seconds old.
+const CENSUS_PER_PERIOD: u32 = 5;
+/// The reason that the control plane gives when no agent ever reported. Then there is no earlier observation to hold on to.
+const NEVER_UPDATED: &str = "ClusterStatusNeverUpdated";
+
+/// Reports one member.
+pub struct Reporter {
+    /// Name of the Cluster.
+    pub cluster: String,
+    /// The Cluster as the fleet has it.
+    pub clusters: Informer<Cluster>,
+    /// For writes.
+    pub api: Api<Cluster>,
+    /// What the probe says.
+    pub health: watch::Receiver<Option<Health>>,
+    /// What had to be asked for.
+    pub collected: watch::Receiver<Collected>,
+    /// What nodes and pods add up to; `None` when they are not watched.
+    pub census: Option<Census>,
+    /// Whether nodes are counted by grades.
+    pub models: bool,
+    /// When a changed observation is reported.
+    pub thresholds: Thresholds,
+    /// How often everything is looked at, changed or not.
+    pub frequency: Duration,
+}
+
+/// What this process remembers from one report to the next.
+struct Memories {
+    /// `None` before the first look at the Cluster.
+    ready: Option<Option<Memory>>,
+    reachable_at: Timestamp,
+    written: Written<Cluster>,
+}
+
+impl Reporter {
+    /// Reports until shutdown: a change of health at once, the rest coalesced.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let mut memories = Memories {
+            ready: None,
+            reachable_at: Timestamp::now(),
+            written: Written::default(),
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = self.clusters.synced() => {}
+        }
+        let mut due: Option<Instant> = None;
+        let mut last = Instant::now();
+        loop {
+            let soon = |due: Option<Instant>, at: Instant| Some(due.map_or(at, |due| due.min(at)));
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                Ok(()) = self.health.changed() => due = Some(Instant::now()),
+                Ok(()) = self.collected.changed() => due = Some(Instant::now()),
+                () = changed(self.census.as_ref()) => {
+                    let quiet = self.frequency / CENSUS_PER_PERIOD;
+                    due = soon(due, (last + quiet).max(Instant::now()));
+                }
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    due = None;
+                    last = Instant::now();
+                    if let Err(error) = self.report(&mut memories).await {
+                        tracing::warn!(%error, "could not report the status of the member");
+                        metrics::counter!("muster_status_report_failures_total").increment(1);
+                        due = Some(last + self.frequency / CENSUS_PER_PERIOD);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn report(&self, memories: &mut Memories) -> Result<(), write::Error> {
+        let Some(cluster) = self.clusters.get(None, &self.cluster) else {
+            // It left the fleet. Whoever wants it back registers it anew.
+            return Ok(());
+        };
+        let mut cluster = memories.written.newest(cluster);
+        for _ in 0..ATTEMPTS {
+            let findings = self.findings(&cluster, memories);
+            let Some(patch) = status::patch(&cluster, &findings) else {
+                break;
+            };
+            let call = write::merge(&self.api, &self.cluster, Some("status"), &patch);
+            match within("write the status of the Cluster", call).await {
+                Ok(after) => {
+                    cluster = memories.written.remember(&cluster, after);
+                    break;
+                }
+                Err(error) if error.is_conflict() => {
+                    let call = self.api.get_opt(&self.cluster);
+                    match within("read the Cluster", call).await? {
+                        Some(fresh) => cluster = fresh.into(),
+                        None => return Ok(()),
+                    }
+                }
+                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        super::gauges::show(&cluster);
+        Ok(())
+    }
+
+    fn findings(&self, cluster: &Cluster, memories: &mut Memories) -> Findings {
+        let now = Timestamp::now();
+        let mut findings = Findings::default();
+        let health = self.health.borrow().clone();
+        if let Some(health) = &health {
+            if !matches!(health.observation, Observation::Unreachable { .. }) {
+                memories.reachable_at = now;
+            }
+            findings
+                .conditions
+                .extend(self.ready(cluster, health, memories, now));
+        }
+        let collected = self.collected.borrow().clone();
+        findings.version.clone_from(&collected.version);
+        let mut served = collected.catalog_since;
+        if let Some(catalog) = &collected.catalog {
+            let (enablements, complete) = status::enablements(catalog, now);
+            findings.enablements = enablements;
+            findings.conditions.push(complete);
+        } else if cluster
+            .status
+            .as_ref()
+            .is_none_or(|status| status.api_enablements.is_empty())
+        {
+            served = served.or(Some(memories.reachable_at));
+        }
+        let mut ages = vec![
+            Age {
+                part: "Kubernetes version",
+                since: collected.version_since,
+            },
+            Age {
+                part: "API enablements",
+                since: served,
+            },
+        ];
+        if let Some(census) = &self.census {
+            let models = if self.models {
+                &cluster.spec.resource_models[..]
+            } else {
+                &[]
+            };
+            let unreachable = health.is_some_and(|health| {
+                matches!(health.observation, Observation::Unreachable { .. })
+            });
+            let since = match census.summary(models) {
+                Some((nodes, resources)) => {
+                    findings.nodes = Some(nodes);
+                    findings.resources = Some(resources);
+                    unreachable.then_some(memories.reachable_at)
+                }
+                None => Some(census.started()),
+            };
+            ages.push(Age {
+                part: "nodes and pods",
+                since,
+            });
+        }
+        findings.conditions.push(status::up_to_date(&ages, now));
+        findings
+    }
+
+    /// The `Ready` condition to write; `None` while a change is held back.
+    fn ready(
+        &self,
+        cluster: &Cluster,
+        health: &Health,
+        memories: &mut Memories,
+        now: Timestamp,
+    ) -> Option<Condition> {
+        let stored = cluster.condition(READY);
+        let readiness = stored.map(|condition| Readiness::of(&condition.status));
+        let memory = memories.ready.get_or_insert_with(|| {
+            let earlier = stored.filter(|condition| condition.reason != NEVER_UPDATED);
+            earlier.map(|condition| Memory::resuming(Readiness::of(&condition.status)))
+        });
+        let observed = match health.observation {
+            Observation::Ready => Readiness::True,
+            Observation::NotReady { .. } | Observation::Unreachable { .. } => Readiness::False,
+        };
+        let verdict = debounce(memory, readiness, observed, self.thresholds, health.at);
+        (verdict == Verdict::Report).then(|| status::ready(&health.observation, now))
+    }
+}
+
+/// Waits for news of nodes and pods; for ever when they are not watched.
+async fn changed(census: Option<&Census>) {
+    match census {
+        Some(census) => census.changed().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,305 @@
+//! What is written to the Cluster's status: the difference between what was found and what is there.
+
+use jiff::Timestamp;
+use muster_shared::api::cluster::{
+    APIEnablement, APIResource, Cluster, ClusterStatus, NodeSummary, ResourceSummary,
+};
+use muster_shared::conditions::{self, FALSE, TRUE};
+use muster_shared::k8s::Condition;
+use muster_shared::names::condition::{COMPLETE_API_ENABLEMENTS, READY};
+use serde_json::{Value, json};
+
+use crate::discovery::catalog::{Catalog, Completeness};
+use crate::health::probe::Observation;
+use crate::write::merge_patch;
+
+/// The condition that tells how old the rest of the status is. Ours: Karmada has none, and overwrites with nothing what it
+/// failed to collect (defects K6 and K7).
+pub const UP_TO_DATE: &str = "StatusUpToDate";
+
+/// What one collection found. `None` and empty mean "not this time": the status keeps what it has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Findings {
+    /// Version of the member's API server.
+    pub version: Option<String>,
+    /// The kinds that it serves.
+    pub enablements: Vec<APIEnablement>,
+    /// Counts of nodes.
+    pub nodes: Option<NodeSummary>,
+    /// Sums of resources and counts of grades.
+    pub resources: Option<ResourceSummary>,
+    /// Judgements of ours, by type.
+    pub conditions: Vec<Condition>,
+}
+
+/// The merge patch that brings a Cluster's status up to what was found; `None` when there is nothing to write.
+///
+/// Conditions are one list to a merge patch. The patch therefore repeats those of others and carries the resourceVersion
+/// that they were read at, so that none of theirs is lost.
+pub fn patch(cluster: &Cluster, findings: &Findings) -> Option<Value> {
+    let current = cluster.status.clone().unwrap_or_default();
+    let next = merged(&current, findings);
+    let mut patch = json!({ "status": merge_patch(&ours(&current), &ours(&next))? });
+    if let Some(version) = &cluster.metadata.resource_version {
+        patch["metadata"] = json!({ "resourceVersion": version });
+    }
+    Some(patch)
+}
+
+/// The part of a status that we write.
+fn ours(status: &ClusterStatus) -> Value {
+    let ours = ClusterStatus {
+        remedy_actions: Vec::new(),
+        ..status.clone()
+    };
+    serde_json::to_value(ours).unwrap_or_default()
+}
+
+fn merged(current: &ClusterStatus, findings: &Findings) -> ClusterStatus {
+    let mut next = current.clone();
+    if findings.version.is_some() {
+        next.kubernetes_version.clone_from(&findings.version);
+    }
+    if !findings.enablements.is_empty() {
+        next.api_enablements.clone_from(&findings.enablements);
+    }
+    if findings.nodes.is_some() {
+        next.node_summary = findings.nodes;
+    }
+    if findings.resources.is_some() {
+        next.resource_summary.clone_from(&findings.resources);
+    }
+    for condition in &findings.conditions {
+        conditions::set(&mut next.conditions, condition.clone());
+    }
+    next
+}
+
+/// `Ready` as an observation has it, in Karmada's words.
+pub fn ready(observation: &Observation, now: Timestamp) -> Condition {
+    let (status, reason, message) = match observation {
+        Observation::Ready => (
+            TRUE,
+            "ClusterReady",
+            "cluster is healthy and ready to accept workloads",
+        ),
+        Observation::NotReady { .. } => (
+            FALSE,
+            "ClusterNotReady",
+            "cluster is reachable but health endpoint responded without ok",
+        ),
+        Observation::Unreachable { .. } => {
+            (FALSE, "ClusterNotReachable", "cluster is not reachable")
+        }
+    };
+    conditions::new(READY, status, reason, message, now)
+}
+
+/// The kinds of a catalog as the status lists them, and how complete that is, in Karmada's words.
+pub fn enablements(catalog: &Catalog, now: Timestamp) -> (Vec<APIEnablement>, Condition) {
+    let listed: Vec<APIEnablement> = catalog
+        .versions()
+        .map(|(group_version, served)| APIEnablement {
+            group_version: group_version.to_owned(),
+            resources: served
+                .iter()
+                .map(|served| APIResource {
+                    name: served.name.clone(),
+                    kind: served.kind.clone(),
+                })
+                .collect(),
+        })
+        .collect();
+    let (status, reason, message) = match catalog.completeness() {
+        Completeness::Complete => (
+            TRUE,
+            "Complete",
+            "collected complete APIEnablements from the cluster".to_owned(),
+        ),
+        Completeness::Partial => (
+            FALSE,
+            "Partial",
+            format!(
+                "might collect partial APIEnablements({}) from the cluster",
+                listed.len()
+            ),
+        ),
+        Completeness::Empty => (
+            FALSE,
+            "Empty",
+            "collected empty APIEnablements from the cluster".to_owned(),
+        ),
+    };
+    (
+        listed,
+        conditions::new(COMPLETE_API_ENABLEMENTS, status, reason, &message, now),
+    )
+}
+
+/// One part of the status, and since when it has not been collected (`None`: it is fresh).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Age {
+    /// What it is, for people.
+    pub part: &'static str,
+    /// The last success; the start of the process when there was none.
+    pub since: Option<Timestamp>,
+}
+
+/// Whether everything in the status is fresh, and otherwise what is how old. The message names points in time rather than
+/// ages, so that it stays the same while nothing changes.
+pub fn up_to_date(ages: &[Age], now: Timestamp) -> Condition {
+    let old: Vec<String> = ages
+        .iter()
+        .filter_map(|age| {
+            Some(format!(
+                "{} not collected since {:.0}",
+                age.part, age.since?
+            ))
+        })
+        .collect();
+    if old.is_empty() {
+        conditions::new(
+            UP_TO_DATE,
+            TRUE,
+            "Collected",
+            "every part of the status is up to date",
+            now,
+        )
+    } else {
+        conditions::new(UP_TO_DATE, FALSE, "CollectionFailed", &old.join("; "), now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::k8s::Time;
+
+    use super::*;
+
+    const T0: Timestamp = Timestamp::constant(1_800_000_000, 0);
+    const T1: Timestamp = Timestamp::constant(1_800_000_060, 0);
+
+    fn cluster(status: &Value) -> Cluster {
+        serde_json::from_value(json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+            "metadata": {"name": "m1", "resourceVersion": "7"},
+            "spec": {"syncMode": "Pull"}, "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn found() -> Findings {
+        Findings {
+            version: Some("v1.33.0".into()),
+            nodes: Some(NodeSummary {
+                total_num: 2,
+                ready_num: 1,
+            }),
+            conditions: vec![ready(&Observation::Ready, T0)],
+            ..Findings::default()
+        }
+    }
+
+    /// The cluster after its first report.
+    fn reported() -> Cluster {
+        let first = patch(&cluster(&json!({})), &found()).unwrap();
+        cluster(&first["status"])
+    }
+
+    #[test]
+    fn what_is_there_already_is_not_written_again() {
+        let later = Findings {
+            conditions: vec![ready(&Observation::Ready, T1)],
+            ..found()
+        };
+        assert_eq!(patch(&reported(), &later), None);
+    }
+
+    #[test]
+    fn only_the_changed_part_is_sent_and_only_if_nobody_wrote_in_between() {
+        let nodes = Some(NodeSummary {
+            total_num: 2,
+            ready_num: 2,
+        });
+        assert_eq!(
+            patch(&reported(), &Findings { nodes, ..found() }),
+            Some(json!({
+                "metadata": {"resourceVersion": "7"},
+                "status": {"nodeSummary": {"readyNum": 2}},
+            }))
+        );
+    }
+
+    #[test]
+    fn a_failed_collection_clears_nothing() {
+        let full = cluster(&json!({
+            "kubernetesVersion": "v1.33.0",
+            "apiEnablements": [{"groupVersion": "v1", "resources": []}],
+            "nodeSummary": {"totalNum": 3, "readyNum": 3},
+            "resourceSummary": {"allocatable": {"cpu": "4"}},
+        }));
+        assert_eq!(patch(&full, &Findings::default()), None);
+    }
+
+    #[test]
+    fn conditions_and_fields_of_others_survive() {
+        let theirs = json!({"type": "Drained", "status": "True", "reason": "R", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let shared = cluster(&json!({"conditions": [theirs], "remedyActions": ["TrafficControl"]}));
+        let patch = patch(&shared, &found()).unwrap();
+        assert_eq!(patch["status"]["conditions"][0]["type"], "Drained");
+        assert_eq!(patch["status"]["conditions"][1]["type"], READY);
+        assert!(patch["status"].get("remedyActions").is_none());
+    }
+
+    #[test]
+    fn a_resource_that_no_node_offers_any_more_is_taken_out_of_the_sum() {
+        let before =
+            cluster(&json!({"resourceSummary": {"allocatable": {"cpu": "4", "gpu": "1"}}}));
+        let resources = serde_json::from_value(json!({"allocatable": {"cpu": "4"}})).unwrap();
+        let patch = patch(
+            &before,
+            &Findings {
+                resources,
+                ..Findings::default()
+            },
+        )
+        .unwrap();
+        let expected = json!({"resourceSummary": {"allocatable": {"gpu": null}}});
+        assert_eq!(patch["status"], expected);
+    }
+
+    #[test]
+    fn the_transition_time_moves_with_the_status_only() {
+        let mut conditions = vec![ready(&Observation::NotReady { code: 500 }, T0)];
+        let unreachable = Observation::Unreachable {
+            cause: String::new(),
+        };
+        conditions::set(&mut conditions, ready(&unreachable, T1));
+        assert_eq!(conditions[0].last_transition_time, Time(T0));
+        assert_eq!(conditions[0].reason, "ClusterNotReachable");
+        conditions::set(&mut conditions, ready(&Observation::Ready, T1));
+        assert_eq!(conditions[0].last_transition_time, Time(T1));
+    }
+
+    #[test]
+    fn an_old_part_is_named_with_the_time_of_its_last_success() {
+        let ages = [
+            Age {
+                part: "nodes and pods",
+                since: Some(T0),
+            },
+            Age {
+                part: "Kubernetes version",
+                since: None,
+            },
+        ];
+        let condition = up_to_date(&ages, T1);
+        assert_eq!(condition.status, "False");
+        assert_eq!(
+            condition.message,
+            format!("nodes and pods not collected since {T0}")
+        );
+        assert_eq!(up_to_date(&ages[1..], T1).status, "True");
+    }
+}

@@ -1,0 +1,333 @@
+//! What an operator may say to the agent: the flags of karmada-agent, under the same names, with the same meaning.
+
+use std::path::PathBuf;
+
+use muster_shared::settings::{
+    BindAddress, Controllers, Duration, Error, FeatureGates, Gate, Stage, Words, defaults,
+};
+use muster_shared::telemetry::LogFormat;
+use serde::Deserialize;
+
+/// Counting nodes by the grades of `spec.resourceModels`.
+pub const CUSTOMIZED_MODELS: Gate = Gate {
+    name: "CustomizedClusterResourceModeling",
+    default: true,
+    stage: Stage::Beta,
+};
+/// Gates that karmada-agent knows and that change nothing here; accepted so that its manifests carry over.
+const WITHOUT_EFFECT: [&str; 4] = [
+    "Failover",
+    "GracefulEviction",
+    "PropagateDeps",
+    "MultiClusterService",
+];
+
+/// The parts that `--controllers` can switch; `certRotation` is off unless named.
+pub const CONTROLLERS: [&str; 6] = [
+    "certRotation",
+    "clusterStatus",
+    "endpointsliceCollect",
+    "execution",
+    "serviceExport",
+    "workStatus",
+];
+
+/// The agent's settings; defaults are those of karmada-agent.
+#[derive(Clone, Debug, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Settings {
+    /// Kubeconfig of the member; without it the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the member in its kubeconfig.
+    #[arg(long, value_name = "NAME")]
+    pub cluster_context: Option<String>,
+    /// Kubeconfig of the fleet API.
+    #[arg(long, value_name = "FILE")]
+    pub karmada_kubeconfig: Option<PathBuf>,
+    /// Context of the fleet API in its kubeconfig.
+    #[arg(long, value_name = "NAME")]
+    pub karmada_context: Option<String>,
+    /// Name of the member in the fleet.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub cluster_name: String,
+    /// Namespace of the fleet API for the member's credentials.
+    #[arg(long, default_value = "karmada-cluster")]
+    pub cluster_namespace: String,
+
+    /// How often health is asked and the status written even if nothing changed.
+    #[arg(long, default_value = "10s")]
+    pub cluster_status_update_frequency: Duration,
+    /// How long the member's lease is valid.
+    #[arg(long, default_value = "40s")]
+    pub cluster_lease_duration: Duration,
+    /// Part of the lease's duration after which it is renewed.
+    #[arg(long, default_value_t = 0.25)]
+    pub cluster_lease_renew_interval_fraction: f64,
+    /// How long the member must be healthy before it is reported ready again.
+    #[arg(long, default_value = "30s")]
+    pub cluster_success_threshold: Duration,
+    /// How long the member must be unhealthy before it is reported not ready.
+    #[arg(long, default_value = "30s")]
+    pub cluster_failure_threshold: Duration,
+    /// Watch nodes and pods and report capacity; `false` watches none of them.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub enable_cluster_resource_modeling: bool,
+
+    /// Address of the member's API as others reach it; the kubeconfig's own when empty.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub cluster_api_endpoint: String,
+    /// Proxy through which others reach the member's API.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub proxy_server_address: String,
+    /// Provider of the member; a label value.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub cluster_provider: String,
+    /// Region of the member; a label value.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub cluster_region: String,
+    /// Zones of the member, separated by commas; label values.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub cluster_zones: Words,
+
+    /// Requests a second to the member's API.
+    #[arg(long, default_value_t = 40.0)]
+    pub cluster_api_qps: f64,
+    /// Requests to the member's API that may be sent at once after a quiet time.
+    #[arg(long, default_value_t = 60)]
+    pub cluster_api_burst: u32,
+    /// Requests a second to the fleet API.
+    #[arg(long, default_value_t = 40.0)]
+    pub kube_api_qps: f64,
+    /// Requests to the fleet API that may be sent at once after a quiet time.
+    #[arg(long, default_value_t = 60)]
+    pub kube_api_burst: u32,
+
+    /// Works that are applied at the same time.
+    #[arg(long, default_value_t = 5)]
+    pub concurrent_work_syncs: usize,
+    /// Which parts run: `*`, `name`, `-name`.
+    #[arg(long, default_value = "*")]
+    pub controllers: Controllers,
+    /// Feature gates: `NAME=true,...`.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub feature_gates: FeatureGates,
+
+    /// Act only as the leader among agents of the same member.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub leader_elect: bool,
+    /// Namespace of the fleet API for the leader's lease.
+    #[arg(long, default_value = "karmada-system")]
+    pub leader_elect_resource_namespace: String,
+    /// How long a leader's lease is valid.
+    #[arg(long, default_value = "15s")]
+    pub leader_elect_lease_duration: Duration,
+    /// How long a leader tries to renew before it gives up.
+    #[arg(long, default_value = "10s")]
+    pub leader_elect_renew_deadline: Duration,
+    /// How often leadership is tried for or renewed.
+    #[arg(long, default_value = "2s")]
+    pub leader_elect_retry_period: Duration,
+
+    /// Address for `/metrics`; `0` for none.
+    #[arg(long, default_value = ":8080")]
+    pub metrics_bind_address: BindAddress,
+    /// Address for `/healthz`, `/livez` and `/readyz`; `0` for none.
+    #[arg(long, default_value = ":10357")]
+    pub health_probe_bind_address: BindAddress,
+    /// How log lines look: `text` or `json`.
+    #[arg(long, default_value = "text")]
+    pub log_format: LogFormat,
+    /// What is logged, as `info` or `info,muster_agent=debug`.
+    #[arg(long, default_value = "info")]
+    pub log_filter: String,
+
+    // Flags of karmada-agent that have no work to do here, accepted so that its manifests carry over: caches are
+    // waited for without a limit, and retries back off by themselves.
+    /// No effect.
+    #[arg(long, hide = true)]
+    pub cluster_cache_sync_timeout: Option<String>,
+    /// No effect.
+    #[arg(long, hide = true)]
+    pub resync_period: Option<String>,
+    /// No effect.
+    #[arg(long, hide = true)]
+    pub concurrent_cluster_syncs: Option<String>,
+    /// No effect.
+    #[arg(long, hide = true)]
+    pub rate_limiter_base_delay: Option<String>,
+    /// No effect.
+    #[arg(long, hide = true)]
+    pub rate_limiter_max_delay: Option<String>,
+    /// No effect.
+    #[arg(long, hide = true)]
+    pub rate_limiter_qps: Option<String>,
+    /// No effect.
+    #[arg(long, hide = true)]
+    pub rate_limiter_bucket_size: Option<String>,
+    /// No effect.
+    #[arg(long, hide = true)]
+    pub cert_rotation_checking_interval: Option<String>,
+    /// No effect.
+    #[arg(long, hide = true)]
+    pub cert_rotation_remaining_time_threshold: Option<String>,
+    /// No effect.
+    #[arg(long, hide = true)]
+    pub karmada_kubeconfig_namespace: Option<String>,
+    /// No effect.
+    #[arg(long, hide = true)]
+    pub report_secrets: Option<String>,
+    /// No effect.
+    #[arg(long, hide = true)]
+    pub v: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        defaults()
+    }
+}
+
+impl Settings {
+    /// Refuses what parses and makes no sense.
+    pub fn validate(&self) -> Result<(), Error> {
+        if !is_cluster_name(&self.cluster_name) {
+            let problem = format!(
+                "{:?} is not the name of a cluster: lower-case letters, digits and dashes, at most 48",
+                self.cluster_name
+            );
+            return Err(Error::invalid("cluster-name", problem));
+        }
+        let fraction = self.cluster_lease_renew_interval_fraction;
+        if !(fraction > 0.0 && fraction < 1.0) {
+            let problem = format!("{fraction} must lie between 0 and 1");
+            return Err(Error::invalid(
+                "cluster-lease-renew-interval-fraction",
+                problem,
+            ));
+        }
+        for (name, value) in [
+            (
+                "cluster-status-update-frequency",
+                self.cluster_status_update_frequency,
+            ),
+            ("cluster-lease-duration", self.cluster_lease_duration),
+        ] {
+            if value.is_zero() {
+                return Err(Error::invalid(name, "must be longer than nothing"));
+            }
+        }
+        self.controllers.check(&CONTROLLERS)?;
+        let ignored = WITHOUT_EFFECT.map(|name| Gate {
+            name,
+            ..CUSTOMIZED_MODELS
+        });
+        let known: Vec<Gate> = ignored.into_iter().chain([CUSTOMIZED_MODELS]).collect();
+        self.feature_gates.check(&known)
+    }
+
+    /// Whether nodes are counted by grades.
+    pub fn models_enabled(&self) -> bool {
+        self.enable_cluster_resource_modeling && self.feature_gates.enabled(&CUSTOMIZED_MODELS)
+    }
+}
+
+/// Namespaces are named after clusters, so the name is a DNS label that leaves room for a prefix.
+fn is_cluster_name(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    (1..=48).contains(&bytes.len())
+        && bytes.first().copied().is_some_and(inner)
+        && bytes.last().copied().is_some_and(inner)
+        && bytes.iter().all(|byte| inner(*byte) || *byte == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use muster_shared::settings::load_from;
+
+    use super::*;
+
+    fn load(arguments: &[&str]) -> Result<Settings, Error> {
+        let arguments = std::iter::once("muster-agent").chain(arguments.iter().copied());
+        let settings: Settings = load_from(
+            clap::Command::new("muster-agent"),
+            arguments.map(OsString::from),
+            [],
+        )?;
+        settings.validate()?;
+        Ok(settings)
+    }
+
+    #[test]
+    fn the_command_line_that_karmadactl_register_writes_is_understood() {
+        let settings = load(&[
+            "--karmada-kubeconfig=/etc/kubeconfig/karmada-kubeconfig",
+            "--cluster-name=member1",
+            "--cluster-api-endpoint=https://10.0.0.1:6443",
+            "--cluster-provider=aws",
+            "--cluster-region=eu-1",
+            "--cluster-zones=a,b",
+            "--controllers=*,certRotation",
+            "--proxy-server-address=",
+            "--leader-elect-resource-namespace=karmada-system",
+            "--cluster-namespace=karmada-cluster",
+            "--cluster-status-update-frequency=10s",
+            "--metrics-bind-address=:8080",
+            "--health-probe-bind-address=0.0.0.0:10357",
+            "--v=2",
+        ])
+        .unwrap();
+        assert_eq!(settings.cluster_name, "member1");
+        assert_eq!(settings.cluster_zones.0, ["a", "b"]);
+        assert!(settings.leader_elect && settings.models_enabled());
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_name_of_the_flag() {
+        for (arguments, name) in [
+            (vec![], "cluster-name"),
+            (vec!["--cluster-name=A.b"], "cluster-name"),
+            (
+                vec![
+                    "--cluster-name=a",
+                    "--cluster-lease-renew-interval-fraction=1",
+                ],
+                "fraction",
+            ),
+            (
+                vec!["--cluster-name=a", "--cluster-lease-duration=0s"],
+                "cluster-lease-duration",
+            ),
+            (
+                vec!["--cluster-name=a", "--controllers=*,nope"],
+                "controllers",
+            ),
+            (
+                vec!["--cluster-name=a", "--feature-gates=Nope=true"],
+                "feature-gates",
+            ),
+            (vec!["--cluster-name=a", "--nope"], "nope"),
+        ] {
+            let error = load(&arguments).unwrap_err().to_string();
+            assert!(error.contains(name), "{arguments:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_cluster_is_a_label_of_at_most_48_characters() {
+        for (name, valid) in [
+            ("member1", true),
+            ("a", true),
+            ("-a", false),
+            ("a-", false),
+            ("a.b", false),
+            ("", false),
+        ] {
+            assert_eq!(is_cluster_name(name), valid, "{name}");
+        }
+        assert!(is_cluster_name(&"a".repeat(48)) && !is_cluster_name(&"a".repeat(49)));
+    }
+}

@@ -1,0 +1,108 @@
+//! What we wrote, until our informer shows it: a decision made on the version before our own last write would repeat it, or
+//! take it for somebody else's.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use muster_shared::k8s::Resource;
+
+/// The answers to our last writes, by object name.
+#[derive(Debug)]
+pub struct Written<K> {
+    entries: Mutex<HashMap<String, Entry<K>>>,
+}
+
+#[derive(Debug)]
+struct Entry<K> {
+    /// The version that our write replaced.
+    before: String,
+    after: Arc<K>,
+}
+
+impl<K> Default for Written<K> {
+    fn default() -> Self {
+        Self {
+            entries: Mutex::default(),
+        }
+    }
+}
+
+impl<K: Resource> Written<K> {
+    /// Remembers the answer to a write that named the version it replaces.
+    pub fn remember(&self, before: &K, after: K) -> Arc<K> {
+        let after = Arc::new(after);
+        let (name, before) = (&before.meta().name, &before.meta().resource_version);
+        if let (Some(name), Some(before)) = (name, before) {
+            let entry = Entry {
+                before: before.clone(),
+                after: Arc::clone(&after),
+            };
+            self.lock().insert(name.clone(), entry);
+        }
+        after
+    }
+
+    /// The newer of what the informer has and what we wrote. Versions cannot be ordered, but the one that our write replaced
+    /// is known: while the informer shows that one, our answer is newer; whatever else it shows came later.
+    pub fn newest(&self, cached: Arc<K>) -> Arc<K> {
+        let Some(name) = &cached.meta().name else {
+            return cached;
+        };
+        let mut entries = self.lock();
+        match entries.get(name) {
+            Some(entry) if cached.meta().resource_version.as_ref() == Some(&entry.before) => {
+                Arc::clone(&entry.after)
+            }
+            Some(_) => {
+                entries.remove(name);
+                cached
+            }
+            None => cached,
+        }
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&self, name: &str) {
+        self.lock().remove(name);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Entry<K>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::k8s::{ConfigMap, ObjectMeta};
+
+    use super::*;
+
+    fn version(version: &str) -> ConfigMap {
+        ConfigMap {
+            metadata: ObjectMeta {
+                name: Some("a".into()),
+                resource_version: Some(version.into()),
+                ..ObjectMeta::default()
+            },
+            ..ConfigMap::default()
+        }
+    }
+
+    #[test]
+    fn our_own_write_counts_until_the_informer_has_moved_on() {
+        let written = Written::default();
+        let newest = |cached: &str| {
+            written
+                .newest(Arc::new(version(cached)))
+                .metadata
+                .resource_version
+                .clone()
+                .unwrap()
+        };
+        assert_eq!(newest("1"), "1");
+        written.remember(&version("1"), version("2"));
+        assert_eq!(newest("1"), "2");
+        assert_eq!(newest("3"), "3");
+        assert_eq!(newest("1"), "1", "an entry that was passed is forgotten");
+    }
+}
