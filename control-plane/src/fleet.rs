@@ -21,6 +21,8 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Followed, Informer, Selection};
 use tokio_util::sync::CancellationToken;
 
+use crate::binding::WorkIndex;
+use crate::detector::Templates;
 use crate::settings::Settings;
 
 /// The name under which the control plane writes: field manager of its objects and source of its events.
@@ -55,6 +57,10 @@ pub struct Fleet {
     pub leases: Informer<Lease>,
     /// All namespaces.
     pub namespaces: Informer<Namespace>,
+    /// The users' objects, of the kinds that are asked for.
+    pub templates: Templates,
+    /// Which Works belong to which binding.
+    pub work_index: WorkIndex,
     /// Where events are published.
     pub events: Events,
     /// Whether this process may act.
@@ -81,14 +87,17 @@ impl Fleet {
         let (events, delivery) = Events::new(client.clone(), COMPONENT, shutdown.clone());
         tasks.spawn("events", delivery);
         let everything = Selection::everything;
+        let works = Informer::new(Api::all(watch_client.clone()), everything());
         Ok(Arc::new(Self {
+            templates: Templates::new(client.clone(), watch_client.clone(), shutdown.clone()),
+            work_index: WorkIndex::new(&works),
+            works,
             clusters: Informer::new(Api::all(watch_client.clone()), everything()),
             bindings: Informer::new(Api::all(watch_client.clone()), everything()),
             cluster_bindings: Informer::new(Api::all(watch_client.clone()), everything()),
             policies: Informer::new(Api::all(watch_client.clone()), everything()),
             cluster_policies: Informer::new(Api::all(watch_client.clone()), everything()),
             taint_policies: Informer::new(Api::all(watch_client.clone()), everything()),
-            works: Informer::new(Api::all(watch_client.clone()), everything()),
             leases: Informer::new(
                 Api::namespaced(watch_client.clone(), CLUSTER_NAMESPACE),
                 everything(),
@@ -118,6 +127,7 @@ impl Fleet {
         follow("works", &self.works, tasks);
         follow("leases", &self.leases, tasks);
         follow("namespaces", &self.namespaces, tasks);
+        tasks.spawn("template kinds", self.templates.clone().run());
     }
 
     /// Waits until every cache holds a complete list.

@@ -143,7 +143,19 @@ pub async fn run(
 }
 
 fn start_controllers(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
-    let _ = (fleet, tasks);
+    let settings = &fleet.settings;
+    if settings.runs("detector") {
+        detector::start(fleet, tasks);
+    }
+    if settings.runs("binding") {
+        binding::start(fleet, tasks);
+    }
+    if settings.runs("bindingStatus") {
+        status::start(fleet, tasks);
+    }
+    if settings.runs("namespace") {
+        binding::start_namespaces(fleet, tasks);
+    }
 }
 
 /// Campaigns where that was asked for; a loss ends the process.

@@ -1,1 +1,16 @@
-//! To come.
+//! Works from bindings: what each chosen cluster is to have.
+
+pub mod compare;
+mod controller;
+pub mod kept;
+mod namespaces;
+pub mod render;
+pub mod works;
+
+#[cfg(test)]
+mod conformance;
+
+pub use controller::start;
+pub use kept::{BindingKey, Kept};
+pub use namespaces::start as start_namespaces;
+pub use works::WorkIndex;

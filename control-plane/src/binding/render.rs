@@ -36,16 +36,29 @@ impl Origin {
 
     /// The label that holds the permanent id.
     pub fn label(&self) -> &'static str {
-        if self.namespace.is_some() { label::RESOURCE_BINDING_ID } else { label::CLUSTER_RESOURCE_BINDING_ID }
+        if self.namespace.is_some() {
+            label::RESOURCE_BINDING_ID
+        } else {
+            label::CLUSTER_RESOURCE_BINDING_ID
+        }
     }
 
     fn annotations(&self) -> Pairs {
         match &self.namespace {
             Some(namespace) => Pairs::from([
-                (annotation::RESOURCE_BINDING_NAMESPACE.to_owned(), namespace.clone()),
-                (annotation::RESOURCE_BINDING_NAME.to_owned(), self.name.clone()),
+                (
+                    annotation::RESOURCE_BINDING_NAMESPACE.to_owned(),
+                    namespace.clone(),
+                ),
+                (
+                    annotation::RESOURCE_BINDING_NAME.to_owned(),
+                    self.name.clone(),
+                ),
             ]),
-            None => Pairs::from([(annotation::CLUSTER_RESOURCE_BINDING_NAME.to_owned(), self.name.clone())]),
+            None => Pairs::from([(
+                annotation::CLUSTER_RESOURCE_BINDING_NAME.to_owned(),
+                self.name.clone(),
+            )]),
         }
     }
 }
@@ -103,19 +116,33 @@ impl Scope {
     /// old copy runs unchanged until the task is done.
     pub fn of(spec: &ResourceBindingSpec) -> Self {
         let mut targets = spec.clusters.clone();
-        for cluster in spec.required_by.iter().flat_map(|snapshot| &snapshot.clusters) {
+        for cluster in spec
+            .required_by
+            .iter()
+            .flat_map(|snapshot| &snapshot.clusters)
+        {
             if !targets.iter().any(|target| target.name == cluster.name) {
                 targets.push(cluster.clone());
             }
         }
-        let mut expected: BTreeSet<String> = targets.iter().map(|target| target.name.clone()).collect();
+        let mut expected: BTreeSet<String> =
+            targets.iter().map(|target| target.name.clone()).collect();
         let mut purged_first = BTreeSet::new();
         for task in &spec.graceful_eviction_tasks {
-            let directly = task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly);
-            let clusters = if directly { &mut purged_first } else { &mut expected };
+            let directly =
+                task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly);
+            let clusters = if directly {
+                &mut purged_first
+            } else {
+                &mut expected
+            };
             clusters.insert(task.from_cluster.clone());
         }
-        Self { targets, expected, purged_first }
+        Self {
+            targets,
+            expected,
+            purged_first,
+        }
     }
 }
 
@@ -138,7 +165,11 @@ pub fn render(
     }
     let completions = divided_completions(spec, template, &targets);
     let conflict = conflict_resolution(spec, template);
-    let state = if inject { preserved_state(spec, &targets) } else { None };
+    let state = if inject {
+        preserved_state(spec, &targets)
+    } else {
+        None
+    };
     targets
         .iter()
         .enumerate()
@@ -150,17 +181,31 @@ pub fn render(
             if let Some(share) = completions.as_ref().and_then(|shares| shares.get(at)) {
                 manifest["spec"]["completions"] = json!(share);
             }
-            let text = |key: &str| template["metadata"][key].as_str().unwrap_or_default().to_owned();
+            let text = |key: &str| {
+                template["metadata"][key]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            };
             let work = WorkName {
                 namespace: names::execution_namespace(&target.name),
-                name: names::work(template["kind"].as_str().unwrap_or_default(), &text("name"), &text("namespace")),
+                name: names::work(
+                    template["kind"].as_str().unwrap_or_default(),
+                    &text("name"),
+                    &text("namespace"),
+                ),
             };
             stamp(&mut manifest, origin, template, &work, conflict, state);
             let mut annotations = origin.annotations();
-            annotations.insert(annotation::CONFLICT_RESOLUTION.to_owned(), conflict.to_owned());
+            annotations.insert(
+                annotation::CONFLICT_RESOLUTION.to_owned(),
+                conflict.to_owned(),
+            );
             Ok(Rendered {
                 suspend_dispatching: is_suspended(spec, &target.name),
-                preserve_resources_on_deletion: spec.preserve_resources_on_deletion.unwrap_or(false),
+                preserve_resources_on_deletion: spec
+                    .preserve_resources_on_deletion
+                    .unwrap_or(false),
                 namespace: work.namespace,
                 name: work.name,
                 labels: origin.labels(),
@@ -182,21 +227,40 @@ fn has_rule(template: &Value, operation: Operation) -> bool {
 }
 
 /// Writes labels and annotations by which the object in the member is recognised as ours.
-fn stamp(manifest: &mut Value, origin: &Origin, template: &Value, work: &WorkName, conflict: &str, state: Option<&Pairs>) {
+fn stamp(
+    manifest: &mut Value,
+    origin: &Origin,
+    template: &Value,
+    work: &WorkName,
+    conflict: &str,
+    state: Option<&Pairs>,
+) {
     let mut labels = origin.labels();
     labels.insert(label::MANAGED.to_owned(), "true".to_owned());
     labels.extend(state.cloned().unwrap_or_default());
     let mut annotations = origin.annotations();
     annotations.extend([
-        (annotation::WORK_NAMESPACE.to_owned(), work.namespace.clone()),
+        (
+            annotation::WORK_NAMESPACE.to_owned(),
+            work.namespace.clone(),
+        ),
         (annotation::WORK_NAME.to_owned(), work.name.clone()),
-        (annotation::CONFLICT_RESOLUTION.to_owned(), conflict.to_owned()),
+        (
+            annotation::CONFLICT_RESOLUTION.to_owned(),
+            conflict.to_owned(),
+        ),
     ]);
     if let Some(uid) = template["metadata"]["uid"].as_str() {
         annotations.insert(annotation::TEMPLATE_UID.to_owned(), uid.to_owned());
     }
-    if let Some(generation) = template["metadata"]["generation"].as_i64().filter(|generation| *generation > 0) {
-        annotations.insert(annotation::TEMPLATE_GENERATION.to_owned(), generation.to_string());
+    if let Some(generation) = template["metadata"]["generation"]
+        .as_i64()
+        .filter(|generation| *generation > 0)
+    {
+        annotations.insert(
+            annotation::TEMPLATE_GENERATION.to_owned(),
+            generation.to_string(),
+        );
     }
     for (key, pairs) in [("labels", labels), ("annotations", annotations)] {
         let held = &mut manifest["metadata"][key];
@@ -211,11 +275,19 @@ fn stamp(manifest: &mut Value, origin: &Origin, template: &Value, work: &WorkNam
 
 /// Lists the keys that the fleet owns in the member's object, so that the agent can remove those that the template drops.
 fn record_managed_keys(manifest: &mut Value) {
-    let keys = |pairs: &Value| pairs.as_object().map(|pairs| pairs.keys().cloned().collect::<BTreeSet<_>>()).unwrap_or_default();
+    let keys = |pairs: &Value| {
+        pairs
+            .as_object()
+            .map(|pairs| pairs.keys().cloned().collect::<BTreeSet<_>>())
+            .unwrap_or_default()
+    };
     let list = |keys: BTreeSet<String>| json!(keys.into_iter().collect::<Vec<_>>().join(","));
     let labels = keys(&manifest["metadata"]["labels"]);
     let mut annotations = keys(&manifest["metadata"]["annotations"]);
-    annotations.extend([annotation::MANAGED_LABELS.to_owned(), annotation::MANAGED_ANNOTATIONS.to_owned()]);
+    annotations.extend([
+        annotation::MANAGED_LABELS.to_owned(),
+        annotation::MANAGED_ANNOTATIONS.to_owned(),
+    ]);
     manifest["metadata"]["annotations"][annotation::MANAGED_LABELS] = list(labels);
     manifest["metadata"]["annotations"][annotation::MANAGED_ANNOTATIONS] = list(annotations);
 }
@@ -231,13 +303,25 @@ fn conflict_resolution(spec: &ResourceBindingSpec, template: &Value) -> &'static
 }
 
 fn is_suspended(spec: &ResourceBindingSpec, cluster: &str) -> bool {
-    let Some(suspension) = &spec.suspension else { return false };
-    let listed = |clusters: &muster_shared::api::policy::SuspendClusters| clusters.cluster_names.iter().any(|name| name == cluster);
-    suspension.dispatching.unwrap_or(false) || suspension.dispatching_on_clusters.as_ref().is_some_and(listed)
+    let Some(suspension) = &spec.suspension else {
+        return false;
+    };
+    let listed = |clusters: &muster_shared::api::policy::SuspendClusters| {
+        clusters.cluster_names.iter().any(|name| name == cluster)
+    };
+    suspension.dispatching.unwrap_or(false)
+        || suspension
+            .dispatching_on_clusters
+            .as_ref()
+            .is_some_and(listed)
 }
 
 /// Shares of a Job's completions, in proportion to the replicas, when the placement divides.
-fn divided_completions(spec: &ResourceBindingSpec, template: &Value, targets: &[TargetCluster]) -> Option<Vec<u64>> {
+fn divided_completions(
+    spec: &ResourceBindingSpec,
+    template: &Value,
+    targets: &[TargetCluster],
+) -> Option<Vec<u64>> {
     let strategy = spec.placement.as_ref()?.replica_scheduling.as_ref()?;
     let divides = strategy.replica_scheduling_type == Some(ReplicaSchedulingType::Divided);
     let is_job = template["apiVersion"] == "batch/v1" && template["kind"] == "Job";
@@ -247,7 +331,10 @@ fn divided_completions(spec: &ResourceBindingSpec, template: &Value, targets: &[
     let completions = template["spec"]["completions"].as_u64()?;
     let parties: Vec<Party<'_>> = targets
         .iter()
-        .map(|target| Party { name: &target.name, votes: u64::try_from(target.replicas).unwrap_or(0) })
+        .map(|target| Party {
+            name: &target.name,
+            votes: u64::try_from(target.replicas).unwrap_or(0),
+        })
         .collect();
     let uid = template["metadata"]["uid"].as_str().unwrap_or_default();
     Some(webster(&parties, completions, TieBreak::for_uid(uid)))
@@ -255,7 +342,10 @@ fn divided_completions(spec: &ResourceBindingSpec, template: &Value, targets: &[
 
 /// The labels that an application failover saved for the copy that replaces the lost one: only when there is one target, the last task
 /// purged directly, and the target is new.
-fn preserved_state<'a>(spec: &'a ResourceBindingSpec, targets: &[TargetCluster]) -> Option<&'a Pairs> {
+fn preserved_state<'a>(
+    spec: &'a ResourceBindingSpec,
+    targets: &[TargetCluster],
+) -> Option<&'a Pairs> {
     let [target] = targets else { return None };
     let task = spec.graceful_eviction_tasks.last()?;
     let directly = task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly);

@@ -1,7 +1,9 @@
 //! The binding that a template gets from its policy.
 
 use kube::core::ObjectMeta;
-use muster_shared::api::binding::{Binding, ObjectReference, ResourceBindingSpec, SchedulePriority, Suspension};
+use muster_shared::api::binding::{
+    Binding, ObjectReference, ResourceBindingSpec, SchedulePriority, Suspension,
+};
 use muster_shared::api::policy::PropagationSpec;
 use muster_shared::interpreter::{self, Replicas, interpret_replica};
 use muster_shared::merge;
@@ -18,7 +20,9 @@ pub enum Error {
     #[error("interpret the template: {0}")]
     Interpret(#[from] interpreter::Error),
     /// A former object of the same name still owns the binding.
-    #[error("binding {binding:?} belongs to a template with uid {owner}; waiting until it is garbage-collected")]
+    #[error(
+        "binding {binding:?} belongs to a template with uid {owner}; waiting until it is garbage-collected"
+    )]
     ForeignOwner {
         /// Name of the binding.
         binding: String,
@@ -48,7 +52,14 @@ impl<'a> Wanted<'a> {
         schedule_priority: Option<i32>,
     ) -> Result<Self, Error> {
         let replicas = interpret_replica(&template.object(&key.kind))?;
-        Ok(Self { template: key, metadata: template.metadata(), claim, policy, replicas, schedule_priority })
+        Ok(Self {
+            template: key,
+            metadata: template.metadata(),
+            claim,
+            policy,
+            replicas,
+            schedule_priority,
+        })
     }
 
     /// The binding's name.
@@ -64,7 +75,11 @@ impl<'a> Wanted<'a> {
         let mut spec = ResourceBindingSpec::default();
         self.apply(&mut spec);
         let namespaced = self.template.namespace.is_some();
-        let kind = if namespaced { "ResourceBinding" } else { "ClusterResourceBinding" };
+        let kind = if namespaced {
+            "ResourceBinding"
+        } else {
+            "ClusterResourceBinding"
+        };
         let mut labels = self.claim.labels();
         labels.insert(self.id_label().to_owned(), self.uid());
         let mut metadata = json!({
@@ -84,17 +99,27 @@ impl<'a> Wanted<'a> {
     ///
     /// What others decide (clusters, eviction tasks, referrers, rescheduling, status) is not touched. A template whose version alone
     /// differs is no change, unless `content_changed`: every write of a template's status makes a new version.
-    pub fn patch(&self, binding: &impl Binding, content_changed: bool) -> Result<Option<Value>, Error> {
+    pub fn patch(
+        &self,
+        binding: &impl Binding,
+        content_changed: bool,
+    ) -> Result<Option<Value>, Error> {
         self.refuse_foreign(binding.meta())?;
         let mut patch = json!({});
         let mut spec = binding.spec().clone();
         self.apply(&mut spec);
         let differs = merge::difference(&json!(binding.spec()), &json!(spec));
         let version_alone = |difference: &Value| {
-            difference["resource"].as_object().is_some_and(|resource| resource.keys().eq(["resourceVersion"]))
-                && difference.as_object().is_some_and(|difference| difference.len() == 1)
+            difference["resource"]
+                .as_object()
+                .is_some_and(|resource| resource.keys().eq(["resourceVersion"]))
+                && difference
+                    .as_object()
+                    .is_some_and(|difference| difference.len() == 1)
         };
-        if let Some(difference) = differs.filter(|difference| content_changed || !version_alone(difference)) {
+        if let Some(difference) =
+            differs.filter(|difference| content_changed || !version_alone(difference))
+        {
             patch["spec"] = difference;
         }
         let metadata = self.metadata_patch(binding.meta());
@@ -107,16 +132,28 @@ impl<'a> Wanted<'a> {
     fn metadata_patch(&self, held: &ObjectMeta) -> Value {
         let mut labels = missing(held.labels.as_ref(), &self.claim.labels());
         let mut annotations = missing(held.annotations.as_ref(), &self.claim.annotations());
-        if held.labels.as_ref().is_none_or(|labels| !labels.contains_key(self.id_label())) {
+        if held
+            .labels
+            .as_ref()
+            .is_none_or(|labels| !labels.contains_key(self.id_label()))
+        {
             labels.insert(self.id_label().to_owned(), json!(self.uid()));
         }
         if self.claim.policy.namespace().is_some() {
-            let there = |pairs: Option<&Pairs>, key: &str| pairs.is_some_and(|pairs| pairs.contains_key(key));
+            let there = |pairs: Option<&Pairs>, key: &str| {
+                pairs.is_some_and(|pairs| pairs.contains_key(key))
+            };
             if there(held.labels.as_ref(), label::CLUSTER_PROPAGATION_POLICY_ID) {
                 labels.insert(label::CLUSTER_PROPAGATION_POLICY_ID.to_owned(), Value::Null);
             }
-            if there(held.annotations.as_ref(), annotation::CLUSTER_PROPAGATION_POLICY_NAME) {
-                annotations.insert(annotation::CLUSTER_PROPAGATION_POLICY_NAME.to_owned(), Value::Null);
+            if there(
+                held.annotations.as_ref(),
+                annotation::CLUSTER_PROPAGATION_POLICY_NAME,
+            ) {
+                annotations.insert(
+                    annotation::CLUSTER_PROPAGATION_POLICY_NAME.to_owned(),
+                    Value::Null,
+                );
             }
         }
         let mut metadata = json!({});
@@ -127,8 +164,18 @@ impl<'a> Wanted<'a> {
             metadata["annotations"] = Value::Object(annotations);
         }
         let finalizer = self.finalizer().to_owned();
-        if !held.finalizers.iter().flatten().any(|held| *held == finalizer) {
-            let all: Vec<_> = held.finalizers.iter().flatten().chain([&finalizer]).collect();
+        if !held
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|held| *held == finalizer)
+        {
+            let all: Vec<_> = held
+                .finalizers
+                .iter()
+                .flatten()
+                .chain([&finalizer])
+                .collect();
             metadata["finalizers"] = json!(all);
         }
         let owners = json!([self.owner()]);
@@ -161,30 +208,49 @@ impl<'a> Wanted<'a> {
         spec.replica_requirements = requirements;
         spec.components = Vec::new();
         spec.propagate_deps = policy.propagate_deps;
-        spec.scheduler_name = Some(policy.scheduler_name.clone().unwrap_or_else(|| names::DEFAULT_SCHEDULER.to_owned()));
+        spec.scheduler_name = Some(
+            policy
+                .scheduler_name
+                .clone()
+                .unwrap_or_else(|| names::DEFAULT_SCHEDULER.to_owned()),
+        );
         spec.placement = Some(policy.placement.clone());
         spec.failover.clone_from(&policy.failover);
-        spec.conflict_resolution.clone_from(&policy.conflict_resolution);
+        spec.conflict_resolution
+            .clone_from(&policy.conflict_resolution);
         spec.preserve_resources_on_deletion = policy.preserve_resources_on_deletion;
-        spec.schedule_priority = self.schedule_priority.map(|priority| SchedulePriority { priority });
+        spec.schedule_priority = self
+            .schedule_priority
+            .map(|priority| SchedulePriority { priority });
         // `scheduling` is the binding's own: set by others, such as a queue.
-        let scheduling = spec.suspension.as_ref().and_then(|suspension| suspension.scheduling);
+        let scheduling = spec
+            .suspension
+            .as_ref()
+            .and_then(|suspension| suspension.scheduling);
         spec.suspension = match &policy.suspension {
             Some(suspension) => Some(Suspension {
                 dispatching: suspension.dispatching,
                 dispatching_on_clusters: suspension.dispatching_on_clusters.clone(),
                 scheduling,
             }),
-            None => scheduling.map(|scheduling| Suspension { scheduling: Some(scheduling), ..Suspension::default() }),
+            None => scheduling.map(|scheduling| Suspension {
+                scheduling: Some(scheduling),
+                ..Suspension::default()
+            }),
         };
     }
 
     fn refuse_foreign(&self, held: &ObjectMeta) -> Result<(), Error> {
-        let controller = held.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+        let controller = held
+            .owner_references
+            .iter()
+            .flatten()
+            .find(|owner| owner.controller == Some(true));
         match controller.filter(|owner| owner.uid != self.uid()) {
-            Some(owner) => {
-                Err(Error::ForeignOwner { binding: held.name.clone().unwrap_or_default(), owner: owner.uid.clone() })
-            }
+            Some(owner) => Err(Error::ForeignOwner {
+                binding: held.name.clone().unwrap_or_default(),
+                owner: owner.uid.clone(),
+            }),
             None => Ok(()),
         }
     }
@@ -205,11 +271,19 @@ impl<'a> Wanted<'a> {
     }
 
     fn finalizer(&self) -> &'static str {
-        if self.template.namespace.is_some() { finalizer::RESOURCE_BINDING } else { finalizer::CLUSTER_RESOURCE_BINDING }
+        if self.template.namespace.is_some() {
+            finalizer::RESOURCE_BINDING
+        } else {
+            finalizer::CLUSTER_RESOURCE_BINDING
+        }
     }
 
     fn id_label(&self) -> &'static str {
-        if self.template.namespace.is_some() { label::RESOURCE_BINDING_ID } else { label::CLUSTER_RESOURCE_BINDING_ID }
+        if self.template.namespace.is_some() {
+            label::RESOURCE_BINDING_ID
+        } else {
+            label::CLUSTER_RESOURCE_BINDING_ID
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use muster_shared::names::annotation::{
     CLUSTER_PROPAGATION_POLICY_NAME as CLUSTER_POLICY_NAME, PROPAGATION_POLICY_NAME as POLICY_NAME,
     PROPAGATION_POLICY_NAMESPACE as POLICY_NAMESPACE,
 };
-use muster_shared::names::label::{CLUSTER_PROPAGATION_POLICY_ID as CLUSTER_POLICY_ID, PROPAGATION_POLICY_ID as POLICY_ID};
+use muster_shared::names::label::{
+    CLUSTER_PROPAGATION_POLICY_ID as CLUSTER_POLICY_ID, PROPAGATION_POLICY_ID as POLICY_ID,
+};
 use serde_json::{Value, json};
 
 use super::policy::{Policy, PolicyKey};
@@ -35,7 +37,10 @@ impl Claim {
             Policy::Cluster(_) => CLUSTER_POLICY_ID,
         };
         let id = get(policy.metadata().labels.as_ref(), label)?.to_owned();
-        Some(Self { policy: policy.key(), id })
+        Some(Self {
+            policy: policy.key(),
+            id,
+        })
     }
 
     /// The claim on a template or binding. All parts of it must be there; a `PropagationPolicy`'s is looked for first.
@@ -46,18 +51,30 @@ impl Claim {
                 namespace: get(annotations, POLICY_NAMESPACE)?.to_owned(),
                 name: get(annotations, POLICY_NAME)?.to_owned(),
             };
-            Some(Self { policy, id: get(labels, POLICY_ID)?.to_owned() })
+            Some(Self {
+                policy,
+                id: get(labels, POLICY_ID)?.to_owned(),
+            })
         };
         let cluster = || {
-            let policy = PolicyKey::Cluster { name: get(annotations, CLUSTER_POLICY_NAME)?.to_owned() };
-            Some(Self { policy, id: get(labels, CLUSTER_POLICY_ID)?.to_owned() })
+            let policy = PolicyKey::Cluster {
+                name: get(annotations, CLUSTER_POLICY_NAME)?.to_owned(),
+            };
+            Some(Self {
+                policy,
+                id: get(labels, CLUSTER_POLICY_ID)?.to_owned(),
+            })
         };
         namespaced().or_else(cluster)
     }
 
     /// The labels of a claimed object.
     pub fn labels(&self) -> Pairs {
-        let label = if self.policy.namespace().is_some() { POLICY_ID } else { CLUSTER_POLICY_ID };
+        let label = if self.policy.namespace().is_some() {
+            POLICY_ID
+        } else {
+            CLUSTER_POLICY_ID
+        };
         Pairs::from([(label.to_owned(), self.id.clone())])
     }
 
@@ -68,7 +85,9 @@ impl Claim {
                 (POLICY_NAMESPACE.to_owned(), namespace.clone()),
                 (POLICY_NAME.to_owned(), name.clone()),
             ]),
-            PolicyKey::Cluster { name } => Pairs::from([(CLUSTER_POLICY_NAME.to_owned(), name.clone())]),
+            PolicyKey::Cluster { name } => {
+                Pairs::from([(CLUSTER_POLICY_NAME.to_owned(), name.clone())])
+            }
         }
     }
 
@@ -79,7 +98,10 @@ impl Claim {
         let mut annotations = missing(metadata.annotations.as_ref(), &self.annotations());
         if self.policy.namespace().is_some() {
             labels.extend(present(metadata.labels.as_ref(), &[CLUSTER_POLICY_ID]));
-            annotations.extend(present(metadata.annotations.as_ref(), &[CLUSTER_POLICY_NAME]));
+            annotations.extend(present(
+                metadata.annotations.as_ref(),
+                &[CLUSTER_POLICY_NAME],
+            ));
         }
         wrap(labels, annotations)
     }
@@ -93,27 +115,41 @@ impl Claim {
         if get(metadata.labels.as_ref(), label) != Some(&self.id) {
             return None;
         }
-        wrap(present(metadata.labels.as_ref(), &[label]), present(metadata.annotations.as_ref(), annotations))
+        wrap(
+            present(metadata.labels.as_ref(), &[label]),
+            present(metadata.annotations.as_ref(), annotations),
+        )
     }
 }
 
 /// A value that is there and not empty.
 fn get<'a>(pairs: Option<&'a Pairs>, key: &str) -> Option<&'a str> {
-    pairs?.get(key).map(String::as_str).filter(|value| !value.is_empty())
+    pairs?
+        .get(key)
+        .map(String::as_str)
+        .filter(|value| !value.is_empty())
 }
 
 type Changes = serde_json::Map<String, Value>;
 
 /// What must be written so that `wanted` is there.
 pub(super) fn missing(pairs: Option<&Pairs>, wanted: &Pairs) -> Changes {
-    let differs = |key: &String, value: &String| pairs.and_then(|pairs| pairs.get(key)) != Some(value);
-    wanted.iter().filter(|(key, value)| differs(key, value)).map(|(key, value)| (key.clone(), json!(value))).collect()
+    let differs =
+        |key: &String, value: &String| pairs.and_then(|pairs| pairs.get(key)) != Some(value);
+    wanted
+        .iter()
+        .filter(|(key, value)| differs(key, value))
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect()
 }
 
 /// What must be written so that `keys` are gone.
 fn present(pairs: Option<&Pairs>, keys: &[&str]) -> Changes {
     let there = |key: &&&str| pairs.is_some_and(|pairs| pairs.contains_key(**key));
-    keys.iter().filter(there).map(|key| ((*key).to_owned(), Value::Null)).collect()
+    keys.iter()
+        .filter(there)
+        .map(|key| ((*key).to_owned(), Value::Null))
+        .collect()
 }
 
 fn wrap(labels: Changes, annotations: Changes) -> Option<Value> {
@@ -131,15 +167,28 @@ mod tests {
     use super::*;
 
     fn namespaced() -> Claim {
-        Claim { policy: PolicyKey::Namespaced { namespace: "default".into(), name: "pp".into() }, id: "p".into() }
+        Claim {
+            policy: PolicyKey::Namespaced {
+                namespace: "default".into(),
+                name: "pp".into(),
+            },
+            id: "p".into(),
+        }
     }
 
     fn cluster() -> Claim {
-        Claim { policy: PolicyKey::Cluster { name: "cpp".into() }, id: "c".into() }
+        Claim {
+            policy: PolicyKey::Cluster { name: "cpp".into() },
+            id: "c".into(),
+        }
     }
 
     fn claimed_by(claim: &Claim) -> ObjectMeta {
-        ObjectMeta { labels: Some(claim.labels()), annotations: Some(claim.annotations()), ..ObjectMeta::default() }
+        ObjectMeta {
+            labels: Some(claim.labels()),
+            annotations: Some(claim.annotations()),
+            ..ObjectMeta::default()
+        }
     }
 
     #[test]
@@ -153,14 +202,21 @@ mod tests {
     #[test]
     fn a_claim_with_a_part_missing_is_none() {
         let mut metadata = claimed_by(&namespaced());
-        metadata.annotations.as_mut().unwrap().remove(POLICY_NAMESPACE);
+        metadata
+            .annotations
+            .as_mut()
+            .unwrap()
+            .remove(POLICY_NAMESPACE);
         assert_eq!(Claim::on(&metadata), None);
     }
 
     #[test]
     fn a_namespaced_policy_takes_the_place_of_a_cluster_wide_one() {
         let patch = namespaced().patch(&claimed_by(&cluster())).unwrap();
-        assert_eq!(patch["labels"], json!({ POLICY_ID: "p", CLUSTER_POLICY_ID: null }));
+        assert_eq!(
+            patch["labels"],
+            json!({ POLICY_ID: "p", CLUSTER_POLICY_ID: null })
+        );
         assert_eq!(
             patch["annotations"],
             json!({ POLICY_NAMESPACE: "default", POLICY_NAME: "pp", CLUSTER_POLICY_NAME: null })
@@ -169,10 +225,16 @@ mod tests {
 
     #[test]
     fn a_released_object_keeps_the_claim_of_a_successor() {
-        let successor = Claim { id: "p2".into(), ..namespaced() };
+        let successor = Claim {
+            id: "p2".into(),
+            ..namespaced()
+        };
         assert_eq!(namespaced().release(&claimed_by(&successor)), None);
         let released = namespaced().release(&claimed_by(&namespaced())).unwrap();
         assert_eq!(released["labels"], json!({ POLICY_ID: null }));
-        assert_eq!(released["annotations"], json!({ POLICY_NAMESPACE: null, POLICY_NAME: null }));
+        assert_eq!(
+            released["annotations"],
+            json!({ POLICY_NAMESPACE: null, POLICY_NAME: null })
+        );
     }
 }

@@ -1,1 +1,23 @@
-//! To come.
+//! Bindings from templates and policies.
+//!
+//! A template is any object of the fleet API that a policy selects. The policy claims it (labels and annotations on the template), and the
+//! pair becomes a binding: what is to be placed, by which rules. `select` says which policy, `claim` how it is marked, `build`
+//! what the binding says; `controller` and `policies` gather, call and write.
+
+pub mod build;
+pub mod claim;
+mod controller;
+mod policies;
+pub mod policy;
+pub mod preempt;
+pub mod scope;
+pub mod select;
+mod template;
+mod templates;
+
+#[cfg(test)]
+mod conformance;
+
+pub use controller::start;
+pub use template::{Kind, Template, TemplateKey};
+pub use templates::{Lookup, News, TemplateEvent, Templates};

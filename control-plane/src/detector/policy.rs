@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube::core::ObjectMeta;
-use muster_shared::api::policy::{ActivationPreference, ClusterPropagationPolicy, PropagationPolicy, PropagationSpec};
+use muster_shared::api::policy::{
+    ActivationPreference, ClusterPropagationPolicy, PropagationPolicy, PropagationSpec,
+};
 
 /// What names a policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,7 +45,9 @@ impl PolicyKey {
 impl fmt::Display for PolicyKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Namespaced { namespace, name } => write!(f, "PropagationPolicy {namespace}/{name}"),
+            Self::Namespaced { namespace, name } => {
+                write!(f, "PropagationPolicy {namespace}/{name}")
+            }
             Self::Cluster { name } => write!(f, "ClusterPropagationPolicy {name}"),
         }
     }
@@ -63,9 +67,10 @@ impl Policy {
     pub fn key(&self) -> PolicyKey {
         let name = self.metadata().name.clone().unwrap_or_default();
         match self {
-            Self::Namespaced(policy) => {
-                PolicyKey::Namespaced { namespace: policy.metadata.namespace.clone().unwrap_or_default(), name }
-            }
+            Self::Namespaced(policy) => PolicyKey::Namespaced {
+                namespace: policy.metadata.namespace.clone().unwrap_or_default(),
+                name,
+            },
             Self::Cluster(_) => PolicyKey::Cluster { name },
         }
     }

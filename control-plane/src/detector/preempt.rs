@@ -10,7 +10,8 @@ pub fn takes_over(candidate: &Policy, owner: &Policy) -> bool {
     match (candidate, owner) {
         (Policy::Namespaced(_), Policy::Cluster(_)) => true,
         (Policy::Cluster(_), Policy::Namespaced(_)) => false,
-        (Policy::Namespaced(_), Policy::Namespaced(_)) | (Policy::Cluster(_), Policy::Cluster(_)) => {
+        (Policy::Namespaced(_), Policy::Namespaced(_))
+        | (Policy::Cluster(_), Policy::Cluster(_)) => {
             candidate.key() != owner.key() && candidate.spec().priority() > owner.spec().priority()
         }
     }
@@ -20,12 +21,17 @@ pub fn takes_over(candidate: &Policy, owner: &Policy) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy, PropagationSpec};
+    use muster_shared::api::policy::{
+        ClusterPropagationPolicy, PropagationPolicy, PropagationSpec,
+    };
 
     use super::*;
 
     fn spec(priority: i32) -> PropagationSpec {
-        PropagationSpec { priority: Some(priority), ..PropagationSpec::default() }
+        PropagationSpec {
+            priority: Some(priority),
+            ..PropagationSpec::default()
+        }
     }
 
     fn pp(name: &str, priority: i32) -> Policy {
@@ -33,7 +39,10 @@ mod tests {
     }
 
     fn cpp(name: &str, priority: i32) -> Policy {
-        Policy::Cluster(Arc::new(ClusterPropagationPolicy::new(name, spec(priority))))
+        Policy::Cluster(Arc::new(ClusterPropagationPolicy::new(
+            name,
+            spec(priority),
+        )))
     }
 
     #[test]
@@ -46,7 +55,13 @@ mod tests {
             (cpp("a", 1), cpp("b", 2), false),
             (cpp("a", 9), pp("b", 0), false),
         ] {
-            assert_eq!(takes_over(&candidate, &owner), expected, "{} over {}", candidate.key(), owner.key());
+            assert_eq!(
+                takes_over(&candidate, &owner),
+                expected,
+                "{} over {}",
+                candidate.key(),
+                owner.key()
+            );
         }
     }
 }

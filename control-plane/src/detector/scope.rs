@@ -47,8 +47,13 @@ pub enum Error {
 impl Scope {
     /// Reads the two settings. Each namespace expression has to match the whole name.
     pub fn new(apis: &str, namespaces: &[String]) -> Result<Self, Error> {
-        let apis = apis.split(';').map(str::trim).filter(|token| !token.is_empty());
-        let anchored = |text: &String| Regex::new(&format!("^(?:{text})$")).map_err(|error| Error::Namespace(Box::new(error)));
+        let apis = apis
+            .split(';')
+            .map(str::trim)
+            .filter(|token| !token.is_empty());
+        let anchored = |text: &String| {
+            Regex::new(&format!("^(?:{text})$")).map_err(|error| Error::Namespace(Box::new(error)))
+        };
         Ok(Self {
             apis: apis.map(skipped).collect::<Result<_, _>>()?,
             namespaces: namespaces.iter().map(anchored).collect::<Result<_, _>>()?,
@@ -65,19 +70,30 @@ impl Scope {
 
     /// Whether objects of a namespace may be propagated.
     pub fn admits_namespace(&self, namespace: &str) -> bool {
-        !is_reserved_namespace(namespace) && !self.namespaces.iter().any(|skipped| skipped.is_match(namespace))
+        !is_reserved_namespace(namespace)
+            && !self
+                .namespaces
+                .iter()
+                .any(|skipped| skipped.is_match(namespace))
     }
 
     /// Whether a template may be propagated.
     pub fn admits(&self, template: &TemplateKey) -> bool {
-        self.admits_kind(&template.kind) && template.namespace.as_deref().is_none_or(|namespace| self.admits_namespace(namespace))
+        self.admits_kind(&template.kind)
+            && template
+                .namespace
+                .as_deref()
+                .is_none_or(|namespace| self.admits_namespace(namespace))
     }
 }
 
 impl Skipped {
     fn covers(&self, kind: &Kind) -> bool {
         self.group == kind.group()
-            && self.version.as_deref().is_none_or(|version| version == kind.version())
+            && self
+                .version
+                .as_deref()
+                .is_none_or(|version| version == kind.version())
             && (self.kinds.is_empty() || self.kinds.contains(&kind.kind))
     }
 }
@@ -90,11 +106,31 @@ fn skipped(token: &str) -> Result<Skipped, Error> {
         return Err(Error::Api(token.to_owned()));
     }
     Ok(match parts[..] {
-        ["v1"] => Skipped { group: String::new(), version: Some("v1".into()), kinds: Vec::new() },
-        [group] => Skipped { group: group.into(), version: None, kinds: Vec::new() },
-        ["v1", list] => Skipped { group: String::new(), version: Some("v1".into()), kinds: kinds(list) },
-        [group, version] => Skipped { group: group.into(), version: Some(version.into()), kinds: Vec::new() },
-        [group, version, list] => Skipped { group: group.into(), version: Some(version.into()), kinds: kinds(list) },
+        ["v1"] => Skipped {
+            group: String::new(),
+            version: Some("v1".into()),
+            kinds: Vec::new(),
+        },
+        [group] => Skipped {
+            group: group.into(),
+            version: None,
+            kinds: Vec::new(),
+        },
+        ["v1", list] => Skipped {
+            group: String::new(),
+            version: Some("v1".into()),
+            kinds: kinds(list),
+        },
+        [group, version] => Skipped {
+            group: group.into(),
+            version: Some(version.into()),
+            kinds: Vec::new(),
+        },
+        [group, version, list] => Skipped {
+            group: group.into(),
+            version: Some(version.into()),
+            kinds: kinds(list),
+        },
         _ => return Err(Error::Api(token.to_owned())),
     })
 }
@@ -105,7 +141,8 @@ mod tests {
 
     #[test]
     fn reserved_and_skipped_kinds_are_not_propagated() {
-        let scope = Scope::new("batch; apps/v1/ReplicaSet,DaemonSet; v1/Pod; x.io/v2", &[]).unwrap();
+        let scope =
+            Scope::new("batch; apps/v1/ReplicaSet,DaemonSet; v1/Pod; x.io/v2", &[]).unwrap();
         for (api_version, kind, admitted) in [
             ("apps/v1", "Deployment", true),
             ("apps/v1", "ReplicaSet", false),
@@ -121,7 +158,11 @@ mod tests {
             ("x.io/v1", "X", true),
             ("x.io/v2", "X", false),
         ] {
-            assert_eq!(scope.admits_kind(&Kind::new(api_version, kind)), admitted, "{api_version} {kind}");
+            assert_eq!(
+                scope.admits_kind(&Kind::new(api_version, kind)),
+                admitted,
+                "{api_version} {kind}"
+            );
         }
     }
 
@@ -144,7 +185,12 @@ mod tests {
 
     #[test]
     fn a_setting_that_cannot_be_understood_is_named() {
-        assert!(Scope::new("a/b/c/d", &[]).unwrap_err().to_string().contains("a/b/c/d"));
+        assert!(
+            Scope::new("a/b/c/d", &[])
+                .unwrap_err()
+                .to_string()
+                .contains("a/b/c/d")
+        );
         assert!(Scope::new("", &["(".into()]).is_err());
     }
 }

@@ -4,10 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use muster_shared::api::policy::{PropagationSpec, ResourceSelector};
-use muster_shared::selectors;
+use muster_shared::selectors::matches_labels;
 
 use super::policy::Policy;
 use super::template::{Kind, Template, TemplateKey};
+
+static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
 
 /// What a selector is compared with.
 #[derive(Clone, Copy, Debug)]
@@ -50,25 +52,38 @@ pub enum Strength {
 /// How specifically one selector means the template. A name makes the labels irrelevant; an empty label selector means everything and
 /// still counts as labels; one that cannot be understood means nothing.
 pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
-    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     if selector.api_version != subject.kind.api_version || selector.kind != subject.kind.kind {
         return Strength::Mismatch;
     }
-    if given(&selector.namespace).is_some_and(|namespace| subject.namespace != Some(namespace.as_str())) {
+    if given(selector.namespace.as_ref())
+        .is_some_and(|namespace| subject.namespace != Some(namespace))
+    {
         return Strength::Mismatch;
     }
-    match (given(&selector.name), &selector.label_selector) {
+    match (given(selector.name.as_ref()), &selector.label_selector) {
         (Some(name), _) if name == subject.name => Strength::Name,
         (Some(_), _) => Strength::Mismatch,
         (None, None) => Strength::All,
-        (None, Some(labels)) if selectors::matches(labels, subject.labels) => Strength::Labels,
+        (None, Some(selector))
+            if matches_labels(selector, subject.labels.unwrap_or(&NO_LABELS)) =>
+        {
+            Strength::Labels
+        }
         (None, Some(_)) => Strength::Mismatch,
     }
 }
 
+/// Absent and empty are the same.
+fn given(text: Option<&String>) -> Option<&str> {
+    text.map(String::as_str).filter(|text| !text.is_empty())
+}
+
 /// How specifically the most specific selector of a policy means the template.
 pub fn implicit_priority(policy: &PropagationSpec, subject: Subject<'_>) -> Strength {
-    let strengths = policy.resource_selectors.iter().map(|selector| strength(selector, subject));
+    let strengths = policy
+        .resource_selectors
+        .iter()
+        .map(|selector| strength(selector, subject));
     strengths.max().unwrap_or(Strength::Mismatch)
 }
 
@@ -79,11 +94,20 @@ pub fn selects(policy: &PropagationSpec, subject: Subject<'_>) -> bool {
 
 /// The policy that gets the template among policies of one kind: the highest explicit priority, then the most specific, then the
 /// first by name. Policies that are going away take part in nothing.
-pub fn winner<'p>(policies: impl IntoIterator<Item = &'p Policy>, subject: Subject<'_>) -> Option<&'p Policy> {
+pub fn winner<'p>(
+    policies: impl IntoIterator<Item = &'p Policy>,
+    subject: Subject<'_>,
+) -> Option<&'p Policy> {
     policies
         .into_iter()
         .filter(|policy| !policy.is_deleting())
-        .map(|policy| (policy.spec().priority(), implicit_priority(policy.spec(), subject), policy))
+        .map(|policy| {
+            (
+                policy.spec().priority(),
+                implicit_priority(policy.spec(), subject),
+                policy,
+            )
+        })
         .filter(|(_, strength, _)| *strength > Strength::Mismatch)
         .max_by_key(|(priority, strength, policy)| (*priority, *strength, Reverse(policy.key())))
         .map(|(_, _, policy)| policy)

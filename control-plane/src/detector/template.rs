@@ -4,11 +4,13 @@
 //! policy changed.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use kube::api::ApiResource;
 use kube::core::{DynamicResourceScope, ObjectMeta};
+use muster_shared::api::binding::ObjectReference;
 use muster_shared::interpreter::Dependency;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
@@ -25,17 +27,24 @@ pub struct Kind {
 impl Kind {
     /// A kind by its two names.
     pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
-        Self { api_version: api_version.into(), kind: kind.into() }
+        Self {
+            api_version: api_version.into(),
+            kind: kind.into(),
+        }
     }
 
     /// The API group, empty for the core one.
     pub fn group(&self) -> &str {
-        self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
+        self.api_version
+            .rsplit_once('/')
+            .map_or("", |(group, _)| group)
     }
 
     /// The version without the group.
     pub fn version(&self) -> &str {
-        self.api_version.rsplit_once('/').map_or(self.api_version.as_str(), |(_, version)| version)
+        self.api_version
+            .rsplit_once('/')
+            .map_or(self.api_version.as_str(), |(_, version)| version)
     }
 }
 
@@ -51,10 +60,28 @@ pub struct TemplateKey {
 }
 
 impl TemplateKey {
+    /// The template of a binding.
+    pub fn of(resource: &ObjectReference) -> Self {
+        Self {
+            kind: Arc::new(Kind::new(
+                resource.api_version.clone(),
+                resource.kind.clone(),
+            )),
+            namespace: resource
+                .namespace
+                .clone()
+                .filter(|namespace| !namespace.is_empty()),
+            name: resource.name.clone(),
+        }
+    }
+
     /// The template that a dependency names, when it names one.
     pub fn of_dependency(dependency: &Dependency) -> Option<Self> {
         Some(Self {
-            kind: Arc::new(Kind::new(dependency.api_version.clone(), dependency.kind.clone())),
+            kind: Arc::new(Kind::new(
+                dependency.api_version.clone(),
+                dependency.kind.clone(),
+            )),
             namespace: dependency.namespace.clone(),
             name: dependency.name.clone()?,
         })
@@ -70,6 +97,16 @@ pub struct Template {
     users_content: u64,
 }
 
+impl fmt::Display for TemplateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.kind.kind)?;
+        if let Some(namespace) = &self.namespace {
+            write!(f, "{namespace}/")?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
 impl Template {
     /// Takes an object in.
     pub fn new(mut object: Value) -> Result<Self, serde_json::Error> {
@@ -80,7 +117,12 @@ impl Template {
         let text = object.to_string().into_boxed_str();
         let content = content(&mut object);
         let users_content = users_content(object);
-        Ok(Self { metadata, text, content, users_content })
+        Ok(Self {
+            metadata,
+            text,
+            content,
+            users_content,
+        })
     }
 
     /// The object as JSON; parsed anew at each call. `kind` is filled in, because the items of a list of a built-in kind do not carry it.
@@ -130,7 +172,9 @@ fn content(object: &mut Value) -> u64 {
 
 /// Karmada's keys all contain this; one of them is the user's to set (Karmada: `pkg/util/eventfilter`).
 fn users_content(mut object: Value) -> u64 {
-    let is_fleets = |key: &str| key.contains(".karmada.io") && key != "namespace.karmada.io/skip-auto-propagation";
+    let is_fleets = |key: &str| {
+        key.contains(".karmada.io") && key != "namespace.karmada.io/skip-auto-propagation"
+    };
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("generation");
         for key in ["labels", "annotations"] {
@@ -205,7 +249,9 @@ mod tests {
     fn the_marks_of_the_fleet_are_not_the_users_change() {
         let template = |metadata: Value| Template::new(json!({ "metadata": metadata })).unwrap();
         let bare = template(json!({ "name": "web" }));
-        let claimed = template(json!({ "name": "web", "labels": { "propagationpolicy.karmada.io/permanent-id": "p" } }));
+        let claimed = template(
+            json!({ "name": "web", "labels": { "propagationpolicy.karmada.io/permanent-id": "p" } }),
+        );
         let labelled = template(json!({ "name": "web", "labels": { "app": "web" } }));
         assert_ne!(bare.content(), claimed.content());
         assert_eq!(bare.users_content(), claimed.users_content());
@@ -216,7 +262,10 @@ mod tests {
     fn an_item_of_a_list_gets_its_kind_back() {
         let template = Template::new(json!({ "metadata": { "name": "web" } })).unwrap();
         let object = template.object(&Kind::new("apps/v1", "Deployment"));
-        assert_eq!((&object["apiVersion"], &object["kind"]), (&json!("apps/v1"), &json!("Deployment")));
+        assert_eq!(
+            (&object["apiVersion"], &object["kind"]),
+            (&json!("apps/v1"), &json!("Deployment"))
+        );
     }
 
     #[test]

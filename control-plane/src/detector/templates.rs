@@ -78,7 +78,11 @@ enum Watched {
     Missing,
     /// It exists and cannot be listed, watched and deleted, which templates must be.
     Unfit,
-    Following { resource: ApiResource, namespaced: bool, informer: Informer<Template> },
+    Following {
+        resource: ApiResource,
+        namespaced: bool,
+        informer: Informer<Template>,
+    },
 }
 
 impl Templates {
@@ -98,7 +102,11 @@ impl Templates {
 
     /// Adds a listener, called on a watch's own task: it must be quick. Add it before any kind is wanted.
     pub fn on_change(&self, listener: impl Fn(&News) + Send + Sync + 'static) {
-        self.inner.listeners.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
+        self.inner
+            .listeners
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Box::new(listener));
     }
 
     /// Watches a kind from now on.
@@ -108,7 +116,11 @@ impl Templates {
         }
         let kind = Arc::new(kind.clone());
         let first = {
-            let mut kinds = self.inner.kinds.write().unwrap_or_else(PoisonError::into_inner);
+            let mut kinds = self
+                .inner
+                .kinds
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
             kinds.insert(Arc::clone(&kind), Watched::Sought).is_none()
         };
         if first {
@@ -120,11 +132,13 @@ impl Templates {
     pub fn get(&self, key: &TemplateKey) -> Lookup {
         self.want(&key.kind);
         match self.read().get(&key.kind) {
-            Some(Watched::Following { informer, .. }) => match informer.get(key.namespace.as_deref(), &key.name) {
-                Some(template) => Lookup::Found(template),
-                None if informer.is_synced() => Lookup::Absent,
-                None => Lookup::Unknown,
-            },
+            Some(Watched::Following { informer, .. }) => {
+                match informer.get(key.namespace.as_deref(), &key.name) {
+                    Some(template) => Lookup::Found(template),
+                    None if informer.is_synced() => Lookup::Absent,
+                    None => Lookup::Unknown,
+                }
+            }
             Some(Watched::Missing | Watched::Unfit) => Lookup::Absent,
             Some(Watched::Sought) | None => Lookup::Unknown,
         }
@@ -135,9 +149,13 @@ impl Templates {
         self.want(kind);
         let kinds = self.read();
         match kinds.get_key_value(kind) {
-            Some((kind, Watched::Following { informer, .. })) => informer
-                .is_synced()
-                .then(|| informer.list().into_iter().map(|template| (key_of(kind, &template), template)).collect()),
+            Some((kind, Watched::Following { informer, .. })) => informer.is_synced().then(|| {
+                informer
+                    .list()
+                    .into_iter()
+                    .map(|template| (key_of(kind, &template), template))
+                    .collect()
+            }),
             Some((_, Watched::Missing | Watched::Unfit)) => Some(Vec::new()),
             Some((_, Watched::Sought)) | None => None,
         }
@@ -147,9 +165,15 @@ impl Templates {
     pub fn api(&self, key: &TemplateKey) -> Option<Api<Template>> {
         let client = self.inner.client.clone();
         match self.read().get(&key.kind)? {
-            Watched::Following { resource, namespaced: true, .. } => {
-                Some(Api::namespaced_with(client, key.namespace.as_deref()?, resource))
-            }
+            Watched::Following {
+                resource,
+                namespaced: true,
+                ..
+            } => Some(Api::namespaced_with(
+                client,
+                key.namespace.as_deref()?,
+                resource,
+            )),
             Watched::Following { resource, .. } => Some(Api::all_with(client, resource)),
             Watched::Sought | Watched::Missing | Watched::Unfit => None,
         }
@@ -175,12 +199,23 @@ impl Templates {
             Err(error) => return Err(error),
         };
         let Some((resource, capabilities)) = found else {
-            tracing::debug!(api_version = kind.api_version, kind = kind.kind, "the API server does not have the kind");
+            tracing::debug!(
+                api_version = kind.api_version,
+                kind = kind.kind,
+                "the API server does not have the kind"
+            );
             self.put(kind, Watched::Missing);
             return Ok(Next::After(MISSING_KIND));
         };
-        if ![verbs::LIST, verbs::WATCH, verbs::DELETE].iter().all(|verb| capabilities.supports_operation(verb)) {
-            tracing::warn!(api_version = kind.api_version, kind = kind.kind, "the kind cannot be watched and is not propagated");
+        if ![verbs::LIST, verbs::WATCH, verbs::DELETE]
+            .iter()
+            .all(|verb| capabilities.supports_operation(verb))
+        {
+            tracing::warn!(
+                api_version = kind.api_version,
+                kind = kind.kind,
+                "the kind cannot be watched and is not propagated"
+            );
             self.put(kind, Watched::Unfit);
             return Ok(Next::Done);
         }
@@ -189,32 +224,59 @@ impl Templates {
     }
 
     fn follow(&self, kind: Arc<Kind>, resource: ApiResource, capabilities: &ApiCapabilities) {
-        tracing::info!(api_version = kind.api_version, kind = kind.kind, "watching templates");
+        tracing::info!(
+            api_version = kind.api_version,
+            kind = kind.kind,
+            "watching templates"
+        );
         let api = Api::all_with(self.inner.watch_client.clone(), &resource);
         let informer = Informer::new(api, Selection::everything().page_size(PAGE));
         let (templates, of) = (self.clone(), Arc::clone(&kind));
         informer.on_change(move |change| {
             if let Some(event) = event(change) {
-                templates.tell(&News { key: key_of(&of, change.object()), event });
+                templates.tell(&News {
+                    key: key_of(&of, change.object()),
+                    event,
+                });
             }
         });
         let namespaced = capabilities.scope == Scope::Namespaced;
-        self.put(kind, Watched::Following { resource, namespaced, informer: informer.clone() });
+        self.put(
+            kind,
+            Watched::Following {
+                resource,
+                namespaced,
+                informer: informer.clone(),
+            },
+        );
         tokio::spawn(informer.run(self.inner.shutdown.clone()));
     }
 
     fn put(&self, kind: Arc<Kind>, watched: Watched) {
-        self.inner.kinds.write().unwrap_or_else(PoisonError::into_inner).insert(kind, watched);
+        self.inner
+            .kinds
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(kind, watched);
     }
 
     fn tell(&self, news: &News) {
-        for listener in self.inner.listeners.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        for listener in self
+            .inner
+            .listeners
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+        {
             listener(news);
         }
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Arc<Kind>, Watched>> {
-        self.inner.kinds.read().unwrap_or_else(PoisonError::into_inner)
+        self.inner
+            .kinds
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -222,8 +284,14 @@ impl Templates {
 fn event(change: &Change<Template>) -> Option<TemplateEvent> {
     match change {
         Change::Applied { old: None, .. } => Some(TemplateEvent::Appeared),
-        Change::Applied { old: Some(old), new } if old.users_content() != new.users_content() => Some(TemplateEvent::Changed),
-        Change::Applied { old: Some(old), new } if old.content() != new.content() => Some(TemplateEvent::Marked),
+        Change::Applied {
+            old: Some(old),
+            new,
+        } if old.users_content() != new.users_content() => Some(TemplateEvent::Changed),
+        Change::Applied {
+            old: Some(old),
+            new,
+        } if old.content() != new.content() => Some(TemplateEvent::Marked),
         Change::Applied { .. } => None,
         Change::Deleted { .. } => Some(TemplateEvent::Gone),
     }

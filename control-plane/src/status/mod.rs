@@ -1,1 +1,6 @@
-//! To come.
+//! The status of bindings and templates from what the members report in their Works.
+
+mod aggregate;
+mod controller;
+
+pub use controller::start;

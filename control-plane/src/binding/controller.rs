@@ -1,0 +1,313 @@
+//! Gathers a binding, its template and its Works, and writes the Works that are missing, different or too many.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PostParams, Preconditions};
+use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::work::Work;
+use muster_shared::events::EventType;
+use muster_shared::interpreter;
+use muster_shared::names;
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Informer};
+use serde_json::json;
+
+use super::compare;
+use super::kept::{BindingKey, Kept, patch_params};
+use super::render::{Origin, Rendered, Scope, render};
+use super::works::binding_of;
+use crate::detector::{Lookup, TemplateKey};
+use crate::fleet::Fleet;
+use crate::settings::STATEFUL_FAILOVER_INJECTION;
+
+/// How long to wait for the first list of a kind of template.
+const UNLISTED: Duration = Duration::from_millis(200);
+/// How long to wait for a Work that is going away; its disappearance is heard of earlier.
+const LEAVING: Duration = Duration::from_secs(5);
+
+/// Why the Works of a binding are not as they should be.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("render the works: {0}")]
+    Render(#[from] interpreter::Error),
+    #[error("{step} {subject}: {source}")]
+    Api {
+        step: &'static str,
+        subject: String,
+        source: Box<kube::Error>,
+    },
+    #[error("{failed} of {of} works failed; the first: {first}")]
+    Some {
+        failed: usize,
+        of: usize,
+        first: Box<Error>,
+    },
+}
+
+impl Error {
+    fn api(step: &'static str, subject: impl ToString) -> impl FnOnce(kube::Error) -> Self {
+        let subject = subject.to_string();
+        move |source| Self::Api {
+            step,
+            subject,
+            source: Box::new(source),
+        }
+    }
+}
+
+/// Starts the controller.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let queue = Queue::new("binding");
+    follow(&fleet.bindings, &queue);
+    follow(&fleet.cluster_bindings, &queue);
+    let works = queue.clone();
+    fleet.works.on_change(move |change| {
+        let concerns_us = match change {
+            // Somebody changed the spec, or gave the permanent id that the manifest carries too.
+            Change::Applied {
+                old: Some(old),
+                new,
+            } => {
+                old.metadata.generation != new.metadata.generation
+                    || old.metadata.labels != new.metadata.labels
+            }
+            Change::Applied { old: None, .. } => false,
+            Change::Deleted { .. } => true,
+        };
+        if let Some(key) = binding_of(change.object()).filter(|_| concerns_us) {
+            works.add(key);
+        }
+    });
+    let workers = fleet.settings.concurrent_resourcebinding_syncs;
+    fleet.work(
+        tasks,
+        "binding",
+        queue,
+        workers,
+        |fleet, key: BindingKey| async move {
+            if key.namespace.is_some() {
+                sync::<ResourceBinding>(&fleet, &key).await
+            } else {
+                sync::<ClusterResourceBinding>(&fleet, &key).await
+            }
+        },
+    );
+}
+
+/// A change of the status alone does not concern us.
+fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
+    let queue = queue.clone();
+    bindings.on_change(move |change| {
+        if let Change::Applied { old, new } = change {
+            let same = |old: &Arc<B>| {
+                let (old, new) = (old.meta(), new.meta());
+                old.generation == new.generation
+                    && old.labels == new.labels
+                    && old.deletion_timestamp.is_some() == new.deletion_timestamp.is_some()
+            };
+            if !old.as_ref().is_some_and(same) {
+                queue.add(BindingKey::of(new.as_ref()));
+            }
+        }
+    });
+}
+
+async fn sync<B: Kept>(fleet: &Fleet, key: &BindingKey) -> Result<Next, Error> {
+    let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
+        return Ok(Next::Done);
+    };
+    if binding.meta().deletion_timestamp.is_some() {
+        return finish(fleet, key, binding.as_ref()).await;
+    }
+    let Some(id) = binding.permanent_id() else {
+        return identify(fleet, key, binding.as_ref()).await;
+    };
+    let spec = binding.spec();
+    let works = fleet.work_index.of(id);
+    let scope = Scope::of(spec);
+
+    let elsewhere = |work: &&Arc<Work>| {
+        cluster_of(work).is_none_or(|cluster| !scope.expected.contains(cluster))
+    };
+    remove(fleet, works.iter().filter(elsewhere)).await?;
+    let still_there = |work: &Arc<Work>| {
+        cluster_of(work).is_some_and(|cluster| scope.purged_first.contains(cluster))
+    };
+    if works.iter().any(still_there) {
+        return Ok(Next::After(LEAVING));
+    }
+    if scope.targets.is_empty() {
+        return Ok(Next::Done);
+    }
+
+    let template_key = TemplateKey::of(&spec.resource);
+    let template = match fleet.templates.get(&template_key) {
+        Lookup::Found(template) => template.object(&template_key.kind),
+        // The binding follows it: garbage collection takes both.
+        Lookup::Absent => return Ok(Next::Done),
+        Lookup::Unknown => return Ok(Next::After(UNLISTED)),
+    };
+    let origin = Origin {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        id: id.to_owned(),
+    };
+    let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
+    let rendered = match render(&origin, spec, &template, inject) {
+        Ok(rendered) => rendered,
+        Err(error) => {
+            fleet.events.publish(
+                binding.as_ref(),
+                EventType::Warning,
+                "SyncWorkFailed",
+                error.to_string(),
+            );
+            return Err(error.into());
+        }
+    };
+    let outcomes = join_all(rendered.iter().map(|work| ensure(fleet, work))).await;
+    let waits = outcomes
+        .iter()
+        .any(|outcome| matches!(outcome, Ok(Ensured::Leaving)));
+    let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+    if let Some(Err(first)) = outcomes.into_iter().find(Result::is_err) {
+        let error = Error::Some {
+            failed,
+            of: rendered.len(),
+            first: Box::new(first),
+        };
+        fleet.events.publish(
+            binding.as_ref(),
+            EventType::Warning,
+            "SyncWorkFailed",
+            error.to_string(),
+        );
+        return Err(error);
+    }
+    Ok(if waits {
+        Next::After(LEAVING)
+    } else {
+        Next::Done
+    })
+}
+
+enum Ensured {
+    AsRendered,
+    /// The old one has to go first.
+    Leaving,
+}
+
+async fn ensure(fleet: &Fleet, rendered: &Rendered) -> Result<Ensured, Error> {
+    let api: Api<Work> = Api::namespaced(fleet.client.clone(), &rendered.namespace);
+    let subject = || format!("work {}/{}", rendered.namespace, rendered.name);
+    let Some(work) = fleet.works.get(Some(&rendered.namespace), &rendered.name) else {
+        return match create(&api, rendered).await {
+            Ok(()) => Ok(Ensured::AsRendered),
+            Err(error) => Err(Error::api("create", subject())(error)),
+        };
+    };
+    if work.metadata.deletion_timestamp.is_some() {
+        return Ok(Ensured::Leaving);
+    }
+    if let Some(patch) = compare::patch(&work, rendered) {
+        api.patch(&rendered.name, &patch_params(), &Patch::Merge(&patch))
+            .await
+            .map_err(Error::api("update", subject()))?;
+        tracing::debug!(work = %subject(), "updated");
+    }
+    Ok(Ensured::AsRendered)
+}
+
+async fn create(api: &Api<Work>, rendered: &Rendered) -> Result<(), kube::Error> {
+    let work: Work =
+        serde_json::from_value(compare::create(rendered)).map_err(kube::Error::SerdeError)?;
+    match api.create(&PostParams::default(), &work).await {
+        Ok(_) => Ok(()),
+        // Made by us a moment ago and not in the cache yet; or by somebody else, and then its event brings us back.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Deletes Works; the agents then remove the objects from the members.
+async fn remove(fleet: &Fleet, works: impl Iterator<Item = &Arc<Work>>) -> Result<(), Error> {
+    let removals = works
+        .filter(|work| work.metadata.deletion_timestamp.is_none())
+        .map(|work| async move {
+            let api: Api<Work> =
+                Api::namespaced(fleet.client.clone(), &work.namespace().unwrap_or_default());
+            let this_one = Preconditions {
+                uid: work.uid(),
+                resource_version: None,
+            };
+            let parameters = DeleteParams {
+                preconditions: Some(this_one),
+                ..DeleteParams::default()
+            };
+            tracing::info!(
+                namespace = work.namespace(),
+                work = work.name_any(),
+                "removing a work that is not wanted any more"
+            );
+            match api.delete(&work.name_any(), &parameters).await {
+                Ok(_) => Ok(()),
+                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
+                    Ok(())
+                }
+                Err(error) => Err(Error::api("remove work", work.name_any())(error)),
+            }
+        });
+    join_all(removals).await.into_iter().collect()
+}
+
+/// Removes the Works of a binding that is going away, then lets go of it. The Works' own finalizers take care of the members.
+async fn finish<B: Kept>(fleet: &Fleet, key: &BindingKey, binding: &B) -> Result<Next, Error> {
+    let ours = if B::NAMESPACED {
+        names::finalizer::RESOURCE_BINDING
+    } else {
+        names::finalizer::CLUSTER_RESOURCE_BINDING
+    };
+    if !binding
+        .finalizers()
+        .iter()
+        .any(|finalizer| finalizer == ours)
+    {
+        return Ok(Next::Done);
+    }
+    if let Some(id) = binding.permanent_id() {
+        remove(fleet, fleet.work_index.of(id).iter()).await?;
+    }
+    let others: Vec<_> = binding
+        .finalizers()
+        .iter()
+        .filter(|finalizer| *finalizer != ours)
+        .collect();
+    let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.resource_version() } });
+    match B::api(fleet, key)
+        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
+        .await
+    {
+        Ok(_) => Ok(Next::Done),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
+        Err(error) => Err(Error::api("release", key)(error)),
+    }
+}
+
+/// Gives a binding that somebody else made its permanent id: its uid, unless admission gave one.
+async fn identify<B: Kept>(fleet: &Fleet, key: &BindingKey, binding: &B) -> Result<Next, Error> {
+    let patch = json!({ "metadata": { "labels": { B::ID_LABEL: binding.uid() }, "resourceVersion": binding.resource_version() } });
+    B::api(fleet, key)
+        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
+        .await
+        .map_err(Error::api("identify", key))?;
+    Ok(Next::Done)
+}
+
+/// The cluster that a Work is for.
+fn cluster_of(work: &Work) -> Option<&str> {
+    names::cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)
+}

@@ -1,0 +1,470 @@
+//! Gives each template the binding that its policy wants for it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::api::{Api, Patch, PostParams};
+use kube::core::ObjectMeta;
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::policy::{PriorityClassSource, PropagationSpec};
+use muster_shared::names::label;
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Informer};
+use serde_json::{Value, json};
+
+use super::build::{self, Wanted};
+use super::claim::Claim;
+use super::policies;
+use super::policy::{Policy, PolicyKey};
+use super::scope::Scope;
+use super::select::{Subject, selects, winner};
+use super::template::{Template, TemplateKey};
+use super::templates::{Lookup, TemplateEvent};
+use crate::binding::kept::{BindingKey, Kept, patch_params};
+use crate::fleet::Fleet;
+use crate::settings::PRIORITY_BASED_SCHEDULING;
+
+/// How long to wait for something of ours to arrive in a cache.
+pub(super) const SOON: Duration = Duration::from_millis(200);
+
+/// Why a template has not the binding that it should have.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("build the binding: {0}")]
+    Build(#[from] build::Error),
+    #[error("{step} {subject}: {source}")]
+    Api {
+        step: &'static str,
+        subject: String,
+        source: Box<kube::Error>,
+    },
+    #[error(
+        "{policy} waits for override policies ({overrides}), which this version does not apply"
+    )]
+    Overrides {
+        policy: PolicyKey,
+        overrides: String,
+    },
+    #[error("{policy} takes its schedule priority from {class:?}, which is no PriorityClass")]
+    PriorityClass { policy: PolicyKey, class: String },
+}
+
+impl Error {
+    pub(super) fn api(
+        step: &'static str,
+        subject: impl ToString,
+    ) -> impl FnOnce(kube::Error) -> Self {
+        let subject = subject.to_string();
+        move |source| Self::Api {
+            step,
+            subject,
+            source: Box::new(source),
+        }
+    }
+}
+
+/// The controller's state: queues, and what it remembers to save writes. Everything in it may be lost.
+pub(super) struct Detector {
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) templates: Queue<TemplateKey>,
+    pub(super) policies: Queue<PolicyKey>,
+    scope: Scope,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Default)]
+struct Memory {
+    /// The content that each template had when its binding was last built.
+    built: HashMap<TemplateKey, u64>,
+    /// Templates that did not change since their lazy policy did: their bindings are left alone.
+    for_policy: HashSet<TemplateKey>,
+}
+
+/// Starts the controller.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let settings = &fleet.settings;
+    let scope = match Scope::new(
+        &settings.skipped_propagating_apis,
+        &settings.skipped_propagating_namespaces.0,
+    ) {
+        Ok(scope) => scope,
+        Err(error) => {
+            // A supervised task that ends, ends the process with its name.
+            tasks.spawn("detector", async move {
+                tracing::error!(%error, "cannot start the detector")
+            });
+            return;
+        }
+    };
+    let detector = Arc::new(Detector {
+        fleet: Arc::clone(fleet),
+        templates: Queue::new("detector"),
+        policies: Queue::new("policies"),
+        scope,
+        memory: Mutex::default(),
+    });
+    listen(&detector);
+    let work = Arc::clone(&detector);
+    let workers = settings.concurrent_resource_template_syncs;
+    fleet.work(
+        tasks,
+        "detector",
+        detector.templates.clone(),
+        workers,
+        move |_, key| {
+            let detector = Arc::clone(&work);
+            async move { detector.reconcile(key).await }
+        },
+    );
+    policies::start(&detector, tasks);
+}
+
+fn listen(detector: &Arc<Detector>) {
+    let fleet = &detector.fleet;
+    let to = Arc::clone(detector);
+    fleet.templates.on_change(move |news| {
+        if news.event == TemplateEvent::Gone {
+            let mut memory = to.memory();
+            memory.built.remove(&news.key);
+            memory.for_policy.remove(&news.key);
+            return;
+        }
+        if to.scope.admits(&news.key) {
+            if news.event != TemplateEvent::Marked {
+                to.memory().for_policy.remove(&news.key);
+            }
+            to.templates.add(news.key.clone());
+        }
+    });
+    listen_to_bindings(detector, &fleet.bindings);
+    listen_to_bindings(detector, &fleet.cluster_bindings);
+}
+
+/// A binding that somebody deleted is made again, and the kind of its template is watched even when no policy names it any more.
+fn listen_to_bindings<B: Kept>(detector: &Arc<Detector>, bindings: &Informer<B>) {
+    let to = Arc::clone(detector);
+    bindings.on_change(move |change| {
+        let key = TemplateKey::of(&change.object().spec().resource);
+        match change {
+            Change::Applied { old: None, .. } => to.fleet.templates.want(&key.kind),
+            Change::Applied { .. } => {}
+            Change::Deleted { .. } => to.templates.add(key),
+        }
+    });
+}
+
+impl Detector {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at a template because its policy changed. A lazy one leaves the binding as it is until the template itself changes.
+    pub(super) fn revisit(&self, key: TemplateKey, lazily: bool) {
+        if lazily {
+            self.memory().for_policy.insert(key.clone());
+        }
+        self.templates.add(key);
+    }
+
+    /// Whether templates of a kind and namespace are propagated.
+    pub(super) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    async fn reconcile(&self, key: TemplateKey) -> Result<Next, Error> {
+        let template = match self.fleet.templates.get(&key) {
+            Lookup::Found(template) => template,
+            Lookup::Absent => return Ok(Next::Done),
+            Lookup::Unknown => return Ok(Next::After(SOON)),
+        };
+        let claimed_elsewhere = template
+            .label(label::CLAIMED_BY)
+            .is_some_and(|by| !by.is_empty());
+        if template.is_deleting() || claimed_elsewhere || !self.scope.admits(&key) {
+            return Ok(Next::Done);
+        }
+        let subject = Subject::of(&key, &template);
+        let Some(claim) = Claim::on(template.metadata()) else {
+            // A template without a policy waits; the policy that comes looks for it.
+            return match self.match_policy(subject) {
+                Some(policy) => self.apply(&key, &template, &policy).await,
+                None => Ok(Next::Done),
+            };
+        };
+        match self.policy(&claim.policy) {
+            None => self.release(&key, &claim).await,
+            // The policy's own reconciliation releases what it has.
+            Some(policy) if policy.is_deleting() => Ok(Next::Done),
+            // What is not selected any more is released when the policy changes. (The same object may be served by two API groups of
+            // which the policy names one: its other face must not release it.)
+            Some(policy) if !selects(policy.spec(), subject) => Ok(Next::Done),
+            Some(policy) => self.apply(&key, &template, &policy).await,
+        }
+    }
+
+    /// The policy by name.
+    pub(super) fn policy(&self, key: &PolicyKey) -> Option<Policy> {
+        match key {
+            PolicyKey::Namespaced { namespace, name } => self
+                .fleet
+                .policies
+                .get(Some(namespace), name)
+                .map(Policy::Namespaced),
+            PolicyKey::Cluster { name } => self
+                .fleet
+                .cluster_policies
+                .get(None, name)
+                .map(Policy::Cluster),
+        }
+    }
+
+    /// The policy for a template that has none: one of its namespace before any cluster-wide one.
+    fn match_policy(&self, subject: Subject<'_>) -> Option<Policy> {
+        if let Some(namespace) = subject.namespace {
+            let all = self.fleet.policies.list().into_iter();
+            let near = all.filter(|policy| policy.metadata.namespace.as_deref() == Some(namespace));
+            let near: Vec<_> = near.map(Policy::Namespaced).collect();
+            if let Some(policy) = winner(&near, subject) {
+                return Some(policy.clone());
+            }
+        }
+        let wide: Vec<_> = self
+            .fleet
+            .cluster_policies
+            .list()
+            .into_iter()
+            .map(Policy::Cluster)
+            .collect();
+        winner(&wide, subject).cloned()
+    }
+
+    async fn apply(
+        &self,
+        key: &TemplateKey,
+        template: &Arc<Template>,
+        policy: &Policy,
+    ) -> Result<Next, Error> {
+        let spec = policy.spec();
+        if !spec.dependent_overrides.is_empty() {
+            return Err(Error::Overrides {
+                policy: policy.key(),
+                overrides: spec.dependent_overrides.join(", "),
+            });
+        }
+        let Some(claim) = Claim::by(policy) else {
+            // The policy's own reconciliation gives it an id.
+            return Ok(Next::After(SOON));
+        };
+        let template = match claim.patch(template.metadata()) {
+            None => Arc::clone(template),
+            Some(metadata) => match self.mark(key, template.metadata(), metadata).await? {
+                Some(marked) => Arc::new(marked),
+                None => return Ok(Next::After(SOON)),
+            },
+        };
+        if policy.is_lazy() && self.memory().for_policy.contains(key) {
+            return Ok(Next::Done);
+        }
+        let priority = self.schedule_priority(policy, spec).await?;
+        let wanted = Wanted::new(key, &template, &claim, spec, priority)
+            .map_err(|error| self.report(key, &template, error))?;
+        let changed = self
+            .memory()
+            .built
+            .get(key)
+            .is_some_and(|content| *content != template.content());
+        let next = if key.namespace.is_some() {
+            self.write::<ResourceBinding>(key, &wanted, changed).await?
+        } else {
+            self.write::<ClusterResourceBinding>(key, &wanted, changed)
+                .await?
+        };
+        if next == Next::Done {
+            self.memory().built.insert(key.clone(), template.content());
+        }
+        Ok(next)
+    }
+
+    /// Patches the metadata of a template; `None` when it is not as we know it, so that the decision has to be made again.
+    pub(super) async fn mark(
+        &self,
+        key: &TemplateKey,
+        known: &ObjectMeta,
+        mut metadata: Value,
+    ) -> Result<Option<Template>, Error> {
+        let Some(api) = self.fleet.templates.api(key) else {
+            return Ok(None);
+        };
+        metadata["resourceVersion"] = json!(known.resource_version);
+        match api
+            .patch(
+                &key.name,
+                &patch_params(),
+                &Patch::Merge(json!({ "metadata": metadata })),
+            )
+            .await
+        {
+            Ok(template) => Ok(Some(template)),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+                Ok(None)
+            }
+            Err(error) => Err(Error::api("mark", key)(error)),
+        }
+    }
+
+    async fn write<B: Kept>(
+        &self,
+        key: &TemplateKey,
+        wanted: &Wanted<'_>,
+        changed: bool,
+    ) -> Result<Next, Error> {
+        let binding = BindingKey {
+            namespace: key.namespace.clone(),
+            name: wanted.name(),
+        };
+        let api = B::api(&self.fleet, &binding);
+        let Some(held) = B::cache(&self.fleet).get(binding.namespace.as_deref(), &binding.name)
+        else {
+            return self.create(&api, &binding, wanted.create()).await;
+        };
+        if held.meta().deletion_timestamp.is_some() {
+            // It is made again when it is gone; its disappearance is heard of.
+            return Ok(Next::After(Duration::from_secs(5)));
+        }
+        let Some(patch) = wanted.patch(held.as_ref(), changed)? else {
+            return Ok(Next::Done);
+        };
+        match api
+            .patch(&binding.name, &patch_params(), &Patch::Merge(&patch))
+            .await
+        {
+            Ok(_) => Ok(Next::Done),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+                Ok(Next::After(SOON))
+            }
+            Err(error) => Err(Error::api("update", &binding)(error)),
+        }
+    }
+
+    async fn create<B: Kept>(
+        &self,
+        api: &Api<B>,
+        key: &BindingKey,
+        object: Value,
+    ) -> Result<Next, Error> {
+        let binding = serde_json::from_value(object)
+            .map_err(|error| Error::api("compose", key)(kube::Error::SerdeError(error)))?;
+        match api.create(&PostParams::default(), &binding).await {
+            Ok(_) => Ok(Next::Done),
+            // The cache lags behind.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Next::After(SOON)),
+            Err(error) => Err(Error::api("create", key)(error)),
+        }
+    }
+
+    /// Ends a claim: on the binding first, so that a crash between the two leaves a template that still names its policy.
+    pub(super) async fn release(&self, key: &TemplateKey, claim: &Claim) -> Result<Next, Error> {
+        let binding = BindingKey {
+            namespace: key.namespace.clone(),
+            name: build::binding_name(key),
+        };
+        let released = if key.namespace.is_some() {
+            self.release_binding::<ResourceBinding>(&binding, claim)
+                .await?
+        } else {
+            self.release_binding::<ClusterResourceBinding>(&binding, claim)
+                .await?
+        };
+        if !released {
+            return Ok(Next::After(SOON));
+        }
+        let template = match self.fleet.templates.get(key) {
+            Lookup::Found(template) => template,
+            Lookup::Absent => return Ok(Next::Done),
+            Lookup::Unknown => return Ok(Next::After(SOON)),
+        };
+        if let Some(metadata) = claim.release(template.metadata()) {
+            if self
+                .mark(key, template.metadata(), metadata)
+                .await?
+                .is_none()
+            {
+                return Ok(Next::After(SOON));
+            }
+            tracing::info!(template = %key, policy = %claim.policy, "released from its policy");
+        }
+        Ok(Next::Done)
+    }
+
+    /// Ends a claim on a binding. Its Works stay: a deleted policy freezes what it placed, it does not remove it.
+    pub(super) async fn release_binding<B: Kept>(
+        &self,
+        key: &BindingKey,
+        claim: &Claim,
+    ) -> Result<bool, Error> {
+        let Some(held) = B::cache(&self.fleet).get(key.namespace.as_deref(), &key.name) else {
+            return Ok(true);
+        };
+        let Some(mut metadata) = claim.release(held.meta()) else {
+            return Ok(true);
+        };
+        metadata["resourceVersion"] = json!(held.meta().resource_version);
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        match B::api(&self.fleet, key)
+            .patch(&key.name, &patch_params(), &patch)
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
+            Err(error) => Err(Error::api("release", key)(error)),
+        }
+    }
+
+    /// The number behind the priority class that a policy names.
+    async fn schedule_priority(
+        &self,
+        policy: &Policy,
+        spec: &PropagationSpec,
+    ) -> Result<Option<i32>, Error> {
+        let Some(priority) = &spec.schedule_priority else {
+            return Ok(None);
+        };
+        if !self.fleet.settings.gate(&PRIORITY_BASED_SCHEDULING) {
+            return Ok(None);
+        }
+        let class = &priority.priority_class_name;
+        if priority.priority_class_source != PriorityClassSource::KubePriorityClass {
+            return Err(Error::PriorityClass {
+                policy: policy.key(),
+                class: class.clone(),
+            });
+        }
+        let classes: Api<PriorityClass> = Api::all(self.fleet.client.clone());
+        let found = classes
+            .get(class)
+            .await
+            .map_err(Error::api("read the priority class", class))?;
+        Ok(Some(found.value))
+    }
+
+    /// Tells the owner of a template that nothing can be made of it.
+    fn report(&self, key: &TemplateKey, template: &Template, error: build::Error) -> Error {
+        let about = k8s_openapi::api::core::v1::ObjectReference {
+            api_version: Some(key.kind.api_version.clone()),
+            kind: Some(key.kind.kind.clone()),
+            namespace: key.namespace.clone(),
+            name: Some(key.name.clone()),
+            uid: template.metadata().uid.clone(),
+            ..Default::default()
+        };
+        let kind = muster_shared::events::EventType::Warning;
+        self.fleet
+            .events
+            .publish_about(about, kind, "ApplyPolicyFailed", error.to_string());
+        error.into()
+    }
+}
