@@ -73,7 +73,7 @@ fn absent<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// Reads `null` as the zero value: Go writes it for a required list that is empty.
-fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de> + Default,
@@ -88,7 +88,7 @@ fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Quantity, D::E
 }
 
 /// The same for amounts by resource name.
-fn quantities<'de, D: Deserializer<'de>>(
+pub(crate) fn quantities<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, Quantity>, D::Error> {
     let values: BTreeMap<String, Value> = nullable(deserializer)?;

@@ -25,6 +25,36 @@ pub const DECLARED: &[Deviation] = &[
         reason: "a single zone counts as the list of it, which is what Karmada's API server makes of it on write",
     },
     Deviation {
+        suite: "resource_summary",
+        quirk: "init container maximum is taken against the running total of all pods, so the result depends on pod order",
+        reason: "each pod counts by itself, as Kubernetes' scheduler does (K8)",
+    },
+    Deviation {
+        suite: "resource_summary",
+        quirk: "finished pods that never got a node still count as allocating",
+        reason: "a finished pod waits for nothing (K9)",
+    },
+    Deviation {
+        suite: "resource_models",
+        quirk: "init container maximum is taken against the running total of all pods, so the result depends on pod order",
+        reason: "each pod counts by itself, as Kubernetes' scheduler does (K8)",
+    },
+    Deviation {
+        suite: "resource_models",
+        quirk: "a node without free pod slots ends the count, so later nodes are missed and the result depends on node order",
+        reason: "a full node is left out, the others are counted (K10)",
+    },
+    Deviation {
+        suite: "resource_models",
+        quirk: "a node without any allocatable map ends the count, so it and all later nodes are missed",
+        reason: "a node that offers nothing is left out, the others are counted",
+    },
+    Deviation {
+        suite: "resource_models_validation",
+        quirk: "equal numbers written in another notation or scale may count as not contiguous",
+        reason: "ends of ranges are compared by amount (K12)",
+    },
+    Deviation {
         suite: "tolerations",
         quirk: "a toleration chosen for one taint also shortens the time of another taint it happens to match",
         reason: "each taint runs out by its own toleration: a workload must not leave earlier than its policy says",

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use muster_shared::vectors::{self, Case};
 
+mod capacity;
 mod cluster_affinity;
 mod deviations;
 mod names;

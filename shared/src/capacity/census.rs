@@ -1,0 +1,413 @@
+//! The running count of nodes and pods.
+//!
+//! Of a pod only its node and the number of its request stay, keyed by uid, so that a name that is used again
+//! cannot be taken for the pod before. Sums are kept by resource and by node and corrected by each event; a report
+//! reads a row per node and never looks at a pod.
+//!
+//! A list that starts over does not empty the census: what it does not confirm by its end is dropped then. Until
+//! that moment the last good count is what is reported.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    sync::Arc,
+};
+
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity as Wire, apis::meta::v1::ObjectMeta};
+use kube::runtime::watcher::Event;
+
+use super::{
+    amounts::{Id, Names, PODS, nano_per_unit},
+    models::Grades,
+    request,
+    shapes::{ShapeId, Shapes},
+    view::{NodeView, PodView},
+};
+use crate::{
+    api::cluster::{AllocatableModeling, NodeSummary, ResourceModel, ResourceSummary},
+    quantity::Quantity,
+};
+
+/// The number of a node name.
+type NodeId = u32;
+
+/// A pod that takes resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pod {
+    /// `None` until a node is found.
+    node: Option<NodeId>,
+    shape: ShapeId,
+    /// The list that saw it last.
+    round: bool,
+}
+
+/// A node name: what is known of the node, and what pods on it ask for. A row exists as long as there is either.
+#[derive(Debug, Default)]
+struct Row {
+    name: Arc<str>,
+    node: Option<NodeRecord>,
+    /// Pods that say they are here.
+    pods: u32,
+    used: Vec<(Id, i128)>,
+}
+
+#[derive(Debug, PartialEq)]
+struct NodeRecord {
+    ready: bool,
+    allocatable: Vec<(Id, Quantity)>,
+    round: bool,
+}
+
+/// The sum of a resource over nodes, and over how many of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Offer {
+    nodes: u32,
+    sum: Quantity,
+}
+
+/// How far the list of a kind has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct List {
+    round: bool,
+    complete: bool,
+}
+
+/// The running count of a cluster's nodes and pods.
+#[derive(Debug, Default)]
+pub struct Census {
+    names: Names,
+    shapes: Shapes,
+    pods: HashMap<u128, Pod>,
+    rows: Vec<Row>,
+    row_ids: HashMap<Arc<str>, NodeId>,
+    free_rows: Vec<NodeId>,
+    offers: BTreeMap<Id, Offer>,
+    allocated: Vec<i128>,
+    allocating: Vec<i128>,
+    pod_list: List,
+    node_list: List,
+}
+
+impl Census {
+    /// Whether both kinds have been listed to the end at least once. Before that the counts are too low and must
+    /// not be reported.
+    pub fn is_complete(&self) -> bool {
+        self.pod_list.complete && self.node_list.complete
+    }
+
+    /// Takes in an event of the watch of pods; tells whether the counts may have changed.
+    pub fn fold_pod(&mut self, event: Event<PodView>) -> bool {
+        match event {
+            Event::Init => {
+                self.pod_list.round ^= true;
+                false
+            }
+            Event::InitApply(pod) | Event::Apply(pod) => self.apply_pod(&pod),
+            Event::Delete(pod) => self.delete_pod(&pod),
+            Event::InitDone => {
+                let round = self.pod_list.round;
+                let stale = self.pods.iter().filter(|(_, pod)| pod.round != round);
+                let stale: Vec<u128> = stale.map(|(uid, _)| *uid).collect();
+                for uid in &stale {
+                    self.remove_pod(*uid);
+                }
+                !std::mem::replace(&mut self.pod_list.complete, true) || !stale.is_empty()
+            }
+        }
+    }
+
+    /// Takes in an event of the watch of nodes; tells whether the counts may have changed.
+    pub fn fold_node(&mut self, event: Event<NodeView>) -> bool {
+        match event {
+            Event::Init => {
+                self.node_list.round ^= true;
+                false
+            }
+            Event::InitApply(node) | Event::Apply(node) => self.apply_node(&node),
+            Event::Delete(node) => self.delete_node(&node),
+            Event::InitDone => {
+                let round = self.node_list.round;
+                let is_stale =
+                    |row: &Row| row.node.as_ref().is_some_and(|node| node.round != round);
+                let stale: Vec<NodeId> = (0..)
+                    .zip(&self.rows)
+                    .filter(|(_, row)| is_stale(row))
+                    .map(|(id, _)| id)
+                    .collect();
+                for id in &stale {
+                    self.set_node(*id, None);
+                }
+                !std::mem::replace(&mut self.node_list.complete, true) || !stale.is_empty()
+            }
+        }
+    }
+
+    /// Counts a pod anew; tells whether that changed anything. A pod that has run to its end takes nothing.
+    pub fn apply_pod(&mut self, view: &PodView) -> bool {
+        let uid = uid(&view.metadata);
+        if view.is_finished() {
+            return self.remove_pod(uid);
+        }
+        let shape = self.shapes.hold(&request::of(view, &mut self.names));
+        let node = view.node().map(|name| self.row(name));
+        let pod = Pod {
+            node,
+            shape,
+            round: self.pod_list.round,
+        };
+        if let Some(known) = self.pods.get_mut(&uid)
+            && (known.node, known.shape) == (node, shape)
+        {
+            known.round = pod.round;
+            self.shapes.release(shape);
+            return false;
+        }
+        // First in, then out, so that neither the row nor the shape goes away in between.
+        self.count(pod, 1);
+        if let Some(before) = self.pods.insert(uid, pod) {
+            self.count(before, -1);
+            self.shapes.release(before.shape);
+        }
+        true
+    }
+
+    /// Forgets a pod; tells whether it had counted.
+    pub fn delete_pod(&mut self, view: &PodView) -> bool {
+        self.remove_pod(uid(&view.metadata))
+    }
+
+    fn remove_pod(&mut self, uid: u128) -> bool {
+        let Some(pod) = self.pods.remove(&uid) else {
+            return false;
+        };
+        self.count(pod, -1);
+        self.shapes.release(pod.shape);
+        true
+    }
+
+    /// Adds a pod to the sums, or takes it out of them.
+    fn count(&mut self, pod: Pod, sign: i128) {
+        let shape = self.shapes.get(pod.shape);
+        let totals = if pod.node.is_some() {
+            &mut self.allocated
+        } else {
+            &mut self.allocating
+        };
+        for (id, amount) in shape.iter() {
+            let at = usize::from(*id);
+            if totals.len() <= at {
+                totals.resize(at + 1, 0);
+            }
+            totals[at] += sign * i128::from(*amount);
+        }
+        let Some(node) = pod.node else { return };
+        let row = &mut self.rows[node as usize];
+        row.pods = if sign > 0 { row.pods + 1 } else { row.pods - 1 };
+        for (id, amount) in shape.iter() {
+            let used = match row.used.iter_mut().find(|(known, _)| known == id) {
+                Some((_, used)) => used,
+                None => &mut row.used.push_mut((*id, 0)).1,
+            };
+            *used += sign * i128::from(*amount);
+        }
+        self.free_if_unused(node);
+    }
+
+    /// Counts a node anew; tells whether that changed anything.
+    pub fn apply_node(&mut self, view: &NodeView) -> bool {
+        let mut allocatable = Vec::with_capacity(view.status.allocatable.len());
+        for (name, quantity) in &view.status.allocatable {
+            // What cannot be read is left out: the API server would have refused it.
+            if let (Some(id), Ok(it)) = (self.names.intern(name), Quantity::from_wire(quantity)) {
+                allocatable.push((id, it));
+            }
+        }
+        let record = NodeRecord {
+            ready: view.is_ready(),
+            allocatable,
+            round: self.node_list.round,
+        };
+        let id = self.row(view.metadata.name.as_deref().unwrap_or_default());
+        if let Some(known) = &mut self.rows[id as usize].node
+            && (known.ready, &known.allocatable) == (record.ready, &record.allocatable)
+        {
+            known.round = record.round;
+            return false;
+        }
+        self.set_node(id, Some(record));
+        true
+    }
+
+    /// Forgets a node; tells whether it had counted. Its pods count until they are gone themselves.
+    pub fn delete_node(&mut self, view: &NodeView) -> bool {
+        let id = view
+            .metadata
+            .name
+            .as_deref()
+            .and_then(|name| self.row_ids.get(name).copied());
+        let Some(id) = id.filter(|id| self.rows[*id as usize].node.is_some()) else {
+            return false;
+        };
+        self.set_node(id, None);
+        true
+    }
+
+    fn set_node(&mut self, id: NodeId, record: Option<NodeRecord>) {
+        for (resource, quantity) in record.iter().flat_map(|record| &record.allocatable) {
+            let offer = self.offers.entry(*resource).or_default();
+            offer.nodes += 1;
+            offer.sum += *quantity;
+        }
+        let before = std::mem::replace(&mut self.rows[id as usize].node, record);
+        for (resource, quantity) in before.iter().flat_map(|record| &record.allocatable) {
+            if let Some(offer) = self.offers.get_mut(resource) {
+                offer.nodes -= 1;
+                offer.sum -= *quantity;
+                if offer.nodes == 0 {
+                    self.offers.remove(resource);
+                }
+            }
+        }
+        self.free_if_unused(id);
+    }
+
+    /// The row of a node name.
+    fn row(&mut self, name: &str) -> NodeId {
+        if let Some(id) = self.row_ids.get(name) {
+            return *id;
+        }
+        let name: Arc<str> = name.into();
+        let row = Row {
+            name: Arc::clone(&name),
+            ..Row::default()
+        };
+        let id = if let Some(id) = self.free_rows.pop() {
+            self.rows[id as usize] = row;
+            id
+        } else {
+            self.rows.push(row);
+            NodeId::try_from(self.rows.len() - 1).expect("fewer nodes than u32 invariant")
+        };
+        self.row_ids.insert(name, id);
+        id
+    }
+
+    fn free_if_unused(&mut self, id: NodeId) {
+        let row = &mut self.rows[id as usize];
+        if row.node.is_none() && row.pods == 0 && self.row_ids.remove(&row.name).is_some() {
+            *row = Row::default();
+            self.free_rows.push(id);
+        }
+    }
+
+    /// How many nodes there are, and how many are ready.
+    pub fn node_summary(&self) -> NodeSummary {
+        let nodes = || self.rows.iter().filter_map(|row| row.node.as_ref());
+        let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+        NodeSummary {
+            total_num: count(nodes().count()),
+            ready_num: count(nodes().filter(|node| node.ready).count()),
+        }
+    }
+
+    /// What the nodes offer and what the pods ask for. Nodes count whether ready or not, as in Karmada.
+    pub fn summary(&self) -> ResourceSummary {
+        let offered =
+            |(id, offer): (&Id, &Offer)| (self.names.name(*id).to_owned(), offer.sum.to_wire());
+        ResourceSummary {
+            allocatable: self.offers.iter().map(offered).collect(),
+            allocating: self.asked(&self.allocating),
+            allocated: self.asked(&self.allocated),
+            allocatable_modelings: Vec::new(),
+        }
+    }
+
+    fn asked(&self, totals: &[i128]) -> BTreeMap<String, Wire> {
+        let asked = (0..).zip(totals).filter(|(_, amount)| **amount != 0);
+        asked
+            .map(|(id, amount)| {
+                let quantity = self.names.quantity(id, *amount);
+                (self.names.name(id).to_owned(), quantity.to_wire())
+            })
+            .collect()
+    }
+
+    /// How many nodes are of each grade; empty when the models make no grades.
+    ///
+    /// A node that cannot take another pod is of no grade, because each counted node is taken for one that can; nor
+    /// is one on which more of a graded resource is asked for than it has.
+    pub fn modelings(&self, models: &[ResourceModel]) -> Vec<AllocatableModeling> {
+        let Some(grades) = Grades::new(models) else {
+            return Vec::new();
+        };
+        let ids: Vec<Option<Id>> = grades.names().map(|name| self.names.find(name)).collect();
+        let mut counts = vec![0; models.len()];
+        for row in &self.rows {
+            let Some(node) = row.node.as_ref().filter(|node| row.has_room(node)) else {
+                continue;
+            };
+            let free = ids.iter().map(|id| id.map_or(0, |id| row.free(node, id)));
+            if let Some(grade) = grades.grade(free) {
+                counts[grade] += 1;
+            }
+        }
+        let modeling = |(model, count): (&ResourceModel, i64)| AllocatableModeling {
+            grade: model.grade,
+            count,
+        };
+        models.iter().zip(counts).map(modeling).collect()
+    }
+
+    /// How many pods are being counted; those that have ended are not.
+    pub fn pods(&self) -> usize {
+        self.pods.len()
+    }
+}
+
+impl Row {
+    /// Whether another pod fits. A node that has not said what it offers takes none; places are looked at only
+    /// once there are pods, as in Karmada.
+    fn has_room(&self, node: &NodeRecord) -> bool {
+        !node.allocatable.is_empty()
+            && (self.pods == 0 || node.offer(PODS) > Some(self.used(PODS) * nano_per_unit(PODS)))
+    }
+
+    /// What is left of a resource, in nano units; negative when more is asked for than there is. Of what the node
+    /// does not have nothing can be left.
+    fn free(&self, node: &NodeRecord, id: Id) -> i128 {
+        node.offer(id)
+            .map_or(0, |offer| offer - self.used(id) * nano_per_unit(id))
+    }
+
+    fn used(&self, id: Id) -> i128 {
+        self.used
+            .iter()
+            .find(|(known, _)| *known == id)
+            .map_or(0, |(_, used)| *used)
+    }
+}
+
+impl NodeRecord {
+    /// What the node offers of a resource, in nano units.
+    fn offer(&self, id: Id) -> Option<i128> {
+        let offer = self.allocatable.iter().find(|(known, _)| *known == id);
+        offer.map(|(_, quantity)| quantity.nano())
+    }
+}
+
+/// The uid as a number. One that is no UUID, as simulated API servers make them, is hashed together with the name.
+fn uid(meta: &ObjectMeta) -> u128 {
+    let uid = meta.uid.as_deref().unwrap_or_default();
+    let digits = uid.bytes().filter(|byte| *byte != b'-');
+    let number = digits.clone().try_fold(0_u128, |number, digit| {
+        Some(number << 4 | u128::from(char::from(digit).to_digit(16)?))
+    });
+    match number {
+        Some(number) if digits.count() == 32 => number,
+        _ => {
+            let hasher = BuildHasherDefault::<DefaultHasher>::default();
+            let hash = |salt: u8| hasher.hash_one((salt, uid, &meta.namespace, &meta.name));
+            u128::from(hash(0)) << 64 | u128::from(hash(1))
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Grades of nodes: the default ones, the rules for custom ones, and which grade a node is of.
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
+
+use crate::{
+    api::cluster::{ResourceModel, ResourceModelRange},
+    quantity::{Format, ParseError, Quantity},
+};
+
+/// The upper end of the last grade.
+const UNBOUNDED: Quantity = Quantity::units(i64::MAX, Format::DecimalSi);
+
+/// Where the default grades begin: cores, and GiB of memory. The numbers are Karmada's.
+const DEFAULT_FLOORS: [(i64, i64); 9] = [
+    (0, 0),
+    (1, 4),
+    (2, 16),
+    (4, 32),
+    (8, 64),
+    (16, 128),
+    (32, 256),
+    (64, 512),
+    (128, 1024),
+];
+
+/// The grades of a cluster that has been given none.
+pub fn default_models() -> Vec<ResourceModel> {
+    const GIB: i64 = 1 << 30;
+    let cores = |cores| Quantity::units(cores, Format::DecimalSi);
+    let memory = |gib| Quantity::units(gib * GIB, Format::BinarySi);
+    let range = |name: &str, min: Quantity, max: Quantity| ResourceModelRange {
+        name: name.to_owned(),
+        min: min.to_wire(),
+        max: max.to_wire(),
+    };
+    (0_u64..)
+        .zip(DEFAULT_FLOORS)
+        .zip(DEFAULT_FLOORS.into_iter().skip(1).map(Some).chain([None]))
+        .map(|((grade, floor), next)| ResourceModel {
+            grade,
+            ranges: vec![
+                range(
+                    "cpu",
+                    cores(floor.0),
+                    next.map_or(UNBOUNDED, |next| cores(next.0)),
+                ),
+                range(
+                    "memory",
+                    memory(floor.1),
+                    next.map_or(UNBOUNDED, |next| memory(next.1)),
+                ),
+            ],
+        })
+        .collect()
+}
+
+/// Sorts the grades, lets the first begin at zero and the last have no end. Done whenever models are written.
+pub fn standardize(models: &mut [ResourceModel]) {
+    models.sort_by_key(|model| model.grade);
+    if let Some(first) = models.first_mut() {
+        first
+            .ranges
+            .iter_mut()
+            .for_each(|range| range.min = Quantity::ZERO.to_wire());
+    }
+    if let Some(last) = models.last_mut() {
+        last.ranges
+            .iter_mut()
+            .for_each(|range| range.max = UNBOUNDED.to_wire());
+    }
+}
+
+/// Why models make no sense. Each message names the grade, and the resource where there is one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelFault {
+    /// Two grades have one number.
+    #[error("grade {0} is there twice")]
+    DuplicateGrade(u64),
+    /// Grades are about different numbers of resources.
+    #[error("grade {0} has another number of resources than the grade before")]
+    RangeCountDiffers(u64),
+    /// A range is empty or upside down.
+    #[error("grade {0}: max of {1:?} must be greater than min")]
+    MaxNotAboveMin(u64, String),
+    /// Nodes below the first grade would not be counted.
+    #[error("grade {0}: min of {1:?} must be 0, since this is the first grade")]
+    FirstMinNotZero(u64, String),
+    /// Grades are about different resources, or list them in another order.
+    #[error("grade {0} has {1:?} where the grade before has another resource")]
+    ResourceNameDiffers(u64, String),
+    /// There is a gap or an overlap between two grades.
+    #[error("grade {0}: min of {1:?} must be the max of the grade before")]
+    NotContiguous(u64, String),
+    /// Nodes above the last grade would not be counted.
+    #[error("grade {0}: max of {1:?} must be 9223372036854775807, since this is the last grade")]
+    LastMaxNotUnbounded(u64, String),
+    /// An end of a range is no quantity.
+    #[error("grade {0}: {1}")]
+    BadQuantity(u64, ParseError),
+}
+
+/// Checks models in the order in which Karmada's API server does, and reports the first fault.
+///
+/// Ends of ranges are compared by amount (Karmada compares spelling, so `4Gi` and `4096Mi` leave a gap there). A
+/// grade that is there twice is found beside itself, which is where [`standardize`] puts it: call that first.
+pub fn validate(models: &[ResourceModel]) -> Result<(), ModelFault> {
+    for (at, model) in models.iter().enumerate() {
+        let grade = model.grade;
+        let (before, last) = (&models[..at], at + 1 == models.len());
+        if before
+            .last()
+            .is_some_and(|previous| previous.grade == grade)
+        {
+            return Err(ModelFault::DuplicateGrade(grade));
+        }
+        let previous = before.last().map(|previous| &previous.ranges);
+        if previous.is_some_and(|ranges| ranges.len() != model.ranges.len()) {
+            return Err(ModelFault::RangeCountDiffers(grade));
+        }
+        for (place, range) in model.ranges.iter().enumerate() {
+            let previous = previous.map(|ranges| &ranges[place]);
+            check(grade, range, previous, last)?;
+        }
+    }
+    Ok(())
+}
+
+fn check(
+    grade: u64,
+    range: &ResourceModelRange,
+    previous: Option<&ResourceModelRange>,
+    last: bool,
+) -> Result<(), ModelFault> {
+    let read = |end: &Wire| {
+        Quantity::from_wire(end).map_err(|fault| ModelFault::BadQuantity(grade, fault))
+    };
+    let (min, max) = (read(&range.min)?, read(&range.max)?);
+    let name = || range.name.clone();
+    if max <= min {
+        return Err(ModelFault::MaxNotAboveMin(grade, name()));
+    }
+    match previous {
+        None if !min.is_zero() => return Err(ModelFault::FirstMinNotZero(grade, name())),
+        Some(previous) if previous.name != range.name => {
+            return Err(ModelFault::ResourceNameDiffers(grade, name()));
+        }
+        Some(previous) if read(&previous.max)? != min => {
+            return Err(ModelFault::NotContiguous(grade, name()));
+        }
+        _ => {}
+    }
+    if last && max != UNBOUNDED {
+        return Err(ModelFault::LastMaxNotUnbounded(grade, name()));
+    }
+    Ok(())
+}
+
+/// Where grades begin, by resource, in nano units.
+#[derive(Debug)]
+pub(super) struct Grades<'a> {
+    floors: Vec<(&'a str, Vec<i128>)>,
+}
+
+impl<'a> Grades<'a> {
+    /// Reads models; `None` when they are not all about the same number of distinct resources. Only `min` matters:
+    /// the grades are contiguous.
+    pub fn new(models: &'a [ResourceModel]) -> Option<Self> {
+        let first = &models.first()?.ranges;
+        let names: Vec<&str> = first.iter().map(|range| range.name.as_str()).collect();
+        let distinct = (1..names.len()).all(|at| !names[..at].contains(&names[at]));
+        let even = models.iter().all(|model| model.ranges.len() == first.len());
+        if names.is_empty() || !distinct || !even {
+            return None;
+        }
+        let floor = |model: &ResourceModel, name: &str| {
+            let range = model.ranges.iter().find(|range| range.name == name);
+            let min = range.and_then(|range| Quantity::from_wire(&range.min).ok());
+            min.unwrap_or_default().nano()
+        };
+        let floors = names.into_iter().map(|name| {
+            (
+                name,
+                models.iter().map(|model| floor(model, name)).collect(),
+            )
+        });
+        Some(Self {
+            floors: floors.collect(),
+        })
+    }
+
+    /// The resources that grades are about.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.floors.iter().map(|(name, _)| *name)
+    }
+
+    /// The index of the grade of a node, given what is free of each resource, in the order of [`Self::names`]: the
+    /// lowest one over all resources. `None` below every grade.
+    pub fn grade(&self, free: impl Iterator<Item = i128>) -> Option<usize> {
+        let grades = self.floors.iter().zip(free);
+        grades
+            .map(|((_, floors), free)| floors.iter().rposition(|floor| *floor <= free))
+            .try_fold(usize::MAX, |lowest, grade| Some(lowest.min(grade?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_models_are_valid_and_standard() {
+        let models = default_models();
+        assert_eq!(validate(&models), Ok(()));
+        let mut standardized = models.clone();
+        standardize(&mut standardized);
+        assert_eq!(standardized, models);
+        assert_eq!(models[8].ranges[1].min.0, "1Ti");
+    }
+
+    #[test]
+    fn a_node_is_of_the_lowest_grade_over_its_resources() {
+        const CORE: i128 = 1_000_000_000;
+        const GIB: i128 = CORE << 30;
+        let models = default_models();
+        let grades = Grades::new(&models).unwrap();
+        for (cores, gib, grade) in [
+            (0, 0, 0),
+            (1, 4, 1),
+            (8, 4, 1),
+            (8, 64, 4),
+            (8, 63, 3),
+            (500, 5000, 8),
+        ] {
+            let free = [cores * CORE, gib * GIB].into_iter();
+            assert_eq!(grades.grade(free), Some(grade), "{cores} cores, {gib} GiB");
+        }
+    }
+
+    #[test]
+    fn equal_ends_may_be_spelled_differently() {
+        let mut models = default_models();
+        models[1].ranges[1].min.0 = "4096Mi".into();
+        assert_eq!(validate(&models), Ok(()));
+    }
+
+    #[test]
+    fn a_fault_names_the_grade_and_the_resource() {
+        let mut models = default_models();
+        models[3].ranges[1].min.0 = "31Gi".into();
+        let fault = validate(&models).unwrap_err();
+        assert_eq!(
+            fault.to_string(),
+            "grade 3: min of \"memory\" must be the max of the grade before"
+        );
+    }
+}
