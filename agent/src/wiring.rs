@@ -8,6 +8,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 
+use muster_shared::capacity::default_models;
 use muster_shared::client::{Gateway, Limits, Profile, Source};
 use muster_shared::events::Events;
 use muster_shared::k8s::{Api, Client, OwnerReference, Resource};
@@ -157,7 +158,7 @@ impl Agent {
         let config = self.member.config();
         let endpoint = config.cluster_url.to_string();
         let models = if self.settings.models_enabled() {
-            Vec::new()
+            default_models()
         } else {
             Vec::new()
         };
@@ -259,7 +260,7 @@ impl Agent {
         self.tasks.spawn("collector", collecting);
 
         let census = if self.settings.enable_cluster_resource_modeling {
-            let census = Census::new();
+            let census = Census::begin();
             let client = self.member.client(Profile::Watch, Limits::NONE)?;
             self.tasks
                 .spawn("census", census.clone().run(client, self.shutdown.clone()));

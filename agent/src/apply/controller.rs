@@ -21,7 +21,7 @@ use super::work::{
     FINALIZER, concerns_us, desired_for, dropped, has_finalizer, in_order, namespace, path,
 };
 use super::{marks, outcome};
-use crate::reflect::Reflections;
+use crate::reflect::{Reflection, Reflections};
 use crate::write::{self, within};
 use crate::written::Written;
 
@@ -73,7 +73,7 @@ impl Applier {
         let (keys, forget) = (queue.clone(), Arc::clone(&written));
         works.on_change(move |seen| match seen {
             Seen::Applied { old, new } if concerns_us(old.as_deref(), new) => {
-                keys.add(new.name_any())
+                keys.add(new.name_any());
             }
             Seen::Applied { .. } => {}
             Seen::Deleted { old } => forget.forget(&old.name_any()),
@@ -180,9 +180,14 @@ impl Applier {
         let key = ObjectKey::of(manifest, ordinal)?;
         let wanted = desired_for(work, manifest);
         let outcome = object::bring(&self.member, &self.cluster, &key, &wanted).await;
+        if let Ok((_, object)) = &outcome
+            && let Ok(reflection) = Reflection::observe(object)
+        {
+            self.reflections.see_first(&work.name_any(), &key, reflection);
+        }
         match &outcome {
-            Ok(Change::None) => {}
-            Ok(change) => {
+            Ok((Change::None, _)) => {}
+            Ok((change, _)) => {
                 metrics::counter!("muster_objects_applied_total", "kind" => key.kind.kind.clone())
                     .increment(1);
                 tracing::info!(object = %key, ?change, work = work.name_any(), "applied");
@@ -204,7 +209,7 @@ impl Applier {
                 self.tell_template(&key, &wanted, EventType::Warning, "SyncFailed", note);
             }
         }
-        outcome
+        outcome.map(|(change, _)| change)
     }
 
     /// Removes objects that an earlier version of the Work had and this one has not. Karmada leaves them behind.

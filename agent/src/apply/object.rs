@@ -2,7 +2,7 @@
 
 use muster_shared::interpreter;
 use muster_shared::names::annotation;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::desired::ObjectKey;
 use super::marks;
@@ -90,13 +90,13 @@ pub fn plan(desired: &Value, observed: &Value) -> Result<Plan, interpreter::Erro
     })
 }
 
-/// Creates or updates one object.
+/// Creates or updates one object, and gives it as it was read last.
 pub async fn bring(
     member: &Member,
     cluster: &str,
     key: &ObjectKey,
     desired: &Value,
-) -> Result<Change, Error> {
+) -> Result<(Change, Value), Error> {
     for _ in 0..ATTEMPTS {
         match attempt(member, cluster, key, desired).await {
             Err(Error::Member(error)) if error.is_conflict() => {}
@@ -113,11 +113,10 @@ async fn attempt(
     cluster: &str,
     key: &ObjectKey,
     desired: &Value,
-) -> Result<Change, Error> {
+) -> Result<(Change, Value), Error> {
     let Some(observed) = member.get(key).await? else {
         // Without force: should an object appear in this moment, it is not ours to take.
-        member.apply(key, desired, false).await?;
-        return Ok(Change::Created);
+        return Ok((Change::Created, member.apply(key, desired, false).await?));
     };
     if !marks::may_update(desired, &observed) {
         return Err(Error::Unmanaged {
@@ -134,20 +133,19 @@ async fn attempt(
         source,
     })?;
     if plan.is_empty() {
-        return Ok(Change::None);
+        return Ok((Change::None, observed));
     }
+    let mut after = observed;
     if let Some(mut apply) = plan.apply {
         // What was retained was read from this version, and so was the permission.
-        apply["metadata"]["resourceVersion"] = observed
-            .pointer("/metadata/resourceVersion")
-            .cloned()
-            .unwrap_or(json!(null));
-        member.apply(key, &apply, true).await?;
+        let version = after.pointer("/metadata/resourceVersion").cloned();
+        apply["metadata"]["resourceVersion"] = version.unwrap_or(Value::Null);
+        after = member.apply(key, &apply, true).await?;
     }
     if let Some(leftovers) = plan.leftovers {
         member.patch(key, &leftovers).await?;
     }
-    Ok(Change::Updated)
+    Ok((Change::Updated, after))
 }
 
 /// Removes one object on behalf of a Work, or leaves it to the member with our marks taken off. An object that is gone, was never
@@ -177,6 +175,8 @@ pub async fn remove(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

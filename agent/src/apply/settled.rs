@@ -229,13 +229,13 @@ mod tests {
         type Edit = fn(&mut Value, &mut Value);
         let edits: [(&str, Edit); 9] = [
             ("we want another value", |desired, _| {
-                desired["spec"]["replicas"] = json!(3)
+                desired["spec"]["replicas"] = json!(3);
             }),
             ("somebody changed our value", |_, observed| {
-                observed["spec"]["replicas"] = json!(1)
+                observed["spec"]["replicas"] = json!(1);
             }),
             ("we want one field more", |desired, _| {
-                desired["spec"]["paused"] = json!(true)
+                desired["spec"]["paused"] = json!(true);
             }),
             ("we no longer want a field", |desired, _| {
                 desired["spec"].as_object_mut().unwrap().remove("replicas");

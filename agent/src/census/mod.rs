@@ -1,28 +1,34 @@
-//! What nodes and pods add up to, folded from watches into compact records.
+//! What nodes and pods add up to, folded from two watches into compact records. No node and no pod is ever kept.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use muster_shared::api::cluster::{NodeSummary, ResourceModel, ResourceSummary};
-use muster_shared::k8s::Client;
+use muster_shared::capacity::{self, NodeView, PodView};
+use muster_shared::k8s::{Api, Client};
+use muster_shared::watch::{self, Event, Selection};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The running sums.
+/// Pods that have run to their end take nothing. The server leaves them out, which in clusters full of finished jobs is most of them;
+/// one that ends while we watch is told as deleted.
+const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
+/// Objects per page where lists do not stream: the page is the peak of the census' memory.
+const PAGE: u32 = 100;
+
+/// The running sums. Cheap to clone: all clones share them.
 #[derive(Clone)]
 pub struct Census {
+    sums: Arc<Mutex<capacity::Census>>,
+    changed: Arc<Notify>,
     started: Timestamp,
 }
 
 impl Census {
-    /// Nothing counted yet.
-    pub fn new() -> Self {
-        Self {
-            started: Timestamp::now(),
-        }
-    }
-
-    /// Counts until shutdown.
-    pub async fn run(self, member: Client, shutdown: CancellationToken) {
-        let _ = member;
-        shutdown.cancelled().await;
+    /// Nothing is counted yet.
+    pub fn begin() -> Self {
+        Self { sums: Arc::default(), changed: Arc::default(), started: Timestamp::now() }
     }
 
     /// When counting began.
@@ -30,14 +36,99 @@ impl Census {
         self.started
     }
 
-    /// The sums; `None` until everything was listed once.
-    pub fn summary(&self, models: &[ResourceModel]) -> Option<(NodeSummary, ResourceSummary)> {
-        let _ = models;
-        None
+    /// Counts until shutdown.
+    pub async fn run(self, member: Client, shutdown: CancellationToken) {
+        let nodes: Api<NodeView> = Api::all(member.clone());
+        let pods: Api<PodView> = Api::all(member);
+        let every = Selection::everything().page_size(PAGE);
+        let nodes = watch::events(&nodes, every.clone());
+        let pods = watch::events(&pods, every.fields(UNFINISHED));
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = self.fold(nodes, capacity::Census::fold_node) => {}
+            () = self.fold(pods, capacity::Census::fold_pod) => {}
+        }
     }
 
-    /// Waits until the sums may have changed.
+    async fn fold<K>(
+        &self,
+        events: impl Stream<Item = Event<K>>,
+        fold: impl Fn(&mut capacity::Census, Event<K>) -> bool,
+    ) {
+        let mut events = std::pin::pin!(events);
+        while let Some(event) = events.next().await {
+            let (changed, complete) = {
+                let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+                (fold(&mut sums, event), sums.is_complete())
+            };
+            // Half a list is not worth a look.
+            if changed && complete {
+                self.changed.notify_one();
+            }
+        }
+    }
+
+    /// The sums, with the nodes counted by grade where there are models; `None` until everything was listed once.
+    pub fn summary(&self, models: &[ResourceModel]) -> Option<(NodeSummary, ResourceSummary)> {
+        let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        sums.is_complete().then(|| {
+            let resources = ResourceSummary {
+                allocatable_modelings: sums.modelings(models),
+                ..sums.summary()
+            };
+            (sums.node_summary(), resources)
+        })
+    }
+
+    /// Waits until the sums may have changed since the last time.
     pub async fn changed(&self) {
-        std::future::pending().await
+        self.changed.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(name: &str, cpu: &str) -> NodeView {
+        serde_json::from_value(json!({"metadata": {"name": name, "uid": name},
+            "status": {"allocatable": {"cpu": cpu, "pods": "10"}, "conditions": [{"type": "Ready", "status": "True"}]}}))
+        .unwrap()
+    }
+
+    async fn fold_nodes(census: &Census, events: Vec<Event<NodeView>>) {
+        census.fold(stream::iter(events), capacity::Census::fold_node).await;
+    }
+
+    #[tokio::test]
+    async fn nothing_is_said_before_both_kinds_were_listed() {
+        let census = Census::begin();
+        fold_nodes(&census, vec![Event::Init, Event::InitApply(node("a", "4")), Event::InitDone]).await;
+        assert_eq!(census.summary(&[]), None);
+        let pods = stream::iter([Event::Init, Event::InitDone]);
+        census.fold(pods, capacity::Census::fold_pod).await;
+        let (nodes, resources) = census.summary(&[]).unwrap();
+        assert_eq!((nodes.total_num, nodes.ready_num), (1, 1));
+        assert_eq!(resources.allocatable["cpu"].0, "4");
+    }
+
+    #[tokio::test]
+    async fn a_list_that_begins_anew_leaves_the_last_sums_until_it_is_complete() {
+        let census = Census::begin();
+        let pods = stream::iter([Event::Init, Event::InitDone]);
+        census.fold(pods, capacity::Census::fold_pod).await;
+        let nodes = ["a", "b", "c"].map(|name| Event::InitApply(node(name, "4")));
+        let first = [Event::Init].into_iter().chain(nodes).chain([Event::InitDone]);
+        fold_nodes(&census, first.collect()).await;
+        let total = || census.summary(&[]).unwrap().0.total_num;
+        // The second list breaks off after its start and begins once more.
+        let broken = vec![Event::Init, Event::InitApply(node("a", "4")), Event::Init];
+        fold_nodes(&census, broken).await;
+        assert_eq!(total(), 3);
+        fold_nodes(&census, vec![Event::InitApply(node("b", "4")), Event::InitDone]).await;
+        assert_eq!(total(), 1);
     }
 }

@@ -26,7 +26,7 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 const PARALLEL: usize = 4;
 /// Shortest time between two refreshes because of unknown kinds: a Work with a misspelt kind must not
 /// become a load on the member's API.
-const MISS_INTERVAL: Duration = Duration::from_secs(5);
+const MISS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why discovery failed altogether.
 #[derive(Debug, thiserror::Error)]

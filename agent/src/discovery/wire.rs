@@ -30,7 +30,8 @@ struct Name {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Version {
-    version: String,
+    #[serde(rename = "version")]
+    name: String,
     resources: Vec<Resource>,
     freshness: String,
 }
@@ -38,7 +39,8 @@ struct Version {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Resource {
-    resource: String,
+    #[serde(rename = "resource")]
+    plural: String,
     response_kind: Option<Kind>,
     scope: String,
     verbs: Vec<String>,
@@ -135,9 +137,9 @@ pub fn admit(groups: Vec<Group>, catalog: &mut Catalog) {
     for Group { metadata, versions } in groups {
         for version in versions {
             let group_version = if metadata.name.is_empty() {
-                version.version
+                version.name
             } else {
-                format!("{}/{}", metadata.name, version.version)
+                format!("{}/{}", metadata.name, version.name)
             };
             if version.freshness == "Stale" {
                 catalog.insert_unread(group_version.clone());
@@ -149,7 +151,7 @@ pub fn admit(groups: Vec<Group>, catalog: &mut Catalog) {
                 .resources
                 .into_iter()
                 .map(|resource| Served {
-                    name: resource.resource,
+                    name: resource.plural,
                     kind: resource.response_kind.unwrap_or_default().kind,
                     namespaced: resource.scope == "Namespaced",
                     watchable: watchable(&resource.verbs),

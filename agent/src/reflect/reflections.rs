@@ -81,6 +81,14 @@ impl Reflections {
         self.queue.add_after(work.to_owned(), COALESCE);
     }
 
+    /// An object of a Work was read while it was applied. Counts only until the watches have seen it: what they say is never older.
+    pub fn see_first(&self, work: &str, key: &ObjectKey, reflection: Reflection) {
+        let known = self.lock().get(work).is_some_and(|objects| objects.seen.contains_key(key));
+        if !known {
+            self.see(work, key, reflection);
+        }
+    }
+
     /// An object is gone from the member. What was reported last stays reported: it will be made again, or its Work goes too.
     pub fn lose(&self, work: &str, key: &ObjectKey) {
         if let Some(objects) = self.lock().get_mut(work) {

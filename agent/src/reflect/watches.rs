@@ -24,8 +24,8 @@ use crate::discovery::Discovery;
 
 /// Objects per page of a list: whole objects, of which a page is in memory at a time.
 const PAGE: u32 = 100;
-/// How long a kind is watched after the last Work that mentions it has gone, and how often unknown kinds are looked for again.
-const TIDY: Duration = Duration::from_secs(30);
+/// How often kinds that the member does not serve yet are looked for again: their definition is applied from here, too.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Drift is repaired after this pause: somebody who fights us shall not make us a load.
 const REPAIR_PAUSE: Duration = Duration::from_millis(500);
 
@@ -72,6 +72,7 @@ impl Watches {
         let mut tasks: JoinSet<()> = JoinSet::new();
         loop {
             let wanted = self.kinds();
+            let mut unserved = 0;
             watched.retain(|kind, stop| {
                 let keep = wanted.contains(kind);
                 if !keep {
@@ -87,6 +88,8 @@ impl Watches {
                     let stop = shutdown.child_token();
                     tasks.spawn(Arc::clone(&self).follow(api, kind.clone(), stop.clone()));
                     watched.insert(kind, stop);
+                } else {
+                    unserved += 1;
                 }
             }
             metrics::gauge!("muster_watched_kinds")
@@ -97,9 +100,11 @@ impl Watches {
                 Some(ended) = tasks.join_next() => if let Err(error) = ended {
                     // Which of them it was is not known; all start anew from a fresh list.
                     tracing::error!(%error, "a watch in the member broke, starting all of them again");
-                    watched.drain().for_each(|(_, stop)| stop.cancel());
+                    for (_, stop) in watched.drain() {
+                        stop.cancel();
+                    }
                 },
-                () = tokio::time::sleep(TIDY) => {}
+                () = tokio::time::sleep(LOOK_AGAIN), if unserved > 0 => {}
             }
         }
         while tasks.join_next().await.is_some() {}

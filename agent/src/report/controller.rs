@@ -52,8 +52,9 @@ pub struct Reporter {
 
 /// What this process remembers from one report to the next.
 struct Memories {
-    /// `None` before the first look at the Cluster.
-    ready: Option<Option<Memory>>,
+    ready: Option<Memory>,
+    /// Whether the status in the API was taken for a memory.
+    resumed: bool,
     reachable_at: Timestamp,
     written: Written<Cluster>,
 }
@@ -63,6 +64,7 @@ impl Reporter {
     pub async fn run(mut self, shutdown: CancellationToken) {
         let mut memories = Memories {
             ready: None,
+            resumed: false,
             reachable_at: Timestamp::now(),
             written: Written::default(),
         };
@@ -199,15 +201,16 @@ impl Reporter {
     ) -> Option<Condition> {
         let stored = cluster.condition(READY);
         let readiness = stored.map(|condition| Readiness::of(&condition.status));
-        let memory = memories.ready.get_or_insert_with(|| {
+        if !std::mem::replace(&mut memories.resumed, true) {
             let earlier = stored.filter(|condition| condition.reason != NEVER_UPDATED);
-            earlier.map(|condition| Memory::resuming(Readiness::of(&condition.status)))
-        });
+            memories.ready =
+                earlier.map(|condition| Memory::resuming(Readiness::of(&condition.status)));
+        }
         let observed = match health.observation {
             Observation::Ready => Readiness::True,
             Observation::NotReady { .. } | Observation::Unreachable { .. } => Readiness::False,
         };
-        let verdict = debounce(memory, readiness, observed, self.thresholds, health.at);
+        let verdict = debounce(&mut memories.ready, readiness, observed, self.thresholds, health.at);
         (verdict == Verdict::Report).then(|| status::ready(&health.observation, now))
     }
 }
