@@ -183,7 +183,8 @@ impl Applier {
         if let Ok((_, object)) = &outcome
             && let Ok(reflection) = Reflection::observe(object)
         {
-            self.reflections.see_first(&work.name_any(), &key, reflection);
+            self.reflections
+                .see_first(&work.name_any(), &key, reflection);
         }
         match &outcome {
             Ok((Change::None, _)) => {}

@@ -28,7 +28,11 @@ pub struct Census {
 impl Census {
     /// Nothing is counted yet.
     pub fn begin() -> Self {
-        Self { sums: Arc::default(), changed: Arc::default(), started: Timestamp::now() }
+        Self {
+            sums: Arc::default(),
+            changed: Arc::default(),
+            started: Timestamp::now(),
+        }
     }
 
     /// When counting began.
@@ -100,13 +104,23 @@ mod tests {
     }
 
     async fn fold_nodes(census: &Census, events: Vec<Event<NodeView>>) {
-        census.fold(stream::iter(events), capacity::Census::fold_node).await;
+        census
+            .fold(stream::iter(events), capacity::Census::fold_node)
+            .await;
     }
 
     #[tokio::test]
     async fn nothing_is_said_before_both_kinds_were_listed() {
         let census = Census::begin();
-        fold_nodes(&census, vec![Event::Init, Event::InitApply(node("a", "4")), Event::InitDone]).await;
+        fold_nodes(
+            &census,
+            vec![
+                Event::Init,
+                Event::InitApply(node("a", "4")),
+                Event::InitDone,
+            ],
+        )
+        .await;
         assert_eq!(census.summary(&[]), None);
         let pods = stream::iter([Event::Init, Event::InitDone]);
         census.fold(pods, capacity::Census::fold_pod).await;
@@ -121,14 +135,21 @@ mod tests {
         let pods = stream::iter([Event::Init, Event::InitDone]);
         census.fold(pods, capacity::Census::fold_pod).await;
         let nodes = ["a", "b", "c"].map(|name| Event::InitApply(node(name, "4")));
-        let first = [Event::Init].into_iter().chain(nodes).chain([Event::InitDone]);
+        let first = [Event::Init]
+            .into_iter()
+            .chain(nodes)
+            .chain([Event::InitDone]);
         fold_nodes(&census, first.collect()).await;
         let total = || census.summary(&[]).unwrap().0.total_num;
         // The second list breaks off after its start and begins once more.
         let broken = vec![Event::Init, Event::InitApply(node("a", "4")), Event::Init];
         fold_nodes(&census, broken).await;
         assert_eq!(total(), 3);
-        fold_nodes(&census, vec![Event::InitApply(node("b", "4")), Event::InitDone]).await;
+        fold_nodes(
+            &census,
+            vec![Event::InitApply(node("b", "4")), Event::InitDone],
+        )
+        .await;
         assert_eq!(total(), 1);
     }
 }

@@ -83,7 +83,10 @@ impl Reflections {
 
     /// An object of a Work was read while it was applied. Counts only until the watches have seen it: what they say is never older.
     pub fn see_first(&self, work: &str, key: &ObjectKey, reflection: Reflection) {
-        let known = self.lock().get(work).is_some_and(|objects| objects.seen.contains_key(key));
+        let known = self
+            .lock()
+            .get(work)
+            .is_some_and(|objects| objects.seen.contains_key(key));
         if !known {
             self.see(work, key, reflection);
         }

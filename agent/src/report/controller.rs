@@ -210,7 +210,13 @@ impl Reporter {
             Observation::Ready => Readiness::True,
             Observation::NotReady { .. } | Observation::Unreachable { .. } => Readiness::False,
         };
-        let verdict = debounce(&mut memories.ready, readiness, observed, self.thresholds, health.at);
+        let verdict = debounce(
+            &mut memories.ready,
+            readiness,
+            observed,
+            self.thresholds,
+            health.at,
+        );
         (verdict == Verdict::Report).then(|| status::ready(&health.observation, now))
     }
 }

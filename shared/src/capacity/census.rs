@@ -37,8 +37,8 @@ struct Pod {
     /// `None` until a node is found.
     node: Option<NodeId>,
     shape: ShapeId,
-    /// The list that saw it last.
-    round: bool,
+    /// The list that saw it last. A number, not a parity: a list may begin anew any number of times before one ends.
+    round: u16,
 }
 
 /// A node name: what is known of the node, and what pods on it ask for. A row exists as long as there is either.
@@ -55,7 +55,7 @@ struct Row {
 struct NodeRecord {
     ready: bool,
     allocatable: Vec<(Id, Quantity)>,
-    round: bool,
+    round: u16,
 }
 
 /// The sum of a resource over nodes, and over how many of them.
@@ -68,7 +68,7 @@ struct Offer {
 /// How far the list of a kind has come.
 #[derive(Clone, Copy, Debug, Default)]
 struct List {
-    round: bool,
+    round: u16,
     complete: bool,
 }
 
@@ -99,7 +99,7 @@ impl Census {
     pub fn fold_pod(&mut self, event: Event<PodView>) -> bool {
         match event {
             Event::Init => {
-                self.pod_list.round ^= true;
+                self.pod_list.round = self.pod_list.round.wrapping_add(1);
                 false
             }
             Event::InitApply(pod) | Event::Apply(pod) => self.apply_pod(&pod),
@@ -120,7 +120,7 @@ impl Census {
     pub fn fold_node(&mut self, event: Event<NodeView>) -> bool {
         match event {
             Event::Init => {
-                self.node_list.round ^= true;
+                self.node_list.round = self.node_list.round.wrapping_add(1);
                 false
             }
             Event::InitApply(node) | Event::Apply(node) => self.apply_node(&node),
