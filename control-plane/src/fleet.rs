@@ -16,6 +16,7 @@ use muster_shared::api::work::Work;
 use muster_shared::client::{self, Gateway, Limits, Profile};
 use muster_shared::events::Events;
 use muster_shared::lease::Leadership;
+use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Followed, Informer, Selection};
@@ -27,9 +28,6 @@ use crate::settings::Settings;
 
 /// The name under which the control plane writes: field manager of its objects and source of its events.
 pub const COMPONENT: &str = "muster-control-plane";
-
-/// Where the members' leases live, as Karmada's agents write them.
-const CLUSTER_NAMESPACE: &str = "karmada-cluster";
 
 /// The fleet as the control plane sees it. The caches may be read by anybody at any time; what is written goes through `client`.
 pub struct Fleet {

@@ -22,9 +22,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, PostParams};
 use metrics_exporter_prometheus::PrometheusHandle;
-use muster_shared::client::{Gateway, Source};
+use muster_shared::client::{self, Gateway, Source};
 use muster_shared::lease::{self, Leadership};
+use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::serve::{self, Health};
 use muster_shared::tasks::{self, Tasks};
 use muster_shared::{telemetry, tls};
@@ -158,8 +162,48 @@ fn start_controllers(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
     }
 }
 
+/// Makes sure that the namespaces of elections and leases exist, until they do: in a fresh fleet API nobody else makes them.
+async fn found(fleet: &Fleet) {
+    let api: Api<Namespace> = Api::all(fleet.client.clone());
+    let mut wanted = vec![
+        fleet.settings.leader_elect_resource_namespace.as_str(),
+        CLUSTER_NAMESPACE,
+    ];
+    wanted.dedup();
+    for name in wanted {
+        let namespace = Namespace {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        };
+        loop {
+            match api.create(&PostParams::default(), &namespace).await {
+                Ok(_) => tracing::info!(name, "created a namespace that the fleet needs"),
+                Err(error) if client::is_conflict(&error) => {}
+                // Not allowed to: then somebody else is to make it, and the election says what is missing.
+                Err(kube::Error::Api(status)) if status.is_forbidden() => {}
+                Err(error) => {
+                    tracing::warn!(
+                        name,
+                        error = client::brief(&error),
+                        "could not create a namespace that the fleet needs"
+                    );
+                    tokio::select! {
+                        () = fleet.shutdown.cancelled() => return,
+                        () = tokio::time::sleep(Duration::from_secs(2)) => continue,
+                    }
+                }
+            }
+            break;
+        }
+    }
+}
+
 /// Campaigns where that was asked for; a loss ends the process.
 async fn stand_for_election(fleet: std::sync::Arc<Fleet>) -> lease::Outcome {
+    found(&fleet).await;
     let settings = &fleet.settings;
     if !settings.leader_elect {
         return lease::Outcome::Stopped;

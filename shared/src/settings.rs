@@ -58,13 +58,18 @@ pub fn load_from<T: clap::Args + DeserializeOwned>(
     arguments: impl IntoIterator<Item = OsString>,
     environment: impl IntoIterator<Item = (String, String)>,
 ) -> Result<T, Error> {
-    let command = T::augment_args(command).arg(
-        clap::Arg::new("config")
-            .long("config")
-            .value_name("FILE")
-            .value_parser(clap::value_parser!(PathBuf))
-            .help("YAML file with settings; its keys are the names of the flags"),
-    );
+    // The struct's own documentation would take the place of what the program says about itself.
+    let about = command.get_about().cloned();
+    let command = T::augment_args(command)
+        .about(about.unwrap_or_default())
+        .long_about(None)
+        .arg(
+            clap::Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("YAML file with settings; its keys are the names of the flags"),
+        );
     let matches = command.clone().try_get_matches_from(arguments)?;
 
     let mut builder = config::Config::builder();

@@ -1,5 +1,6 @@
 //! Logs and metrics of a process: set up once, by its `main`.
 
+use std::io::IsTerminal;
 use std::str::FromStr;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -69,7 +70,8 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), Error> {
     })?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     match format {
         LogFormat::Text => builder.with_target(false).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
