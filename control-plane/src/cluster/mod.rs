@@ -1,9 +1,14 @@
 //! Clusters as members of the fleet: who is silent, which taints their condition asks for, and how they join and leave.
 
 pub mod contact;
+pub mod controller;
+pub mod lifecycle;
 pub mod monitor;
+mod rollcall;
 pub mod roster;
 pub mod taints;
 
 #[cfg(test)]
 mod conformance;
+
+pub use controller::start;

@@ -127,14 +127,22 @@ impl Roster {
 
     /// Sets the cluster's timer: at its deadline, or at once if that has passed.
     pub fn arm(&mut self, name: &str, now: Instant) {
-        let graces = self.graces;
+        let at = match self.judge(name, now) {
+            Some(Verdict::Until(deadline)) => Some(deadline),
+            Some(Verdict::Silent(_)) => Some(now),
+            Some(Verdict::Settled) | None => None,
+        };
+        self.set_timer(name, at);
+    }
+
+    /// Sets the cluster's timer: a silence that could not be reported is looked at again then.
+    pub fn arm_at(&mut self, name: &str, at: Instant) {
+        self.set_timer(name, Some(at));
+    }
+
+    fn set_timer(&mut self, name: &str, at: Option<Instant>) {
         let Some(entry) = self.pulses.get_mut(name) else {
             return;
-        };
-        let at = match entry.pulse.judge(graces, now) {
-            Verdict::Settled => None,
-            Verdict::Until(deadline) => Some(deadline),
-            Verdict::Silent(_) => Some(now),
         };
         if let Some(old) = std::mem::replace(&mut entry.timer, at) {
             self.timers.remove(&(old, name.to_owned()));

@@ -9,10 +9,7 @@ use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// Key of the taint of a cluster whose Ready condition is False or missing.
-pub const NOT_READY: &str = "cluster.karmada.io/not-ready";
-/// Key of the taint of a cluster whose Ready condition is Unknown.
-pub const UNREACHABLE: &str = "cluster.karmada.io/unreachable";
+pub use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
 
 /// Effect that keeps new workloads away.
 pub const NO_SCHEDULE: &str = "NoSchedule";

@@ -9,17 +9,13 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
+use muster_shared::names::annotation::APPLIED_PLACEMENT;
+use muster_shared::names::eviction::{PRODUCER_TAINT_MANAGER, REASON_TAINT_UNTOLERATED};
 use serde_json::{Map, Value, json};
 
 use super::judge::Cause;
 use crate::scheduler::{NoFit, Options, Snapshot, schedule};
 
-/// `producer` of the tasks that taints cause.
-pub const PRODUCER: &str = "TaintManager";
-/// `reason` of the tasks that taints cause.
-pub const REASON: &str = "TaintUntolerated";
-/// Annotation that holds the placement which `spec.clusters` was chosen by.
-pub const APPLIED_PLACEMENT: &str = "policy.karmada.io/applied-placement";
 /// A task's message may not be longer (the schema's rule).
 const LONGEST_MESSAGE: usize = 1024;
 
@@ -137,9 +133,9 @@ impl Departure<'_> {
         GracefulEvictionTask {
             from_cluster: self.cluster.to_owned(),
             purge_mode: Some(self.purge_mode.clone()),
-            reason: REASON.to_owned(),
+            reason: REASON_TAINT_UNTOLERATED.to_owned(),
             message: Some(message),
-            producer: PRODUCER.to_owned(),
+            producer: PRODUCER_TAINT_MANAGER.to_owned(),
             grace_period_seconds: behavior
                 .filter(|_| graceful)
                 .and_then(|b| b.grace_period_seconds),

@@ -1,5 +1,6 @@
 //! Taints by policy: which ClusterTaintPolicy wants which taint on which cluster, since when, and who may take it off.
 
+mod controller;
 pub mod decide;
 pub mod policy;
 pub mod record;
@@ -7,6 +8,8 @@ pub mod window;
 
 #[cfg(test)]
 mod conformance;
+
+pub use controller::start;
 
 use std::sync::Arc;
 

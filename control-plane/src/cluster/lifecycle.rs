@@ -1,0 +1,161 @@
+//! How a cluster joins the fleet and how it leaves it.
+//!
+//! Joining: an execution namespace for its Works, the finalizer, the taints its condition asks for. Leaving, in Karmada's
+//! order: its Works go (those that nobody can carry out any more are let go first), then no workload names it, then
+//! it may go. Nothing here depends on the gate `Failover`: a cluster can always be removed.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::conditions;
+use muster_shared::k8s::Taint;
+use muster_shared::names::{condition, finalizer};
+use serde_json::{Map, Value, json};
+
+use super::taints;
+use crate::taint::record::{ANNOTATION, Record};
+
+/// What a cluster that stays in the fleet lacks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lack {
+    /// The merge patch that gives it to it, with the resource version it was decided on.
+    pub patch: Option<Value>,
+    /// The new taints, if they change.
+    pub taints: Option<Vec<Taint>>,
+    /// When something falls due.
+    pub again: Option<Timestamp>,
+}
+
+/// Compares a cluster with what it should be: finalizer and taints come in one patch.
+pub fn lack(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Lack {
+    let record = Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str)).unwrap_or_default();
+    let ready = cluster.condition(condition::READY);
+    let by_policy = |taint: &Taint| record.answers_for(taint);
+    let taints::Wanted { taints, again } = taints::wanted(&cluster.spec.taints, ready, classic, by_policy, now);
+    let mut metadata = Map::new();
+    if !cluster.finalizers().iter().any(|it| it == finalizer::CLUSTER) {
+        let mut finalizers = cluster.finalizers().to_vec();
+        finalizers.push(finalizer::CLUSTER.to_owned());
+        metadata.insert("finalizers".to_owned(), json!(finalizers));
+    }
+    if metadata.is_empty() && taints.is_none() {
+        return Lack { again, ..Lack::default() };
+    }
+    metadata.insert("resourceVersion".to_owned(), json!(cluster.metadata.resource_version));
+    let mut patch = json!({ "metadata": metadata });
+    if let Some(taints) = &taints {
+        patch["spec"] = json!({"taints": (!taints.is_empty()).then_some(taints)});
+    }
+    Lack { patch: Some(patch), taints, again }
+}
+
+/// What has to happen next for a cluster to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// Nobody can carry out the removal of its Works: let them go. What is in the member stays there.
+    ReleaseWorks,
+    /// Delete its execution namespace, and the Works with it.
+    DeleteNamespace,
+    /// Wait until the namespace is gone.
+    AwaitNamespace,
+    /// Wait until no binding names it.
+    AwaitBindings,
+    /// Take the finalizer off.
+    Release,
+    /// Nothing of ours holds it.
+    Nothing,
+}
+
+/// What is left of a cluster that is being deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct Remains<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// Its execution namespace: whether it is there, and whether it is being deleted.
+    pub namespace: Option<bool>,
+    /// Whether one of its Works waits for the agent.
+    pub has_held_works: bool,
+    /// Whether a binding names it.
+    pub is_named: bool,
+}
+
+impl Remains<'_> {
+    /// The next step.
+    pub fn next(self) -> Farewell {
+        let conditions = self.cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let ready = conditions::is_true(conditions, condition::READY);
+        // The agent of a pull cluster that is not ready will not come for its Works.
+        if self.cluster.spec.sync_mode == ClusterSyncMode::Pull && !ready && self.has_held_works {
+            return Farewell::ReleaseWorks;
+        }
+        match self.namespace {
+            Some(false) => return Farewell::DeleteNamespace,
+            Some(true) => return Farewell::AwaitNamespace,
+            None => {}
+        }
+        if self.is_named {
+            Farewell::AwaitBindings
+        } else if self.cluster.finalizers().iter().any(|it| it == finalizer::CLUSTER) {
+            Farewell::Release
+        } else {
+            Farewell::Nothing
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn cluster(ready: &str, finalizers: &[&str]) -> Cluster {
+        serde_json::from_value(json!({
+            "metadata": {"name": "member1", "resourceVersion": "7", "finalizers": finalizers},
+            "spec": {"syncMode": "Pull"},
+            "status": {"conditions": [
+                {"type": "Ready", "status": ready, "reason": "", "message": "", "lastTransitionTime": at(0)},
+            ]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_new_cluster_gets_finalizer_and_taints_in_one_patch_and_then_nothing_more() {
+        let new = lack(&cluster("False", &["other"]), None, at(5));
+        let patch = new.patch.unwrap();
+        assert_eq!(patch["metadata"], json!({"finalizers": ["other", "karmada.io/cluster-controller"], "resourceVersion": "7"}));
+        assert_eq!(patch["spec"]["taints"][0]["key"], "cluster.karmada.io/not-ready");
+        assert_eq!(lack(&cluster("True", &["karmada.io/cluster-controller"]), None, at(5)), Lack::default());
+    }
+
+    #[test]
+    fn the_last_taint_is_removed_by_null() {
+        let mut recovered = cluster("True", &["karmada.io/cluster-controller"]);
+        recovered.spec.taints = lack(&cluster("False", &[]), None, at(5)).taints.unwrap();
+        assert_eq!(lack(&recovered, None, at(9)).patch.unwrap()["spec"], json!({"taints": null}));
+    }
+
+    #[test]
+    fn a_cluster_leaves_step_by_step() {
+        let ours: &[&str] = &["karmada.io/cluster-controller"];
+        for (ready, namespace, has_held_works, is_named, finalizers, expected) in [
+            ("Unknown", Some(false), true, true, ours, Farewell::ReleaseWorks),
+            ("True", Some(false), true, true, ours, Farewell::DeleteNamespace),
+            ("Unknown", Some(false), false, true, ours, Farewell::DeleteNamespace),
+            ("True", Some(true), true, true, ours, Farewell::AwaitNamespace),
+            ("Unknown", Some(true), true, true, ours, Farewell::ReleaseWorks),
+            ("True", None, false, true, ours, Farewell::AwaitBindings),
+            ("True", None, false, false, ours, Farewell::Release),
+            ("True", None, false, false, &["other"], Farewell::Nothing),
+        ] {
+            let cluster = cluster(ready, finalizers);
+            let remains = Remains { cluster: &cluster, namespace, has_held_works, is_named };
+            assert_eq!(remains.next(), expected, "{remains:?}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Listens to the fleet's heartbeats and reports who went silent.
+//!
+//! Heartbeats come from the watches; timers say when a silence is long enough. Before anyone is reported the lease is
+//! read once more from the API itself: that settles a watch that lags, and if it fails, it is us who cannot be heard.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::events::EventType;
+use muster_shared::k8s::Lease;
+use muster_shared::names::{CLUSTER_NAMESPACE, condition};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::Change;
+use muster_shared::{client, conditions};
+use serde_json::json;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::contact::Contact;
+use super::monitor::{Graces, Silence};
+use super::roster::Roster;
+use crate::fleet::Fleet;
+
+/// Deadline of the reads that test our own contact.
+const READ: Duration = Duration::from_secs(3);
+/// Pause before a silence that could not be confirmed or written is looked at again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Silences confirmed and reported at a time.
+const REPORTERS: usize = 32;
+
+struct RollCall {
+    fleet: Arc<Fleet>,
+    /// `None` until this process leads: what was heard before does not count.
+    state: Mutex<Option<State>>,
+    changed: Notify,
+    reporters: Arc<Semaphore>,
+}
+
+struct State {
+    roster: Roster,
+    contact: Contact,
+}
+
+/// Starts to listen once this process leads and knows the fleet.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let call = Arc::new(RollCall {
+        fleet: Arc::clone(fleet),
+        state: Mutex::new(None),
+        changed: Notify::new(),
+        reporters: Arc::new(Semaphore::new(REPORTERS)),
+    });
+    fleet.clusters.on_change({
+        let call = Arc::clone(&call);
+        move |change| call.hear_cluster(change)
+    });
+    fleet.leases.on_change({
+        let call = Arc::clone(&call);
+        move |change| call.hear_lease(change)
+    });
+    tasks.spawn("cluster monitor", call.run());
+}
+
+impl RollCall {
+    async fn run(self: Arc<Self>) {
+        if !self.fleet.ready().await {
+            return;
+        }
+        let settings = &self.fleet.settings;
+        let graces = Graces { monitor: *settings.cluster_monitor_grace_period, startup: *settings.cluster_startup_grace_period };
+        // Often enough that several attempts fall into one grace.
+        let interval = (graces.monitor / 8).clamp(Duration::from_millis(200), Duration::from_secs(5));
+        self.begin(graces, interval);
+        let mut probe = tokio::time::interval(interval);
+        probe.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let changed = self.changed.notified();
+            let next = self.with(|state, _| state.roster.next_timer()).flatten();
+            let timer = async {
+                match next {
+                    // "Longer than the grace" begins after the deadline.
+                    Some(at) => sleep_until(at + Duration::from_millis(1)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.fleet.shutdown.cancelled() => return,
+                () = changed => continue,
+                _ = probe.tick() => {
+                    let call = Arc::clone(&self);
+                    tokio::spawn(async move { call.probe().await });
+                    continue;
+                }
+                () = timer => {}
+            }
+            for name in self.with(|state, now| state.roster.due(now)).unwrap_or_default() {
+                let call = Arc::clone(&self);
+                tokio::spawn(async move {
+                    let _permit = Arc::clone(&call.reporters).acquire_owned().await;
+                    call.report(&name).await;
+                });
+            }
+        }
+    }
+
+    /// From now on heartbeats count; everyone starts with a full grace.
+    fn begin(&self, graces: Graces, interval: Duration) {
+        let now = Instant::now();
+        *self.lock() = Some(State { roster: Roster::new(graces, now), contact: Contact::new(2 * interval, now) });
+        for cluster in self.fleet.clusters.list() {
+            self.see(&cluster);
+        }
+        for lease in self.fleet.leases.list() {
+            self.renewed(&lease);
+        }
+    }
+
+    fn hear_cluster(&self, change: &Change<Cluster>) {
+        match change {
+            Change::Applied { new, .. } => self.see(new),
+            Change::Deleted { old } => {
+                self.with(|state, _| state.roster.forget(&old.name_any()));
+            }
+        }
+        self.changed.notify_one();
+    }
+
+    fn see(&self, cluster: &Cluster) {
+        let name = cluster.name_any();
+        self.with(|state, now| {
+            if cluster.spec.sync_mode != ClusterSyncMode::Pull || cluster.metadata.deletion_timestamp.is_some() {
+                state.roster.forget(&name);
+                return;
+            }
+            let created = cluster.creation_timestamp().map_or_else(Timestamp::now, |at| at.0);
+            let age = Duration::try_from(Timestamp::now().duration_since(created)).unwrap_or_default();
+            state.roster.cluster(&name, cluster.condition(condition::READY), age, now);
+        });
+    }
+
+    fn hear_lease(&self, change: &Change<Lease>) {
+        match change {
+            Change::Applied { new, .. } => {
+                self.reached();
+                self.renewed(new);
+            }
+            Change::Deleted { old } => {
+                self.with(|state, now| state.roster.lease(&old.name_any(), None, now));
+            }
+        }
+    }
+
+    fn renewed(&self, lease: &Lease) {
+        let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref()).map(|at| at.0);
+        self.with(|state, now| state.roster.lease(&lease.name_any(), renewed, now));
+    }
+
+    /// The API was reached: time in which it was not is given back to everyone.
+    fn reached(&self) {
+        self.with(|state, now| {
+            let lost = state.contact.reached(now);
+            if !lost.is_zero() {
+                tracing::warn!(lost_seconds = lost.as_secs_f64(), "the fleet API was out of reach: every cluster gets that time back");
+                state.roster.give_back(lost, now);
+            }
+        });
+    }
+
+    fn unreached(&self, error: &str) {
+        self.with(|state, _| {
+            if state.contact.is_good() {
+                tracing::warn!(error, "the fleet API is out of reach: nobody is judged silent");
+            }
+            state.contact.failed();
+        });
+    }
+
+    /// Reads something that the API has to fetch from its store, so that a cache in front of a dead store does not count.
+    async fn probe(&self) {
+        let leases = Api::<Lease>::namespaced(self.fleet.client.clone(), CLUSTER_NAMESPACE);
+        match timeout(READ, leases.list(&ListParams::default().limit(1))).await {
+            Ok(Ok(_)) => self.reached(),
+            Ok(Err(error)) => self.unreached(&client::brief(&error)),
+            Err(_) => self.unreached("no answer in time"),
+        }
+    }
+
+    /// Reports one silent cluster, unless a last look at its lease says otherwise.
+    async fn report(&self, name: &str) {
+        let leases = Api::<Lease>::namespaced(self.fleet.client.clone(), CLUSTER_NAMESPACE);
+        match timeout(READ, leases.get_opt(name)).await {
+            Ok(Ok(lease)) => {
+                self.reached();
+                if let Some(lease) = lease {
+                    self.renewed(&lease);
+                }
+            }
+            Ok(Err(error)) => {
+                self.unreached(&client::brief(&error));
+                return self.look_again(name);
+            }
+            Err(_) => {
+                self.unreached("no answer in time");
+                return self.look_again(name);
+            }
+        }
+        let silence = self.with(|state, now| state.roster.silence(name, now)).flatten();
+        let (Some(silence), Some(cluster)) = (silence, self.fleet.clusters.get(None, name)) else {
+            self.with(|state, now| state.roster.arm(name, now));
+            self.changed.notify_one();
+            return;
+        };
+        if !self.fleet.leadership.is_current() {
+            return;
+        }
+        if let Err(error) = self.write(&cluster, silence).await {
+            if !client::is_conflict(&error) && !client::is_not_found(&error) {
+                tracing::warn!(cluster = name, error = client::brief(&error), "cannot report the silence");
+            }
+            self.look_again(name);
+        }
+    }
+
+    async fn write(&self, cluster: &Cluster, silence: Silence) -> Result<(), kube::Error> {
+        let observation = silence.condition(Timestamp::now());
+        let mut list = cluster.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
+        conditions::set(&mut list, observation);
+        let patch = json!({
+            "metadata": {"resourceVersion": cluster.metadata.resource_version},
+            "status": {"conditions": list},
+        });
+        let api = Api::<Cluster>::all(self.fleet.client.clone());
+        let name = cluster.name_any();
+        api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        tracing::warn!(cluster = name, reason = silence.reason(), "Ready is Unknown: {}", silence.message());
+        self.fleet.events.publish(cluster, EventType::Warning, silence.reason(), silence.message());
+        if let Some(written) = conditions::get(&list, condition::READY) {
+            self.with(|state, _| state.roster.wrote(&name, written.clone()));
+        }
+        Ok(())
+    }
+
+    fn look_again(&self, name: &str) {
+        self.with(|state, now| state.roster.arm_at(name, now + RETRY));
+        self.changed.notify_one();
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> Option<T> {
+        self.lock().as_mut().map(|state| act(state, Instant::now()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<State>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
