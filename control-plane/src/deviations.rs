@@ -16,6 +16,11 @@ pub const DEVIATIONS: &[Deviation] = &[
         reason: "each taint is judged by the first toleration that matches it and by no other: a person who tolerates a taint for ever means it",
     },
     Deviation {
+        suite: "tolerations",
+        quirk: "a NoExecute taint without timeAdded never runs out",
+        reason: "a limited toleration is limited: such a taint counts from now, and the cluster controller dates it",
+    },
+    Deviation {
         suite: "graceful_eviction",
         quirk: "with no scheduled cluster the healthy test is vacuously true, so tasks end at once",
         reason: "the last running copy must not go while there is no replacement (safety contract 1)",

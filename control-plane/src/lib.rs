@@ -148,6 +148,12 @@ pub async fn run(
 
 fn start_controllers(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
     let settings = &fleet.settings;
+    if settings.runs("cluster") {
+        cluster::start(fleet, tasks);
+    }
+    if settings.runs("clustertaintpolicy") {
+        taint::start(fleet, tasks);
+    }
     if settings.runs("detector") {
         detector::start(fleet, tasks);
     }

@@ -30,7 +30,11 @@ const CONFLICT: Duration = Duration::from_millis(50);
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("cannot {step} of cluster {cluster:?}: {}", client::brief(error))]
-    Call { step: &'static str, cluster: String, error: Box<kube::Error> },
+    Call {
+        step: &'static str,
+        cluster: String,
+        error: Box<kube::Error>,
+    },
 }
 
 /// Starts the controller and the monitor.
@@ -48,34 +52,60 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             }
         }
     });
-    fleet.work(tasks, "cluster", queue, fleet.settings.concurrent_cluster_syncs, |fleet, name| async move {
-        let Some(cluster) = fleet.clusters.get(None, &name) else { return Ok(Next::Done) };
-        if cluster.metadata.deletion_timestamp.is_some() {
-            see_off(&fleet, &cluster).await
-        } else {
-            keep(&fleet, &cluster).await
-        }
-    });
+    fleet.work(
+        tasks,
+        "cluster",
+        queue,
+        fleet.settings.concurrent_cluster_syncs,
+        |fleet, name| async move {
+            let Some(cluster) = fleet.clusters.get(None, &name) else {
+                return Ok(Next::Done);
+            };
+            if cluster.metadata.deletion_timestamp.is_some() {
+                see_off(&fleet, &cluster).await
+            } else {
+                keep(&fleet, &cluster).await
+            }
+        },
+    );
     rollcall::start(fleet, tasks);
 }
 
 async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
     ensure_namespace(fleet, cluster).await?;
     let now = Timestamp::now();
-    let Lack { patch, taints, again } = lack(cluster, fleet.settings.failover_eviction_timeout.map(Into::into), now);
+    let Lack {
+        patch,
+        taints,
+        again,
+    } = lack(
+        cluster,
+        fleet.settings.failover_eviction_timeout.map(Into::into),
+        now,
+    );
     if let Some(patch) = patch {
         match write(fleet, cluster, &patch).await {
             Ok(()) => {}
             Err(error) if client::is_conflict(&error) => return Ok(Next::After(CONFLICT)),
             Err(error) => {
-                fleet.events.publish(cluster, EventType::Warning, "TaintClusterFailed", client::brief(&error));
+                fleet.events.publish(
+                    cluster,
+                    EventType::Warning,
+                    "TaintClusterFailed",
+                    client::brief(&error),
+                );
                 return Err(failed("write finalizer and taints", cluster)(error));
             }
         }
         if let Some(taints) = taints {
             let text = taints::describe(&taints);
             tracing::info!(cluster = cluster.name_any(), "condition taints: {text}");
-            fleet.events.publish(cluster, EventType::Normal, "TaintClusterSucceed", format!("Taint cluster succeed: {text}."));
+            fleet.events.publish(
+                cluster,
+                EventType::Normal,
+                "TaintClusterSucceed",
+                format!("Taint cluster succeed: {text}."),
+            );
         }
     }
     Ok(again.map_or(Next::Done, |due| Next::After(until(due, now))))
@@ -94,21 +124,44 @@ async fn ensure_namespace(fleet: &Fleet, cluster: &Cluster) -> Result<(), Error>
     let namespace = Namespace {
         metadata: ObjectMeta {
             name: Some(name.clone()),
-            labels: Some(BTreeMap::from([(label::SYSTEM.to_owned(), "true".to_owned())])),
+            labels: Some(BTreeMap::from([(
+                label::SYSTEM.to_owned(),
+                "true".to_owned(),
+            )])),
             ..ObjectMeta::default()
         },
         ..Namespace::default()
     };
-    match Api::all(fleet.client.clone()).create(&PostParams::default(), &namespace).await {
+    match Api::all(fleet.client.clone())
+        .create(&PostParams::default(), &namespace)
+        .await
+    {
         Ok(_) => {
-            let note = format!("Created execution space({name}) for cluster({}).", cluster.name_any());
-            tracing::info!(cluster = cluster.name_any(), namespace = name, "created the execution namespace");
-            fleet.events.publish(cluster, EventType::Normal, "CreateExecutionSpaceSucceed", note);
+            let note = format!(
+                "Created execution space({name}) for cluster({}).",
+                cluster.name_any()
+            );
+            tracing::info!(
+                cluster = cluster.name_any(),
+                namespace = name,
+                "created the execution namespace"
+            );
+            fleet.events.publish(
+                cluster,
+                EventType::Normal,
+                "CreateExecutionSpaceSucceed",
+                note,
+            );
             Ok(())
         }
         Err(error) if client::is_conflict(&error) => Ok(()),
         Err(error) => {
-            fleet.events.publish(cluster, EventType::Warning, "CreateExecutionSpaceFailed", client::brief(&error));
+            fleet.events.publish(
+                cluster,
+                EventType::Warning,
+                "CreateExecutionSpaceFailed",
+                client::brief(&error),
+            );
             Err(failed("create the execution namespace", cluster)(error))
         }
     }
@@ -120,7 +173,10 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
     let held = held_works(fleet, &namespace);
     let remains = Remains {
         cluster,
-        namespace: fleet.namespaces.get(None, &namespace).map(|it| it.metadata.deletion_timestamp.is_some()),
+        namespace: fleet
+            .namespaces
+            .get(None, &namespace)
+            .map(|it| it.metadata.deletion_timestamp.is_some()),
         has_held_works: !held.is_empty(),
         is_named: is_named(fleet, &name),
     };
@@ -130,33 +186,63 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
         Farewell::ReleaseWorks => {
             let api = Api::<Work>::namespaced(fleet.client.clone(), &namespace);
             for work in held {
-                let kept: Vec<_> = work.finalizers().iter().filter(|it| *it != finalizer::WORK).collect();
+                let kept: Vec<_> = work
+                    .finalizers()
+                    .iter()
+                    .filter(|it| *it != finalizer::WORK)
+                    .collect();
                 let patch = json!({"metadata": {
                     "resourceVersion": work.metadata.resource_version,
                     "finalizers": (!kept.is_empty()).then_some(kept),
                 }});
-                tolerate(api.patch(&work.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.map(drop))
-                    .map_err(failed("let go of the Works", cluster))?;
+                tolerate(
+                    api.patch(
+                        &work.name_any(),
+                        &PatchParams::default(),
+                        &Patch::Merge(patch),
+                    )
+                    .await
+                    .map(drop),
+                )
+                .map_err(failed("let go of the Works", cluster))?;
             }
             Ok(Next::After(CONFLICT))
         }
         Farewell::DeleteNamespace => {
             let api = Api::<Namespace>::all(fleet.client.clone());
-            match tolerate(api.delete(&namespace, &DeleteParams::default()).await.map(drop)) {
+            match tolerate(
+                api.delete(&namespace, &DeleteParams::default())
+                    .await
+                    .map(drop),
+            ) {
                 Ok(()) => {
                     let note = format!("Removed execution space for cluster({name}).");
-                    fleet.events.publish(cluster, EventType::Normal, "RemoveExecutionSpaceSucceed", note);
+                    fleet.events.publish(
+                        cluster,
+                        EventType::Normal,
+                        "RemoveExecutionSpaceSucceed",
+                        note,
+                    );
                     Ok(Next::After(FAREWELL))
                 }
                 Err(error) => {
-                    fleet.events.publish(cluster, EventType::Warning, "RemoveExecutionSpaceFailed", client::brief(&error));
+                    fleet.events.publish(
+                        cluster,
+                        EventType::Warning,
+                        "RemoveExecutionSpaceFailed",
+                        client::brief(&error),
+                    );
                     Err(failed("remove the execution namespace", cluster)(error))
                 }
             }
         }
         Farewell::AwaitNamespace | Farewell::AwaitBindings => Ok(Next::After(FAREWELL)),
         Farewell::Release => {
-            let kept: Vec<_> = cluster.finalizers().iter().filter(|it| *it != finalizer::CLUSTER).collect();
+            let kept: Vec<_> = cluster
+                .finalizers()
+                .iter()
+                .filter(|it| *it != finalizer::CLUSTER)
+                .collect();
             let patch = json!({"metadata": {
                 "resourceVersion": cluster.metadata.resource_version,
                 "finalizers": (!kept.is_empty()).then_some(kept),
@@ -177,29 +263,52 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
 /// The Works of a namespace that wait for the agent to act on them.
 fn held_works(fleet: &Fleet, namespace: &str) -> Vec<Arc<Work>> {
     let held = |work: &Arc<Work>| {
-        work.metadata.namespace.as_deref() == Some(namespace) && work.finalizers().iter().any(|it| it == finalizer::WORK)
+        work.metadata.namespace.as_deref() == Some(namespace)
+            && work.finalizers().iter().any(|it| it == finalizer::WORK)
     };
     fleet.works.list().into_iter().filter(held).collect()
 }
 
 fn is_named(fleet: &Fleet, cluster: &str) -> bool {
-    fleet.bindings.list().iter().any(|binding| binding.spec.target(cluster).is_some())
-        || fleet.cluster_bindings.list().iter().any(|binding| binding.spec.target(cluster).is_some())
+    fleet
+        .bindings
+        .list()
+        .iter()
+        .any(|binding| binding.spec.target(cluster).is_some())
+        || fleet
+            .cluster_bindings
+            .list()
+            .iter()
+            .any(|binding| binding.spec.target(cluster).is_some())
 }
 
 async fn write(fleet: &Fleet, cluster: &Cluster, patch: &Value) -> Result<(), kube::Error> {
     let api = Api::<Cluster>::all(fleet.client.clone());
-    api.patch(&cluster.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+    api.patch(
+        &cluster.name_any(),
+        &PatchParams::default(),
+        &Patch::Merge(patch),
+    )
+    .await
+    .map(drop)
 }
 
 /// Gone already, or changed meanwhile: the next look tells.
 fn tolerate(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
     result.or_else(|error| {
-        if client::is_not_found(&error) || client::is_conflict(&error) { Ok(()) } else { Err(error) }
+        if client::is_not_found(&error) || client::is_conflict(&error) {
+            Ok(())
+        } else {
+            Err(error)
+        }
     })
 }
 
 fn failed(step: &'static str, cluster: &Cluster) -> impl Fn(kube::Error) -> Error {
     let cluster = cluster.name_any();
-    move |error| Error::Call { step, cluster: cluster.clone(), error: Box::new(error) }
+    move |error| Error::Call {
+        step,
+        cluster: cluster.clone(),
+        error: Box::new(error),
+    }
 }

@@ -30,25 +30,41 @@ pub struct Lack {
 
 /// Compares a cluster with what it should be: finalizer and taints come in one patch.
 pub fn lack(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Lack {
-    let record = Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str)).unwrap_or_default();
+    let record =
+        Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str)).unwrap_or_default();
     let ready = cluster.condition(condition::READY);
     let by_policy = |taint: &Taint| record.answers_for(taint);
-    let taints::Wanted { taints, again } = taints::wanted(&cluster.spec.taints, ready, classic, by_policy, now);
+    let taints::Wanted { taints, again } =
+        taints::wanted(&cluster.spec.taints, ready, classic, by_policy, now);
     let mut metadata = Map::new();
-    if !cluster.finalizers().iter().any(|it| it == finalizer::CLUSTER) {
+    if !cluster
+        .finalizers()
+        .iter()
+        .any(|it| it == finalizer::CLUSTER)
+    {
         let mut finalizers = cluster.finalizers().to_vec();
         finalizers.push(finalizer::CLUSTER.to_owned());
         metadata.insert("finalizers".to_owned(), json!(finalizers));
     }
     if metadata.is_empty() && taints.is_none() {
-        return Lack { again, ..Lack::default() };
+        return Lack {
+            again,
+            ..Lack::default()
+        };
     }
-    metadata.insert("resourceVersion".to_owned(), json!(cluster.metadata.resource_version));
+    metadata.insert(
+        "resourceVersion".to_owned(),
+        json!(cluster.metadata.resource_version),
+    );
     let mut patch = json!({ "metadata": metadata });
     if let Some(taints) = &taints {
         patch["spec"] = json!({"taints": (!taints.is_empty()).then_some(taints)});
     }
-    Lack { patch: Some(patch), taints, again }
+    Lack {
+        patch: Some(patch),
+        taints,
+        again,
+    }
 }
 
 /// What has to happen next for a cluster to leave.
@@ -84,7 +100,11 @@ pub struct Remains<'a> {
 impl Remains<'_> {
     /// The next step.
     pub fn next(self) -> Farewell {
-        let conditions = self.cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let conditions = self
+            .cluster
+            .status
+            .as_ref()
+            .map_or(&[][..], |status| &status.conditions);
         let ready = conditions::is_true(conditions, condition::READY);
         // The agent of a pull cluster that is not ready will not come for its Works.
         if self.cluster.spec.sync_mode == ClusterSyncMode::Pull && !ready && self.has_held_works {
@@ -97,7 +117,12 @@ impl Remains<'_> {
         }
         if self.is_named {
             Farewell::AwaitBindings
-        } else if self.cluster.finalizers().iter().any(|it| it == finalizer::CLUSTER) {
+        } else if self
+            .cluster
+            .finalizers()
+            .iter()
+            .any(|it| it == finalizer::CLUSTER)
+        {
             Farewell::Release
         } else {
             Farewell::Nothing
@@ -128,33 +153,89 @@ mod tests {
     fn a_new_cluster_gets_finalizer_and_taints_in_one_patch_and_then_nothing_more() {
         let new = lack(&cluster("False", &["other"]), None, at(5));
         let patch = new.patch.unwrap();
-        assert_eq!(patch["metadata"], json!({"finalizers": ["other", "karmada.io/cluster-controller"], "resourceVersion": "7"}));
-        assert_eq!(patch["spec"]["taints"][0]["key"], "cluster.karmada.io/not-ready");
-        assert_eq!(lack(&cluster("True", &["karmada.io/cluster-controller"]), None, at(5)), Lack::default());
+        assert_eq!(
+            patch["metadata"],
+            json!({"finalizers": ["other", "karmada.io/cluster-controller"], "resourceVersion": "7"})
+        );
+        assert_eq!(
+            patch["spec"]["taints"][0]["key"],
+            "cluster.karmada.io/not-ready"
+        );
+        assert_eq!(
+            lack(
+                &cluster("True", &["karmada.io/cluster-controller"]),
+                None,
+                at(5)
+            ),
+            Lack::default()
+        );
     }
 
     #[test]
     fn the_last_taint_is_removed_by_null() {
         let mut recovered = cluster("True", &["karmada.io/cluster-controller"]);
         recovered.spec.taints = lack(&cluster("False", &[]), None, at(5)).taints.unwrap();
-        assert_eq!(lack(&recovered, None, at(9)).patch.unwrap()["spec"], json!({"taints": null}));
+        assert_eq!(
+            lack(&recovered, None, at(9)).patch.unwrap()["spec"],
+            json!({"taints": null})
+        );
     }
 
     #[test]
     fn a_cluster_leaves_step_by_step() {
         let ours: &[&str] = &["karmada.io/cluster-controller"];
         for (ready, namespace, has_held_works, is_named, finalizers, expected) in [
-            ("Unknown", Some(false), true, true, ours, Farewell::ReleaseWorks),
-            ("True", Some(false), true, true, ours, Farewell::DeleteNamespace),
-            ("Unknown", Some(false), false, true, ours, Farewell::DeleteNamespace),
-            ("True", Some(true), true, true, ours, Farewell::AwaitNamespace),
-            ("Unknown", Some(true), true, true, ours, Farewell::ReleaseWorks),
+            (
+                "Unknown",
+                Some(false),
+                true,
+                true,
+                ours,
+                Farewell::ReleaseWorks,
+            ),
+            (
+                "True",
+                Some(false),
+                true,
+                true,
+                ours,
+                Farewell::DeleteNamespace,
+            ),
+            (
+                "Unknown",
+                Some(false),
+                false,
+                true,
+                ours,
+                Farewell::DeleteNamespace,
+            ),
+            (
+                "True",
+                Some(true),
+                true,
+                true,
+                ours,
+                Farewell::AwaitNamespace,
+            ),
+            (
+                "Unknown",
+                Some(true),
+                true,
+                true,
+                ours,
+                Farewell::ReleaseWorks,
+            ),
             ("True", None, false, true, ours, Farewell::AwaitBindings),
             ("True", None, false, false, ours, Farewell::Release),
             ("True", None, false, false, &["other"], Farewell::Nothing),
         ] {
             let cluster = cluster(ready, finalizers);
-            let remains = Remains { cluster: &cluster, namespace, has_held_works, is_named };
+            let remains = Remains {
+                cluster: &cluster,
+                namespace,
+                has_held_works,
+                is_named,
+            };
             assert_eq!(remains.next(), expected, "{remains:?}");
         }
     }

@@ -70,9 +70,13 @@ impl RollCall {
             return;
         }
         let settings = &self.fleet.settings;
-        let graces = Graces { monitor: *settings.cluster_monitor_grace_period, startup: *settings.cluster_startup_grace_period };
+        let graces = Graces {
+            monitor: *settings.cluster_monitor_grace_period,
+            startup: *settings.cluster_startup_grace_period,
+        };
         // Often enough that several attempts fall into one grace.
-        let interval = (graces.monitor / 8).clamp(Duration::from_millis(200), Duration::from_secs(5));
+        let interval =
+            (graces.monitor / 8).clamp(Duration::from_millis(200), Duration::from_secs(5));
         self.begin(graces, interval);
         let mut probe = tokio::time::interval(interval);
         probe.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -96,7 +100,10 @@ impl RollCall {
                 }
                 () = timer => {}
             }
-            for name in self.with(|state, now| state.roster.due(now)).unwrap_or_default() {
+            for name in self
+                .with(|state, now| state.roster.due(now))
+                .unwrap_or_default()
+            {
                 let call = Arc::clone(&self);
                 tokio::spawn(async move {
                     let _permit = Arc::clone(&call.reporters).acquire_owned().await;
@@ -109,7 +116,10 @@ impl RollCall {
     /// From now on heartbeats count; everyone starts with a full grace.
     fn begin(&self, graces: Graces, interval: Duration) {
         let now = Instant::now();
-        *self.lock() = Some(State { roster: Roster::new(graces, now), contact: Contact::new(2 * interval, now) });
+        *self.lock() = Some(State {
+            roster: Roster::new(graces, now),
+            contact: Contact::new(2 * interval, now),
+        });
         for cluster in self.fleet.clusters.list() {
             self.see(&cluster);
         }
@@ -131,13 +141,20 @@ impl RollCall {
     fn see(&self, cluster: &Cluster) {
         let name = cluster.name_any();
         self.with(|state, now| {
-            if cluster.spec.sync_mode != ClusterSyncMode::Pull || cluster.metadata.deletion_timestamp.is_some() {
+            if cluster.spec.sync_mode != ClusterSyncMode::Pull
+                || cluster.metadata.deletion_timestamp.is_some()
+            {
                 state.roster.forget(&name);
                 return;
             }
-            let created = cluster.creation_timestamp().map_or_else(Timestamp::now, |at| at.0);
-            let age = Duration::try_from(Timestamp::now().duration_since(created)).unwrap_or_default();
-            state.roster.cluster(&name, cluster.condition(condition::READY), age, now);
+            let created = cluster
+                .creation_timestamp()
+                .map_or_else(Timestamp::now, |at| at.0);
+            let age =
+                Duration::try_from(Timestamp::now().duration_since(created)).unwrap_or_default();
+            state
+                .roster
+                .cluster(&name, cluster.condition(condition::READY), age, now);
         });
     }
 
@@ -154,7 +171,11 @@ impl RollCall {
     }
 
     fn renewed(&self, lease: &Lease) {
-        let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref()).map(|at| at.0);
+        let renewed = lease
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.renew_time.as_ref())
+            .map(|at| at.0);
         self.with(|state, now| state.roster.lease(&lease.name_any(), renewed, now));
     }
 
@@ -163,7 +184,10 @@ impl RollCall {
         self.with(|state, now| {
             let lost = state.contact.reached(now);
             if !lost.is_zero() {
-                tracing::warn!(lost_seconds = lost.as_secs_f64(), "the fleet API was out of reach: every cluster gets that time back");
+                tracing::warn!(
+                    lost_seconds = lost.as_secs_f64(),
+                    "the fleet API was out of reach: every cluster gets that time back"
+                );
                 state.roster.give_back(lost, now);
             }
         });
@@ -172,7 +196,10 @@ impl RollCall {
     fn unreached(&self, error: &str) {
         self.with(|state, _| {
             if state.contact.is_good() {
-                tracing::warn!(error, "the fleet API is out of reach: nobody is judged silent");
+                tracing::warn!(
+                    error,
+                    "the fleet API is out of reach: nobody is judged silent"
+                );
             }
             state.contact.failed();
         });
@@ -207,7 +234,9 @@ impl RollCall {
                 return self.look_again(name);
             }
         }
-        let silence = self.with(|state, now| state.roster.silence(name, now)).flatten();
+        let silence = self
+            .with(|state, now| state.roster.silence(name, now))
+            .flatten();
         let (Some(silence), Some(cluster)) = (silence, self.fleet.clusters.get(None, name)) else {
             self.with(|state, now| state.roster.arm(name, now));
             self.changed.notify_one();
@@ -218,7 +247,11 @@ impl RollCall {
         }
         if let Err(error) = self.write(&cluster, silence).await {
             if !client::is_conflict(&error) && !client::is_not_found(&error) {
-                tracing::warn!(cluster = name, error = client::brief(&error), "cannot report the silence");
+                tracing::warn!(
+                    cluster = name,
+                    error = client::brief(&error),
+                    "cannot report the silence"
+                );
             }
             self.look_again(name);
         }
@@ -226,7 +259,11 @@ impl RollCall {
 
     async fn write(&self, cluster: &Cluster, silence: Silence) -> Result<(), kube::Error> {
         let observation = silence.condition(Timestamp::now());
-        let mut list = cluster.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
+        let mut list = cluster
+            .status
+            .as_ref()
+            .map(|status| status.conditions.clone())
+            .unwrap_or_default();
         conditions::set(&mut list, observation);
         let patch = json!({
             "metadata": {"resourceVersion": cluster.metadata.resource_version},
@@ -234,9 +271,20 @@ impl RollCall {
         });
         let api = Api::<Cluster>::all(self.fleet.client.clone());
         let name = cluster.name_any();
-        api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-        tracing::warn!(cluster = name, reason = silence.reason(), "Ready is Unknown: {}", silence.message());
-        self.fleet.events.publish(cluster, EventType::Warning, silence.reason(), silence.message());
+        api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch))
+            .await?;
+        tracing::warn!(
+            cluster = name,
+            reason = silence.reason(),
+            "Ready is Unknown: {}",
+            silence.message()
+        );
+        self.fleet.events.publish(
+            cluster,
+            EventType::Warning,
+            silence.reason(),
+            silence.message(),
+        );
         if let Some(written) = conditions::get(&list, condition::READY) {
             self.with(|state, _| state.roster.wrote(&name, written.clone()));
         }

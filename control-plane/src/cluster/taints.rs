@@ -5,18 +5,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Taint;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
-
-pub use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
-
-/// Effect that keeps new workloads away.
-pub const NO_SCHEDULE: &str = "NoSchedule";
-/// Effect that moves workloads whose policy asks for it in `failover.cluster`.
-pub const PREFER_NO_EXECUTE: &str = "PreferNoExecute";
-/// Effect that moves workloads that do not tolerate it.
-pub const NO_EXECUTE: &str = "NoExecute";
+use jiff::{SignedDuration, Timestamp};
+use muster_shared::k8s::{Condition, Taint};
+use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
+use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, date, put_on};
 
 /// The taints a cluster should have, and when to look again.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,30 +63,19 @@ pub fn wanted(
         .filter(|t| !ours(t) || keep.contains(&(t.key.as_str(), t.effect.as_str())))
         .cloned()
         .collect();
-    for taint in &mut taints {
-        if evicts(taint) && taint.time_added.is_none() {
-            taint.time_added = Some(Time(now));
-        }
-    }
+    date(&mut taints, now);
     for (key, effect) in keep {
-        if !taints.iter().any(|t| t.key == key && t.effect == effect) {
-            taints.push(Taint {
-                key: key.to_owned(),
-                effect: effect.to_owned(),
-                time_added: Some(Time(now)),
-                value: None,
-            });
-        }
+        let taint = Taint {
+            key: key.to_owned(),
+            effect: effect.to_owned(),
+            ..Taint::default()
+        };
+        put_on(&mut taints, taint, now);
     }
     Wanted {
         taints: (taints != present).then_some(taints),
         again,
     }
-}
-
-/// Whether the taint can make workloads leave.
-pub fn evicts(taint: &Taint) -> bool {
-    taint.effect == NO_EXECUTE || taint.effect == PREFER_NO_EXECUTE
 }
 
 /// The text Karmada's events use: `cluster now has taints([{Key:k,Value:v,Effect:e}])`.
@@ -114,6 +95,9 @@ pub fn describe(taints: &[Taint]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::k8s::Time;
+    use muster_shared::taints::PREFER_NO_EXECUTE;
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {

@@ -5,12 +5,11 @@
 
 use std::fmt;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::{Placement, PurgeMode};
-use muster_shared::k8s::{Taint, Toleration};
-
-use crate::cluster::taints::{NO_EXECUTE, PREFER_NO_EXECUTE, evicts};
+use muster_shared::k8s::Taint;
+use muster_shared::taints::{self, NO_EXECUTE, PREFER_NO_EXECUTE};
 
 /// What governs all evictions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +48,11 @@ pub enum Stay {
     /// Tolerations cover every taint for ever.
     #[error("every taint of the cluster is tolerated")]
     Tolerated,
+    /// The cluster has a taint of effect PreferNoExecute, and the policy does not ask to leave such a cluster.
+    #[error(
+        "its policy has no failover.cluster, so a taint of effect PreferNoExecute does not move it"
+    )]
+    NotAsked,
     /// Nobody knows what the workload tolerates: the decision must not be guessed (Karmada, K31).
     #[error("the binding has no placement, so its tolerations are unknown")]
     NoPlacement,
@@ -68,25 +72,21 @@ pub struct Cause {
 pub enum Rule {
     /// No toleration matches.
     Untolerated,
-    /// The first toleration that matches is for so many seconds.
-    TolerationEnds(i64),
-    /// The policy's `failover.cluster` asks for it after so many seconds.
-    ClusterFailover(i32),
+    /// The first toleration that matches is limited.
+    TolerationEnds,
+    /// The policy's `failover.cluster` asks for it.
+    ClusterFailover,
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let taint = &self.taint;
-        match taint.value.as_deref().filter(|value| !value.is_empty()) {
-            Some(value) => write!(f, "taint {}={value}:{}", taint.key, taint.effect)?,
-            None => write!(f, "taint {}:{}", taint.key, taint.effect)?,
-        }
+        let taint = taints::describe(&self.taint);
         match self.rule {
-            Rule::Untolerated => write!(f, ", which is not tolerated"),
-            Rule::TolerationEnds(seconds) => write!(f, ", which is tolerated for {seconds}s"),
-            Rule::ClusterFailover(seconds) => {
-                write!(f, ", on which failover.cluster moves after {seconds}s")
+            Rule::Untolerated => write!(f, "taint {taint}, which is not tolerated"),
+            Rule::TolerationEnds => {
+                write!(f, "taint {taint}, which is tolerated for a limited time")
             }
+            Rule::ClusterFailover => write!(f, "taint {taint}, on which failover.cluster moves"),
         }
     }
 }
@@ -103,9 +103,6 @@ pub fn placement(spec: &ResourceBindingSpec, applied: Option<&str>) -> Option<Pl
 }
 
 /// Judges a workload that runs on a cluster with these taints.
-///
-/// Each NoExecute taint is judged by the first toleration that matches it, and by no other (unlike Karmada, K32). A
-/// limited toleration of a taint without `timeAdded` does not run out; the cluster controller stamps such taints.
 pub fn judge(
     taints: &[Taint],
     spec: &ResourceBindingSpec,
@@ -116,96 +113,64 @@ pub fn judge(
     if !switches.failover {
         return Judgement::Stay(Stay::SwitchedOff);
     }
-    let counts =
-        |taint: &&Taint| evicts(taint) && (taint.effect != NO_EXECUTE || switches.no_execute);
-    let mut stay = Stay::NoTaint;
-    let mut first: Option<(Timestamp, Cause)> = None;
-    for taint in taints.iter().filter(counts) {
-        let leave = if taint.effect == PREFER_NO_EXECUTE {
-            asked_to_leave(taint, spec, now)
-        } else if let Some(placement) = placement {
-            not_tolerated(taint, &placement.cluster_tolerations, now)
-        } else {
-            stay = Stay::NoPlacement;
-            continue;
-        };
-        match leave {
-            Some((due, rule)) if first.as_ref().is_none_or(|(earliest, _)| due < *earliest) => {
-                first = Some((
-                    due,
-                    Cause {
-                        taint: taint.clone(),
-                        rule,
-                    },
-                ));
-            }
-            None if stay == Stay::NoTaint => stay = Stay::Tolerated,
-            _ => {}
+    let has = |effect: &str| taints.iter().any(|taint| taint.effect == effect);
+    let (hard, soft) = (
+        switches.no_execute && has(NO_EXECUTE),
+        has(PREFER_NO_EXECUTE),
+    );
+    let leave = |stay: taints::Stay<'_>, rule: Rule| match stay {
+        taints::Stay::Unlimited => None,
+        taints::Stay::Until(due, taint) => Some((
+            due,
+            Cause {
+                taint: taint.clone(),
+                rule,
+            },
+        )),
+        taints::Stay::Never(taint) => {
+            let due = taint
+                .time_added
+                .as_ref()
+                .map_or(now, |added| added.0.min(now));
+            Some((
+                due,
+                Cause {
+                    taint: taint.clone(),
+                    rule: Rule::Untolerated,
+                },
+            ))
         }
-    }
-    first.map_or(Judgement::Stay(stay), |(due, cause)| Judgement::Leave {
-        due,
-        cause,
-    })
-}
-
-fn asked_to_leave(
-    taint: &Taint,
-    spec: &ResourceBindingSpec,
-    now: Timestamp,
-) -> Option<(Timestamp, Rule)> {
-    let behavior = spec.failover.as_ref()?.cluster.as_ref()?;
-    let seconds = behavior
-        .toleration_seconds
-        .unwrap_or(DEFAULT_TOLERATION_SECONDS);
-    let due = match &taint.time_added {
-        Some(added) => after(added.0, seconds.into()),
-        None if seconds <= 0 => now,
-        None => return None,
     };
-    Some((due, Rule::ClusterFailover(seconds)))
-}
-
-fn not_tolerated(
-    taint: &Taint,
-    tolerations: &[Toleration],
-    now: Timestamp,
-) -> Option<(Timestamp, Rule)> {
-    let added = taint.time_added.as_ref().map(|added| added.0);
-    match tolerations
-        .iter()
-        .find(|toleration| tolerates(toleration, taint))
+    let untolerated = placement.filter(|_| hard).and_then(|placement| {
+        leave(
+            taints::stay(taints, &placement.cluster_tolerations, now),
+            Rule::TolerationEnds,
+        )
+    });
+    let behavior = spec
+        .failover
+        .as_ref()
+        .and_then(|failover| failover.cluster.as_ref());
+    let asked = behavior.filter(|_| soft).and_then(|behavior| {
+        let seconds = behavior
+            .toleration_seconds
+            .unwrap_or(DEFAULT_TOLERATION_SECONDS);
+        leave(
+            taints::preferred_stay(taints, seconds.into(), now),
+            Rule::ClusterFailover,
+        )
+    });
+    match untolerated
+        .into_iter()
+        .chain(asked)
+        .min_by_key(|(due, _)| *due)
     {
-        None => Some((added.map_or(now, |added| added.min(now)), Rule::Untolerated)),
-        Some(toleration) => {
-            let seconds = toleration.toleration_seconds?;
-            Some((after(added?, seconds), Rule::TolerationEnds(seconds)))
-        }
+        Some((due, cause)) => Judgement::Leave { due, cause },
+        None if hard && placement.is_none() => Judgement::Stay(Stay::NoPlacement),
+        None if hard => Judgement::Stay(Stay::Tolerated),
+        None if soft => Judgement::Stay(Stay::NotAsked),
+        None => Judgement::Stay(Stay::NoTaint),
     }
-}
-
-/// Kubernetes' rule: an empty effect or key matches any; only the operators Equal (the default) and Exists match.
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let text = |value: &Option<String>| value.as_deref().unwrap_or_default().to_owned();
-    let (effect, key) = (text(&toleration.effect), text(&toleration.key));
-    (effect.is_empty() || effect == taint.effect)
-        && (key.is_empty() || key == taint.key)
-        && match text(&toleration.operator).as_str() {
-            "" | "Equal" => text(&toleration.value) == text(&taint.value),
-            "Exists" => true,
-            _ => false,
-        }
-}
-
-fn after(moment: Timestamp, seconds: i64) -> Timestamp {
-    let bound = if seconds < 0 {
-        Timestamp::MIN
-    } else {
-        Timestamp::MAX
-    };
-    moment
-        .saturating_add(SignedDuration::from_secs(seconds))
-        .unwrap_or(bound)
 }
 
 /// What becomes of the old copy: the policy's word, else the command line's. Old spellings mean what they meant.

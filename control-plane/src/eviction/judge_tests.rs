@@ -2,7 +2,8 @@ use muster_shared::api::policy::{ClusterFailoverBehavior, FailoverBehavior};
 use muster_shared::k8s::Time;
 
 use super::*;
-use crate::cluster::taints::NO_SCHEDULE;
+use muster_shared::k8s::Toleration;
+use muster_shared::taints::NO_SCHEDULE;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -95,7 +96,7 @@ fn each_effect_moves_what_it_is_meant_to_move() {
         (NO_EXECUTE, vec![exists("k", Some(300))], None, Ok(1_200)),
         (NO_EXECUTE, vec![exists("k", Some(100))], None, Ok(1_000)),
         (NO_EXECUTE, vec![exists("other", None)], None, Ok(900)),
-        (PREFER_NO_EXECUTE, vec![], None, Err(Stay::Tolerated)),
+        (PREFER_NO_EXECUTE, vec![], None, Err(Stay::NotAsked)),
         (
             PREFER_NO_EXECUTE,
             vec![],
@@ -150,7 +151,7 @@ fn no_execute_can_be_switched_off_by_itself() {
         taint("k", NO_EXECUTE, Some(0)),
         taint("k", PREFER_NO_EXECUTE, Some(900)),
     ];
-    assert_eq!(outcome(&both, vec![], None, &some), Err(Stay::Tolerated));
+    assert_eq!(outcome(&both, vec![], None, &some), Err(Stay::NotAsked));
     assert_eq!(
         outcome(&both, vec![], failover(Some(1), None), &some),
         Ok(901)
@@ -193,37 +194,21 @@ fn of_several_taints_the_earliest_counts_each_by_its_own_toleration() {
 }
 
 #[test]
-fn a_limited_wait_does_not_run_out_before_the_taint_has_a_time() {
+fn a_taint_without_a_time_counts_from_now() {
     let on = switches();
+    let hard = [taint("k", NO_EXECUTE, None)];
+    let soft = [taint("k", PREFER_NO_EXECUTE, None)];
+    assert_eq!(outcome(&hard, vec![], None, &on), Ok(1_000));
     assert_eq!(
-        outcome(&[taint("k", NO_EXECUTE, None)], vec![], None, &on),
-        Ok(1_000)
+        outcome(&hard, vec![exists("k", Some(5))], None, &on),
+        Ok(1_005)
     );
     assert_eq!(
-        outcome(
-            &[taint("k", NO_EXECUTE, None)],
-            vec![exists("k", Some(1))],
-            None,
-            &on
-        ),
-        Err(Stay::Tolerated)
+        outcome(&soft, vec![], failover(Some(5), None), &on),
+        Ok(1_005)
     );
     assert_eq!(
-        outcome(
-            &[taint("k", PREFER_NO_EXECUTE, None)],
-            vec![],
-            failover(Some(1), None),
-            &on
-        ),
-        Err(Stay::Tolerated)
-    );
-    assert_eq!(
-        outcome(
-            &[taint("k", PREFER_NO_EXECUTE, None)],
-            vec![],
-            failover(Some(0), None),
-            &on
-        ),
+        outcome(&soft, vec![], failover(Some(0), None), &on),
         Ok(1_000)
     );
 }

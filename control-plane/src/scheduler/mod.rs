@@ -4,7 +4,7 @@
 //! that places a workload calls it, eviction included, so a decision never depends on who asked. `need` says when to
 //! ask, `outcome` what is written.
 
-pub(crate) mod affinity;
+mod affinity;
 pub mod candidate;
 pub mod capacity;
 #[cfg(test)]

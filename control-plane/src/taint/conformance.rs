@@ -5,6 +5,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::selectors::matches_affinity;
 use muster_shared::vectors::{self, Case};
 use serde_json::{Value, json};
 
@@ -39,8 +40,9 @@ fn replay(input: &Value) -> Value {
         })
         .collect();
     let policies: Vec<&ClusterTaintPolicy> = policies.iter().collect();
-    let selects =
-        |affinity: &muster_shared::api::policy::ClusterAffinity| super::selects(affinity, &cluster);
+    let selects = |affinity: &muster_shared::api::policy::ClusterAffinity| {
+        matches_affinity(affinity, &cluster)
+    };
     let scene = Scene {
         cluster: &cluster,
         record: None,

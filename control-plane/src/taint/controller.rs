@@ -13,6 +13,7 @@ use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client;
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
+use muster_shared::selectors::matches_affinity;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use serde_json::json;
@@ -20,7 +21,6 @@ use serde_json::json;
 use super::decide::{Outcome, Scene, decide};
 use super::policy::faults;
 use super::record::{ANNOTATION, Record};
-use super::selects;
 use crate::cluster::controller::until;
 use crate::cluster::taints;
 use crate::fleet::Fleet;
@@ -29,7 +29,10 @@ use crate::fleet::Fleet;
 const CONFLICT: Duration = Duration::from_millis(50);
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write the taints of cluster {cluster:?}: {}", client::brief(error))]
+#[error(
+    "cannot write the taints of cluster {cluster:?}: {}",
+    client::brief(error)
+)]
 struct Error {
     cluster: String,
     error: Box<kube::Error>,
@@ -62,15 +65,26 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         }
     });
     let looked_at = Arc::new(Mutex::new(HashSet::new()));
-    fleet.work(tasks, "taint policies", queue, fleet.settings.concurrent_cluster_syncs, move |fleet, name| {
-        let looked_at = Arc::clone(&looked_at);
-        async move { look(&fleet, &looked_at, &name).await }
-    });
+    fleet.work(
+        tasks,
+        "taint policies",
+        queue,
+        fleet.settings.concurrent_cluster_syncs,
+        move |fleet, name| {
+            let looked_at = Arc::clone(&looked_at);
+            async move { look(&fleet, &looked_at, &name).await }
+        },
+    );
 }
 
 /// Whether a change can change a decision: heartbeats and resource counts cannot.
 fn matters(old: &Cluster, new: &Cluster) -> bool {
-    let conditions = |cluster: &Cluster| cluster.status.as_ref().map(|status| status.conditions.clone());
+    let conditions = |cluster: &Cluster| {
+        cluster
+            .status
+            .as_ref()
+            .map(|status| status.conditions.clone())
+    };
     old.spec != new.spec
         || old.metadata.labels != new.metadata.labels
         || old.annotations().get(ANNOTATION) != new.annotations().get(ANNOTATION)
@@ -80,11 +94,20 @@ fn matters(old: &Cluster, new: &Cluster) -> bool {
 fn report_faults(fleet: &Fleet, policy: &ClusterTaintPolicy) {
     for fault in faults(&policy.spec) {
         tracing::warn!(policy = policy.name_any(), %fault, "a part of a taint policy is stepped over");
-        fleet.events.publish(policy, EventType::Warning, "InvalidClusterTaintPolicy", fault.to_string());
+        fleet.events.publish(
+            policy,
+            EventType::Warning,
+            "InvalidClusterTaintPolicy",
+            fault.to_string(),
+        );
     }
 }
 
-async fn look(fleet: &Fleet, looked_at: &Mutex<HashSet<String>>, name: &str) -> Result<Next, Error> {
+async fn look(
+    fleet: &Fleet,
+    looked_at: &Mutex<HashSet<String>>,
+    name: &str,
+) -> Result<Next, Error> {
     let looked_at = || looked_at.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(cluster) = fleet.clusters.get(None, name) else {
         looked_at().remove(name);
@@ -101,7 +124,7 @@ async fn look(fleet: &Fleet, looked_at: &Mutex<HashSet<String>>, name: &str) -> 
             cluster: &cluster,
             record: Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str)),
             policies: &policies,
-            selects: &|affinity: &ClusterAffinity| selects(affinity, &cluster),
+            selects: &|affinity: &ClusterAffinity| matches_affinity(affinity, &*cluster),
             first_look: !looked_at().contains(name),
         },
         now,
@@ -112,13 +135,23 @@ async fn look(fleet: &Fleet, looked_at: &Mutex<HashSet<String>>, name: &str) -> 
             Err(error) if client::is_conflict(&error) => return Ok(Next::After(CONFLICT)),
             Err(error) if client::is_not_found(&error) => return Ok(Next::Done),
             Err(error) => {
-                fleet.events.publish(&*cluster, EventType::Warning, "TaintClusterFailed", client::brief(&error));
-                return Err(Error { cluster: name.to_owned(), error: Box::new(error) });
+                fleet.events.publish(
+                    &*cluster,
+                    EventType::Warning,
+                    "TaintClusterFailed",
+                    client::brief(&error),
+                );
+                return Err(Error {
+                    cluster: name.to_owned(),
+                    error: Box::new(error),
+                });
             }
         }
     }
     looked_at().insert(name.to_owned());
-    Ok(outcome.again.map_or(Next::Done, |due| Next::After(until(due, now))))
+    Ok(outcome
+        .again
+        .map_or(Next::Done, |due| Next::After(until(due, now))))
 }
 
 async fn write(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) -> Result<(), kube::Error> {
@@ -130,17 +163,34 @@ async fn write(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) -> Result<()
         patch["spec"] = json!({"taints": (!taints.is_empty()).then_some(taints)});
     }
     let api = Api::<Cluster>::all(fleet.client.clone());
-    api.patch(&cluster.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+    api.patch(
+        &cluster.name_any(),
+        &PatchParams::default(),
+        &Patch::Merge(patch),
+    )
+    .await
+    .map(drop)
 }
 
 fn tell(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
     let name = cluster.name_any();
     for (policy, taint, added) in &outcome.changes {
         let what = if *added { "added" } else { "removed" };
-        tracing::info!(cluster = name, policy, taint = taint.key, effect = taint.effect, "{what} by policy");
+        tracing::info!(
+            cluster = name,
+            policy,
+            taint = taint.key,
+            effect = taint.effect,
+            "{what} by policy"
+        );
     }
     if let Some(taints) = &outcome.taints {
-        let note = format!("Update Cluster({name}) with taints({}) succeed", taints::describe(taints));
-        fleet.events.publish(cluster, EventType::Normal, "TaintClusterSucceed", note);
+        let note = format!(
+            "Update Cluster({name}) with taints({}) succeed",
+            taints::describe(taints)
+        );
+        fleet
+            .events
+            .publish(cluster, EventType::Normal, "TaintClusterSucceed", note);
     }
 }

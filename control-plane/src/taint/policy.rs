@@ -5,9 +5,11 @@ use muster_shared::api::taint_policy::{
     ClusterTaintPolicySpec, MatchCondition, MatchConditionOperator,
 };
 use muster_shared::k8s::{Condition, Taint};
+use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
+use muster_shared::selectors::is_label_key;
+use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE};
 
 use super::window::Verdict;
-use crate::cluster::taints::{NO_EXECUTE, NO_SCHEDULE, NOT_READY, PREFER_NO_EXECUTE, UNREACHABLE};
 
 /// Why a policy, or a part of it, cannot be applied. Admission refuses most of these; one that got in is reported
 /// and stepped over, so that it stops no other policy (unlike Karmada, K22).
@@ -87,36 +89,11 @@ pub fn taint_fault(taint: &Taint) -> Option<Fault> {
             effect: effect.to_owned(),
         });
     }
-    if !is_qualified_name(&key) {
+    if !is_label_key(&key) {
         return Some(Fault::Key { key });
     }
     (effect == NO_SCHEDULE && (key == NOT_READY || key == UNREACHABLE))
         .then_some(Fault::Reserved { key })
-}
-
-/// A label key: an optional DNS prefix and a name of at most 63 characters.
-fn is_qualified_name(key: &str) -> bool {
-    let (prefix, name) = key
-        .rsplit_once('/')
-        .map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    let alphanumeric = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    let is_name = name.len() <= 63
-        && alphanumeric(name.chars().next())
-        && alphanumeric(name.chars().last())
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    let is_prefix = |prefix: &str| {
-        prefix.len() <= 253
-            && prefix.split('.').all(|part| {
-                alphanumeric(part.chars().next())
-                    && alphanumeric(part.chars().last())
-                    && part
-                        .chars()
-                        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-            })
-    };
-    is_name && prefix.is_none_or(is_prefix)
 }
 
 /// Whether all of a list of match conditions hold. An empty list never does (the shipped form's rule), a condition
