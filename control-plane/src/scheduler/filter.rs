@@ -6,7 +6,7 @@ use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
 use muster_shared::api::policy::Placement;
 use muster_shared::k8s::{Taint, Toleration};
 use muster_shared::names::eviction::REASON_APPLICATION_FAILURE;
-use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, tolerates};
+use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, describe, tolerates};
 
 use super::affinity::Affinity;
 use super::select::Spread;
@@ -50,11 +50,11 @@ impl fmt::Display for Rejection<'_> {
         match self {
             Self::ApiMissing => f.write_str("cluster(s) did not have the API resource"),
             Self::Taint(taint) => {
-                write!(f, "cluster(s) had untolerated taint {{{}", taint.key)?;
-                if let Some(value) = taint.value.as_deref().filter(|value| !value.is_empty()) {
-                    write!(f, "={value}")?;
-                }
-                write!(f, ":{}}}", taint.effect)
+                write!(
+                    f,
+                    "cluster(s) had untolerated taint {{{}}}",
+                    describe(taint)
+                )
             }
             Self::Affinity => {
                 f.write_str("cluster(s) did not match the placement cluster affinity constraint")

@@ -7,19 +7,23 @@
 mod affinity;
 pub mod candidate;
 pub mod capacity;
+mod concern;
 #[cfg(test)]
 mod conformance;
 pub mod divide;
 pub mod filter;
+mod live;
 pub mod need;
 mod nofit;
 pub mod outcome;
 mod pass;
+pub mod report;
 pub mod select;
 mod snapshot;
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 
+pub use live::LiveSnapshot;
 pub use nofit::{Kind, NoFit, Refusals};
 pub use pass::{Attempt, Pass};
 pub use snapshot::{Facts, Snapshot};

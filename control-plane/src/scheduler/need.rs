@@ -71,7 +71,8 @@ fn is_placement_changed(placement: &Placement, applied: &str, observed: &str) ->
         }
 }
 
-fn is_divided(placement: &Placement) -> bool {
+/// Whether the replicas are divided over clusters, rather than all given to each.
+pub(super) fn is_divided(placement: &Placement) -> bool {
     placement
         .replica_scheduling
         .as_ref()

@@ -1,13 +1,13 @@
-//! What one pass over a binding writes: the result with the placement it was made for, then what it reports, and
-//! when it is tried again.
+//! What one pass over a binding comes to: the result with the placement it was made for, what is reported, and what
+//! the binding waits for.
 
 use jiff::Timestamp;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
-use muster_shared::k8s::Condition;
 
 use super::need::{Need, need};
 use super::nofit::{Kind, NoFit};
 use super::pass::{Attempt, Pass};
+use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
 use super::{Decision, Options};
 
@@ -33,12 +33,10 @@ pub struct Outcome {
     pub attempts: Vec<Attempt>,
     /// The new result, when there is one.
     pub placed: Option<Placed>,
-    /// The failure, when there was one.
-    pub failure: Option<NoFit>,
     /// What is reported.
     pub report: Report,
-    /// When the binding is tried again.
-    pub retry: Retry,
+    /// Why there is no decision, when there is none: the binding waits until clusters change.
+    pub failure: Option<NoFit>,
 }
 
 /// The result of a pass. Both parts are written at once, so that no one sees a result without its placement.
@@ -50,39 +48,12 @@ pub struct Placed {
     pub applied_placement: String,
 }
 
-/// What a pass reports in the status; `None` leaves a field alone.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Report {
-    /// The condition `Scheduled`.
-    pub scheduled: Option<Verdict>,
-    /// `schedulerObservedGeneration`: the generation that was handled to the end.
-    pub observed_generation: Option<i64>,
-    /// `lastScheduledTime`
-    pub scheduled_at: Option<Timestamp>,
-    /// `schedulerObservingAffinityName`: the affinity group in use.
-    pub affinity_name: Option<String>,
-}
-
-/// Status, reason and message of the condition `Scheduled`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
-    /// Whether the binding is scheduled.
-    pub scheduled: bool,
-    /// The reason, as Karmada has it.
-    pub reason: &'static str,
-    /// For people.
-    pub message: String,
-}
-
-/// When a binding is tried again without anybody having touched it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retry {
-    /// Never, or when clusters change in a way that may let one in.
-    WhenClustersChange,
-    /// When there may be room again.
-    WhenRoomChanges,
-    /// After a while, and then after longer whiles.
-    Backoff,
+impl Placed {
+    /// Whether the binding says so already.
+    pub fn is_known(&self, subject: &Subject<'_>) -> bool {
+        self.clusters == subject.spec.clusters
+            && subject.applied_placement == Some(self.applied_placement.as_str())
+    }
 }
 
 /// One pass over a binding at `now`.
@@ -107,24 +78,23 @@ pub fn pass(
             observed_generation: Some(generation),
             ..Report::default()
         },
-        retry: Retry::WhenClustersChange,
     };
-    if spec.placement.is_some() {
-        let Some(need) = need(spec, status, applied_placement, snapshot) else {
-            return settled;
-        };
-        let Pass { attempts, result } = Pass::run(spec, status, snapshot, options);
-        let outcome = Outcome {
-            need: Some(need),
-            attempts,
-            ..settled
-        };
-        return match result {
-            Ok(decision) => outcome.succeed(subject, decision, now),
-            Err(failure) => outcome.fail(subject, failure),
-        };
+    if spec.placement.is_none() {
+        return settled.fail(subject, NoFit::NoPlacement);
     }
-    settled.fail(subject, NoFit::NoPlacement)
+    let Some(need) = need(spec, status, applied_placement, snapshot) else {
+        return settled;
+    };
+    let Pass { attempts, result } = Pass::run(spec, status, snapshot, options);
+    let outcome = Outcome {
+        need: Some(need),
+        attempts,
+        ..settled
+    };
+    match result {
+        Ok(decision) => outcome.succeed(subject, decision, now),
+        Err(failure) => outcome.fail(subject, failure),
+    }
 }
 
 impl Outcome {
@@ -135,11 +105,7 @@ impl Outcome {
                 applied_placement: record(subject.spec),
             }),
             report: Report {
-                scheduled: Some(Verdict {
-                    scheduled: true,
-                    reason: "Success",
-                    message: "Binding has been scheduled successfully.".to_owned(),
-                }),
+                scheduled: Some(Verdict::success()),
                 observed_generation: Some(subject.generation),
                 scheduled_at: Some(now),
                 affinity_name: decision.affinity_name,
@@ -149,7 +115,7 @@ impl Outcome {
     }
 
     /// A failure leaves what is placed alone, unless no cluster may have it any more. The generation does not count
-    /// as observed, so nobody takes the workload for moved.
+    /// as observed, so that nobody takes the workload for moved (Karmada behaviour).
     fn fail(self, subject: &Subject<'_>, failure: NoFit) -> Self {
         let kind = failure.kind();
         Self {
@@ -165,13 +131,26 @@ impl Outcome {
                 }),
                 ..Report::default()
             },
-            retry: match kind {
-                Kind::NoClusterFit => Retry::WhenClustersChange,
-                Kind::Unschedulable => Retry::WhenRoomChanges,
-                Kind::SchedulerError => Retry::Backoff,
-            },
             failure: Some(failure),
             ..self
+        }
+    }
+
+    /// This report and that of the pass that sees this pass's own write, when that changes nothing any more: the write
+    /// raised the generation, and saying at once that this was expected saves a report later.
+    pub fn followed_by(self, next: &Self, written: &Subject<'_>) -> Report {
+        let settled = next.failure.is_none()
+            && next
+                .placed
+                .as_ref()
+                .is_none_or(|placed| placed.is_known(written));
+        if settled && self.failure.is_none() {
+            Report {
+                observed_generation: next.report.observed_generation,
+                ..self.report
+            }
+        } else {
+            self.report
         }
     }
 }

@@ -29,6 +29,8 @@ pub enum GradeRule {
     /// At least one, if that fits below the upper ends: the rule of the worked examples in the documentation of
     /// cluster resource models.
     UpperBounds,
+    /// Grades are not looked at; only the sums of the cluster count (gate `CustomizedClusterResourceModeling` off).
+    Ignored,
 }
 
 /// Amounts by resource, sorted by name: thousandths of a core for CPU, whole units for all else.
@@ -73,6 +75,14 @@ impl Capacity {
         })
     }
 
+    /// Whether something may fit that did not fit into `earlier`.
+    pub fn exceeds(&self, earlier: &Self) -> bool {
+        self.grades != earlier.grades
+            || self.free.iter().any(|(name, free)| {
+                amount_of(&earlier.free, name).is_none_or(|earlier| *free > earlier)
+            })
+    }
+
     /// How many replicas fit, at most [`MAX_REPLICAS`]. Without a demand only pod slots count.
     pub fn replicas(&self, demand: Option<&Demand>, rule: GradeRule) -> i64 {
         if self.pods <= 0 {
@@ -82,11 +92,11 @@ impl Capacity {
             return self.pods.min(MAX_REPLICAS);
         };
         let room = match &self.grades {
-            Some(grades) => grades
+            Some(grades) if rule != GradeRule::Ignored => grades
                 .iter()
                 .map(|grade| grade.replicas(demand, rule))
                 .fold(0, i64::saturating_add),
-            None => demand.fit_into(&self.free),
+            _ => demand.fit_into(&self.free),
         };
         room.min(self.pods).min(MAX_REPLICAS)
     }
@@ -96,7 +106,7 @@ impl Grade {
     fn replicas(&self, demand: &Demand, rule: GradeRule) -> i64 {
         let certain = demand.fit_into_node(&self.min).min(PODS_PER_NODE);
         let each = match rule {
-            GradeRule::Minimums => certain,
+            GradeRule::Minimums | GradeRule::Ignored => certain,
             GradeRule::UpperBounds => certain.max(i64::from(demand.is_below(&self.max))),
         };
         self.nodes.saturating_mul(each)

@@ -7,12 +7,14 @@ use muster_shared::api::binding::{
     GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
 };
 use muster_shared::api::policy::Placement;
+use muster_shared::conditions;
 use muster_shared::k8s::Time;
+use muster_shared::names::condition::SCHEDULED;
 use serde_json::{Value, json};
 
 use super::{by_name, decode, replay};
-use crate::scheduler::outcome::{Outcome, Retry, Subject, pass};
-use crate::scheduler::{Options, Snapshot};
+use crate::scheduler::outcome::{Outcome, Subject, pass};
+use crate::scheduler::{Kind, NoFit, Options, Snapshot};
 
 #[test]
 fn bindings_are_handled_as_recorded() {
@@ -74,7 +76,6 @@ struct World {
     status: ResourceBindingStatus,
     applied_placement: Option<String>,
     generation: i64,
-    scheduled: Value,
     recording: Recording,
 }
 
@@ -89,7 +90,6 @@ fn evaluate(input: &Value) -> Value {
         status: ResourceBindingStatus::default(),
         applied_placement: None,
         generation: 1,
-        scheduled: Value::Null,
         recording: Recording::default(),
     };
     if input["hasRequirements"] == json!(true) {
@@ -136,30 +136,25 @@ impl World {
                 }
             })
             .collect();
-        let retry = match outcome.retry {
-            Retry::WhenClustersChange => "none",
-            Retry::WhenRoomChanges => "unschedulable",
-            Retry::Backoff => "backoff",
+        // Where the reference puts the binding; ours wait for clusters to change, and are looked at again now and then.
+        let retry = match outcome.failure.as_ref().map(NoFit::kind) {
+            None | Some(Kind::NoClusterFit) => "none",
+            Some(Kind::Unschedulable) => "unschedulable",
+            Some(Kind::SchedulerError) => "backoff",
         };
-        let before = (
-            self.spec.clone(),
-            self.status.clone(),
-            self.scheduled.clone(),
-        );
-        self.write(outcome);
-        let after = (
-            self.spec.clone(),
-            self.status.clone(),
-            self.scheduled.clone(),
-        );
-        self.recording.step(&self.spec.clusters, before != after);
+        let before = (self.spec.clone(), self.status.clone());
+        self.write(outcome, now);
+        let written = before != (self.spec.clone(), self.status.clone());
+        self.recording.step(&self.spec.clusters, written);
+        let scheduled =
+            conditions::get(&self.status.conditions, SCHEDULED).expect("a pass reports");
         let applied = self.applied_placement.as_deref().unwrap_or_default();
         json!({
             "attempts": attempts,
             "retry": retry,
             "schedulerObservingAffinityName":
                 self.status.scheduler_observed_affinity_name.clone().unwrap_or_default(),
-            "scheduledCondition": self.scheduled,
+            "scheduledCondition": { "status": scheduled.status, "reason": scheduled.reason, "message": scheduled.message },
             "generation": self.generation,
             "schedulerObservedGeneration": self.status.scheduler_observed_generation,
             "lastScheduledAt": self
@@ -208,29 +203,13 @@ impl World {
         self.generation += i64::from(self.spec != before);
     }
 
-    fn write(&mut self, outcome: Outcome) {
+    fn write(&mut self, outcome: Outcome, now: Timestamp) {
         if let Some(placed) = outcome.placed {
             self.generation += i64::from(self.spec.clusters != placed.clusters);
             self.spec.clusters = placed.clusters;
             self.applied_placement = Some(placed.applied_placement);
         }
-        let report = outcome.report;
-        if let Some(verdict) = report.scheduled {
-            self.scheduled = json!({
-                "status": if verdict.scheduled { "True" } else { "False" },
-                "reason": verdict.reason,
-                "message": verdict.message,
-            });
-        }
-        if let Some(generation) = report.observed_generation {
-            self.status.scheduler_observed_generation = generation;
-        }
-        if let Some(time) = report.scheduled_at {
-            self.status.last_scheduled_time = Some(Time(time));
-        }
-        if let Some(name) = report.affinity_name {
-            self.status.scheduler_observed_affinity_name = Some(name);
-        }
+        self.status = outcome.report.on(&self.status, now);
     }
 }
 

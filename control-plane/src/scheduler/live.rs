@@ -1,0 +1,40 @@
+//! The snapshot that is kept up to date from the watch of clusters.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use muster_shared::api::cluster::Cluster;
+use muster_shared::watch::{Change, Informer};
+
+use super::snapshot::Snapshot;
+
+/// A [`Snapshot`] that follows the clusters. Cheap to clone: all clones see the same.
+#[derive(Debug, Clone, Default)]
+pub struct LiveSnapshot {
+    current: Arc<RwLock<Snapshot>>,
+}
+
+impl LiveSnapshot {
+    /// Follows an informer. Its listeners that are added later find the change in the snapshot already.
+    pub fn follow(clusters: &Informer<Cluster>) -> Self {
+        let live = Self::default();
+        let current = Arc::clone(&live.current);
+        clusters.on_change(move |change| {
+            let mut snapshot = current.write().unwrap_or_else(PoisonError::into_inner);
+            match change {
+                Change::Applied { new, .. } => snapshot.put(Arc::clone(new)),
+                Change::Deleted { old } => {
+                    snapshot.remove(old.metadata.name.as_deref().unwrap_or_default());
+                }
+            }
+        });
+        live
+    }
+
+    /// The clusters as they are now; later changes do not touch what is returned.
+    pub fn get(&self) -> Snapshot {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
