@@ -10,8 +10,10 @@ pub mod capacity;
 mod concern;
 #[cfg(test)]
 mod conformance;
+mod controller;
 pub mod divide;
 pub mod filter;
+mod kinds;
 mod live;
 pub mod need;
 mod nofit;
@@ -20,9 +22,14 @@ mod pass;
 pub mod report;
 pub mod select;
 mod snapshot;
+mod tell;
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 
+use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
+
+use capacity::GradeRule;
+pub use controller::start;
 pub use live::LiveSnapshot;
 pub use nofit::{Kind, NoFit, Refusals};
 pub use pass::{Attempt, Pass};
@@ -37,18 +44,32 @@ pub struct Options {
     /// Whether zone and provider constraints spread.
     pub spreading: select::Spreading,
     /// What a node of a grade is taken to hold.
-    pub grade_rule: capacity::GradeRule,
+    pub grade_rule: GradeRule,
     /// Whether a workload without replicas keeps its selected clusters (`--enable-empty-workload-propagation`).
     pub keep_empty: bool,
 }
 
 impl Options {
+    /// The options that the settings ask for.
+    pub fn of(settings: &Settings) -> Self {
+        let grades = settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING);
+        Self {
+            grade_rule: if grades {
+                GradeRule::Minimums
+            } else {
+                GradeRule::Ignored
+            },
+            keep_empty: settings.enable_empty_workload_propagation,
+            ..Self::default()
+        }
+    }
+
     /// Karmada's behaviour.
     pub const fn karmada() -> Self {
         Self {
             return_rule: filter::ReturnRule::TaskDone,
             spreading: select::Spreading::ClusterAndRegion,
-            grade_rule: capacity::GradeRule::Minimums,
+            grade_rule: GradeRule::Minimums,
             keep_empty: false,
         }
     }

@@ -83,7 +83,7 @@ pub fn pass(
         return settled.fail(subject, NoFit::NoPlacement);
     }
     let Some(need) = need(spec, status, applied_placement, snapshot) else {
-        return settled;
+        return settled.confirm(spec);
     };
     let Pass { attempts, result } = Pass::run(spec, status, snapshot, options);
     let outcome = Outcome {
@@ -98,6 +98,13 @@ pub fn pass(
 }
 
 impl Outcome {
+    /// Says of a binding which has clusters and needs no others that it is scheduled. A crash between result and
+    /// report, or a failure that the user has since undone, would otherwise be shown for ever.
+    fn confirm(mut self, spec: &ResourceBindingSpec) -> Self {
+        self.report.scheduled = (!spec.clusters.is_empty()).then(Verdict::success);
+        self
+    }
+
     fn succeed(self, subject: &Subject<'_>, decision: Decision, now: Timestamp) -> Self {
         Self {
             placed: Some(Placed {

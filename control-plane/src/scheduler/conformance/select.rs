@@ -13,7 +13,7 @@ use crate::scheduler::{Facts, Options, Snapshot};
 #[test]
 fn clusters_are_selected_as_recorded() {
     replay("select_clusters", evaluate, |_, out| {
-        out["regions"] = Value::Null
+        out["regions"] = Value::Null;
     });
 }
 

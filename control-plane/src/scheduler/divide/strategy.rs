@@ -74,22 +74,23 @@ pub struct Weights<'a> {
     /// Entries that name clusters and ask for nothing else, sorted by name: the usual case, looked up.
     named: Vec<(&'a str, i64)>,
     /// All other entries, tried one by one.
-    matched: Vec<(Matcher<'a>, i64)>,
+    selecting: Vec<(Matcher<'a>, i64)>,
 }
 
 impl<'a> Weights<'a> {
-    fn new(list: &'a [StaticClusterWeight]) -> Self {
-        let (mut named, mut matched) = (Vec::new(), Vec::new());
-        for entry in list {
+    fn new(entries: &'a [StaticClusterWeight]) -> Self {
+        let mut named = Vec::new();
+        let mut selecting = Vec::new();
+        for entry in entries {
             if names_only(&entry.target_cluster) {
                 let names = entry.target_cluster.cluster_names.iter();
                 named.extend(names.map(|name| (name.as_str(), entry.weight)));
             } else {
-                matched.push((Matcher::new(&entry.target_cluster), entry.weight));
+                selecting.push((Matcher::new(&entry.target_cluster), entry.weight));
             }
         }
         named.sort_unstable();
-        Self { named, matched }
+        Self { named, selecting }
     }
 
     /// The claims of the candidates: the highest weight that matches. Candidates without a weight get nothing,
@@ -111,16 +112,16 @@ impl<'a> Weights<'a> {
         let end = self
             .named
             .partition_point(|&(name, _)| name <= candidate.name());
-        let named = self.named[..end]
+        let by_name = self.named[..end]
             .last()
             .filter(|&&(name, _)| name == candidate.name())
             .map(|&(_, weight)| weight);
-        let matched = self
-            .matched
+        let by_selector = self
+            .selecting
             .iter()
             .filter(|(matcher, _)| matcher.matches(candidate.cluster))
             .map(|&(_, weight)| weight);
-        named.into_iter().chain(matched).max()
+        by_name.into_iter().chain(by_selector).max()
     }
 }
 

@@ -122,8 +122,10 @@ mod tests {
 
     #[test]
     fn seats_follow_votes() {
+        /// Votes, seats to give, seats of each.
+        type Case = (&'static [(&'static str, u64)], u64, &'static [u64]);
         #[rustfmt::skip]
-        let cases: &[(&[(&str, u64)], u64, &[u64])] = &[
+        let cases: &[Case] = &[
             (&[("a", 1), ("b", 2)], 9, &[3, 6]),
             (&[("a", 1), ("b", 3)], 9, &[2, 7]),
             (&[("m1", 3), ("m2", 2), ("m3", 1)], 12, &[6, 4, 2]),

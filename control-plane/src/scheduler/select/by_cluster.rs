@@ -23,7 +23,7 @@ pub(super) fn select(
 /// Each retained candidate is exchanged at most once. Karmada behaviour.
 fn make_room(candidates: &mut [Candidate<'_>], need: usize, replicas: i64) -> bool {
     let (retained, rest) = candidates.split_at_mut(need);
-    let mut room: i64 = retained.iter().map(|candidate| candidate.available()).sum();
+    let mut room: i64 = retained.iter().map(Candidate::available).sum();
     for kept in retained.iter_mut().rev() {
         if room >= replicas {
             break;

@@ -26,14 +26,14 @@ impl Group<'_> {
 /// Chooses groups of `field`, then clusters from them, from the ranked candidates. Without a cluster constraint each
 /// group gets one cluster (Karmada behaviour).
 pub(super) fn select<'a>(
-    candidates: Vec<Candidate<'a>>,
+    candidates: &[Candidate<'a>],
     field: Field,
     groups: Groups,
     clusters: Option<Groups>,
     load: Load,
 ) -> Result<Vec<Candidate<'a>>, SelectError> {
     let min_clusters = clusters.map_or(0, |clusters| clusters.min);
-    let found = group(&candidates, field, groups, min_clusters, load);
+    let found = group(candidates, field, groups, min_clusters, load);
     if found.len() < groups.min {
         return Err(SelectError::TooFewGroups(field));
     }
@@ -41,7 +41,7 @@ pub(super) fn select<'a>(
         .best()
         .ok_or(SelectError::TooFewClustersInGroups)?;
     Ok(pick(
-        &candidates,
+        candidates,
         &chosen,
         field,
         clusters.map_or(0, |clusters| clusters.max),

@@ -174,13 +174,13 @@ pub fn select<'a>(
     };
     let selected = match (spread.region, others) {
         (Some(groups), _) => {
-            by_group::select(candidates, Field::Region, groups, spread.cluster, load)?
+            by_group::select(&candidates, Field::Region, groups, spread.cluster, load)?
         }
         (None, (Some(groups), _)) => {
-            by_group::select(candidates, Field::Provider, groups, spread.cluster, load)?
+            by_group::select(&candidates, Field::Provider, groups, spread.cluster, load)?
         }
         (None, (None, Some(groups))) => {
-            by_group::select(candidates, Field::Zone, groups, spread.cluster, load)?
+            by_group::select(&candidates, Field::Zone, groups, spread.cluster, load)?
         }
         (None, (None, None)) => {
             let groups = spread.cluster.ok_or(SelectError::Unsupported)?;

@@ -1,0 +1,340 @@
+//! Schedules bindings: takes them from the queue by their events and those of clusters, asks [`pass`], and writes
+//! what it says.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client;
+use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
+use muster_shared::names::annotation::APPLIED_PLACEMENT;
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Informer};
+use serde_json::json;
+
+use super::Options;
+use super::concern::{ClusterNews, concerns};
+use super::kinds::{Key, Stored};
+use super::live::LiveSnapshot;
+use super::outcome::{Placed, Subject, pass};
+use super::report::Report;
+use super::tell::{measure, tell};
+use crate::fleet::Fleet;
+
+/// A binding that waits is looked at again after this time even if no cluster seemed to change (Karmada flushes its
+/// queue of unschedulable bindings as often).
+const LOOK_AGAIN: Duration = Duration::from_mins(5);
+/// Room that appears wakes the waiting this much later, so that many reports of many clusters are answered once.
+const GATHER_ROOM: Duration = Duration::from_millis(300);
+/// After a conflict, and while the cache has not caught up with our own write.
+const CATCH_UP: Duration = Duration::from_millis(50);
+/// So often a report is tried again when others write the status at the same time.
+const REPORT_ATTEMPTS: usize = 5;
+
+/// The scheduler of bindings that name none.
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// Why a binding could not be handled; it is tried again.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("write the result of {key}: {}", client::brief(source))]
+    Result { key: Key, source: kube::Error },
+    #[error("report on {key}: {}", client::brief(source))]
+    Report { key: Key, source: kube::Error },
+    #[error("report on {key}: somebody else changes its status all the time")]
+    Contended { key: Key },
+}
+
+/// Installs the scheduler.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let scheduler = Arc::new(Scheduler {
+        snapshot: LiveSnapshot::follow(&fleet.clusters),
+        queue: Queue::new("scheduler"),
+        waiting: Mutex::default(),
+        written: Mutex::default(),
+        options: Options::of(&fleet.settings),
+    });
+    scheduler.listen(&fleet.bindings);
+    scheduler.listen(&fleet.cluster_bindings);
+    let listening = Arc::clone(&scheduler);
+    let (bindings, cluster_bindings) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
+    fleet.clusters.on_change(move |change| {
+        listening.on_cluster(change, &bindings, &cluster_bindings);
+    });
+    let queue = scheduler.queue.clone();
+    let workers = fleet.settings.concurrent_resourcebinding_syncs;
+    fleet.work(tasks, "scheduler", queue, workers, move |fleet, key| {
+        let scheduler = Arc::clone(&scheduler);
+        async move { scheduler.handle(&fleet, key).await }
+    });
+}
+
+struct Scheduler {
+    snapshot: LiveSnapshot,
+    queue: Queue<Key>,
+    /// Bindings without a decision: they are looked at again when clusters change.
+    waiting: Mutex<BTreeSet<Key>>,
+    /// The resource versions that our own writes replaced, until the cache shows a later one: deciding on them again
+    /// would repeat what is done.
+    written: Mutex<HashMap<Key, HashSet<String>>>,
+    options: Options,
+}
+
+impl Scheduler {
+    fn listen<B: Binding>(self: &Arc<Self>, informer: &Informer<B>) {
+        let scheduler = Arc::clone(self);
+        informer.on_change(move |change| match change {
+            Change::Applied { old, new } => {
+                let key = Key::of(new.as_ref());
+                scheduler.caught_up(&key, new.as_ref());
+                // Status writes, most of them our own, change nothing that a decision depends on.
+                let seen = old
+                    .as_ref()
+                    .is_some_and(|old| old.meta().generation == new.meta().generation);
+                if !seen {
+                    scheduler.queue.add(key);
+                }
+            }
+            Change::Deleted { old } => scheduler.queue.add(Key::of(old.as_ref())),
+        });
+    }
+
+    /// Puts the bindings on the queue for which the change of a cluster may matter: all that wait, and of the settled
+    /// ones those whose result may be another now.
+    fn on_cluster(
+        &self,
+        change: &Change<Cluster>,
+        bindings: &Informer<ResourceBinding>,
+        cluster_bindings: &Informer<ClusterResourceBinding>,
+    ) {
+        let (old, new) = match change {
+            Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
+            Change::Deleted { old } => (Some(old.as_ref()), None),
+        };
+        match ClusterNews::between(old, new) {
+            ClusterNews::None => {}
+            ClusterNews::Room => {
+                for key in self.waiting().iter() {
+                    self.queue.add_after(key.clone(), GATHER_ROOM);
+                }
+            }
+            ClusterNews::Admission => {
+                for key in self.waiting().iter() {
+                    self.queue.add(key.clone());
+                }
+                self.wake(bindings, old, new);
+                self.wake(cluster_bindings, old, new);
+            }
+        }
+    }
+
+    fn wake<B: Binding>(
+        &self,
+        bindings: &Informer<B>,
+        old: Option<&Cluster>,
+        new: Option<&Cluster>,
+    ) {
+        // Before the first list is complete every binding is on the queue, or will be.
+        if !bindings.is_synced() {
+            return;
+        }
+        for binding in bindings.list() {
+            if concerns(binding.spec(), old, new) {
+                self.queue.add(Key::of(binding.as_ref()));
+            }
+        }
+    }
+
+    async fn handle(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
+        if key.namespace.is_some() {
+            self.handle_kind::<ResourceBinding>(fleet, key).await
+        } else {
+            self.handle_kind::<ClusterResourceBinding>(fleet, key).await
+        }
+    }
+
+    async fn handle_kind<B: Stored>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
+        let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
+        let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
+            self.waiting().remove(&key);
+            return Ok(Next::Done);
+        };
+        if self.is_outdated(&key, binding.as_ref()) {
+            return Ok(Next::After(CATCH_UP));
+        }
+        // Before the clusters are looked at, so that none of their changes is missed until this is decided.
+        self.waiting().insert(key.clone());
+        let started = Instant::now();
+        let now = whole_second(Timestamp::now());
+        let snapshot = self.snapshot.get();
+        let subject = subject(binding.as_ref());
+        let outcome = pass(&subject, &snapshot, &self.options, now);
+        let waits = outcome.failure.is_some();
+        measure(&outcome, started);
+        tell(fleet, binding.as_ref(), &outcome);
+
+        let api = B::api(fleet, key.namespace.as_deref());
+        let news = outcome
+            .placed
+            .as_ref()
+            .filter(|placed| !placed.is_known(&subject));
+        let written = match news {
+            None => None,
+            Some(placed) => match write(&api, binding.as_ref(), placed).await {
+                Ok(written) => Some(written),
+                Err(error) if client::is_not_found(&error) => return Ok(Next::Done),
+                // Somebody else was faster; the cache will show what they did.
+                Err(error) if client::is_conflict(&error) => return Ok(Next::After(CATCH_UP)),
+                Err(source) => return Err(Error::Result { key, source }),
+            },
+        };
+        let report = match &written {
+            None => outcome.report,
+            Some(written) => {
+                self.replaced(&key, binding.as_ref());
+                let subject = self::subject(written);
+                let next = pass(&subject, &snapshot, &self.options, now);
+                outcome.followed_by(&next, &subject)
+            }
+        };
+        let newest = written.as_ref().unwrap_or(&binding);
+        self.report(&api, &key, newest, &report, now).await?;
+
+        if waits {
+            return Ok(Next::After(LOOK_AGAIN));
+        }
+        self.waiting().remove(&key);
+        Ok(Next::Done)
+    }
+
+    /// Writes the report into the status, upon what others write there meanwhile.
+    async fn report<B: Stored>(
+        &self,
+        api: &Api<B>,
+        key: &Key,
+        binding: &B,
+        report: &Report,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let fault = |source| Error::Report {
+            key: key.clone(),
+            source,
+        };
+        let mut fresh: Option<B> = None;
+        for _ in 0..REPORT_ATTEMPTS {
+            let binding = fresh.as_ref().unwrap_or(binding);
+            let Some(mut patch) = report.patch(binding.status(), now) else {
+                return Ok(());
+            };
+            patch["metadata"] = json!({ "resourceVersion": binding.resource_version() });
+            let params = PatchParams::default();
+            match api
+                .patch_status(&key.name, &params, &Patch::Merge(&patch))
+                .await
+            {
+                Ok(_) => {
+                    self.replaced(key, binding);
+                    return Ok(());
+                }
+                Err(error) if client::is_not_found(&error) => return Ok(()),
+                Err(error) if client::is_conflict(&error) => {
+                    fresh = api.get_opt(&key.name).await.map_err(fault)?;
+                    if fresh.is_none() {
+                        return Ok(());
+                    }
+                }
+                Err(source) => return Err(fault(source)),
+            }
+        }
+        Err(Error::Contended { key: key.clone() })
+    }
+
+    fn replaced<B: Binding>(&self, key: &Key, binding: &B) {
+        if let Some(version) = binding.resource_version() {
+            self.written()
+                .entry(key.clone())
+                .or_default()
+                .insert(version);
+        }
+    }
+
+    fn is_outdated<B: Binding>(&self, key: &Key, binding: &B) -> bool {
+        let version = binding.resource_version().unwrap_or_default();
+        self.written()
+            .get(key)
+            .is_some_and(|replaced| replaced.contains(&version))
+    }
+
+    fn caught_up<B: Binding>(&self, key: &Key, binding: &B) {
+        let version = binding.resource_version().unwrap_or_default();
+        let mut written = self.written();
+        if written
+            .get(key)
+            .is_some_and(|replaced| !replaced.contains(&version))
+        {
+            written.remove(key);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, BTreeSet<Key>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn written(&self) -> MutexGuard<'_, HashMap<Key, HashSet<String>>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the binding is for us to place: its scheduler is us, nobody suspended it, and it has a placement (bindings
+/// that only follow others as their dependencies have none).
+fn is_ours<B: Binding>(binding: &B, fleet: &Fleet) -> bool {
+    let spec = binding.spec();
+    let scheduler = spec
+        .scheduler_name
+        .as_deref()
+        .filter(|name| !name.is_empty());
+    binding.meta().deletion_timestamp.is_none()
+        && scheduler.unwrap_or(DEFAULT_SCHEDULER) == fleet.settings.scheduler_name
+        && !spec.scheduling_suspended()
+        && spec.placement.is_some()
+}
+
+fn subject<B: Binding>(binding: &B) -> Subject<'_> {
+    let annotations = binding.meta().annotations.as_ref();
+    Subject {
+        generation: binding.meta().generation.unwrap_or(0),
+        applied_placement: annotations
+            .and_then(|annotations| annotations.get(APPLIED_PLACEMENT))
+            .map(String::as_str),
+        spec: binding.spec(),
+        status: binding.status(),
+    }
+}
+
+/// Writes the result and the placement it was made for at once, on the state that they were decided on.
+async fn write<B: Stored>(api: &Api<B>, binding: &B, placed: &Placed) -> Result<B, kube::Error> {
+    // An empty list is not stored: null takes the field away, as Go leaves it out.
+    let clusters = Some(&placed.clusters).filter(|clusters| !clusters.is_empty());
+    let patch = json!({
+        "metadata": {
+            "resourceVersion": binding.resource_version(),
+            "annotations": { APPLIED_PLACEMENT: placed.applied_placement },
+        },
+        "spec": { "clusters": clusters },
+    });
+    api.patch(
+        &binding.name_any(),
+        &PatchParams::default(),
+        &Patch::Merge(&patch),
+    )
+    .await
+}
+
+/// Times in the API have whole seconds.
+fn whole_second(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}

@@ -1,0 +1,58 @@
+//! The two kinds of bindings: how they are called, cached and written.
+
+use std::fmt;
+
+use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::k8s::{Api, ResourceExt};
+use muster_shared::watch::Informer;
+
+use crate::fleet::Fleet;
+
+/// A binding: with a namespace a ResourceBinding, without a ClusterResourceBinding.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub namespace: Option<String>,
+    pub name: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+impl Key {
+    pub fn of(binding: &impl Binding) -> Self {
+        Self {
+            namespace: binding.namespace(),
+            name: binding.name_any(),
+        }
+    }
+}
+
+/// The two kinds of bindings, where they are cached and written.
+pub(super) trait Stored: Binding {
+    fn cache(fleet: &Fleet) -> &Informer<Self>;
+    fn api(fleet: &Fleet, namespace: Option<&str>) -> Api<Self>;
+}
+
+impl Stored for ResourceBinding {
+    fn cache(fleet: &Fleet) -> &Informer<Self> {
+        &fleet.bindings
+    }
+    fn api(fleet: &Fleet, namespace: Option<&str>) -> Api<Self> {
+        Api::namespaced(fleet.client.clone(), namespace.unwrap_or_default())
+    }
+}
+
+impl Stored for ClusterResourceBinding {
+    fn cache(fleet: &Fleet) -> &Informer<Self> {
+        &fleet.cluster_bindings
+    }
+    fn api(fleet: &Fleet, _: Option<&str>) -> Api<Self> {
+        Api::all(fleet.client.clone())
+    }
+}
