@@ -116,12 +116,12 @@ impl<'a> Weights<'a> {
             .last()
             .filter(|&&(name, _)| name == candidate.name())
             .map(|&(_, weight)| weight);
-        let by_selector = self
+        let selected = self
             .selecting
             .iter()
             .filter(|(matcher, _)| matcher.matches(candidate.cluster))
             .map(|&(_, weight)| weight);
-        by_name.into_iter().chain(by_selector).max()
+        by_name.into_iter().chain(selected).max()
     }
 }
 
