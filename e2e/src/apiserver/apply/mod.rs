@@ -1,18 +1,28 @@
 //! Server-side apply and field management: who owns which field of an object.
+//!
+//! The rules are those of Kubernetes' documentation of server-side apply and of its merge specification (KEP 555).
+
+mod check;
+mod combine;
+mod conflict;
+mod element;
+mod last_applied;
+mod managed;
+mod set;
+mod typed;
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::schema::Schema;
+use combine::Comparison;
+pub use conflict::Conflict;
+pub use managed::manager_name;
+use managed::{Managed, Manager, Owned};
+use set::FieldSet;
 
-/// One field that another manager holds with another value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Conflict {
-    /// `conflict with "kubectl-client-side-apply" using apps/v1`: the `message` of the cause.
-    pub message: String,
-    /// `.spec.replicas`: the `field` of the cause.
-    pub field: String,
-}
+/// The manager of what was there before anybody applied.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// Why an apply was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,39 +38,344 @@ pub enum ApplyError {
     /// 400 `BadRequest`.
     #[error("{0}")]
     BadRequest(String),
-    /// 500 with the message of the real server: the configuration does not fit the schema.
+    /// 500 without a reason, as the real server answers: the configuration does not fit the schema.
     #[error("{0}")]
     Typed(String),
 }
 
 /// `live` after manager `manager` applied `config`, its managed fields brought up to date. `live` is `None` when the
-/// object does not exist yet. `subresource` is empty for the object itself. Defaults are not filled in.
+/// object does not exist yet. `subresource` is empty for the object itself. Defaults are not filled in: the caller
+/// decodes, defaults and validates what comes back.
 #[allow(clippy::too_many_arguments)]
 pub fn apply(
     live: Option<&Value>,
     config: &Value,
-    _manager: &str,
-    _api_version: &str,
-    _subresource: &str,
-    _force: bool,
-    _schema: &Schema,
-    _now: Timestamp,
+    manager: &str,
+    api_version: &str,
+    subresource: &str,
+    force: bool,
+    schema: &Schema,
+    now: Timestamp,
 ) -> Result<Value, ApplyError> {
-    Ok(match live {
-        Some(live) => super::patch::merge(live, config),
-        None => config.clone(),
-    })
+    let asked = config["apiVersion"].as_str().unwrap_or_default();
+    if asked != api_version {
+        return Err(ApplyError::BadRequest(format!(
+            "Incorrect version specified in apply patch. Specified patch version: {asked}, expected: {api_version}"
+        )));
+    }
+    if !config["metadata"]["managedFields"].is_null() {
+        return Err(ApplyError::BadRequest(
+            "metadata.managedFields must be nil".to_owned(),
+        ));
+    }
+    let misfits = check::misfits(schema.root(), config);
+    if !misfits.is_empty() {
+        let subject = subject(config, api_version);
+        return Err(ApplyError::Typed(format!(
+            "failed to create typed patch object ({subject}): {misfits}"
+        )));
+    }
+    let mut managed = live.and_then(Managed::read).unwrap_or_default();
+    let empty = schema.empty(api_version, config["kind"].as_str().unwrap_or_default());
+    let live = without_managed_fields(live.unwrap_or(&empty));
+    if managed.0.is_empty() {
+        let first = Manager::updater(BEFORE_FIRST_APPLY, api_version, subresource);
+        note(
+            &empty,
+            &live,
+            &mut managed,
+            &first,
+            api_version,
+            subresource,
+            schema,
+            now,
+        );
+    }
+    let request = Request {
+        live: &live,
+        config,
+        manager,
+        api_version,
+        subresource,
+        schema,
+    };
+    let (applied, managed) = match request.run(managed.clone(), force) {
+        Err(conflicts) => {
+            let left = last_applied::unresolved(&request, conflicts);
+            if !left.is_empty() {
+                return Err(conflict::error(left));
+            }
+            request.run(managed, true).map_err(conflict::error)?
+        }
+        done => done.map_err(conflict::error)?,
+    };
+    let mut managed = managed;
+    let mut object = applied;
+    if object != live {
+        managed.touch(&Manager::applier(manager, subresource), now);
+    }
+    last_applied::renew(&mut object, manager, config);
+    managed.write(&mut object);
+    Ok(object)
+}
+
+/// One apply, without its circumstances.
+struct Request<'a> {
+    live: &'a Value,
+    config: &'a Value,
+    manager: &'a str,
+    api_version: &'a str,
+    subresource: &'a str,
+    schema: &'a Schema,
+}
+
+impl Request<'_> {
+    /// The merged object and its managers, or the conflicts.
+    fn run(
+        &self,
+        mut managed: Managed,
+        force: bool,
+    ) -> Result<(Value, Managed), Vec<conflict::Found>> {
+        let at = self.schema.root();
+        let me = Manager::applier(self.manager, self.subresource);
+        let merged = combine::merge(at, self.live, self.config);
+        let before = managed.0.remove(&me);
+        let time = before.as_ref().and_then(|owned| owned.time.clone());
+        let set = reset(
+            self.schema,
+            self.subresource,
+            &typed::to_set(at, self.config),
+        );
+        managed.0.insert(
+            me.clone(),
+            Owned {
+                set,
+                version: self.api_version.to_owned(),
+                time,
+            },
+        );
+        let object = match before {
+            Some(before) if !before.set.is_empty() => {
+                prune(self.schema, &merged, &managed, &before.set)
+            }
+            _ => merged,
+        };
+        let comparison = combine::compare(at, self.live, &object)
+            .map(|set| reset(self.schema, self.subresource, set));
+        let conflicts = yield_fields(&mut managed, &me, &comparison, force);
+        if !conflicts.is_empty() {
+            return Err(conflicts);
+        }
+        strip(&mut managed, &me);
+        managed.drop_empty();
+        Ok((object, managed))
+    }
+}
+
+/// Takes what changed from everybody but `me`. Unless forced, nothing is taken that somebody else holds with another
+/// value; that is reported instead.
+fn yield_fields(
+    managed: &mut Managed,
+    me: &Manager,
+    comparison: &Comparison,
+    force: bool,
+) -> Vec<conflict::Found> {
+    let changed = comparison.modified.union(&comparison.added);
+    if !force {
+        let found: Vec<conflict::Found> = managed
+            .0
+            .iter()
+            .filter(|(other, _)| *other != me)
+            .flat_map(|(other, owned)| {
+                let paths = owned.set.intersection(&changed).paths();
+                paths
+                    .into_iter()
+                    .map(|path| conflict::Found::new(other, owned, path))
+            })
+            .collect();
+        if !found.is_empty() {
+            return found;
+        }
+    }
+    for (_, owned) in managed.0.iter_mut().filter(|(other, _)| *other != me) {
+        // What is held with the same value stays shared: only what changed is lost.
+        owned.set = owned.set.difference(&owned.set.intersection(&changed));
+        owned.set = owned.set.difference(&comparison.removed);
+    }
+    Vec::new()
+}
+
+/// Removes from `merged` what the manager applied last time, does not apply any more, and nobody else owns.
+fn prune(schema: &Schema, merged: &Value, managed: &Managed, last: &FieldSet) -> Value {
+    let at = schema.root();
+    let named = |set: &FieldSet| set.with_named_fields(Some(at));
+    let set_of = |value: &Value| named(&typed::to_set(at, value));
+    let without = |doomed: &FieldSet| typed::remove(Some(at), merged, doomed);
+    let last = named(last);
+    let everything = set_of(merged);
+    let owned = managed
+        .0
+        .values()
+        .fold(FieldSet::default(), |all, owned| all.union(&owned.set));
+    let pruned = without(&last);
+    let pruned = without(&everything.difference(&set_of(&pruned).union(&named(&owned))));
+    without(&everything.difference(&set_of(&pruned)).intersection(&last))
 }
 
 /// Brings `new.metadata.managedFields` up to date after a write that was not an apply (`old` is `None` on create).
 /// `new` is complete: defaulted, with whatever the request said in `managedFields`.
 pub fn track_update(
-    _old: Option<&Value>,
-    _new: &mut Value,
-    _manager: &str,
-    _api_version: &str,
-    _subresource: &str,
-    _schema: &Schema,
-    _now: Timestamp,
+    old: Option<&Value>,
+    new: &mut Value,
+    manager: &str,
+    api_version: &str,
+    subresource: &str,
+    schema: &Schema,
+    now: Timestamp,
 ) {
+    let recorded = || old.and_then(Managed::read).unwrap_or_default();
+    let mut managed = if !subresource.is_empty() {
+        recorded()
+    } else if asks_for_reset(new) {
+        Managed::default()
+    } else {
+        Managed::read(new)
+            .filter(|managed| !managed.0.is_empty())
+            .unwrap_or_else(recorded)
+    };
+    // An object that nobody tracks is not tracked from an update on: only creation and apply begin it.
+    if managed.0.is_empty() && old.is_some() {
+        managed.write(new);
+        return;
+    }
+    let empty = schema.empty(api_version, new["kind"].as_str().unwrap_or_default());
+    let before = without_managed_fields(old.unwrap_or(&empty));
+    let after = without_managed_fields(new);
+    let me = Manager::updater(manager, api_version, subresource);
+    note(
+        &before,
+        &after,
+        &mut managed,
+        &me,
+        api_version,
+        subresource,
+        schema,
+        now,
+    );
+    managed.cap();
+    managed.write(new);
 }
+
+/// Credits `me` with what changed from `before` to `after`, and takes it from everybody else.
+#[allow(clippy::too_many_arguments)]
+fn note(
+    before: &Value,
+    after: &Value,
+    managed: &mut Managed,
+    me: &Manager,
+    api_version: &str,
+    subresource: &str,
+    schema: &Schema,
+    now: Timestamp,
+) {
+    let comparison =
+        combine::compare(schema.root(), before, after).map(|set| reset(schema, subresource, set));
+    // Everybody loses what changed, `me` included; then `me` gains it.
+    let nobody = Manager::updater("", "", "");
+    yield_fields(managed, &nobody, &comparison, true);
+    let gained = comparison
+        .modified
+        .union(&comparison.added)
+        .difference(&system_fields());
+    managed.drop_empty();
+    if !gained.is_empty() {
+        let mine = managed.0.entry(me.clone()).or_default();
+        mine.set = mine.set.union(&gained);
+        api_version.clone_into(&mut mine.version);
+        managed.touch(me, now);
+    }
+}
+
+/// A list that is there but empty, or holds one empty entry, asks to forget all owners.
+fn asks_for_reset(object: &Value) -> bool {
+    match object["metadata"]["managedFields"]
+        .as_array()
+        .map(Vec::as_slice)
+    {
+        Some([]) => true,
+        Some([only]) => only
+            .as_object()
+            .is_some_and(|entry| entry.values().all(|v| v.is_null() || *v == json!(""))),
+        _ => false,
+    }
+}
+
+/// Without what a write to this endpoint cannot change: nobody owns what is reset.
+fn reset(schema: &Schema, subresource: &str, set: &FieldSet) -> FieldSet {
+    let mut fixed = FieldSet::default();
+    for path in schema.reset_fields(subresource) {
+        let path: Vec<_> = path
+            .iter()
+            .map(|name| element::Element::field(name))
+            .collect();
+        fixed.insert(&path);
+    }
+    set.recursive_difference(&fixed)
+}
+
+/// Fields that the server fills in or that name the object: they are never owned.
+fn system_fields() -> FieldSet {
+    let mut fields = FieldSet::default();
+    for path in [
+        &["apiVersion"][..],
+        &["kind"],
+        &["metadata"],
+        &["metadata", "name"],
+        &["metadata", "namespace"],
+        &["metadata", "creationTimestamp"],
+        &["metadata", "selfLink"],
+        &["metadata", "uid"],
+        &["metadata", "clusterName"],
+        &["metadata", "generation"],
+        &["metadata", "managedFields"],
+        &["metadata", "resourceVersion"],
+    ] {
+        let path: Vec<_> = path
+            .iter()
+            .map(|name| element::Element::field(name))
+            .collect();
+        fields.insert(&path);
+    }
+    fields
+}
+
+fn strip(managed: &mut Managed, me: &Manager) {
+    if let Some(mine) = managed.0.get_mut(me) {
+        mine.set = mine.set.difference(&system_fields());
+    }
+}
+
+fn without_managed_fields(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    object
+}
+
+/// `default/web; apps/v1, Kind=Deployment`
+fn subject(config: &Value, api_version: &str) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (namespace, name) = (
+        text(&config["metadata"]["namespace"]),
+        text(&config["metadata"]["name"]),
+    );
+    let slash = if api_version.contains('/') { "" } else { "/" };
+    format!(
+        "{namespace}/{name}; {slash}{api_version}, Kind={}",
+        text(&config["kind"])
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -244,6 +244,8 @@ fn document() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn merging_twice_is_merging_once(live in document(), patch in document()) {
         let once = merge(&live, &patch);

@@ -15,7 +15,7 @@ mod walk;
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use error::{FieldError, Reason, aggregate};
 use node::{At, Id, Node};
@@ -34,7 +34,10 @@ pub struct Schema {
 #[derive(Debug, Clone)]
 enum Origin {
     Builtin(&'static Kind),
-    Custom { namespaced: bool },
+    /// Whether there is a status subresource.
+    Custom {
+        status: bool,
+    },
 }
 
 impl Schema {
@@ -64,17 +67,46 @@ impl Schema {
         };
         let mut builder = build::Builder::new(&builtin::DEFINITIONS);
         let root = builder.custom_root(&version["schema"]["openAPIV3Schema"]);
-        let namespaced = crd["spec"]["scope"] == "Namespaced";
+        let status = version["subresources"]["status"].is_object();
         Ok(Self {
             arena: builder.finish().0,
             root,
-            origin: Origin::Custom { namespaced },
+            origin: Origin::Custom { status },
         })
     }
 
     /// Where walks along an object start.
     pub fn root(&self) -> At<'_> {
         At::new(&self.arena, self.root)
+    }
+
+    /// An object of the kind that says nothing: what a creation is compared with. Built-in kinds print empty structs
+    /// even then.
+    pub fn empty(&self, api_version: &str, kind: &str) -> Value {
+        let mut empty = json!({"apiVersion": api_version, "kind": kind});
+        // Nothing in it can be of a wrong type.
+        let _ = self.decode(&mut empty);
+        empty
+    }
+
+    /// Fields that a write to the object (`""`) or a subresource cannot change, as paths of names.
+    pub fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
+        match (&self.origin, subresource) {
+            (Origin::Builtin(kind), "") if kind.status => &[&["status"]],
+            (Origin::Custom { status: true }, "") => &[&["status"]],
+            (Origin::Custom { .. }, "status") => &[&["metadata"], &["spec"]],
+            (Origin::Builtin(kind), "status") => match (kind.group, kind.kind) {
+                ("apps" | "batch", _) => &[&["spec"], &["metadata", "labels"]],
+                ("", "Pod") => &[
+                    &["spec"],
+                    &["metadata", "deletionTimestamp"],
+                    &["metadata", "ownerReferences"],
+                ],
+                ("apiextensions.k8s.io", _) => &[&["metadata"], &["spec"]],
+                _ => &[&["spec"]],
+            },
+            _ => &[],
+        }
     }
 
     /// Reads a request body as the real server's decoder would: a wrong type is refused (400, the message is
