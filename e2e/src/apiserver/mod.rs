@@ -1,8 +1,44 @@
-//! To come.
+//! A Kubernetes API server in one process: real HTTPS, real watch semantics, an in-memory store.
+//!
+//! It is there for tests, scenarios and the sandbox, and it is strict: where it is kinder than kube-apiserver, it is wrong.
+//! What differs knowingly is listed in `DIFFERENCES.md` beside this file.
 
 pub mod apply;
+pub mod authorize;
+pub mod clock;
+mod codec;
+mod controllers;
+mod crd;
+mod discovery;
+pub mod faults;
+mod fields;
+pub mod identity;
 pub mod kinds;
+mod metadata;
+mod names;
 pub mod openapi;
 pub mod patch;
+mod paths;
+mod prepare;
+mod rbac;
+pub mod refusal;
+mod registry;
+mod request;
+mod reviews;
+mod rules;
+mod running;
+mod scale;
 pub mod schema;
+mod selectors;
+mod serve;
+mod server;
+pub mod store;
+mod subresources;
 pub mod table;
+pub mod testing;
+mod tokens;
+mod traits;
+mod verbs;
+mod wire;
+
+pub use running::{ApiServer, Forget, Options, Running, StartError};

@@ -1,0 +1,89 @@
+//! Who may do what: members of `system:masters` everything, everybody else what RBAC objects grant.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::identity::User;
+use super::server::Server;
+
+/// What somebody wants to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// `get`, `list`, ...
+    pub verb: String,
+    /// API group.
+    pub group: String,
+    /// Plural.
+    pub resource: String,
+    /// Subresource, empty for the object itself.
+    pub subresource: String,
+    /// Namespace, empty for all of them or for cluster-scoped resources.
+    pub namespace: String,
+    /// Name, empty for collections.
+    pub name: String,
+    /// A path that is no resource; the fields about resources are empty then.
+    pub path: Option<String>,
+}
+
+/// Nobody grants it. Displays the sentence that follows "is forbidden: ".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denied {
+    user: String,
+    attributes: Attributes,
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Attributes {
+            verb,
+            group,
+            resource,
+            subresource,
+            namespace,
+            path,
+            ..
+        } = &self.attributes;
+        let user = &self.user;
+        if let Some(path) = path {
+            return write!(f, "User {user:?} cannot {verb} path {path:?}");
+        }
+        let slash = if subresource.is_empty() { "" } else { "/" };
+        write!(
+            f,
+            "User {user:?} cannot {verb} resource \"{resource}{slash}{subresource}\" in API group {group:?}"
+        )?;
+        if namespace.is_empty() {
+            f.write_str(" at the cluster scope")
+        } else {
+            write!(f, " in the namespace {namespace:?}")
+        }
+    }
+}
+
+/// Decides; the answer to a yes is its reason.
+pub fn decide(server: &Server, user: &User, attributes: &Attributes) -> Result<String, Denied> {
+    if user.is_in("system:masters") || !server.rbac {
+        return Ok(String::new());
+    }
+    if let Some(reason) = super::rbac::grant(server, user, attributes) {
+        return Ok(reason);
+    }
+    Err(Denied {
+        user: user.name.clone(),
+        attributes: attributes.clone(),
+    })
+}
+
+/// The `status` of a SelfSubjectRulesReview.
+pub fn rules(server: &Server, user: &User, namespace: &str) -> Value {
+    let everything = json!({
+        "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
+        "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
+        "incomplete": false,
+    });
+    if user.is_in("system:masters") || !server.rbac {
+        return everything;
+    }
+    super::rbac::rules(server, user, namespace)
+}

@@ -1,0 +1,86 @@
+//! Wall clock, identities and random names of one server. A server's clock can be wrong on purpose.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use rustls::crypto::ring;
+
+/// A wall clock with an offset.
+#[derive(Debug, Default)]
+pub struct Clock {
+    offset_millis: AtomicI64,
+}
+
+impl Clock {
+    /// Now, as this server sees it.
+    pub fn now(&self) -> Timestamp {
+        let offset = SignedDuration::from_millis(self.offset_millis.load(Ordering::Relaxed));
+        let now = Timestamp::now();
+        now.checked_add(offset).unwrap_or(now)
+    }
+
+    /// Makes the clock wrong by this much: `behind` or ahead.
+    pub fn shift(&self, by: Duration, behind: bool) {
+        let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        self.offset_millis
+            .store(if behind { -millis } else { millis }, Ordering::Relaxed);
+    }
+}
+
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    // Without randomness nothing that follows could be trusted; ring fails only if the kernel does.
+    ring::default_provider()
+        .secure_random
+        .fill(&mut bytes)
+        .expect("the kernel gives random bytes: invariant of getrandom");
+    bytes
+}
+
+/// A random (version 4) UUID.
+pub fn uid() -> String {
+    let mut b: [u8; 16] = random();
+    b[6] = (b[6] & 0x0f) | 0x40;
+    b[8] = (b[8] & 0x3f) | 0x80;
+    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    [&b[..4], &b[4..6], &b[6..8], &b[8..10], &b[10..]]
+        .map(hex)
+        .join("-")
+}
+
+/// The five characters that follow a `generateName`: no vowels, so no words.
+pub fn suffix() -> String {
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    random::<5>()
+        .iter()
+        .map(|b| char::from(ALPHABET[usize::from(*b) % ALPHABET.len()]))
+        .collect()
+}
+
+/// Random bytes for secrets, in hex.
+pub fn secret() -> String {
+    random::<16>().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_differ_and_have_the_form_of_a_uuid() {
+        let (a, b) = (uid(), uid());
+        assert_ne!(a, b);
+        assert_eq!(a.len(), 36);
+        assert_eq!(a.as_bytes()[14], b'4');
+    }
+
+    #[test]
+    fn a_clock_can_be_wrong_either_way() {
+        let clock = Clock::default();
+        clock.shift(Duration::from_hours(1), true);
+        assert!(clock.now() < Timestamp::now());
+        clock.shift(Duration::from_hours(1), false);
+        assert!(clock.now() > Timestamp::now());
+    }
+}

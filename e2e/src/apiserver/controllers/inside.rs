@@ -1,0 +1,112 @@
+//! Requests that the server makes of itself, through the same verbs as everybody's.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use super::super::identity::User;
+use super::super::refusal::Refusal;
+use super::super::registry::Served;
+use super::super::request::{Query, ResourcePath};
+use super::super::server::Server;
+use super::super::verbs::{self, Call, DeleteOptions, Outcome, Prepared};
+use super::super::wire::Accept;
+
+/// A client inside the server.
+pub struct Inside {
+    /// The server.
+    pub server: Arc<Server>,
+    user: User,
+}
+
+impl Inside {
+    /// A client with a name.
+    pub fn new(server: Arc<Server>, user: &str) -> Self {
+        Self {
+            server,
+            user: User::authenticated(user, &["system:masters"]),
+        }
+    }
+
+    fn call<'a>(
+        &'a self,
+        served: &Served,
+        path: &'a ResourcePath<'a>,
+        query: &'a Query,
+    ) -> Call<'a> {
+        Call {
+            server: &self.server,
+            user: &self.user,
+            served: served.clone(),
+            path,
+            query,
+            accept: Accept::default(),
+            content_type: "application/json",
+            agent: "muster-embedded-api",
+            warnings: Mutex::default(),
+        }
+    }
+
+    /// A built-in resource that is always there.
+    pub fn builtin(&self, group: &str, plural: &str) -> Served {
+        self.server
+            .registry
+            .find(group, "v1", plural)
+            .expect("a built-in kind: invariant of kinds.rs")
+    }
+
+    /// Makes an object.
+    pub async fn create(
+        &self,
+        served: &Served,
+        namespace: &str,
+        object: &Value,
+    ) -> Result<Outcome, Refusal> {
+        let path = path(namespace, "", "");
+        let query = Query::default();
+        verbs::create(
+            &self.call(served, &path, &query),
+            object.to_string().as_bytes(),
+        )
+        .await
+    }
+
+    /// Changes an object (or a subresource of it) to what `change` makes of it; `None` leaves it as it is.
+    pub async fn change(
+        &self,
+        served: &Served,
+        (namespace, name, subresource): (&str, &str, &str),
+        change: impl Fn(&Value) -> Option<Value>,
+    ) -> Result<Outcome, Refusal> {
+        let path = path(namespace, name, subresource);
+        let query = Query::default();
+        let call = self.call(served, &path, &query);
+        verbs::update_with(&call, |old| {
+            Ok(Prepared::from(change(old).unwrap_or_else(|| old.clone())))
+        })
+        .await
+    }
+
+    /// Deletes an object.
+    pub fn delete(
+        &self,
+        served: &Served,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Outcome, Refusal> {
+        let path = path(namespace, name, "");
+        let query = Query::default();
+        verbs::delete(&self.call(served, &path, &query), name, namespace, options)
+    }
+}
+
+fn path<'a>(namespace: &'a str, name: &'a str, subresource: &'a str) -> ResourcePath<'a> {
+    ResourcePath {
+        namespace: Cow::Borrowed(namespace),
+        name: Cow::Borrowed(name),
+        subresource: Cow::Borrowed(subresource),
+        ..ResourcePath::default()
+    }
+}

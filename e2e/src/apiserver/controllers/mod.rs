@@ -1,0 +1,67 @@
+//! The controllers that keep an API tidy and that a real cluster runs beside its server: CRDs, namespaces, garbage
+//! collection, default service accounts.
+
+mod definitions;
+mod garbage;
+mod inside;
+mod namespaces;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::server::{Notice, Server};
+
+pub use inside::Inside;
+
+/// How often what could not be finished is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Which controllers run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Enabled {
+    /// Garbage collection, namespaces, service accounts: what kube-controller-manager does beside a real server.
+    /// Without it the server behaves like a bare kube-apiserver.
+    pub manager: bool,
+}
+
+/// Runs until `shutdown`.
+pub async fn run(
+    server: Arc<Server>,
+    mut notices: mpsc::UnboundedReceiver<Notice>,
+    enabled: Enabled,
+    shutdown: CancellationToken,
+) {
+    let inside = |user| Inside::new(Arc::clone(&server), user);
+    let mut definitions = definitions::Definitions::new(inside("system:apiserver"));
+    let mut garbage = garbage::Garbage::new(inside(
+        "system:serviceaccount:kube-system:generic-garbage-collector",
+    ));
+    let mut namespaces = namespaces::Namespaces::new(inside(
+        "system:serviceaccount:kube-system:namespace-controller",
+    ));
+    let mut again = tokio::time::interval(AGAIN);
+    again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            notice = notices.recv() => {
+                let Some(notice) = notice else { return };
+                definitions.hear(&notice).await;
+                if enabled.manager {
+                    garbage.hear(&notice).await;
+                    namespaces.hear(&notice).await;
+                }
+            }
+            _ = again.tick() => {
+                definitions.again().await;
+                if enabled.manager {
+                    garbage.again().await;
+                    namespaces.again().await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Namespaces: a service account and the root certificate for new ones, an orderly end for those that go.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use super::super::registry::Served;
+use super::super::server::Notice;
+use super::super::store::Scan;
+use super::super::verbs::DeleteOptions;
+use super::super::{crd, metadata};
+use super::Inside;
+
+/// The controller of namespaces.
+pub struct Namespaces {
+    inside: Inside,
+    namespaces: Served,
+    /// Namespaces that wait for their contents to go.
+    going: HashSet<String>,
+}
+
+impl Namespaces {
+    /// A controller that has seen nothing yet.
+    pub fn new(inside: Inside) -> Self {
+        let namespaces = inside.builtin("", "namespaces");
+        Self {
+            inside,
+            namespaces,
+            going: HashSet::new(),
+        }
+    }
+
+    /// Takes note of a change.
+    pub async fn hear(&mut self, notice: &Notice) {
+        if notice.plural == "namespaces" && notice.group.is_empty() {
+            let name = notice.object.head.name().to_owned();
+            if notice.gone {
+                self.going.remove(&name);
+            } else if notice.object.head.deleting {
+                self.clear(&name).await;
+            } else {
+                self.furnish(&name).await;
+            }
+        } else if notice.gone {
+            let namespace = notice.object.head.namespace().to_owned();
+            if self.going.contains(&namespace) {
+                self.clear(&namespace).await;
+            } else if matches!(notice.plural.as_str(), "serviceaccounts" | "configmaps")
+                && self
+                    .namespaces
+                    .resource
+                    .collection
+                    .get(&namespace)
+                    .is_some_and(|n| !n.head.deleting)
+            {
+                self.furnish(&namespace).await;
+            }
+        }
+    }
+
+    /// Goes on with what waits.
+    pub async fn again(&mut self) {
+        for name in self.going.clone() {
+            self.clear(&name).await;
+        }
+    }
+
+    async fn furnish(&self, namespace: &str) {
+        let root = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {
+                "name": "kube-root-ca.crt",
+                "annotations": { "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters." },
+            },
+            "data": { "ca.crt": self.inside.server.authority.root() },
+        });
+        let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default" } });
+        for (plural, object) in [("configmaps", root), ("serviceaccounts", account)] {
+            let served = self.inside.builtin("", plural);
+            let key = format!("{namespace}/{}", metadata::text(&object, "name"));
+            if served.resource.collection.get(&key).is_none()
+                && let Err(refusal) = self.inside.create(&served, namespace, &object).await
+            {
+                tracing::debug!(namespace, %refusal, "furnishing a namespace");
+            }
+        }
+    }
+
+    /// Deletes what is in a namespace; when nothing is left, lets the namespace go.
+    async fn clear(&mut self, name: &str) {
+        let Some(namespace) = self
+            .namespaces
+            .resource
+            .collection
+            .get(name)
+            .filter(|n| n.head.deleting)
+        else {
+            self.going.remove(name);
+            return;
+        };
+        self.going.insert(name.to_owned());
+        let left = self.delete_contents(name);
+        let now = metadata::time(self.inside.server.clock.now());
+        if left.is_empty() {
+            let held = namespace.value();
+            if held["spec"]["finalizers"]
+                .as_array()
+                .is_some_and(|f| f.iter().any(|f| f == "kubernetes"))
+            {
+                let let_go =
+                    self.inside
+                        .change(&self.namespaces, ("", name, "finalize"), |namespace| {
+                            let mut new = namespace.clone();
+                            new["spec"]["finalizers"]
+                                .as_array_mut()?
+                                .retain(|f| f != "kubernetes");
+                            Some(new)
+                        });
+                if let Err(refusal) = let_go.await {
+                    tracing::debug!(namespace = name, %refusal, "letting a namespace go");
+                }
+            }
+            return;
+        }
+        let status = |namespace: &Value| {
+            let mut new = namespace.clone();
+            conditions(&mut new["status"], &left, &now);
+            Some(new)
+        };
+        if let Err(refusal) = self
+            .inside
+            .change(&self.namespaces, ("", name, "status"), status)
+            .await
+        {
+            tracing::debug!(namespace = name, %refusal, "telling what is left in a namespace");
+        }
+    }
+
+    /// What is left of every resource after deleting: its name, how many objects, and their finalizers.
+    fn delete_contents(&self, namespace: &str) -> Vec<(String, usize, Vec<String>)> {
+        let registry = &self.inside.server.registry;
+        let prefix = format!("{namespace}/");
+        let mut left = Vec::new();
+        for resource in registry.all().iter() {
+            let version = resource
+                .versions
+                .first()
+                .filter(|v| v.verbs.iter().any(|v| v == "delete"));
+            let Some(version) = version.filter(|_| resource.namespaced) else {
+                continue;
+            };
+            let Some(served) = registry.find(&resource.group, &version.name, &resource.plural)
+            else {
+                continue;
+            };
+            let all = || {
+                let scan = Scan {
+                    prefix: &prefix,
+                    ..Scan::default()
+                };
+                resource
+                    .collection
+                    .scan(scan, |_| true)
+                    .map(|p| p.objects)
+                    .unwrap_or_default()
+            };
+            for object in all().iter().filter(|o| !o.head.deleting) {
+                let options = DeleteOptions {
+                    propagation: Some("Background".to_owned()),
+                    ..DeleteOptions::default()
+                };
+                if let Err(refusal) =
+                    self.inside
+                        .delete(&served, namespace, object.head.name(), &options)
+                {
+                    tracing::debug!(object = &*object.head.key, %refusal, "emptying a namespace");
+                }
+            }
+            let remaining = all();
+            if !remaining.is_empty() {
+                let finalizers = remaining.iter().flat_map(|o| {
+                    metadata::finalizers(&o.value())
+                        .into_iter()
+                        .map(str::to_owned)
+                        .collect::<Vec<_>>()
+                });
+                left.push((
+                    resource.name().to_string(),
+                    remaining.len(),
+                    finalizers.collect(),
+                ));
+            }
+        }
+        left
+    }
+}
+
+/// The conditions by which a namespace tells what holds it.
+fn conditions(status: &mut Value, left: &[(String, usize, Vec<String>)], now: &str) {
+    let fine = [
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+        ),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+    ];
+    for (kind, reason, message) in fine {
+        crd::set(status, kind, ("False", reason, message), now);
+    }
+    let counts: Vec<String> = left
+        .iter()
+        .map(|(name, count, _)| format!("{name} has {count} resource instances"))
+        .collect();
+    let message = format!("Some resources are remaining: {}", counts.join(", "));
+    crd::set(
+        status,
+        "NamespaceContentRemaining",
+        ("True", "SomeResourcesRemain", &message),
+        now,
+    );
+    let mut finalizers: Vec<(String, usize)> = Vec::new();
+    for finalizer in left.iter().flat_map(|(_, _, f)| f) {
+        match finalizers.iter_mut().find(|(name, _)| name == finalizer) {
+            Some((_, count)) => *count += 1,
+            None => finalizers.push((finalizer.clone(), 1)),
+        }
+    }
+    finalizers.sort();
+    if finalizers.is_empty() {
+        let message = "All content-preserving finalizers finished";
+        crd::set(
+            status,
+            "NamespaceFinalizersRemaining",
+            ("False", "ContentHasNoFinalizers", message),
+            now,
+        );
+    } else {
+        let counts: Vec<String> = finalizers
+            .iter()
+            .map(|(name, count)| format!("{name} in {count} resource instances"))
+            .collect();
+        let message = format!(
+            "Some content in the namespace has finalizers remaining: {}",
+            counts.join(", ")
+        );
+        crd::set(
+            status,
+            "NamespaceFinalizersRemaining",
+            ("True", "SomeFinalizersRemain", &message),
+            now,
+        );
+    }
+}

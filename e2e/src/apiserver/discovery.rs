@@ -1,0 +1,320 @@
+//! Discovery: which groups, versions and resources there are, in the classic and in the aggregated form.
+
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::refusal::Refusal;
+use super::registry::{Resource, Version};
+use super::server::Server;
+use super::wire::{self, Accept, Body};
+
+/// Groups in the order of preference that a real server gives them; others follow by name.
+const ORDER: [&str; 15] = [
+    "",
+    "apiregistration.k8s.io",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+];
+
+/// A group with its versions, best first.
+struct Group {
+    name: String,
+    versions: Vec<String>,
+}
+
+fn all_groups(server: &Server) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let all = server.registry.all();
+    for resource in all.iter() {
+        let at = groups
+            .iter()
+            .position(|g| g.name == resource.group)
+            .unwrap_or_else(|| {
+                groups.push(Group {
+                    name: resource.group.clone(),
+                    versions: Vec::new(),
+                });
+                groups.len() - 1
+            });
+        for version in &resource.versions {
+            if !groups[at].versions.contains(&version.name) {
+                groups[at].versions.push(version.name.clone());
+            }
+        }
+    }
+    for group in &mut groups {
+        group
+            .versions
+            .sort_by_key(|v| std::cmp::Reverse(priority(v)));
+    }
+    groups.sort_by_key(|g| {
+        let at = ORDER.iter().position(|o| *o == g.name);
+        (at.unwrap_or(ORDER.len()), g.name.clone())
+    });
+    groups
+}
+
+/// How Kubernetes orders versions: stable before beta before alpha, newer first, anything else last.
+pub fn priority(version: &str) -> (u8, u32, u32) {
+    let parse = || {
+        let rest = version.strip_prefix('v')?;
+        let end = rest
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len());
+        let major: u32 = rest[..end].parse().ok()?;
+        let (level, minor) = match &rest[end..] {
+            "" => (3, "0"),
+            beta if beta.starts_with("beta") => (2, &beta[4..]),
+            alpha if alpha.starts_with("alpha") => (1, &alpha[5..]),
+            _ => return None,
+        };
+        Some((level, major, minor.parse().ok()?))
+    };
+    parse().unwrap_or((0, 0, 0))
+}
+
+/// `api/v1`, `apis/apps/v1`, ...
+pub fn group_versions(server: &Server) -> Vec<String> {
+    let name = |group: &str, version: &str| {
+        if group.is_empty() {
+            format!("api/{version}")
+        } else {
+            format!("apis/{group}/{version}")
+        }
+    };
+    let groups = all_groups(server);
+    groups
+        .iter()
+        .flat_map(|g| g.versions.iter().map(|v| name(&g.name, v)))
+        .collect()
+}
+
+/// `/api`
+pub fn core(server: &Server, headers: &HeaderMap) -> Result<Response<Body>, Refusal> {
+    if wants_aggregated(headers) {
+        return Ok(aggregated(server, true));
+    }
+    let versions = json!({
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{ "clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443" }],
+    });
+    Ok(wire::tree(StatusCode::OK, Accept::default(), &versions))
+}
+
+/// `/apis`
+pub fn groups(server: &Server, headers: &HeaderMap) -> Result<Response<Body>, Refusal> {
+    if wants_aggregated(headers) {
+        return Ok(aggregated(server, false));
+    }
+    let groups: Vec<Value> = all_groups(server)
+        .iter()
+        .filter(|g| !g.name.is_empty())
+        .map(group_value)
+        .collect();
+    let list = json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups });
+    Ok(wire::tree(StatusCode::OK, Accept::default(), &list))
+}
+
+fn group_value(group: &Group) -> Value {
+    let version =
+        |v: &String| json!({ "groupVersion": format!("{}/{v}", group.name), "version": v });
+    json!({
+        "name": group.name,
+        "versions": group.versions.iter().map(version).collect::<Vec<_>>(),
+        "preferredVersion": group.versions.first().map(version),
+    })
+}
+
+/// `/apis/GROUP`
+pub fn group(server: &Server, name: &str) -> Result<Response<Body>, Refusal> {
+    let groups = all_groups(server);
+    let group = groups
+        .iter()
+        .find(|g| g.name == name && !name.is_empty())
+        .ok_or_else(Refusal::no_such_path)?;
+    let mut value = group_value(group);
+    value["kind"] = "APIGroup".into();
+    value["apiVersion"] = "v1".into();
+    Ok(wire::tree(StatusCode::OK, Accept::default(), &value))
+}
+
+/// `/apis/GROUP/VERSION`
+pub fn version(server: &Server, group: &str, version: &str) -> Result<Response<Body>, Refusal> {
+    if !server.registry.has_version(group, version) {
+        return Err(Refusal::no_such_path());
+    }
+    let all = server.registry.all();
+    let mut resources = Vec::new();
+    for resource in all.iter().filter(|r| r.group == group) {
+        if let Some(found) = resource.versions.iter().find(|v| v.name == version) {
+            resources.extend(classic(resource, found));
+        }
+    }
+    resources.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+    let group_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
+    let list = json!({
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources,
+    });
+    Ok(wire::tree(StatusCode::OK, Accept::default(), &list))
+}
+
+fn classic(resource: &Resource, version: &Version) -> Vec<Value> {
+    let mut main = json!({
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": version.verbs,
+    });
+    if !resource.short_names.is_empty() {
+        main["shortNames"] = json!(resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        main["categories"] = json!(resource.categories);
+    }
+    main["storageVersionHash"] = storage_hash(resource).into();
+    let subresource = |sub: &super::registry::Subresource| {
+        let (group, speaks, kind) = &sub.speaks;
+        let mut value = json!({
+            "name": format!("{}/{}", resource.plural, sub.name),
+            "singularName": "",
+            "namespaced": resource.namespaced,
+            "kind": kind,
+            "verbs": sub.verbs,
+        });
+        if (group, speaks) != (&resource.group, &version.name) {
+            value["group"] = group.as_str().into();
+            value["version"] = speaks.as_str().into();
+        }
+        value
+    };
+    std::iter::once(main)
+        .chain(version.subresources.iter().map(subresource))
+        .collect()
+}
+
+/// A value that changes with the storage version; clients only compare it.
+fn storage_hash(resource: &Resource) -> String {
+    use base64::Engine;
+    let text = format!("{}/{}/{}", resource.group, resource.storage, resource.kind);
+    // FNV-1a: short, stable, and nobody's secret.
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
+        (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
+    });
+    base64::engine::general_purpose::STANDARD.encode(hash.to_be_bytes())
+}
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+fn wants_aggregated(headers: &HeaderMap) -> bool {
+    let first = wire::ranges(headers).into_iter().find(|range| {
+        let plain = range.parameter("as").is_none();
+        let ours = range.parameter("as") == Some("APIGroupDiscoveryList")
+            && range.parameter("g") == Some("apidiscovery.k8s.io")
+            && range.parameter("v") == Some("v2");
+        matches!(
+            range.kind.as_str(),
+            "application/json" | "*/*" | "application/*"
+        ) && (plain || ours)
+    });
+    first.is_some_and(|range| range.parameter("as").is_some())
+}
+
+fn aggregated(server: &Server, core: bool) -> Response<Body> {
+    let all = server.registry.all();
+    let item = |group: &Group| {
+        let versions: Vec<Value> = group
+            .versions
+            .iter()
+            .map(|name| {
+                let mut resources: Vec<Value> = all
+                    .iter()
+                    .filter(|r| r.group == group.name)
+                    .filter_map(|r| {
+                        r.versions
+                            .iter()
+                            .find(|v| v.name == *name)
+                            .map(|v| entry(r, v))
+                    })
+                    .collect();
+                resources.sort_by(|a, b| a["resource"].as_str().cmp(&b["resource"].as_str()));
+                json!({ "version": name, "resources": resources, "freshness": "Current" })
+            })
+            .collect();
+        let metadata = if group.name.is_empty() {
+            json!({})
+        } else {
+            json!({ "name": group.name })
+        };
+        json!({ "metadata": metadata, "versions": versions })
+    };
+    let items: Vec<Value> = all_groups(server)
+        .iter()
+        .filter(|g| g.name.is_empty() == core)
+        .map(item)
+        .collect();
+    let list = json!({
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
+    });
+    let mut response = wire::tree(StatusCode::OK, Accept::default(), &list);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
+    response
+}
+
+fn entry(resource: &Resource, version: &Version) -> Value {
+    let kind = |group: &str, version: &str, kind: &str| json!({ "group": group, "version": version, "kind": kind });
+    let mut value = json!({
+        "resource": resource.plural,
+        "responseKind": kind(&resource.group, &version.name, &resource.kind),
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular,
+        "verbs": version.verbs,
+    });
+    if !resource.short_names.is_empty() {
+        value["shortNames"] = json!(resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        value["categories"] = json!(resource.categories);
+    }
+    if !version.subresources.is_empty() {
+        let sub = |s: &super::registry::Subresource| {
+            let (group, version, name) = &s.speaks;
+            json!({ "subresource": s.name, "responseKind": kind(group, version, name), "verbs": s.verbs })
+        };
+        value["subresources"] = version.subresources.iter().map(sub).collect();
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stable_versions_come_first_and_newer_before_older() {
+        let mut versions = ["v1alpha1", "v2", "v1beta2", "v1", "v1beta1", "foo"];
+        versions.sort_by_key(|v| std::cmp::Reverse(priority(v)));
+        assert_eq!(
+            versions,
+            ["v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "foo"]
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! Failures on demand: what a server does to connections and requests while a fault is on.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// What goes wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Connections are refused; live ones are cut. Concerns everybody, whatever the scope says.
+    Refuse,
+    /// Connections are closed as soon as they are there or ask something; live ones are cut.
+    Cut,
+    /// Nothing is ever answered; live watches fall silent.
+    Hang,
+    /// Answers come late.
+    Delay(Duration),
+    /// Requests are answered with this code (429, 500, 503, ...).
+    Answer(StatusCode),
+    /// Watches are cut and can't be started; everything else works.
+    DropWatches,
+    /// `/readyz` takes this long, then succeeds.
+    SlowReady(Duration),
+    /// `/readyz` answers 500.
+    NotReady,
+}
+
+/// Whom a fault concerns: everybody, unless narrowed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Only this user.
+    pub user: Option<String>,
+    /// Only paths that contain this.
+    pub path: Option<String>,
+}
+
+impl Scope {
+    fn concerns(&self, user: Option<&str>, path: Option<&str>) -> bool {
+        self.user.as_deref().is_none_or(|u| user == Some(u))
+            && self
+                .path
+                .as_deref()
+                .is_none_or(|p| path.is_some_and(|path| path.contains(p)))
+    }
+}
+
+/// The faults of one server. Every change cuts what it has to cut at once.
+#[derive(Debug)]
+pub struct Faults {
+    active: watch::Sender<Vec<(Scope, Effect)>>,
+    /// Cancelled to cut every live connection.
+    connections: Mutex<CancellationToken>,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self {
+            active: watch::Sender::new(Vec::new()),
+            connections: Mutex::default(),
+        }
+    }
+}
+
+impl Faults {
+    /// Adds a fault for everybody.
+    pub fn inject(&self, effect: Effect) {
+        self.inject_for(Scope::default(), effect);
+    }
+
+    /// Adds a fault for those in the scope.
+    pub fn inject_for(&self, scope: Scope, effect: Effect) {
+        let everybody = scope == Scope::default();
+        let cuts = matches!(effect, Effect::Refuse | Effect::Cut)
+            && (everybody || effect == Effect::Refuse);
+        self.active
+            .send_modify(|active| active.push((scope, effect)));
+        if cuts {
+            self.cut_connections();
+        }
+    }
+
+    /// Takes all faults away. What hung until now is cut, as a healed network would find it dead.
+    pub fn heal(&self) {
+        let hung = self
+            .active
+            .borrow()
+            .iter()
+            .any(|(_, effect)| *effect == Effect::Hang);
+        self.active.send_modify(Vec::clear);
+        if hung {
+            self.cut_connections();
+        }
+    }
+
+    /// Cuts every live connection once; new ones are accepted.
+    pub fn cut_connections(&self) {
+        let mut guard = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *guard).cancel();
+    }
+
+    /// Cancelled when the connections of now are to be cut.
+    pub fn connection(&self) -> CancellationToken {
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Tells of changes.
+    pub fn subscribe(&self) -> watch::Receiver<Vec<(Scope, Effect)>> {
+        self.active.subscribe()
+    }
+
+    /// The effects on somebody's request; `None` where user or path are not known yet.
+    pub fn effects(&self, user: Option<&str>, path: Option<&str>) -> Vec<Effect> {
+        let active = self.active.borrow();
+        if active.is_empty() {
+            return Vec::new();
+        }
+        active
+            .iter()
+            .filter(|(s, _)| s.concerns(user, path))
+            .map(|(_, e)| e.clone())
+            .collect()
+    }
+}
+
+/// Whether a list of faults lets no connection in.
+pub fn refuses(active: &[(Scope, Effect)]) -> bool {
+    active.iter().any(|(_, effect)| *effect == Effect::Refuse)
+}
+
+/// Whether a live stream of this user on this path may go on.
+pub fn silences(active: &[(Scope, Effect)], user: &str, path: &str) -> Option<Effect> {
+    let concerned = active
+        .iter()
+        .filter(|(scope, _)| scope.concerns(Some(user), Some(path)));
+    let mut effects = concerned.map(|(_, effect)| effect);
+    effects
+        .find(|e| matches!(e, Effect::Hang | Effect::Cut | Effect::DropWatches))
+        .cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_narrows_whom_a_fault_concerns() {
+        let faults = Faults::default();
+        let scope = Scope {
+            user: Some("agent".to_owned()),
+            path: Some("/leases/".to_owned()),
+        };
+        faults.inject_for(scope, Effect::Hang);
+        assert_eq!(
+            faults.effects(Some("agent"), Some("/x/leases/a")),
+            [Effect::Hang]
+        );
+        assert!(
+            faults
+                .effects(Some("other"), Some("/x/leases/a"))
+                .is_empty()
+        );
+        assert!(faults.effects(Some("agent"), Some("/x/pods")).is_empty());
+        faults.heal();
+        assert!(
+            faults
+                .effects(Some("agent"), Some("/x/leases/a"))
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn refusing_cuts_what_is_connected() {
+        let faults = Faults::default();
+        let before = faults.connection();
+        faults.inject(Effect::Refuse);
+        assert!(before.is_cancelled());
+        assert!(!faults.connection().is_cancelled());
+    }
+}

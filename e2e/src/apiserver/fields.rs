@@ -1,0 +1,153 @@
+//! The fields that selectors may name, kind by kind.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::registry::{Resource, Served};
+use super::selectors::FieldRequirement;
+
+/// A selectable field: its label, the path to its value, and what it is when nothing is there.
+type Field = (&'static str, &'static str, &'static str);
+
+const POD: &[Field] = &[
+    ("spec.nodeName", "/spec/nodeName", ""),
+    ("spec.restartPolicy", "/spec/restartPolicy", ""),
+    ("spec.schedulerName", "/spec/schedulerName", ""),
+    ("spec.serviceAccountName", "/spec/serviceAccountName", ""),
+    ("spec.hostNetwork", "/spec/hostNetwork", "false"),
+    ("status.phase", "/status/phase", ""),
+    ("status.podIP", "/status/podIP", ""),
+    ("status.nominatedNodeName", "/status/nominatedNodeName", ""),
+];
+const EVENT: &[Field] = &[
+    ("involvedObject.kind", "/involvedObject/kind", ""),
+    ("involvedObject.namespace", "/involvedObject/namespace", ""),
+    ("involvedObject.name", "/involvedObject/name", ""),
+    ("involvedObject.uid", "/involvedObject/uid", ""),
+    (
+        "involvedObject.apiVersion",
+        "/involvedObject/apiVersion",
+        "",
+    ),
+    (
+        "involvedObject.resourceVersion",
+        "/involvedObject/resourceVersion",
+        "",
+    ),
+    ("involvedObject.fieldPath", "/involvedObject/fieldPath", ""),
+    ("reason", "/reason", ""),
+    ("reportingComponent", "/reportingComponent", ""),
+    ("source", "/source/component", ""),
+    ("type", "/type", ""),
+];
+const NODE: &[Field] = &[("spec.unschedulable", "/spec/unschedulable", "false")];
+const NAMESPACE: &[Field] = &[("status.phase", "/status/phase", "")];
+const SECRET: &[Field] = &[("type", "/type", "")];
+const SERVICE: &[Field] = &[
+    ("spec.clusterIP", "/spec/clusterIP", ""),
+    ("spec.type", "/spec/type", ""),
+];
+const JOB: &[Field] = &[("status.successful", "/status/succeeded", "0")];
+const CSR: &[Field] = &[("spec.signerName", "/spec/signerName", "")];
+const CONTROLLER: &[Field] = &[("status.replicas", "/status/replicas", "0")];
+
+fn builtin(group: &str, plural: &str) -> &'static [Field] {
+    match (group, plural) {
+        ("", "pods") => POD,
+        ("" | "events.k8s.io", "events") => EVENT,
+        ("", "nodes") => NODE,
+        ("", "namespaces") => NAMESPACE,
+        ("", "secrets") => SECRET,
+        ("", "services") => SERVICE,
+        ("batch", "jobs") => JOB,
+        ("certificates.k8s.io", "certificatesigningrequests") => CSR,
+        ("", "replicationcontrollers") => CONTROLLER,
+        _ => &[],
+    }
+}
+
+/// The values of an object's selectable fields, as the store keeps them.
+pub fn of(resource: &Resource, object: &Value) -> Vec<(Cow<'static, str>, String)> {
+    if let Some(custom) = &resource.custom {
+        // Objects differ between versions in apiVersion only, so one version's paths serve all.
+        let mut paths: Vec<&String> = custom.selectable.values().flatten().collect();
+        paths.sort();
+        paths.dedup();
+        return paths
+            .into_iter()
+            .map(|path| {
+                let pointer = path.replace('.', "/");
+                let value = object.pointer(&pointer).map(text).unwrap_or_default();
+                (Cow::Owned(path.trim_start_matches('.').to_owned()), value)
+            })
+            .collect();
+    }
+    let value = |pointer: &str, default: &str| {
+        object
+            .pointer(pointer)
+            .map_or_else(|| default.to_owned(), text)
+    };
+    builtin(&resource.group, &resource.plural)
+        .iter()
+        .map(|&(name, pointer, default)| (Cow::Borrowed(name), value(pointer, default)))
+        .collect()
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(s) => s.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// Translates field names to those of the storage version, or says which is not selectable.
+pub fn known(
+    served: &Served,
+    requirements: Vec<FieldRequirement>,
+) -> Result<Vec<FieldRequirement>, String> {
+    let resource = &served.resource;
+    let fields = builtin(&resource.group, &resource.plural);
+    let translate = |mut requirement: FieldRequirement| {
+        if resource.group == "events.k8s.io" {
+            requirement.field = event_field(&requirement.field);
+        }
+        let field = requirement.field.as_str();
+        // The API's conversions map the old name of the node to the new one.
+        if resource.plural == "pods" && field == "spec.host" {
+            requirement.field = "spec.nodeName".to_owned();
+            return Ok(requirement);
+        }
+        let selectable = match &resource.custom {
+            Some(custom) => custom
+                .selectable
+                .get(&served.version().name)
+                .is_some_and(|paths| paths.iter().any(|p| p.trim_start_matches('.') == field)),
+            None => fields.iter().any(|(name, ..)| *name == field),
+        };
+        if selectable
+            || field == "metadata.name"
+            || (field == "metadata.namespace" && resource.namespaced)
+        {
+            return Ok(requirement);
+        }
+        Err(if fields.is_empty() && resource.custom.is_none() {
+            format!(
+                r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#
+            )
+        } else {
+            format!("field label not supported: {field}")
+        })
+    };
+    requirements.into_iter().map(translate).collect()
+}
+
+/// The name in the core group of a field of `events.k8s.io` events.
+fn event_field(field: &str) -> String {
+    match field {
+        "reportingController" => "reportingComponent".to_owned(),
+        "deprecatedSource.component" => "source".to_owned(),
+        other => other.replacen("regarding.", "involvedObject.", 1),
+    }
+}

@@ -1,0 +1,159 @@
+//! Paths that are no resources: health, version, discovery, OpenAPI.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::discovery;
+use super::faults::Effect;
+use super::openapi;
+use super::refusal::Refusal;
+use super::request::Query;
+use super::server::Server;
+use super::wire::{self, Accept, Body};
+
+/// The version that the server says it is.
+pub const VERSION: (&str, &str, &str) = ("1", "33", "v1.33.6");
+
+/// The checks that `/readyz?verbose` lists.
+const CHECKS: [&str; 4] = ["ping", "log", "etcd", "informer-sync"];
+
+/// Answers a request on a path that is no resource.
+pub async fn answer(
+    server: &Arc<Server>,
+    parts: &Parts,
+    query: &Query,
+) -> Result<Response<Body>, Refusal> {
+    let path = parts.uri.path().trim_end_matches('/');
+    if !matches!(parts.method, Method::GET | Method::HEAD) {
+        return Err(if path.starts_with("/api") {
+            Refusal::method_not_allowed()
+        } else {
+            Refusal::no_such_path()
+        });
+    }
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let accept = Accept::default();
+    let tree = |value: &Value| Ok(wire::tree(StatusCode::OK, accept, value));
+    match segments.as_slice() {
+        ["healthz" | "livez", ..] => Ok(health(server, segments[0], query, true)),
+        ["readyz", ..] => {
+            let failing = server
+                .faults
+                .effects(None, Some(path))
+                .contains(&Effect::NotReady);
+            Ok(health(server, "readyz", query, !failing))
+        }
+        ["version"] => tree(&version()),
+        ["api"] => discovery::core(server, &parts.headers),
+        ["apis"] => discovery::groups(server, &parts.headers),
+        ["apis", group] => discovery::group(server, group),
+        ["api", version] => discovery::version(server, "", version),
+        ["apis", group, version] => discovery::version(server, group, version),
+        ["openapi", "v2"] => {
+            let value = openapi::v2(
+                &definitions(server)
+                    .iter()
+                    .map(AsRef::as_ref)
+                    .collect::<Vec<_>>(),
+            );
+            tree(&value)
+        }
+        ["openapi", "v3"] => {
+            let versions = discovery::group_versions(server);
+            let hash = format!(
+                "{:X}",
+                server
+                    .store
+                    .collection("apiextensions.k8s.io/customresourcedefinitions")
+                    .latest_version()
+            );
+            tree(&openapi::v3_root(
+                versions.iter().map(|v| (v.as_str(), hash.clone())),
+            ))
+        }
+        ["openapi", "v3", rest @ ..] => {
+            let (group, version) = match rest {
+                ["api", version] => ("", *version),
+                ["apis", group, version] => (*group, *version),
+                _ => return Err(Refusal::no_such_path()),
+            };
+            if !server.registry.has_version(group, version) {
+                return Err(Refusal::no_such_path());
+            }
+            let crds = definitions(server);
+            tree(&openapi::v3_group(
+                group,
+                version,
+                &crds.iter().map(AsRef::as_ref).collect::<Vec<_>>(),
+            ))
+        }
+        [""] => {
+            let mut paths = vec!["/api".to_owned(), "/apis".to_owned()];
+            paths.extend(
+                discovery::group_versions(server)
+                    .into_iter()
+                    .map(|v| format!("/{v}")),
+            );
+            paths.extend(
+                [
+                    "/healthz",
+                    "/livez",
+                    "/openapi/v2",
+                    "/openapi/v3",
+                    "/readyz",
+                    "/version",
+                ]
+                .map(str::to_owned),
+            );
+            tree(&json!({ "paths": paths }))
+        }
+        _ => Err(Refusal::no_such_path()),
+    }
+}
+
+fn definitions(server: &Server) -> Vec<Arc<Value>> {
+    let all = server.registry.all();
+    all.iter()
+        .filter_map(|r| r.custom.as_ref().map(|c| Arc::clone(&c.definition)))
+        .collect()
+}
+
+fn version() -> Value {
+    let (major, minor, git) = VERSION;
+    json!({
+        "major": major, "minor": minor, "gitVersion": git,
+        "emulationMajor": major, "emulationMinor": minor,
+        "gitCommit": "", "gitTreeState": "clean", "buildDate": "2025-11-11T00:00:00Z",
+        "goVersion": "none", "compiler": "rustc", "platform": "linux/amd64",
+    })
+}
+
+fn health(_server: &Server, name: &str, query: &Query, well: bool) -> Response<Body> {
+    let verbose = query.optional_flag("verbose").is_some();
+    if well && !verbose {
+        return wire::text(StatusCode::OK, "ok");
+    }
+    let mut lines = String::new();
+    for check in CHECKS {
+        let failed = !well && check == "etcd";
+        let (mark, end) = if failed {
+            ('-', " failed: reason withheld")
+        } else {
+            ('+', " ok")
+        };
+        lines.push_str(&format!("[{mark}]{check}{end}\n"));
+    }
+    let (code, end) = if well {
+        (StatusCode::OK, format!("{name} check passed\n"))
+    } else {
+        (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("{name} check failed\n"),
+        )
+    };
+    lines.push_str(&end);
+    wire::text(code, lines)
+}

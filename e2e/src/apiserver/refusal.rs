@@ -1,0 +1,439 @@
+//! Answers that refuse: the `Status` objects of the API with their exact code, reason, message and details.
+
+use std::fmt;
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::apply::Conflict;
+use super::schema::{FieldError, aggregate};
+
+/// A group and a plural, as messages name a resource: `deployments.apps`, `pods`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupName<'a> {
+    /// API group, empty for the core group.
+    pub group: &'a str,
+    /// Plural or kind.
+    pub name: &'a str,
+}
+
+impl fmt::Display for GroupName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() {
+            f.write_str(self.name)
+        } else {
+            write!(f, "{}.{}", self.name, self.group)
+        }
+    }
+}
+
+/// A refusal of a request. Boxed: it travels through every `Result` of the server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal(Box<Body>);
+
+#[derive(Debug, Clone, PartialEq)]
+struct Body {
+    code: StatusCode,
+    reason: &'static str,
+    message: String,
+    details: Option<Value>,
+    continue_token: Option<String>,
+    plain: bool,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {}: {}",
+            self.0.code.as_u16(),
+            self.0.reason,
+            self.0.message
+        )
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Refusal {
+    fn build(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self(Box::new(Body {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: None,
+            plain: false,
+        }))
+    }
+
+    fn about(mut self, what: GroupName<'_>, name: &str) -> Self {
+        let mut details = Map::new();
+        for (key, value) in [("name", name), ("group", what.group), ("kind", what.name)] {
+            if !value.is_empty() {
+                details.insert(key.to_owned(), value.into());
+            }
+        }
+        self.0.details = Some(Value::Object(details));
+        self
+    }
+
+    fn retry_after(mut self, seconds: u32) -> Self {
+        let details = self.0.details.get_or_insert_with(|| json!({}));
+        details["retryAfterSeconds"] = seconds.into();
+        self
+    }
+
+    /// No such path at all: plain text, as Go's own multiplexer answers.
+    pub fn no_such_path() -> Self {
+        let mut refusal = Self::build(StatusCode::NOT_FOUND, "NotFound", "404 page not found\n");
+        refusal.0.plain = true;
+        refusal
+    }
+
+    /// The group and version exist, the resource doesn't.
+    pub fn no_such_resource() -> Self {
+        let message = "the server could not find the requested resource";
+        let mut refusal = Self::build(StatusCode::NOT_FOUND, "NotFound", message);
+        refusal.0.details = Some(json!({}));
+        refusal
+    }
+
+    /// The resource exists, the object doesn't.
+    pub fn not_found(resource: GroupName<'_>, name: &str) -> Self {
+        let message = format!("{resource} {name:?} not found");
+        Self::build(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
+    }
+
+    /// An object of that name is there already.
+    pub fn already_exists(resource: GroupName<'_>, name: &str) -> Self {
+        let message = format!("{resource} {name:?} already exists");
+        Self::build(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
+    }
+
+    /// The caller acted on a state that is no longer current.
+    pub fn conflict(resource: GroupName<'_>, name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
+        Self::build(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
+    }
+
+    /// The resource version in the request is not the current one.
+    pub fn modified(resource: GroupName<'_>, name: &str) -> Self {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(resource, name, why)
+    }
+
+    /// Server-side apply met fields that others own.
+    pub fn apply_conflict(message: String, conflicts: &[Conflict]) -> Self {
+        let causes: Vec<Value> = conflicts
+            .iter()
+            .map(|c| json!({ "reason": "FieldManagerConflict", "message": c.message, "field": c.field }))
+            .collect();
+        let mut refusal = Self::build(StatusCode::CONFLICT, "Conflict", message);
+        refusal.0.details = Some(json!({ "causes": causes }));
+        refusal
+    }
+
+    /// The object breaks rules of its kind.
+    pub fn invalid(kind: GroupName<'_>, name: &str, errors: &[FieldError]) -> Self {
+        let message = format!("{kind} {name:?} is invalid: {}", aggregate(errors));
+        let mut refusal =
+            Self::build(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(kind, name);
+        if let Some(details) = &mut refusal.0.details {
+            details["causes"] = errors
+                .iter()
+                .map(|e| json!({ "reason": e.reason.as_str(), "message": e.message, "field": e.field }))
+                .collect();
+        }
+        refusal
+    }
+
+    /// A patch that doesn't fit the object.
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::build(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+    }
+
+    /// An error that the real server has no reason for.
+    pub fn unknown(message: impl Into<String>) -> Self {
+        Self::build(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    /// The request itself is wrong.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::build(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// The caller may not do this; `why` follows the colon.
+    pub fn forbidden(resource: GroupName<'_>, name: &str, why: &str) -> Self {
+        let message = if name.is_empty() {
+            format!("{resource} is forbidden: {why}")
+        } else {
+            format!("{resource} {name:?} is forbidden: {why}")
+        };
+        Self::build(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
+    }
+
+    /// The caller may not reach a path that is no resource.
+    pub fn forbidden_path(why: &str) -> Self {
+        let mut refusal = Self::build(
+            StatusCode::FORBIDDEN,
+            "Forbidden",
+            format!("forbidden: {why}"),
+        );
+        refusal.0.details = Some(json!({}));
+        refusal
+    }
+
+    /// A creation in a namespace that is being deleted.
+    pub fn namespace_terminating(resource: GroupName<'_>, name: &str, namespace: &str) -> Self {
+        let why = format!(
+            "unable to create new content in namespace {namespace} because it is being terminated"
+        );
+        let mut refusal = Self::forbidden(resource, name, &why);
+        if let Some(details) = &mut refusal.0.details {
+            details["causes"] = json!([{
+                "reason": "NamespaceTerminating",
+                "message": format!("namespace {namespace} is being terminated"),
+                "field": "metadata.namespace",
+            }]);
+        }
+        refusal
+    }
+
+    /// Who are you?
+    pub fn unauthorized() -> Self {
+        Self::build(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// The method is not for this resource.
+    pub fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        let mut refusal = Self::build(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message);
+        refusal.0.details = Some(json!({}));
+        refusal
+    }
+
+    /// The resource exists but not this verb on it.
+    pub fn verb_not_supported(resource: GroupName<'_>, verb: &str) -> Self {
+        let message = format!(
+            "{verb} is not supported on resources of kind {:?}",
+            resource.to_string()
+        );
+        Self::build(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message).about(resource, "")
+    }
+
+    /// None of the media types that the client accepts is spoken here.
+    pub fn not_acceptable(offered: &[&str]) -> Self {
+        let message = format!(
+            "only the following media types are accepted: {}",
+            offered.join(", ")
+        );
+        Self::build(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// The body is in a format that isn't read here.
+    pub fn unsupported_media_type(offered: &[&str]) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            offered.join(", ")
+        );
+        Self::build(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+        )
+    }
+
+    /// The body is larger than `limit` bytes.
+    pub fn too_large(limit: usize) -> Self {
+        let message = format!("Request entity too large: limit is {limit}");
+        Self::build(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            message,
+        )
+    }
+
+    /// The version asked for is older than the history reaches.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::build(StatusCode::GONE, "Expired", message)
+    }
+
+    /// A page can no longer be continued consistently; `token` continues without consistency.
+    pub fn continue_expired(token: String) -> Self {
+        let message = "The provided continue parameter is too old to display a consistent list result. \
+            You can start a new list without the continue parameter, or use the continue token in this \
+            response to retrieve the remainder of the results. Continuing with the provided token results \
+            in an inconsistent list - objects that were created, modified, or deleted between the time the \
+            first chunk was returned and now may show up in the list.";
+        let mut refusal = Self::expired(message);
+        refusal.0.continue_token = Some(token);
+        refusal
+    }
+
+    /// The version asked for lies in the future.
+    pub fn too_large_version(asked: u64, current: u64) -> Self {
+        let message = format!("Too large resource version: {asked}, current: {current}");
+        let mut refusal = Self::build(
+            StatusCode::GATEWAY_TIMEOUT,
+            "Timeout",
+            format!("Timeout: {message}"),
+        );
+        refusal.0.details = Some(json!({
+            "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
+        }));
+        refusal.retry_after(1)
+    }
+
+    /// Too many requests, or a disruption budget in the way.
+    pub fn too_many_requests(message: impl Into<String>, retry_after: u32) -> Self {
+        Self::build(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+            .retry_after(retry_after)
+    }
+
+    /// Something broke on our side.
+    pub fn internal(message: impl fmt::Display) -> Self {
+        let mut refusal = Self::build(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            format!("Internal error occurred: {message}"),
+        );
+        refusal.0.details = Some(json!({ "causes": [{ "message": message.to_string() }] }));
+        refusal
+    }
+
+    /// An injected failure with the given code.
+    pub fn injected(code: StatusCode) -> Self {
+        match code {
+            StatusCode::TOO_MANY_REQUESTS => Self::too_many_requests(
+                "the server has received too many requests and has asked us to try again later",
+                1,
+            ),
+            StatusCode::SERVICE_UNAVAILABLE => Self::build(
+                code,
+                "ServiceUnavailable",
+                "the server is currently unable to handle the request",
+            ),
+            StatusCode::INTERNAL_SERVER_ERROR => Self::internal("injected fault"),
+            other => Self::build(other, "Unknown", "injected fault"),
+        }
+    }
+
+    /// HTTP status code.
+    pub fn code(&self) -> StatusCode {
+        self.0.code
+    }
+
+    /// Machine-readable reason.
+    pub fn reason(&self) -> &'static str {
+        self.0.reason
+    }
+
+    /// The sentence for people.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// Whether the answer is text instead of a `Status`.
+    pub fn is_plain(&self) -> bool {
+        self.0.plain
+    }
+
+    /// Seconds for the `Retry-After` header.
+    pub fn retry_seconds(&self) -> Option<u64> {
+        self.0.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
+    }
+
+    /// The `Status` object.
+    pub fn status(&self) -> Value {
+        let mut metadata = Map::new();
+        if let Some(token) = &self.0.continue_token {
+            metadata.insert("continue".to_owned(), token.clone().into());
+        }
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": metadata,
+            "status": "Failure",
+            "message": self.0.message,
+            "code": self.0.code.as_u16(),
+        });
+        if !self.0.reason.is_empty() {
+            status["reason"] = self.0.reason.into();
+        }
+        if let Some(details) = &self.0.details {
+            status["details"] = details.clone();
+        }
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEPLOYMENTS: GroupName<'_> = GroupName {
+        group: "apps",
+        name: "deployments",
+    };
+
+    #[test]
+    fn refusals_read_as_those_of_a_real_server() {
+        let core = GroupName {
+            group: "",
+            name: "pods",
+        };
+        let cases = [
+            (Refusal::not_found(core, "a"), 404, r#"pods "a" not found"#),
+            (
+                Refusal::already_exists(DEPLOYMENTS, "a"),
+                409,
+                r#"deployments.apps "a" already exists"#,
+            ),
+            (
+                Refusal::forbidden(core, "", "no"),
+                403,
+                "pods is forbidden: no",
+            ),
+        ];
+        for (refusal, code, message) in cases {
+            assert_eq!(refusal.code().as_u16(), code);
+            assert_eq!(refusal.message(), message);
+        }
+    }
+
+    #[test]
+    fn details_leave_out_what_is_empty() {
+        let status = Refusal::not_found(
+            GroupName {
+                group: "",
+                name: "pods",
+            },
+            "a",
+        )
+        .status();
+        assert_eq!(status["details"], json!({ "name": "a", "kind": "pods" }));
+    }
+
+    #[test]
+    fn several_causes_are_listed_in_brackets_and_one_is_not() {
+        let kind = GroupName {
+            group: "apps",
+            name: "Deployment",
+        };
+        let one = FieldError::required("spec.selector", "");
+        let two = FieldError::invalid(
+            "spec.replicas",
+            &json!(-1),
+            "must be greater than or equal to 0",
+        );
+        assert_eq!(
+            Refusal::invalid(kind, "a", std::slice::from_ref(&one)).message(),
+            r#"Deployment.apps "a" is invalid: spec.selector: Required value"#
+        );
+        assert_eq!(
+            Refusal::invalid(kind, "a", &[one, two]).message(),
+            r#"Deployment.apps "a" is invalid: [spec.selector: Required value, spec.replicas: Invalid value: -1: must be greater than or equal to 0]"#
+        );
+    }
+}

@@ -1,0 +1,309 @@
+//! The resources that are served right now: built-in ones and those that CRDs define.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde_json::Value;
+
+use super::kinds;
+use super::refusal::GroupName;
+use super::schema::Schema;
+use super::store::{Collection, Store};
+use super::table::Columns;
+use super::traits::Traits;
+
+/// A resource with all its versions.
+#[derive(Debug)]
+pub struct Resource {
+    /// API group, empty for the core group.
+    pub group: String,
+    /// Name in paths.
+    pub plural: String,
+    /// Kind in CamelCase.
+    pub kind: String,
+    /// Kind of lists.
+    pub list_kind: String,
+    /// Singular name for people.
+    pub singular: String,
+    /// Short names for people.
+    pub short_names: Vec<String>,
+    /// Groups of resources that people ask for at once.
+    pub categories: Vec<String>,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+    /// Served versions, best first.
+    pub versions: Vec<Version>,
+    /// The version that objects are stored in.
+    pub storage: String,
+    /// What the kind does differently.
+    pub traits: Traits,
+    /// The definition, if the resource is a custom one.
+    pub custom: Option<Custom>,
+    /// The objects.
+    pub collection: Arc<Collection>,
+}
+
+/// What only custom resources have.
+#[derive(Debug)]
+pub struct Custom {
+    /// Name of the CRD.
+    pub crd: String,
+    /// The whole CRD.
+    pub definition: Arc<Value>,
+    /// Further fields that selectors may name, by version name, as JSON paths (`.spec.color`).
+    pub selectable: HashMap<String, Vec<String>>,
+}
+
+/// One served version of a resource.
+#[derive(Debug)]
+pub struct Version {
+    /// `v1`.
+    pub name: String,
+    /// What may be done, as discovery lists it.
+    pub verbs: Vec<String>,
+    /// What hangs below objects.
+    pub subresources: Vec<Subresource>,
+    /// A warning for everybody who uses it.
+    pub deprecation: Option<String>,
+    /// What objects look like.
+    pub schema: Schema,
+    /// What people see of them.
+    pub columns: Columns,
+    /// The scale subresource of a custom resource.
+    pub scale: Option<Scale>,
+}
+
+/// Where a custom resource keeps what its scale subresource shows, as JSON paths such as `.spec.replicas`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scale {
+    /// Desired replicas.
+    pub spec: String,
+    /// Observed replicas.
+    pub status: String,
+    /// Serialised label selector.
+    pub selector: Option<String>,
+}
+
+/// A subresource as discovery lists it.
+#[derive(Debug, Clone)]
+pub struct Subresource {
+    /// `status`.
+    pub name: String,
+    /// Group, version and kind that it speaks.
+    pub speaks: (String, String, String),
+    /// Verbs in discovery.
+    pub verbs: Vec<String>,
+}
+
+impl Resource {
+    /// `deployments.apps`, for messages.
+    pub fn name(&self) -> GroupName<'_> {
+        GroupName {
+            group: &self.group,
+            name: &self.plural,
+        }
+    }
+
+    /// `Deployment.apps`, for messages about invalid objects.
+    pub fn kind_name(&self) -> GroupName<'_> {
+        GroupName {
+            group: &self.group,
+            name: &self.kind,
+        }
+    }
+
+    /// `apps/v1` for a version of this group.
+    pub fn api_version(&self, version: &str) -> String {
+        if self.group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{}/{version}", self.group)
+        }
+    }
+
+    /// The key of an object in the store.
+    pub fn key(&self, namespace: &str, name: &str) -> String {
+        if self.namespaced {
+            format!("{namespace}/{name}")
+        } else {
+            name.to_owned()
+        }
+    }
+}
+
+impl Version {
+    /// A subresource by name.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|s| s.name == name)
+    }
+
+    /// Whether the status is written through a subresource only.
+    pub fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+}
+
+/// A resource together with the version that a request speaks.
+#[derive(Debug, Clone)]
+pub struct Served {
+    /// The resource.
+    pub resource: Arc<Resource>,
+    index: usize,
+}
+
+impl Served {
+    /// The version that is spoken.
+    pub fn version(&self) -> &Version {
+        &self.resource.versions[self.index]
+    }
+
+    /// `apps/v1`.
+    pub fn api_version(&self) -> String {
+        self.resource.api_version(&self.version().name)
+    }
+
+    /// Whether the version spoken is the one stored.
+    pub fn is_storage(&self) -> bool {
+        self.version().name == self.resource.storage
+    }
+}
+
+/// All resources, in the order of discovery.
+#[derive(Debug, Default)]
+pub struct Registry {
+    resources: RwLock<Arc<Vec<Arc<Resource>>>>,
+}
+
+impl Registry {
+    /// The built-in resources.
+    pub fn new(store: &Store) -> Self {
+        let mut resources: Vec<Resource> = Vec::new();
+        for kind in kinds::all() {
+            let version = builtin_version(kind);
+            let same = |r: &&mut Resource| r.group == kind.group && r.plural == kind.plural;
+            if let Some(resource) = resources.iter_mut().find(same) {
+                resource.versions.push(version);
+                continue;
+            }
+            // Both groups of events show the same objects.
+            let group = if kind.plural == "events" {
+                ""
+            } else {
+                kind.group
+            };
+            resources.push(Resource {
+                group: kind.group.to_owned(),
+                plural: kind.plural.to_owned(),
+                kind: kind.kind.to_owned(),
+                list_kind: format!("{}List", kind.kind),
+                singular: kind.singular.to_owned(),
+                short_names: owned(kind.short_names),
+                categories: owned(kind.categories),
+                namespaced: kind.namespaced,
+                versions: vec![version],
+                storage: kind.version.to_owned(),
+                traits: Traits::of(kind.group, kind.plural),
+                custom: None,
+                collection: store.collection(&collection_name(group, kind.plural)),
+            });
+        }
+        Self {
+            resources: RwLock::new(Arc::new(resources.into_iter().map(Arc::new).collect())),
+        }
+    }
+
+    /// Every resource.
+    pub fn all(&self) -> Arc<Vec<Arc<Resource>>> {
+        Arc::clone(
+            &self
+                .resources
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
+    /// The resource behind a path.
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
+        let all = self.all();
+        let resource = all
+            .iter()
+            .find(|r| r.plural == plural && r.group == group)?;
+        let index = resource.versions.iter().position(|v| v.name == version)?;
+        Some(Served {
+            resource: Arc::clone(resource),
+            index,
+        })
+    }
+
+    /// The resource of a kind.
+    pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<Served> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let all = self.all();
+        let resource = all.iter().find(|r| r.kind == kind && r.group == group)?;
+        let index = resource.versions.iter().position(|v| v.name == version)?;
+        Some(Served {
+            resource: Arc::clone(resource),
+            index,
+        })
+    }
+
+    /// Whether any resource is served under this group and version.
+    pub fn has_version(&self, group: &str, version: &str) -> bool {
+        self.all()
+            .iter()
+            .any(|r| r.group == group && r.versions.iter().any(|v| v.name == version))
+    }
+
+    /// Puts a custom resource in the place of the one its CRD defined before.
+    pub fn put(&self, resource: Resource) {
+        let mut guard = self
+            .resources
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut resources = (**guard).clone();
+        let resource = Arc::new(resource);
+        let same = |r: &Arc<Resource>| r.group == resource.group && r.plural == resource.plural;
+        match resources.iter().position(same) {
+            Some(at) => resources[at] = resource,
+            None => resources.push(resource),
+        }
+        *guard = Arc::new(resources);
+    }
+
+    /// Takes the resource of a CRD away.
+    pub fn remove(&self, crd: &str) {
+        let mut guard = self
+            .resources
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut resources = (**guard).clone();
+        resources.retain(|r| r.custom.as_ref().is_none_or(|c| c.crd != crd));
+        *guard = Arc::new(resources);
+    }
+}
+
+/// The name of a resource's collection in the store.
+pub fn collection_name(group: &str, plural: &str) -> String {
+    format!("{group}/{plural}")
+}
+
+fn owned(list: &[&str]) -> Vec<String> {
+    list.iter().map(|&s| s.to_owned()).collect()
+}
+
+fn builtin_version(kind: &'static kinds::Kind) -> Version {
+    let subresource = |s: &kinds::Subresource| Subresource {
+        name: s.name.to_owned(),
+        speaks: (s.group.to_owned(), s.version.to_owned(), s.kind.to_owned()),
+        verbs: owned(s.verbs),
+    };
+    Version {
+        name: kind.version.to_owned(),
+        verbs: owned(kind.verbs),
+        subresources: kind.subresources.iter().map(subresource).collect(),
+        deprecation: None,
+        schema: Schema::builtin(kind),
+        columns: Columns::builtin(kind),
+        scale: None,
+    }
+}

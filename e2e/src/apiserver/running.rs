@@ -1,0 +1,304 @@
+//! Starting, reaching and stopping a server.
+
+use std::sync::{Arc, Mutex};
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::clock::Clock;
+use super::controllers::{self, Enabled, Inside};
+use super::faults::Faults;
+use super::identity::{Authority, TlsError, User};
+use super::registry::Registry;
+use super::serve;
+use super::server::Server;
+use super::store::{HISTORY, Store};
+
+/// How a server is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Name in logs and in kubeconfigs.
+    pub name: String,
+    /// Port on 127.0.0.1; 0 lets the system choose.
+    pub port: u16,
+    /// Changes that each resource remembers.
+    pub history: usize,
+    /// CRDs that are there from the start.
+    pub crds: Vec<Value>,
+    /// Whether roles are enforced for those who aren't in `system:masters`.
+    pub rbac: bool,
+    /// Whether the controllers of kube-controller-manager that keep an API tidy run.
+    pub manager: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: "embedded".to_owned(),
+            port: 0,
+            history: HISTORY,
+            crds: Vec::new(),
+            rbac: true,
+            manager: true,
+        }
+    }
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The authority could not be made.
+    #[error("making a certificate authority: {0}")]
+    Authority(#[from] rcgen::Error),
+    /// TLS could not be set up.
+    #[error("setting up tls: {0}")]
+    Tls(#[from] TlsError),
+    /// The port could not be had.
+    #[error("binding 127.0.0.1:{port}: {source}")]
+    Bind {
+        /// The port asked for.
+        port: u16,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// An object that every server begins with was refused.
+    #[error("making the first objects: {0}")]
+    Bootstrap(String),
+    /// A client could not be built.
+    #[error("building a client: {0}")]
+    Client(String),
+}
+
+/// The embedded API server.
+#[derive(Debug, Clone, Copy)]
+pub struct ApiServer;
+
+/// What a restart forgets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forget {
+    /// Nothing: watches go on where they were.
+    Nothing,
+    /// The history: watches from before are answered 410.
+    History,
+}
+
+/// A server that runs until it is dropped.
+#[derive(Debug)]
+pub struct Running {
+    server: Arc<Server>,
+    port: u16,
+    down: watch::Sender<bool>,
+    _stop: DropGuard,
+}
+
+impl ApiServer {
+    /// Starts a server on loopback; it listens when this returns.
+    pub async fn start(options: Options) -> Result<Running, StartError> {
+        let bound = |source| StartError::Bind {
+            port: options.port,
+            source,
+        };
+        let socket = serve::bind(options.port).map_err(bound)?;
+        let port = socket.local_addr().map_err(bound)?.port();
+        let store = Store::new(options.history);
+        let (notices, heard) = mpsc::unbounded_channel();
+        let server = Arc::new(Server {
+            name: options.name.clone(),
+            registry: Registry::new(&store),
+            store,
+            authority: Authority::new()?,
+            faults: Faults::default(),
+            clock: Clock::default(),
+            addresses: Mutex::new(0),
+            rbac: options.rbac,
+            notices,
+        });
+        let tls = TlsAcceptor::from(Arc::new(server.authority.server_tls()?));
+        let stop = CancellationToken::new();
+        let (down, is_down) = watch::channel(false);
+        let enabled = Enabled {
+            manager: options.manager,
+        };
+        tokio::spawn(controllers::run(
+            Arc::clone(&server),
+            heard,
+            enabled,
+            stop.clone(),
+        ));
+        bootstrap(&server, port, &options.crds).await?;
+        let (serving, stopped) = (Arc::clone(&server), stop.clone());
+        tokio::spawn(async move {
+            let name = serving.name.clone();
+            if let Err(error) = serve::run(serving, socket, tls, is_down, stopped).await {
+                tracing::error!(server = name, %error, "serving");
+            }
+        });
+        Ok(Running {
+            server,
+            port,
+            down,
+            _stop: stop.drop_guard(),
+        })
+    }
+}
+
+/// Makes what every cluster has from its first second.
+async fn bootstrap(server: &Arc<Server>, port: u16, crds: &[Value]) -> Result<(), StartError> {
+    let inside = Inside::new(Arc::clone(server), "system:apiserver");
+    let failed = |refusal: super::refusal::Refusal| StartError::Bootstrap(refusal.to_string());
+    for name in ["kube-system", "kube-public", "kube-node-lease", "default"] {
+        let object =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        inside
+            .create(&inside.builtin("", "namespaces"), "", &object)
+            .await
+            .map_err(failed)?;
+    }
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {
+            "name": "kubernetes", "namespace": "default",
+            "labels": { "component": "apiserver", "provider": "kubernetes" },
+        },
+        "spec": {
+            "clusterIP": "10.96.0.1",
+            "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": port }],
+        },
+    });
+    inside
+        .create(&inside.builtin("", "services"), "default", &service)
+        .await
+        .map_err(failed)?;
+    for (plural, object) in super::rbac::bootstrap() {
+        let served = inside.builtin("rbac.authorization.k8s.io", plural);
+        inside.create(&served, "", &object).await.map_err(failed)?;
+    }
+    let definitions = inside.builtin("apiextensions.k8s.io", "customresourcedefinitions");
+    for crd in crds {
+        inside.create(&definitions, "", crd).await.map_err(failed)?;
+    }
+    // The controllers serve them in the order of creation; a start is complete when the last one is there.
+    for crd in crds {
+        let name = super::metadata::text(crd, "name");
+        for _ in 0..1000 {
+            let served = server
+                .registry
+                .all()
+                .iter()
+                .any(|r| r.custom.as_ref().is_some_and(|c| c.crd == name));
+            if served {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+    Ok(())
+}
+
+impl Running {
+    /// `https://127.0.0.1:PORT`
+    pub fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    /// The root certificate that the server's is signed by, as PEM.
+    pub fn ca(&self) -> &str {
+        self.server.authority.root()
+    }
+
+    /// The objects.
+    pub fn store(&self) -> &super::store::Store {
+        &self.server.store
+    }
+
+    /// Failures on demand.
+    pub fn faults(&self) -> &Faults {
+        &self.server.faults
+    }
+
+    /// The server's wall clock.
+    pub fn clock(&self) -> &Clock {
+        &self.server.clock
+    }
+
+    /// A kubeconfig for an administrator, in `system:masters`.
+    pub fn admin_kubeconfig(&self) -> Result<Kubeconfig, StartError> {
+        self.kubeconfig("kubernetes-admin", &["system:masters"])
+    }
+
+    /// A kubeconfig with a client certificate for a user in these groups.
+    pub fn kubeconfig(&self, user: &str, groups: &[&str]) -> Result<Kubeconfig, StartError> {
+        let credentials = self.server.authority.client(user, groups)?;
+        let auth = json!({
+            "client-certificate-data": base64(&credentials.certificate),
+            "client-key-data": base64(&credentials.key),
+        });
+        self.kubeconfig_with(user, &auth)
+    }
+
+    /// A kubeconfig with a bearer token for a user in these groups.
+    pub fn token_kubeconfig(&self, user: &str, groups: &[&str]) -> Result<Kubeconfig, StartError> {
+        let token = super::clock::secret();
+        self.server
+            .authority
+            .allow_token(&token, User::authenticated(user, groups));
+        self.kubeconfig_with(user, &json!({ "token": token }))
+    }
+
+    fn kubeconfig_with(&self, user: &str, auth: &Value) -> Result<Kubeconfig, StartError> {
+        let name = &self.server.name;
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{
+                "name": name,
+                "cluster": { "server": self.url(), "certificate-authority-data": base64(self.ca()) },
+            }],
+            "users": [{ "name": user, "user": auth }],
+            "contexts": [{ "name": name, "context": { "cluster": name, "user": user } }],
+            "current-context": name,
+        });
+        serde_json::from_value(config).map_err(|e| StartError::Client(e.to_string()))
+    }
+
+    /// A client for an administrator.
+    pub async fn client(&self) -> Result<kube::Client, StartError> {
+        self.client_for(self.admin_kubeconfig()?).await
+    }
+
+    /// A client for a user in these groups.
+    pub async fn client_as(&self, user: &str, groups: &[&str]) -> Result<kube::Client, StartError> {
+        self.client_for(self.kubeconfig(user, groups)?).await
+    }
+
+    async fn client_for(&self, kubeconfig: Kubeconfig) -> Result<kube::Client, StartError> {
+        let failed = |e: &dyn std::fmt::Display| StartError::Client(e.to_string());
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        let config = config.map_err(|e| failed(&e))?;
+        kube::Client::try_from(config).map_err(|e| failed(&e))
+    }
+
+    /// Stops listening and cuts every connection; the objects stay.
+    pub fn stop(&self) {
+        self.down.send_replace(true);
+        self.server.faults.cut_connections();
+    }
+
+    /// Listens again after [`Running::stop`]; a server that runs is stopped first.
+    pub fn restart(&self, forget: Forget) {
+        self.stop();
+        if forget == Forget::History {
+            self.server.store.forget_history();
+        }
+        self.down.send_replace(false);
+    }
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}

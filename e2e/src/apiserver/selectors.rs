@@ -1,0 +1,454 @@
+//! Label and field selectors as query strings write them, with the error texts of Kubernetes' own parsers.
+
+use super::store::{Head, Object};
+
+/// What an object must be to be listed or watched.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Selection {
+    /// Requirements on labels, all of which must hold.
+    pub labels: Vec<Requirement>,
+    /// Requirements on fields, all of which must hold.
+    pub fields: Vec<FieldRequirement>,
+}
+
+impl Selection {
+    /// Whether everything is selected.
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Whether the object is selected.
+    pub fn matches(&self, object: &Object) -> bool {
+        self.matches_head(&object.head)
+    }
+
+    /// Whether an object with this head is selected.
+    pub fn matches_head(&self, head: &Head) -> bool {
+        self.labels.iter().all(|r| r.holds(head)) && self.fields.iter().all(|r| r.holds(head))
+    }
+}
+
+/// A requirement on a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldRequirement {
+    /// The field's path.
+    pub field: String,
+    /// `=` or `!=`.
+    pub equal: bool,
+    /// The value to compare with.
+    pub value: String,
+}
+
+impl FieldRequirement {
+    fn holds(&self, head: &Head) -> bool {
+        (head.field(&self.field).unwrap_or_default() == self.value) == self.equal
+    }
+}
+
+/// How a label must relate to the values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    /// One of the values.
+    In,
+    /// None of the values, or absent.
+    NotIn,
+    /// Present.
+    Exists,
+    /// Absent.
+    Absent,
+    /// An integer greater than the value.
+    Greater,
+    /// An integer less than the value.
+    Less,
+}
+
+/// A requirement on a label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requirement {
+    /// The label's key.
+    pub key: String,
+    /// The relation.
+    pub operator: Operator,
+    /// The values it relates to.
+    pub values: Vec<String>,
+}
+
+impl Requirement {
+    fn holds(&self, head: &Head) -> bool {
+        self.holds_for(head.label(&self.key))
+    }
+
+    /// Whether a label with this value (or none) meets the requirement.
+    pub fn holds_for(&self, label: Option<&str>) -> bool {
+        let listed = || label.is_some_and(|l| self.values.iter().any(|v| v == l));
+        let number = |compare: fn(i64, i64) -> bool| {
+            let Some(Ok(label)) = label.map(str::parse::<i64>) else {
+                return false;
+            };
+            self.values
+                .first()
+                .and_then(|v| v.parse().ok())
+                .is_some_and(|v| compare(label, v))
+        };
+        match self.operator {
+            Operator::In => listed(),
+            Operator::NotIn => !listed(),
+            Operator::Exists => label.is_some(),
+            Operator::Absent => label.is_none(),
+            Operator::Greater => number(|a, b| a > b),
+            Operator::Less => number(|a, b| a < b),
+        }
+    }
+}
+
+/// Parses `a=b,c!=d` over fields. Whether the fields are known is for the kind to say.
+pub fn fields(text: &str) -> Result<Vec<FieldRequirement>, String> {
+    let mut requirements = Vec::new();
+    for term in split_unescaped(text) {
+        if term.is_empty() {
+            continue;
+        }
+        let misunderstood = || format!("invalid selector: '{text}'; can't understand '{term}'");
+        let (field, equal, value) = split_term(&term).ok_or_else(misunderstood)?;
+        requirements.push(FieldRequirement {
+            field: field.to_owned(),
+            equal,
+            value: unescape(value)?,
+        });
+    }
+    Ok(requirements)
+}
+
+fn split_unescaped(text: &str) -> Vec<String> {
+    let mut terms = vec![String::new()];
+    let mut escaped = false;
+    for c in text.chars() {
+        if c == ',' && !escaped {
+            terms.push(String::new());
+        } else if let Some(term) = terms.last_mut() {
+            term.push(c);
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    terms
+}
+
+/// The first operator that isn't escaped splits the term.
+fn split_term(term: &str) -> Option<(&str, bool, &str)> {
+    let mut escaped = false;
+    for (at, c) in term.char_indices() {
+        if escaped {
+            escaped = false;
+        } else if c == '\\' {
+            escaped = true;
+        } else {
+            for (operator, equal) in [("!=", false), ("==", true), ("=", true)] {
+                if let Some(value) = term[at..].strip_prefix(operator) {
+                    return Some((&term[..at], equal, value));
+                }
+            }
+        }
+    }
+    None
+}
+
+fn unescape(value: &str) -> Result<String, String> {
+    let mut out = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(e @ ('\\' | ',' | '=')) => out.push(e),
+                Some(other) => {
+                    return Err(format!(
+                        "invalid field selector: invalid escape sequence: \\{other}"
+                    ));
+                }
+                None => {
+                    return Err(
+                        "invalid field selector: unterminated escape sequence: \\".to_owned()
+                    );
+                }
+            },
+            ',' | '=' => {
+                return Err(format!(
+                    "invalid field selector: unescaped character in value: {c}"
+                ));
+            }
+            other => out.push(other),
+        }
+    }
+    Ok(out)
+}
+
+/// Parses a label selector such as `a=b,c in (d,e),!f`.
+pub fn labels(text: &str) -> Result<Vec<Requirement>, String> {
+    let mut parser = Parser {
+        tokens: lex(text),
+        at: 0,
+    };
+    let mut requirements = Vec::new();
+    loop {
+        match parser.peek() {
+            Token::Word(_) | Token::Symbol("!") => {
+                let requirement = parser.requirement();
+                requirements
+                    .push(requirement.map_err(|e| format!("unable to parse requirement: {e}"))?);
+                match parser.next() {
+                    Token::End => break,
+                    Token::Symbol(",") => match parser.peek() {
+                        Token::Word(_) | Token::Symbol("!") => {}
+                        other => {
+                            return Err(format!(
+                                "found '{}', expected: identifier after ','",
+                                other.text()
+                            ));
+                        }
+                    },
+                    other => {
+                        return Err(format!(
+                            "found '{}', expected: ',' or 'end of string'",
+                            other.text()
+                        ));
+                    }
+                }
+            }
+            Token::End => break,
+            other @ Token::Symbol(_) => {
+                return Err(format!(
+                    "found '{}', expected: !, identifier, or 'end of string'",
+                    other.text()
+                ));
+            }
+        }
+    }
+    requirements.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(requirements)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token<'a> {
+    Word(&'a str),
+    Symbol(&'static str),
+    End,
+}
+
+impl<'a> Token<'a> {
+    fn text(self) -> &'a str {
+        match self {
+            Self::Word(word) => word,
+            Self::Symbol(symbol) => symbol,
+            Self::End => "",
+        }
+    }
+}
+
+fn lex(text: &str) -> Vec<Token<'_>> {
+    const SYMBOLS: [&str; 9] = ["==", "!=", "=", "!", ",", "(", ")", ">", "<"];
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        if first.is_ascii_whitespace() {
+            rest = &rest[1..];
+        } else if let Some(symbol) = SYMBOLS.iter().find(|s| rest.starts_with(**s)) {
+            tokens.push(Token::Symbol(symbol));
+            rest = &rest[symbol.len()..];
+        } else {
+            let special = |c: char| c.is_ascii_whitespace() || "=!,()><".contains(c);
+            let end = rest.find(special).unwrap_or(rest.len());
+            tokens.push(Token::Word(&rest[..end]));
+            rest = &rest[end..];
+        }
+    }
+    tokens
+}
+
+struct Parser<'a> {
+    tokens: Vec<Token<'a>>,
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Token<'a> {
+        self.tokens.get(self.at).copied().unwrap_or(Token::End)
+    }
+
+    fn next(&mut self) -> Token<'a> {
+        let token = self.peek();
+        self.at += 1;
+        token
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, String> {
+        let negated = self.peek() == Token::Symbol("!");
+        if negated {
+            self.next();
+        }
+        let key = match self.next() {
+            Token::Word(word) => word.to_owned(),
+            other => return Err(format!("found '{}', expected: identifier", other.text())),
+        };
+        super::names::label_key(&key).map_err(|e| format!("key: Invalid value: {key:?}: {e}"))?;
+        if matches!(self.peek(), Token::End | Token::Symbol(",")) {
+            let operator = if negated {
+                Operator::Absent
+            } else {
+                Operator::Exists
+            };
+            return Ok(Requirement {
+                key,
+                operator,
+                values: Vec::new(),
+            });
+        }
+        let found = self.next();
+        let (operator, set) = match found {
+            Token::Symbol("=" | "==") => (Operator::In, false),
+            Token::Symbol("!=") => (Operator::NotIn, false),
+            Token::Symbol(">") => (Operator::Greater, false),
+            Token::Symbol("<") => (Operator::Less, false),
+            Token::Word("in") => (Operator::In, true),
+            Token::Word("notin") => (Operator::NotIn, true),
+            other => {
+                return Err(format!(
+                    "found '{}', expected: in, notin, =, ==, !=, gt, lt",
+                    other.text()
+                ));
+            }
+        };
+        let values = if set {
+            self.set()?
+        } else {
+            vec![self.exact()?]
+        };
+        for (i, value) in values.iter().enumerate() {
+            if matches!(operator, Operator::Greater | Operator::Less) {
+                if value.parse::<i64>().is_err() {
+                    return Err(format!(
+                        "values[{i}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+                    ));
+                }
+            } else {
+                super::names::label_value(value)
+                    .map_err(|e| format!("values[{i}][{key}]: Invalid value: {value:?}: {e}"))?;
+            }
+        }
+        Ok(Requirement {
+            key,
+            operator,
+            values,
+        })
+    }
+
+    fn exact(&mut self) -> Result<String, String> {
+        match self.peek() {
+            Token::End | Token::Symbol(",") => Ok(String::new()),
+            Token::Word(word) => {
+                self.next();
+                Ok(word.to_owned())
+            }
+            other @ Token::Symbol(_) => {
+                Err(format!("found '{}', expected: identifier", other.text()))
+            }
+        }
+    }
+
+    fn set(&mut self) -> Result<Vec<String>, String> {
+        match self.next() {
+            Token::Symbol("(") => {}
+            other => return Err(format!("found '{}' expected: '('", other.text())),
+        }
+        let mut values = Vec::new();
+        loop {
+            match self.next() {
+                Token::Word(word) => {
+                    values.push(word.to_owned());
+                    match self.next() {
+                        Token::Symbol(",") => {}
+                        Token::Symbol(")") => break,
+                        other => {
+                            return Err(format!("found '{}', expected: ',' or ')'", other.text()));
+                        }
+                    }
+                }
+                Token::Symbol(",") => values.push(String::new()),
+                Token::Symbol(")") => {
+                    values.push(String::new());
+                    break;
+                }
+                other => {
+                    return Err(format!(
+                        "found '{}', expected: ',', ')' or identifier",
+                        other.text()
+                    ));
+                }
+            }
+        }
+        values.sort();
+        values.dedup();
+        Ok(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_selectors_select_as_documented() {
+        let has_a_1 = |key: &str| (key == "a").then_some("1");
+        let cases = [
+            ("", true),
+            ("a", true),
+            ("!a", false),
+            ("b", false),
+            ("!b", true),
+            ("a=1", true),
+            ("a==1,b!=2", true),
+            ("a in (1, 2)", true),
+            ("a notin (1,2)", false),
+            ("b notin (1)", true),
+            ("a>0", true),
+            ("a<1", false),
+            ("a=", false),
+        ];
+        for (text, expected) in cases {
+            let requirements = labels(text).expect(text);
+            assert_eq!(
+                requirements.iter().all(|r| r.holds_for(has_a_1(&r.key))),
+                expected,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn label_selectors_that_cannot_be_read_say_where() {
+        let cases = [
+            ("a=b=c", "found '=', expected: ',' or 'end of string'"),
+            (
+                "=a",
+                "found '=', expected: !, identifier, or 'end of string'",
+            ),
+            ("a,", "found '', expected: identifier after ','"),
+            (
+                "a in b",
+                "unable to parse requirement: found 'b' expected: '('",
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(labels(text).expect_err(text), expected);
+        }
+    }
+
+    #[test]
+    fn field_selectors_know_escapes_and_both_operators() {
+        let parsed = fields(r"metadata.name=a\,b,status.phase!=Running").expect("fields");
+        assert_eq!(parsed[0].value, "a,b");
+        assert!(parsed[0].equal && !parsed[1].equal);
+        assert_eq!(
+            fields("x").expect_err("no operator"),
+            "invalid selector: 'x'; can't understand 'x'"
+        );
+    }
+}

@@ -1,0 +1,366 @@
+//! One server: its state, and the way of a request from connection to verb.
+
+use std::sync::{Arc, Mutex};
+
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use hyper::body::Incoming;
+use tokio::sync::mpsc;
+
+use super::authorize::{self, Attributes};
+use super::clock::Clock;
+use super::faults::{Effect, Faults};
+use super::identity::{Authority, User};
+use super::refusal::{GroupName, Refusal};
+use super::registry::{Registry, Resource, Served};
+use super::request::{Query, ResourcePath, Target, Verb, verb};
+use super::store::{Object, Store};
+use super::verbs::{self, Call};
+use super::wire::{self, Accept, Body};
+use super::{paths, tokens};
+
+/// Something that happened to an object, for the controllers inside the server.
+#[derive(Debug, Clone)]
+pub struct Notice {
+    /// Group of the resource.
+    pub group: String,
+    /// Plural of the resource.
+    pub plural: String,
+    /// The object, in its last state if it is gone.
+    pub object: Arc<Object>,
+    /// Whether it is gone.
+    pub gone: bool,
+}
+
+/// The state of one API server.
+#[derive(Debug)]
+pub struct Server {
+    /// A name for logs and certificates.
+    pub name: String,
+    /// The objects.
+    pub store: Store,
+    /// What is served.
+    pub registry: Registry,
+    /// Certificates and tokens.
+    pub authority: Authority,
+    /// Failures on demand.
+    pub faults: Faults,
+    /// Wall clock.
+    pub clock: Clock,
+    /// The last cluster address given to a service.
+    pub addresses: Mutex<u32>,
+    /// Whether roles are enforced; members of `system:masters` may do everything either way.
+    pub rbac: bool,
+    /// Where the controllers hear of changes.
+    pub notices: mpsc::UnboundedSender<Notice>,
+}
+
+/// The connection is to be closed without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("connection cut by an injected fault")]
+pub struct Cut;
+
+impl Server {
+    /// Tells the controllers of a write that may concern them.
+    pub fn written(&self, resource: &Resource, object: &Arc<Object>) {
+        let head = &object.head;
+        let structural = matches!(
+            resource.plural.as_str(),
+            "namespaces" | "customresourcedefinitions" | "certificatesigningrequests"
+        );
+        if structural || head.deleting || !head.owners.is_empty() {
+            self.notify(resource, object, false);
+        }
+    }
+
+    /// Tells the controllers that an object is gone.
+    pub fn removed(&self, resource: &Resource, object: &Arc<Object>) {
+        self.notify(resource, object, true);
+    }
+
+    fn notify(&self, resource: &Resource, object: &Arc<Object>, gone: bool) {
+        // Without controllers nobody listens.
+        let _ = self.notices.send(Notice {
+            group: resource.group.clone(),
+            plural: resource.plural.clone(),
+            object: Arc::clone(object),
+            gone,
+        });
+    }
+
+    /// Who a bearer token stands for.
+    pub fn user_of_token(&self, token: &str) -> Option<User> {
+        self.authority
+            .user_of_token(token)
+            .or_else(|| tokens::user(self, token))
+    }
+
+    /// Answers a request. An error closes the connection.
+    pub async fn handle(
+        self: Arc<Self>,
+        peer: Option<User>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Cut> {
+        let path = request.uri().path().to_owned();
+        let user = self.authenticate(peer, request.headers());
+        let name = user.as_ref().map(|u| u.name.clone()).unwrap_or_default();
+        if let Some(refusal) = self.suffer(&name, &path).await? {
+            return Ok(wire::refused(&refusal, Accept::default()));
+        }
+        let accept = Accept::negotiate(request.headers());
+        let shown = accept.clone().unwrap_or_default();
+        let mut warnings = Vec::new();
+        let answer = match user {
+            Ok(user) => self.route(&user, accept, request, &mut warnings).await,
+            Err(refusal) => Err(refusal),
+        };
+        let mut response = answer.unwrap_or_else(|refusal| {
+            wire::refused(
+                &refusal,
+                Accept {
+                    yaml: shown.yaml,
+                    ..Accept::default()
+                },
+            )
+        });
+        for warning in warnings {
+            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+                response.headers_mut().append(header::WARNING, value);
+            }
+        }
+        Ok(response)
+    }
+
+    /// Undergoes the injected faults that concern this request.
+    async fn suffer(&self, user: &str, path: &str) -> Result<Option<Refusal>, Cut> {
+        for effect in self.faults.effects(Some(user), Some(path)) {
+            match effect {
+                Effect::Refuse | Effect::Cut => return Err(Cut),
+                Effect::Hang => {
+                    let mut changes = self.faults.subscribe();
+                    while self
+                        .faults
+                        .effects(Some(user), Some(path))
+                        .contains(&Effect::Hang)
+                    {
+                        if changes.changed().await.is_err() {
+                            break;
+                        }
+                    }
+                    return Err(Cut);
+                }
+                Effect::Delay(time) => tokio::time::sleep(time).await,
+                Effect::Answer(code) => return Ok(Some(Refusal::injected(code))),
+                Effect::SlowReady(time) if path.starts_with("/readyz") => {
+                    tokio::time::sleep(time).await
+                }
+                Effect::DropWatches | Effect::SlowReady(_) | Effect::NotReady => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn authenticate(&self, peer: Option<User>, headers: &HeaderMap) -> Result<User, Refusal> {
+        if let Some(user) = peer {
+            return self.impersonated(user, headers);
+        }
+        let Some(value) = headers.get(header::AUTHORIZATION) else {
+            return self.impersonated(User::anonymous(), headers);
+        };
+        let token = value.to_str().ok().and_then(|v| v.split_once(' '));
+        let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        match token.and_then(|(_, token)| self.user_of_token(token.trim())) {
+            Some(user) => self.impersonated(user, headers),
+            None => Err(Refusal::unauthorized()),
+        }
+    }
+
+    /// Who the user pretends to be, if that is allowed.
+    fn impersonated(&self, user: User, headers: &HeaderMap) -> Result<User, Refusal> {
+        let text = |v: &HeaderValue| v.to_str().unwrap_or_default().to_owned();
+        let groups: Vec<String> = headers
+            .get_all("impersonate-group")
+            .iter()
+            .map(text)
+            .collect();
+        let Some(name) = headers.get("impersonate-user").map(text) else {
+            if groups.is_empty() {
+                return Ok(user);
+            }
+            return Err(Refusal::internal(
+                "requested [{Group  system:masters}] without impersonating a user name",
+            ));
+        };
+        let mut wanted = vec![("users", name.clone())];
+        wanted.extend(groups.iter().map(|g| ("groups", g.clone())));
+        for (resource, name) in wanted {
+            let (resource, namespace, name) = match name
+                .strip_prefix("system:serviceaccount:")
+                .and_then(|n| n.split_once(':'))
+            {
+                Some((namespace, account)) if resource == "users" => {
+                    ("serviceaccounts", namespace.to_owned(), account.to_owned())
+                }
+                _ => (resource, String::new(), name),
+            };
+            let attributes = Attributes {
+                verb: "impersonate".to_owned(),
+                resource: resource.to_owned(),
+                namespace,
+                name: name.clone(),
+                ..Attributes::default()
+            };
+            authorize::decide(self, &user, &attributes).map_err(|denied| {
+                Refusal::forbidden(
+                    GroupName {
+                        group: "",
+                        name: resource,
+                    },
+                    &name,
+                    &denied.to_string(),
+                )
+            })?;
+        }
+        let mut groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+        if let Some((namespace, _)) = name
+            .strip_prefix("system:serviceaccount:")
+            .and_then(|n| n.split_once(':'))
+            && groups.is_empty()
+        {
+            let own = format!("system:serviceaccounts:{namespace}");
+            groups.push("system:serviceaccounts");
+            return Ok(User::authenticated(
+                &name,
+                &[groups.as_slice(), &[&own]].concat(),
+            ));
+        }
+        if name == "system:anonymous" {
+            return Ok(User::anonymous());
+        }
+        Ok(User::authenticated(&name, &groups))
+    }
+
+    async fn route(
+        self: &Arc<Self>,
+        user: &User,
+        accept: Result<Accept, Refusal>,
+        request: Request<Incoming>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Response<Body>, Refusal> {
+        let (parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query());
+        let path = match Target::parse(parts.uri.path()) {
+            Target::Resource(path) => path,
+            Target::Path => {
+                let attributes = Attributes {
+                    verb: parts.method.as_str().to_ascii_lowercase(),
+                    path: Some(parts.uri.path().to_owned()),
+                    ..Attributes::default()
+                };
+                authorize::decide(self, user, &attributes)
+                    .map_err(|denied| Refusal::forbidden_path(&denied.to_string()))?;
+                return paths::answer(self, &parts, &query).await;
+            }
+        };
+        let Some(verb) = verb(&parts.method, &path, &query) else {
+            return Err(Refusal::method_not_allowed());
+        };
+        self.permit(user, verb, &path)?;
+        let served = self.served(&path, &parts.method)?;
+        let content_type = wire::content_type(&parts.headers);
+        let agent = parts
+            .headers
+            .get(header::USER_AGENT)
+            .and_then(|v| v.to_str().ok());
+        let agent = agent
+            .unwrap_or("unknown")
+            .split('/')
+            .next()
+            .unwrap_or("unknown");
+        if let Some(deprecation) = &served.version().deprecation {
+            warnings.push(deprecation.clone());
+        }
+        let call = Call {
+            server: self,
+            user,
+            served,
+            path: &path,
+            query: &query,
+            accept: accept?,
+            content_type: &content_type,
+            agent,
+            warnings: Mutex::default(),
+        };
+        let body = match verb {
+            Verb::Get | Verb::List | Verb::Watch => bytes::Bytes::new(),
+            _ => wire::read(body).await?,
+        };
+        let answer = verbs::dispatch(&call, verb, body).await;
+        warnings.extend(call.warnings.into_inner().unwrap_or_default());
+        answer
+    }
+
+    fn permit(&self, user: &User, verb: Verb, path: &ResourcePath<'_>) -> Result<(), Refusal> {
+        let attributes = Attributes {
+            verb: verb.name().to_owned(),
+            group: path.group.to_string(),
+            resource: path.resource.to_string(),
+            subresource: path.subresource.to_string(),
+            // A namespace is asked about as an object in itself.
+            namespace: if path.resource == "namespaces" {
+                path.name.to_string()
+            } else {
+                path.namespace.to_string()
+            },
+            name: path.name.to_string(),
+            path: None,
+        };
+        authorize::decide(self, user, &attributes)
+            .map(|_| ())
+            .map_err(|denied| {
+                Refusal::forbidden(
+                    GroupName {
+                        group: &path.group,
+                        name: &path.resource,
+                    },
+                    &path.name,
+                    &denied.to_string(),
+                )
+            })
+    }
+
+    fn served(&self, path: &ResourcePath<'_>, method: &Method) -> Result<Served, Refusal> {
+        let Some(served) = self
+            .registry
+            .find(&path.group, &path.version, &path.resource)
+        else {
+            let builtin = self.registry.all().iter().any(|r| {
+                r.custom.is_none()
+                    && r.group == path.group
+                    && r.versions.iter().any(|v| v.name == path.version)
+            });
+            return Err(if builtin {
+                Refusal::no_such_resource()
+            } else {
+                Refusal::no_such_path()
+            });
+        };
+        let namespaced = served.resource.namespaced;
+        if namespaced && path.namespace.is_empty() {
+            // Across namespaces one can only read.
+            if !path.name.is_empty() {
+                return Err(Refusal::no_such_resource());
+            }
+            if !matches!(*method, Method::GET | Method::HEAD) {
+                return Err(Refusal::method_not_allowed());
+            }
+        }
+        if !namespaced && !path.namespace.is_empty() {
+            return Err(Refusal::no_such_resource());
+        }
+        if path.surplus {
+            return Err(Refusal::no_such_resource());
+        }
+        Ok(served)
+    }
+}

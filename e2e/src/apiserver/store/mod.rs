@@ -1,0 +1,89 @@
+//! The objects of one API server in memory: one counter of resource versions, a sorted map and a bounded history of
+//! changes for each resource.
+
+mod collection;
+mod object;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+pub use collection::{Collection, Compacted, Event, Expect, Lost, Page, Scan, Since};
+pub use object::{Change, Draft, FRAME_END, Head, Object};
+
+/// How many changes a resource remembers for watches and for consistent paging.
+///
+/// A real server remembers five minutes of them (etcd compaction); a count bounds our memory instead.
+pub const HISTORY: usize = 10_000;
+
+/// All collections of one server.
+#[derive(Debug)]
+pub struct Store {
+    version: Arc<AtomicU64>,
+    history: usize,
+    collections: RwLock<HashMap<Box<str>, Arc<Collection>>>,
+}
+
+impl Store {
+    /// An empty store that remembers `history` changes for each resource.
+    pub fn new(history: usize) -> Self {
+        Self {
+            // etcd starts at 1, and 0 means "any version" to clients.
+            version: Arc::new(AtomicU64::new(1)),
+            history,
+            collections: RwLock::default(),
+        }
+    }
+
+    /// The resource version of the latest write.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+
+    /// The collection of a resource, named `group/plural`; made when first asked for.
+    pub fn collection(&self, resource: &str) -> Arc<Collection> {
+        let read = self
+            .collections
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = read.get(resource) {
+            return Arc::clone(found);
+        }
+        drop(read);
+        let mut write = self
+            .collections
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let made = || Arc::new(Collection::new(Arc::clone(&self.version), self.history));
+        Arc::clone(write.entry(resource.into()).or_insert_with(made))
+    }
+
+    /// Drops a collection, as when its CRD goes. Watches on it end.
+    pub fn forget(&self, resource: &str) {
+        let mut write = self
+            .collections
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(collection) = write.remove(resource) {
+            collection.close();
+        }
+    }
+
+    /// Forgets the history of all collections, as a restarted server does: older watches are answered 410.
+    pub fn forget_history(&self) {
+        for (_, collection) in self.all() {
+            collection.forget_history();
+        }
+    }
+
+    /// Every collection with its name.
+    pub fn all(&self) -> Vec<(Box<str>, Arc<Collection>)> {
+        let read = self
+            .collections
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        read.iter()
+            .map(|(name, collection)| (name.clone(), Arc::clone(collection)))
+            .collect()
+    }
+}

@@ -1,0 +1,119 @@
+//! What hangs below objects: status, scale, finalize, token, binding, eviction, approval.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::refusal::Refusal;
+use super::request::Verb;
+use super::verbs::{self, Call, Outcome, Prepared};
+use super::{metadata, scale, wire};
+
+/// Answers a request on a subresource.
+pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcome, Refusal> {
+    let name = call.path.subresource.as_ref();
+    let subresource = call
+        .served
+        .version()
+        .subresource(name)
+        .ok_or_else(Refusal::no_such_resource)?;
+    let offered = subresource.verbs.iter().any(|v| v == verb.name());
+    if !offered || call.path.surplus {
+        return Err(Refusal::method_not_allowed());
+    }
+    match (name, verb) {
+        ("scale", _) => scale::dispatch(call, verb, body).await,
+        ("token", _) => super::tokens::request(call, body),
+        ("binding", _) => bind(call, body).await,
+        ("eviction", _) => evict(call, body),
+        ("finalize", _) => finalize(call, body).await,
+        (_, Verb::Get) => Ok(Outcome::Stored(StatusCode::OK, call.stored()?)),
+        (_, Verb::Update) => verbs::replace(call, body).await,
+        (_, Verb::Patch) => verbs::patch(call, body).await,
+        _ => Err(Refusal::method_not_allowed()),
+    }
+}
+
+/// Gives a pod its node.
+async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+    let binding = wire::parse(call.content_type, body)?;
+    let Some(node) = binding["target"]["name"].as_str().filter(|n| !n.is_empty()) else {
+        return Err(Refusal::bad_request("target.name is required"));
+    };
+    let name = call.path.name.as_ref();
+    verbs::update_with(call, |old| {
+        let mut pod = old.clone();
+        if old["spec"]["nodeName"]
+            .as_str()
+            .is_some_and(|n| !n.is_empty())
+        {
+            let why = format!(
+                "pod {name} is already assigned to node {}",
+                old["spec"]["nodeName"]
+            );
+            return Err(Refusal::conflict(call.served.resource.name(), name, &why));
+        }
+        pod["spec"]["nodeName"] = node.into();
+        let scheduled = json!({
+            "type": "PodScheduled", "status": "True", "lastProbeTime": null,
+            "lastTransitionTime": metadata::time(call.server.clock.now()),
+        });
+        if let Some(conditions) = pod["status"]["conditions"].as_array_mut() {
+            conditions.retain(|c| c["type"] != "PodScheduled");
+            conditions.push(scheduled);
+        } else {
+            pod["status"]["conditions"] = json!([scheduled]);
+        }
+        Ok(Prepared::from(pod))
+    })
+    .await?;
+    Ok(Outcome::Tree(
+        StatusCode::CREATED,
+        success(StatusCode::CREATED),
+    ))
+}
+
+/// Deletes a pod as an eviction does.
+fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+    let eviction = wire::parse(call.content_type, body)?;
+    let wanted = &eviction["deleteOptions"];
+    let text = |v: &Value| v.as_str().map(str::to_owned);
+    let options = verbs::DeleteOptions {
+        grace: wanted["gracePeriodSeconds"].as_i64(),
+        uid: text(&wanted["preconditions"]["uid"]),
+        resource_version: text(&wanted["preconditions"]["resourceVersion"]),
+        propagation: text(&wanted["propagationPolicy"]),
+        orphan: None,
+        dry_run: verbs::is_dry_run(call)?,
+    };
+    verbs::delete(call, &call.path.name, &call.path.namespace, &options)?;
+    Ok(Outcome::Tree(
+        StatusCode::CREATED,
+        success(StatusCode::CREATED),
+    ))
+}
+
+/// Writes a namespace's own finalizers; without any left, a namespace whose deletion began goes.
+async fn finalize(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+    let namespace = wire::parse(call.content_type, body)?;
+    let finalizers = namespace["spec"]["finalizers"].clone();
+    verbs::update_with(call, |old| {
+        let mut new = old.clone();
+        let given = namespace["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or_default();
+        if !given.is_empty() {
+            metadata::of(&mut new).insert("resourceVersion".to_owned(), given.into());
+        }
+        if finalizers.as_array().is_some_and(|list| !list.is_empty()) {
+            new["spec"]["finalizers"] = finalizers.clone();
+        } else if let Some(spec) = new["spec"].as_object_mut() {
+            spec.remove("finalizers");
+        }
+        Ok(Prepared::from(new))
+    })
+    .await
+}
+
+fn success(code: StatusCode) -> Value {
+    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code.as_u16() })
+}

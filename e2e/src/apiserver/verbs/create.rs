@@ -1,0 +1,136 @@
+//! Making objects.
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::super::refusal::{GroupName, Refusal};
+use super::super::registry::Served;
+use super::super::store::Expect;
+use super::super::traits::Generation;
+use super::super::{apply, clock, metadata, prepare, reviews};
+use super::write::{decode, draft, is_dry_run};
+use super::{Call, Outcome};
+
+/// How often another name is generated when one is taken, as in a real server.
+const NAME_ATTEMPTS: usize = 8;
+
+/// Makes the object in the body.
+pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+    let object = decode(call, body)?;
+    if !call.served.version().verbs.iter().any(|v| v == "get") {
+        return reviews::answer(call, object)
+            .map(|value| Outcome::Tree(StatusCode::CREATED, value));
+    }
+    insert(call, object, false).await
+}
+
+/// Makes a decoded object. `owned` says that its managed fields are already right, as after an apply.
+pub async fn insert(call: &Call<'_>, mut object: Value, owned: bool) -> Result<Outcome, Refusal> {
+    let served = &call.served;
+    let resource = &served.resource;
+    let traits = resource.traits;
+    metadata::wipe_system_fields(&mut object);
+    metadata::settle_namespace(&mut object, &call.path.namespace)?;
+    admit_namespace(call, metadata::text(&object, "name"))?;
+    let now = call.server.clock.now();
+    let version_given = !matches!(metadata::text(&object, "resourceVersion"), "" | "0");
+    let fields = metadata::of(&mut object);
+    fields.remove("resourceVersion");
+    fields.remove("generation");
+    fields.insert("uid".to_owned(), clock::uid().into());
+    fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
+    if traits.generation != Generation::None {
+        fields.insert("generation".to_owned(), 1.into());
+    }
+    prepare::create(call, &mut object)?;
+    served.version().schema.default(&mut object);
+    prepare::created(call, &mut object)?;
+    if !owned {
+        let schema = &served.version().schema;
+        let (manager, api_version) = (call.manager(), served.api_version());
+        apply::track_update(None, &mut object, manager, &api_version, "", schema, now);
+    }
+    let generate = metadata::text(&object, "name").is_empty()
+        && !metadata::text(&object, "generateName").is_empty();
+    let attempts = if generate { NAME_ATTEMPTS } else { 1 };
+    for attempt in 1..=attempts {
+        if generate {
+            // The prefix gives way so that the whole stays a legal name.
+            let prefix: String = metadata::text(&object, "generateName")
+                .chars()
+                .take(58)
+                .collect();
+            let name = format!("{prefix}{}", clock::suffix());
+            metadata::of(&mut object).insert("name".to_owned(), name.into());
+        }
+        validate(call, served, &object)?;
+        if version_given {
+            return Err(Refusal::unknown(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        let name = metadata::text(&object, "name").to_owned();
+        let taken = || Refusal::already_exists(resource.name(), &name);
+        if is_dry_run(call)? {
+            if resource
+                .collection
+                .get(&resource.key(&call.path.namespace, &name))
+                .is_some()
+            {
+                return Err(taken());
+            }
+            return Ok(Outcome::Tree(StatusCode::CREATED, object));
+        }
+        match resource
+            .collection
+            .put(draft(served, object.clone())?, Expect::Absent)
+        {
+            Ok(stored) => {
+                // A namespace may have begun to go since it was looked at; what came late goes with it.
+                call.server.written(resource, &stored);
+                return Ok(Outcome::Stored(StatusCode::CREATED, stored));
+            }
+            Err(_) if attempt < attempts => {}
+            Err(_) => return Err(taken()),
+        }
+    }
+    Err(Refusal::internal("no attempt at a name was made"))
+}
+
+fn validate(call: &Call<'_>, served: &Served, object: &Value) -> Result<(), Refusal> {
+    let resource = &served.resource;
+    let mut errors = served.version().schema.validate(object, None);
+    errors.splice(
+        0..0,
+        metadata::validate(object, resource.traits.names, resource.namespaced),
+    );
+    errors.extend(prepare::validate(call, object, None));
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(call.invalid(metadata::text(object, "name"), &errors))
+}
+
+/// Refuses what is to be made in a namespace that is absent or going.
+pub fn admit_namespace(call: &Call<'_>, name: &str) -> Result<(), Refusal> {
+    let resource = &call.served.resource;
+    let namespace = call.path.namespace.as_ref();
+    if !resource.namespaced {
+        return Ok(());
+    }
+    let namespaces = GroupName {
+        group: "",
+        name: "namespaces",
+    };
+    let Some(found) = call.server.store.collection("/namespaces").get(namespace) else {
+        return Err(Refusal::not_found(namespaces, namespace));
+    };
+    if found.head.deleting {
+        return Err(Refusal::namespace_terminating(
+            resource.name(),
+            name,
+            namespace,
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,375 @@
+//! Deleting objects: preconditions, finalizers, propagation, grace.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+
+use super::super::refusal::{GroupName, Refusal};
+use super::super::schema::FieldError;
+use super::super::store::{Expect, Object};
+use super::super::{codec, metadata, prepare, wire};
+use super::write::{draft, is_dry_run};
+use super::{Call, Outcome, read};
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// Races lost against other writers before giving up.
+const ATTEMPTS: usize = 100;
+
+/// How to delete.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Seconds until the object may go.
+    pub grace: Option<i64>,
+    /// Only this object.
+    pub uid: Option<String>,
+    /// Only this state.
+    pub resource_version: Option<String>,
+    /// `Orphan`, `Background` or `Foreground`.
+    pub propagation: Option<String>,
+    /// The older way of saying `Orphan` or `Background`.
+    pub orphan: Option<bool>,
+    /// Only a rehearsal.
+    pub dry_run: bool,
+}
+
+impl Options {
+    /// Reads the options from the body, or from the query if there is none.
+    fn read(call: &Call<'_>, body: &[u8]) -> Result<Self, Refusal> {
+        let mut options = Self {
+            dry_run: is_dry_run(call)?,
+            ..Self::default()
+        };
+        if body.is_empty() {
+            options.grace = call.query.number("gracePeriodSeconds")?;
+            options.propagation = call.query.get("propagationPolicy").map(str::to_owned);
+            options.orphan = call.query.optional_flag("orphanDependents");
+            let precondition = |name: &str| {
+                call.query
+                    .get(&format!("preconditions.{name}"))
+                    .map(str::to_owned)
+            };
+            options.uid = precondition("uid");
+            options.resource_version = precondition("resourceVersion");
+            options.check()?;
+            return Ok(options);
+        }
+        let tree = wire::parse(call.content_type, body)?;
+        if tree["kind"].as_str().is_some_and(|k| k != "DeleteOptions") {
+            return Err(Refusal::bad_request(format!(
+                "decoded object cannot be converted to DeleteOptions: no kind {} is registered",
+                tree["kind"]
+            )));
+        }
+        let text = |v: &Value| v.as_str().map(str::to_owned);
+        options.grace = tree["gracePeriodSeconds"].as_i64();
+        options.propagation = text(&tree["propagationPolicy"]);
+        options.orphan = tree["orphanDependents"].as_bool();
+        options.uid = text(&tree["preconditions"]["uid"]);
+        options.resource_version = text(&tree["preconditions"]["resourceVersion"]);
+        options.dry_run |= tree["dryRun"]
+            .as_array()
+            .is_some_and(|list| list.iter().any(|v| v == "All"));
+        options.check()?;
+        Ok(options)
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        let mut errors = Vec::new();
+        if self.propagation.is_some() && self.orphan.is_some() {
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid(
+                "propagationPolicy",
+                &json!(self.propagation),
+                detail,
+            ));
+        }
+        if let Some(policy) = &self.propagation
+            && !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan")
+        {
+            let allowed = ["Foreground", "Background", "Orphan", "nil"];
+            errors.push(FieldError::unsupported(
+                "propagationPolicy",
+                &policy.as_str().into(),
+                &allowed,
+            ));
+        }
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let kind = GroupName {
+            group: "meta.k8s.io",
+            name: "DeleteOptions",
+        };
+        Err(Refusal::invalid(kind, "", &errors))
+    }
+
+    /// The finalizers that make the garbage collector act as asked.
+    fn finalizers(&self, current: &[&str]) -> Vec<String> {
+        let chosen = match (self.propagation.as_deref(), self.orphan) {
+            (Some("Orphan"), _) | (None, Some(true)) => Some(ORPHAN),
+            (Some("Foreground"), _) => Some(FOREGROUND),
+            (Some(_), _) | (None, Some(false)) => None,
+            (None, None) => current
+                .iter()
+                .copied()
+                .find(|f| [ORPHAN, FOREGROUND].contains(f)),
+        };
+        let others = current
+            .iter()
+            .copied()
+            .filter(|f| ![ORPHAN, FOREGROUND].contains(f));
+        others.chain(chosen).map(str::to_owned).collect()
+    }
+}
+
+/// Deletes the object of the call.
+pub async fn one(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+    let options = Options::read(call, body)?;
+    delete(call, &call.path.name, &call.path.namespace, &options)
+}
+
+/// Deletes what the call's selectors find.
+pub async fn collection(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+    let options = Options::read(call, body)?;
+    let (objects, version) = read::selected(call)?;
+    let mut items = Vec::with_capacity(objects.len());
+    for object in objects {
+        items.push(codec::to_request(&call.served, object.value()));
+        match delete(call, object.head.name(), object.head.namespace(), &options) {
+            Err(refusal) if refusal.code() != StatusCode::NOT_FOUND => return Err(refusal),
+            _ => {}
+        }
+    }
+    let list = json!({
+        "kind": call.served.resource.list_kind,
+        "apiVersion": call.served.api_version(),
+        "metadata": { "resourceVersion": version.to_string() },
+        "items": items,
+    });
+    Ok(Outcome::Tree(StatusCode::OK, list))
+}
+
+/// Deletes an object, or begins to.
+pub fn delete(
+    call: &Call<'_>,
+    name: &str,
+    namespace: &str,
+    options: &Options,
+) -> Result<Outcome, Refusal> {
+    let resource = &call.served.resource;
+    prepare::may_delete(call, name)?;
+    for _ in 0..ATTEMPTS {
+        let key = resource.key(namespace, name);
+        let stored = resource
+            .collection
+            .get(&key)
+            .ok_or_else(|| Refusal::not_found(resource.name(), name))?;
+        let old = codec::to_request(&call.served, stored.value());
+        check_preconditions(call, name, &old, options)?;
+        let now = call.server.clock.now();
+        if let Some(outcome) = step(call, &stored, old, options, now)? {
+            return Ok(outcome);
+        }
+    }
+    Err(Refusal::modified(resource.name(), name))
+}
+
+fn check_preconditions(
+    call: &Call<'_>,
+    name: &str,
+    old: &Value,
+    options: &Options,
+) -> Result<(), Refusal> {
+    let kind = call.served.resource.kind_name();
+    let (uid, version) = (
+        metadata::text(old, "uid"),
+        metadata::text(old, "resourceVersion"),
+    );
+    if let Some(wanted) = options.uid.as_deref().filter(|w| *w != uid) {
+        let why = format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+        );
+        return Err(Refusal::conflict(kind, name, &why));
+    }
+    if let Some(wanted) = options
+        .resource_version
+        .as_deref()
+        .filter(|w| *w != version)
+    {
+        let why = format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
+        );
+        return Err(Refusal::conflict(kind, name, &why));
+    }
+    Ok(())
+}
+
+/// One attempt; `None` if somebody else was faster.
+fn step(
+    call: &Call<'_>,
+    stored: &Arc<Object>,
+    old: Value,
+    options: &Options,
+    now: Timestamp,
+) -> Result<Option<Outcome>, Refusal> {
+    let resource = &call.served.resource;
+    let accepted = if options.orphan == Some(false) {
+        StatusCode::ACCEPTED
+    } else {
+        StatusCode::OK
+    };
+    let mut new = old.clone();
+    let begun = old["metadata"]["deletionTimestamp"].is_string();
+    let mut graceful = false;
+    if let Some(period) = prepare::grace(call, &old, options.grace) {
+        match shorten(&old, begun, period, options.grace.is_some(), now) {
+            Grace::Pending => return Ok(Some(Outcome::Stored(accepted, Arc::clone(stored)))),
+            Grace::Over => {}
+            Grace::Until(time, seconds) => {
+                graceful = seconds > 0;
+                mark(&mut new, time, seconds, begun);
+            }
+        }
+    }
+    let finalizers = options.finalizers(&metadata::finalizers(&old));
+    set_finalizers(&mut new, &finalizers);
+    prepare::deleting(call, &mut new);
+    let held = !finalizers.is_empty() || prepare::holds(call, &new);
+    if held && !new["metadata"]["deletionTimestamp"].is_string() {
+        mark(&mut new, now, 0, false);
+    }
+    if graceful || held {
+        if new == old {
+            return Ok(Some(Outcome::Stored(accepted, Arc::clone(stored))));
+        }
+        if options.dry_run {
+            return Ok(Some(Outcome::Tree(accepted, new)));
+        }
+        let put = resource
+            .collection
+            .put(draft(&call.served, new)?, Expect::Version(stored.version));
+        return Ok(put.ok().map(|written| {
+            call.server.written(resource, &written);
+            Outcome::Stored(accepted, written)
+        }));
+    }
+    if !options.dry_run {
+        match resource
+            .collection
+            .remove(draft(&call.served, new.clone())?, stored.version)
+        {
+            Ok(gone) => call.server.removed(resource, &gone),
+            Err(_) => return Ok(None),
+        }
+    }
+    if resource.traits.return_deleted {
+        return Ok(Some(Outcome::Tree(StatusCode::OK, new)));
+    }
+    Ok(Some(Outcome::Tree(StatusCode::OK, success(call, &new))))
+}
+
+/// The `Status` that answers a completed deletion.
+fn success(call: &Call<'_>, gone: &Value) -> Value {
+    let resource = &call.served.resource;
+    let mut details = Map::new();
+    for (key, value) in [
+        ("name", metadata::text(gone, "name")),
+        ("group", &resource.group),
+        ("kind", &resource.plural),
+        ("uid", metadata::text(gone, "uid")),
+    ] {
+        if !value.is_empty() {
+            details.insert(key.to_owned(), value.into());
+        }
+    }
+    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details })
+}
+
+enum Grace {
+    /// Deletion has begun and this request doesn't shorten it.
+    Pending,
+    /// Nothing to wait for.
+    Over,
+    /// Ends then, after so many seconds.
+    Until(Timestamp, i64),
+}
+
+/// Grace only ever gets shorter.
+fn shorten(old: &Value, begun: bool, period: i64, asked: bool, now: Timestamp) -> Grace {
+    let after = |from: Timestamp, seconds: i64| {
+        from.checked_add(SignedDuration::from_secs(seconds))
+            .unwrap_or(from)
+    };
+    if !begun {
+        return Grace::Until(after(now, period), period);
+    }
+    let before = old["metadata"]["deletionGracePeriodSeconds"]
+        .as_i64()
+        .unwrap_or(0);
+    if before == 0 {
+        return Grace::Over;
+    }
+    if !asked || period >= before {
+        return Grace::Pending;
+    }
+    let end: Option<Timestamp> = metadata::text(old, "deletionTimestamp").parse().ok();
+    let moved = after(end.unwrap_or(now), period - before);
+    if moved < now {
+        return Grace::Until(now, period.min(1));
+    }
+    Grace::Until(moved, period)
+}
+
+fn mark(object: &mut Value, time: Timestamp, seconds: i64, begun: bool) {
+    let generation = object["metadata"]["generation"]
+        .as_i64()
+        .filter(|g| *g > 0 && !begun);
+    let fields = metadata::of(object);
+    fields.insert("deletionTimestamp".to_owned(), metadata::time(time).into());
+    fields.insert("deletionGracePeriodSeconds".to_owned(), seconds.into());
+    if let Some(generation) = generation {
+        fields.insert("generation".to_owned(), (generation + 1).into());
+    }
+}
+
+fn set_finalizers(object: &mut Value, finalizers: &[String]) {
+    let fields = metadata::of(object);
+    if finalizers.is_empty() {
+        fields.remove("finalizers");
+    } else {
+        fields.insert("finalizers".to_owned(), json!(finalizers));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_chooses_the_finalizer_of_the_garbage_collector() {
+        let options = |propagation: Option<&str>, orphan| Options {
+            propagation: propagation.map(str::to_owned),
+            orphan,
+            ..Options::default()
+        };
+        let cases: [(Options, &[&str], &[&str]); 6] = [
+            (options(None, None), &["a/b"], &["a/b"]),
+            (
+                options(Some("Foreground"), None),
+                &["a/b"],
+                &["a/b", FOREGROUND],
+            ),
+            (options(Some("Orphan"), None), &[], &[ORPHAN]),
+            (options(Some("Background"), None), &[FOREGROUND], &[]),
+            (options(None, None), &[ORPHAN], &[ORPHAN]),
+            (options(None, Some(true)), &[], &[ORPHAN]),
+        ];
+        for (options, before, after) in cases {
+            assert_eq!(options.finalizers(before), after, "{options:?}");
+        }
+    }
+}

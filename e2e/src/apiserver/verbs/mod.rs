@@ -1,0 +1,172 @@
+//! What can be done to objects. A [`Call`] is one request that has been understood and permitted.
+
+mod create;
+mod delete;
+mod patch;
+mod read;
+mod update;
+mod watch;
+mod write;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::codec;
+use super::identity::User;
+use super::refusal::Refusal;
+use super::registry::Served;
+use super::request::{Query, ResourcePath, Verb};
+use super::schema::FieldError;
+use super::server::Server;
+use super::store::Object;
+use super::subresources;
+use super::table::{self, IncludeObject};
+use super::wire::{self, Accept, Body, Form};
+
+pub use create::create;
+pub use delete::{Options as DeleteOptions, delete};
+pub use update::{Prepared, update_with};
+pub use write::is_dry_run;
+
+/// One request on a resource.
+pub struct Call<'a> {
+    /// The server asked.
+    pub server: &'a Arc<Server>,
+    /// Who asks.
+    pub user: &'a User,
+    /// What resource, in which version.
+    pub served: Served,
+    /// The path.
+    pub path: &'a ResourcePath<'a>,
+    /// The query.
+    pub query: &'a Query,
+    /// What the client wants to read.
+    pub accept: Accept,
+    /// Media type of the body.
+    pub content_type: &'a str,
+    /// First part of the user agent: the field manager of those who name none.
+    pub agent: &'a str,
+    /// Warnings for the client.
+    pub warnings: Mutex<Vec<String>>,
+}
+
+/// The result of a verb.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// An object as it is stored.
+    Stored(StatusCode, Arc<Object>),
+    /// An object (or `Status`) that isn't.
+    Tree(StatusCode, Value),
+}
+
+impl Outcome {
+    /// The object in the version of the request.
+    pub fn value(&self, served: &Served) -> Value {
+        match self {
+            Self::Stored(_, object) => codec::to_request(served, object.value()),
+            Self::Tree(_, value) => value.clone(),
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Adds a warning to the answer.
+    pub fn warn(&self, text: impl Into<String>) {
+        let text = text.into();
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
+
+    /// The key of the object asked for.
+    pub fn key(&self) -> String {
+        self.served
+            .resource
+            .key(&self.path.namespace, &self.path.name)
+    }
+
+    /// The object asked for.
+    pub fn stored(&self) -> Result<Arc<Object>, Refusal> {
+        let resource = &self.served.resource;
+        resource
+            .collection
+            .get(&self.key())
+            .ok_or_else(|| Refusal::not_found(resource.name(), &self.path.name))
+    }
+
+    /// Who owns the fields that this call writes.
+    pub fn manager(&self) -> &str {
+        self.query.get("fieldManager").unwrap_or(self.agent)
+    }
+
+    /// Refuses an object with all that is wrong with it.
+    pub fn invalid(&self, name: &str, errors: &[FieldError]) -> Refusal {
+        Refusal::invalid(self.served.resource.kind_name(), name, errors)
+    }
+
+    /// The answer to the client, in the form that it accepts.
+    pub fn answer(&self, outcome: &Outcome) -> Response<Body> {
+        let (Outcome::Stored(code, _) | Outcome::Tree(code, _)) = *outcome;
+        if let Outcome::Stored(_, object) = outcome
+            && self.accept == Accept::default()
+        {
+            return wire::json_bytes(code, codec::bytes(&self.served, object));
+        }
+        let value = outcome.value(&self.served);
+        if value["kind"] == "Status" {
+            return wire::tree(code, self.accept, &value);
+        }
+        let shown = match self.accept.form {
+            Form::Object => value,
+            Form::Metadata => codec::metadata_only(&value),
+            Form::Table => self.table(
+                &[&value],
+                json!({ "resourceVersion": value["metadata"]["resourceVersion"] }),
+            ),
+        };
+        wire::tree(code, self.accept, &shown)
+    }
+
+    /// A table of objects.
+    pub fn table(&self, items: &[&Value], metadata: Value) -> Value {
+        let include = match self.query.get("includeObject") {
+            Some("None") => IncludeObject::None,
+            Some("Object") => IncludeObject::Object,
+            _ => IncludeObject::Metadata,
+        };
+        let mut table = table::table(
+            &self.served.version().columns,
+            items,
+            include,
+            self.server.clock.now(),
+        );
+        table["metadata"] = metadata;
+        table
+    }
+}
+
+/// Does what the call asks for.
+pub async fn dispatch(call: &Call<'_>, verb: Verb, body: Bytes) -> Result<Response<Body>, Refusal> {
+    if !call.path.subresource.is_empty() {
+        return Ok(call.answer(&subresources::dispatch(call, verb, &body).await?));
+    }
+    let outcome = match verb {
+        Verb::Get => Outcome::Stored(StatusCode::OK, call.stored()?),
+        Verb::List => return read::list(call).await,
+        Verb::Watch => return watch::start(call).await,
+        Verb::Create if call.path.name.is_empty() => create(call, &body).await?,
+        Verb::Update if !call.path.name.is_empty() => update::replace(call, &body).await?,
+        Verb::Patch if !call.path.name.is_empty() => patch::patch(call, &body).await?,
+        Verb::Delete => delete::one(call, &body).await?,
+        Verb::DeleteCollection => delete::collection(call, &body).await?,
+        _ => return Err(Refusal::method_not_allowed()),
+    };
+    Ok(call.answer(&outcome))
+}
+
+pub use patch::{patch, patched};
+pub use update::replace;

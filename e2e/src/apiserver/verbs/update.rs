@@ -1,0 +1,236 @@
+//! Replacing objects, and the one way in which every change to an existing object is carried out.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::super::refusal::Refusal;
+use super::super::schema::FieldError;
+use super::super::store::{Expect, Object};
+use super::super::traits::Generation;
+use super::super::{apply, codec, metadata, prepare};
+use super::write::{decode, draft, is_dry_run};
+use super::{Call, Outcome, create};
+
+/// Tries after losing a race against other writers. A real server tries as long as the request lives.
+const ATTEMPTS: usize = 100;
+
+/// A new state for an object, with who answers for its managed fields.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The new state, in the version of the request.
+    pub object: Value,
+    /// Managed fields are already right (apply); otherwise the change is tracked as an update.
+    pub owned: bool,
+}
+
+impl From<Value> for Prepared {
+    fn from(object: Value) -> Self {
+        Self {
+            object,
+            owned: false,
+        }
+    }
+}
+
+/// Puts the object in the body in the place of the stored one.
+pub async fn replace(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+    let object = decode(call, body)?;
+    check_name(call, &object)?;
+    let resource = &call.served.resource;
+    let absent = resource.collection.get(&call.key()).is_none();
+    if absent && resource.traits.create_on_update && call.path.subresource.is_empty() {
+        return create::insert(call, object, false).await;
+    }
+    update_with(call, |_| Ok(object.clone().into())).await
+}
+
+/// The name in an object must be that in the path.
+pub fn check_name(call: &Call<'_>, object: &Value) -> Result<(), Refusal> {
+    let url = call.path.name.as_ref();
+    let name = metadata::text(object, "name");
+    if name.is_empty() {
+        return Err(Refusal::bad_request(format!(
+            "the name of the object ({url} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if name != url {
+        return Err(Refusal::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({url})"
+        )));
+    }
+    let namespace = metadata::text(object, "namespace");
+    if !namespace.is_empty() && namespace != call.path.namespace {
+        return Err(Refusal::bad_request(format!(
+            "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
+            call.path.namespace
+        )));
+    }
+    Ok(())
+}
+
+/// Changes the stored object to what `change` makes of it; tried again when somebody else was faster, unless the new
+/// state names the version that it replaces.
+pub async fn update_with(
+    call: &Call<'_>,
+    change: impl Fn(&Value) -> Result<Prepared, Refusal>,
+) -> Result<Outcome, Refusal> {
+    let resource = &call.served.resource;
+    for _ in 0..ATTEMPTS {
+        let stored = call.stored()?;
+        let old = codec::to_request(&call.served, stored.value());
+        let prepared = change(&old)?;
+        check_version(call, &old, &prepared.object)?;
+        if let Some(outcome) = commit(call, &stored, &old, prepared)? {
+            return Ok(outcome);
+        }
+    }
+    Err(Refusal::modified(resource.name(), &call.path.name))
+}
+
+fn check_version(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), Refusal> {
+    let resource = &call.served.resource;
+    let name = call.path.name.as_ref();
+    let (uid, version) = (
+        metadata::text(new, "uid"),
+        metadata::text(new, "resourceVersion"),
+    );
+    let old_uid = metadata::text(old, "uid");
+    if !uid.is_empty() && uid != old_uid {
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}"
+        );
+        return Err(Refusal::conflict(resource.name(), name, &why));
+    }
+    if version.is_empty() || version == "0" {
+        if resource.traits.unconditional_update
+            || !call.path.subresource.is_empty() && resource.custom.is_none()
+        {
+            return Ok(());
+        }
+        let mut error = FieldError::invalid("metadata.resourceVersion", &Value::Null, "");
+        // The real server prints the zero of an unsigned integer here.
+        error.message = "Invalid value: 0x0: must be specified for an update".to_owned();
+        return Err(call.invalid(name, &[error]));
+    }
+    if version.parse::<u64>().is_err() {
+        let mut error = FieldError::invalid("metadata.resourceVersion", &version.into(), "");
+        error.message = format!(
+            "Invalid value: {version:?}: strconv.ParseUint: parsing {version:?}: invalid syntax"
+        );
+        return Err(call.invalid(name, &[error]));
+    }
+    if version != metadata::text(old, "resourceVersion") {
+        return Err(Refusal::modified(resource.name(), name));
+    }
+    Ok(())
+}
+
+/// Carries a change out; `None` if somebody else was faster.
+fn commit(
+    call: &Call<'_>,
+    stored: &Arc<Object>,
+    old: &Value,
+    prepared: Prepared,
+) -> Result<Option<Outcome>, Refusal> {
+    let served = &call.served;
+    let resource = &served.resource;
+    let version = served.version();
+    let now = call.server.clock.now();
+    let Prepared {
+        object: mut new,
+        owned,
+    } = prepared;
+    metadata::settle_namespace(&mut new, &call.path.namespace)?;
+    metadata::carry_over(old, &mut new);
+    prepare::update(call, old, &mut new);
+    version.schema.default(&mut new);
+    prepare::updated(call, old, &mut new)?;
+    metadata::of(&mut new).insert(
+        "resourceVersion".to_owned(),
+        old["metadata"]["resourceVersion"].clone(),
+    );
+    grow_generation(call, old, &mut new);
+    if !owned {
+        apply::track_update(
+            Some(old),
+            &mut new,
+            call.manager(),
+            &served.api_version(),
+            &call.path.subresource,
+            &version.schema,
+            now,
+        );
+    }
+    let mut errors = metadata::validate(&new, resource.traits.names, resource.namespaced);
+    errors.extend(metadata::validate_update(old, &new));
+    errors.extend(version.schema.validate(&new, Some(old)));
+    errors.extend(prepare::validate(call, &new, Some(old)));
+    if !errors.is_empty() {
+        return Err(call.invalid(&call.path.name, &errors));
+    }
+    if new == *old {
+        return Ok(Some(Outcome::Stored(StatusCode::OK, Arc::clone(stored))));
+    }
+    if is_dry_run(call)? {
+        return Ok(Some(Outcome::Tree(StatusCode::OK, new)));
+    }
+    let draft = draft(served, new.clone())?;
+    if goes_now(call, &new) {
+        // The answer is the object as it was written last; the watch sees the deletion only.
+        return Ok(resource
+            .collection
+            .remove(draft, stored.version)
+            .ok()
+            .map(|gone| {
+                call.server.removed(resource, &gone);
+                Outcome::Tree(StatusCode::OK, new)
+            }));
+    }
+    match resource
+        .collection
+        .put(draft, Expect::Version(stored.version))
+    {
+        Ok(stored) => {
+            call.server.written(resource, &stored);
+            Ok(Some(Outcome::Stored(StatusCode::OK, stored)))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether nothing holds an object any longer whose deletion began.
+fn goes_now(call: &Call<'_>, new: &Value) -> bool {
+    let metadata = &new["metadata"];
+    let pending = metadata["deletionGracePeriodSeconds"]
+        .as_i64()
+        .is_some_and(|s| s > 0);
+    metadata["deletionTimestamp"].is_string()
+        && !pending
+        && metadata::finalizers(new).is_empty()
+        && !prepare::holds(call, new)
+}
+
+fn grow_generation(call: &Call<'_>, old: &Value, new: &mut Value) {
+    let changed = match call.served.resource.traits.generation {
+        Generation::None => false,
+        Generation::Of(members) => members.iter().any(|m| old[*m] != new[*m]),
+        Generation::Everything => {
+            let status = call.served.version().has_status();
+            let counts = |key: &String| key != "metadata" && !(status && key == "status");
+            let members = |object: &Value| -> Vec<(String, Value)> {
+                let members = object.as_object().into_iter().flatten();
+                members
+                    .filter(|(k, _)| counts(k))
+                    .map(|(k, v)| (k.clone(), v.clone()))
+                    .collect()
+            };
+            members(old) != members(new)
+        }
+    };
+    if changed {
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or_default() + 1;
+        metadata::of(new).insert("generation".to_owned(), generation.into());
+    }
+}

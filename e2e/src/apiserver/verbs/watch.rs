@@ -1,0 +1,359 @@
+//! Watches: a cursor over the history of a collection, turned into frames for one client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+use tokio::sync::watch::Receiver;
+use tokio::time::Instant;
+
+use super::super::faults::{Effect, Scope, silences};
+use super::super::refusal::Refusal;
+use super::super::registry::Served;
+use super::super::schema::FieldError;
+use super::super::selectors::Selection;
+use super::super::server::Server;
+use super::super::store::{Change, Compacted, Event, FRAME_END, Object, Scan};
+use super::super::table::{self, IncludeObject};
+use super::super::wire::{self, Body, Form};
+use super::super::{clock, codec, metadata};
+use super::{Call, read};
+
+/// Time between bookmarks, as in a real server.
+const BOOKMARKS: Duration = Duration::from_mins(1);
+
+/// Bytes sent at once.
+const PIECE: usize = 64 * 1024;
+
+/// Changes read from the history at once.
+const BATCH: usize = 500;
+
+/// The annotation of the bookmark that ends the initial events.
+const INITIAL_END: &str = "k8s.io/initial-events-end";
+
+/// Starts a watch.
+pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+    let mut selection = read::selection(call)?;
+    if call.path.watch && !call.path.name.is_empty() {
+        let only = format!("metadata.name={}", call.path.name);
+        selection
+            .fields
+            .extend(super::super::selectors::fields(&only).map_err(Refusal::bad_request)?);
+    }
+    let asked = read::version(call)?;
+    let initial = initial_events(call)?;
+    let bookmarks = call.query.flag("allowWatchBookmarks");
+    let collection = &call.served.resource.collection;
+    let prefix = read::prefix(call);
+    // Subscribed before the state is read, so that no change falls between.
+    let changes = collection.subscribe(&prefix);
+    let mut backlog = Vec::new();
+    let mut error = None;
+    let cursor = match (initial, asked) {
+        (Some(true), asked) | (None, asked @ (None | Some(0))) => {
+            read::reach(call, asked.unwrap_or_default()).await?;
+            let scan = Scan {
+                prefix: &prefix,
+                ..Scan::default()
+            };
+            let page = collection.scan(scan, |o| selection.matches(o));
+            let page = page.map_err(|_| Refusal::internal("the present is never compacted"))?;
+            backlog = page.objects;
+            page.version
+        }
+        (_, None | Some(0)) => call.server.store.version(),
+        (_, Some(version)) => {
+            let oldest = collection.oldest();
+            if version < oldest {
+                error = Some(Refusal::expired(format!(
+                    "too old resource version: {version} ({oldest})"
+                )));
+            }
+            version
+        }
+    };
+    let now = Instant::now();
+    let lifetime = match call
+        .query
+        .number("timeoutSeconds")?
+        .and_then(|s| u64::try_from(s).ok())
+    {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds),
+        _ => Duration::from_secs(1800 + u64::from(clock::suffix().as_bytes()[0]) * 10),
+    };
+    let include = match call.query.get("includeObject") {
+        Some("None") => IncludeObject::None,
+        Some("Object") => IncludeObject::Object,
+        _ => IncludeObject::Metadata,
+    };
+    let follower = Follower {
+        server: Arc::clone(call.server),
+        served: call.served.clone(),
+        user: call.user.name.clone(),
+        path: format!("/{}/{}/", call.served.resource.plural, call.path.namespace),
+        selection,
+        prefix,
+        form: call.accept.form,
+        include,
+        headed: false,
+        backlog: backlog.into_iter(),
+        initial_end: initial == Some(true) && bookmarks,
+        cursor,
+        changes,
+        faults: call.server.faults.subscribe(),
+        bookmarks: bookmarks.then_some(now + BOOKMARKS),
+        deadline: now + lifetime,
+        error,
+        done: false,
+    };
+    let stream = futures::stream::unfold(follower, Follower::next);
+    let media_type = if call.accept.yaml {
+        "application/yaml"
+    } else {
+        "application/json"
+    };
+    Ok(wire::answer(
+        StatusCode::OK,
+        media_type,
+        wire::pieces(stream),
+    ))
+}
+
+/// Whether initial events are asked for in so many words.
+fn initial_events(call: &Call<'_>) -> Result<Option<bool>, Refusal> {
+    let asked = call.query.optional_flag("sendInitialEvents");
+    let matching = call.query.get("resourceVersionMatch");
+    match (asked, matching) {
+        (Some(_), Some("NotOlderThan")) | (None, None) => Ok(asked),
+        (Some(_), None) => Err(read::list_invalid(FieldError::forbidden(
+            "resourceVersionMatch",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ))),
+        (Some(_), Some(_)) => Err(read::list_invalid(FieldError::forbidden(
+            "resourceVersionMatch",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ))),
+        (None, Some(_)) => Err(read::list_invalid(FieldError::forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ))),
+    }
+}
+
+/// One client's view of a collection.
+struct Follower {
+    server: Arc<Server>,
+    served: Served,
+    user: String,
+    path: String,
+    selection: Selection,
+    prefix: String,
+    form: Form,
+    include: IncludeObject,
+    /// Whether the columns of the table were sent.
+    headed: bool,
+    backlog: std::vec::IntoIter<Arc<Object>>,
+    initial_end: bool,
+    cursor: u64,
+    changes: Receiver<u64>,
+    faults: Receiver<Vec<(Scope, Effect)>>,
+    bookmarks: Option<Instant>,
+    deadline: Instant,
+    error: Option<Refusal>,
+    done: bool,
+}
+
+impl Follower {
+    /// The next bytes for the client; `None` ends the watch.
+    async fn next(mut self) -> Option<(Bytes, Self)> {
+        let mut out = BytesMut::new();
+        loop {
+            if self.done {
+                return None;
+            }
+            if !self.may_speak().await {
+                return None;
+            }
+            if let Some(refusal) = self.error.take() {
+                self.done = true;
+                return Some((error_frame(&refusal), self));
+            }
+            while out.len() < PIECE
+                && let Some(object) = self.backlog.next()
+            {
+                self.show(Change::Added, &object, &mut out);
+            }
+            if self.backlog.as_slice().is_empty() {
+                if std::mem::take(&mut self.initial_end) {
+                    self.bookmark(true, &mut out);
+                }
+                if out.is_empty() {
+                    self.follow(&mut out);
+                }
+            }
+            if !out.is_empty() {
+                return Some((out.freeze(), self));
+            }
+            if self.error.is_none() && !self.wait(&mut out).await {
+                return None;
+            }
+            if !out.is_empty() {
+                return Some((out.freeze(), self));
+            }
+        }
+    }
+
+    /// Waits while a fault silences this watch; false if one ends it.
+    async fn may_speak(&mut self) -> bool {
+        loop {
+            let effect = silences(&self.faults.borrow_and_update(), &self.user, &self.path);
+            match effect {
+                None => return true,
+                Some(Effect::Hang) => {
+                    if self.faults.changed().await.is_err() {
+                        return false;
+                    }
+                }
+                Some(_) => return false,
+            }
+        }
+    }
+
+    fn follow(&mut self, out: &mut BytesMut) {
+        let collection = Arc::clone(&self.served.resource.collection);
+        match collection.since(self.cursor, &self.prefix, BATCH) {
+            Ok(since) => {
+                for event in &since.events {
+                    self.change(event, out);
+                }
+                self.cursor = since.version;
+            }
+            Err(Compacted { oldest }) => {
+                let message = format!("too old resource version: {} ({oldest})", self.cursor);
+                self.error = Some(Refusal::expired(message));
+            }
+        }
+    }
+
+    /// Waits for something to say; false when the watch is over.
+    async fn wait(&mut self, out: &mut BytesMut) -> bool {
+        if self.served.resource.collection.is_closed() {
+            return false;
+        }
+        let bookmark = self.bookmarks;
+        tokio::select! {
+            changed = self.changes.changed() => changed.is_ok(),
+            changed = self.faults.changed() => changed.is_ok(),
+            () = tokio::time::sleep_until(self.deadline) => false,
+            () = tokio::time::sleep_until(bookmark.unwrap_or(self.deadline)), if bookmark.is_some() => {
+                self.follow(out);
+                self.bookmark(false, out);
+                self.bookmarks = Some(Instant::now() + BOOKMARKS);
+                true
+            }
+        }
+    }
+
+    /// Shows a change as this client's selection sees it.
+    fn change(&mut self, event: &Event, out: &mut BytesMut) {
+        let is = event.change != Change::Deleted && self.selection.matches(&event.object);
+        let was = event
+            .previous
+            .as_ref()
+            .is_some_and(|p| self.selection.matches(p));
+        match (was, is) {
+            (false, true) => self.show(Change::Added, &event.object, out),
+            (true, true) => self.show(Change::Modified, &event.object, out),
+            (true, false) if event.change == Change::Deleted => {
+                self.show(Change::Deleted, &event.object, out);
+            }
+            // It left the selection: the client sees its last selected state, at the version of now.
+            (true, false) => {
+                if let Some(previous) = &event.previous {
+                    let mut last = previous.value();
+                    metadata::of(&mut last).insert(
+                        "resourceVersion".to_owned(),
+                        event.object.version.to_string().into(),
+                    );
+                    let last = codec::to_request(&self.served, last);
+                    self.tree(Change::Deleted, last, out);
+                }
+            }
+            (false, false) => {}
+        }
+    }
+
+    fn show(&mut self, change: Change, object: &Object, out: &mut BytesMut) {
+        if self.form != Form::Object {
+            let value = codec::to_request(&self.served, object.value());
+            self.tree(change, value, out);
+        } else if self.served.is_storage()
+            && codec::same_shape(&self.served)
+            && object.change() == change
+        {
+            out.put_slice(object.frame());
+        } else {
+            out.put_slice(change.prefix());
+            out.put_slice(&codec::bytes(&self.served, object));
+            out.put_slice(FRAME_END);
+        }
+    }
+
+    fn tree(&mut self, change: Change, object: Value, out: &mut BytesMut) {
+        let shown = match self.form {
+            Form::Object => object,
+            Form::Metadata => codec::metadata_only(&object),
+            Form::Table => self.row(&object),
+        };
+        let frame = json!({ "type": change.name(), "object": shown });
+        out.put_slice(frame.to_string().as_bytes());
+        out.put_u8(b'\n');
+    }
+
+    fn row(&mut self, object: &Value) -> Value {
+        let columns = &self.served.version().columns;
+        let mut table = table::table(columns, &[object], self.include, self.server.clock.now());
+        table["metadata"] = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
+        if std::mem::replace(&mut self.headed, true) {
+            table["columnDefinitions"] = Value::Null;
+        }
+        table
+    }
+
+    fn bookmark(&mut self, initial_end: bool, out: &mut BytesMut) {
+        let mut metadata = Map::new();
+        metadata.insert("resourceVersion".to_owned(), self.cursor.to_string().into());
+        if initial_end {
+            metadata.insert("annotations".to_owned(), json!({ INITIAL_END: "true" }));
+        }
+        let mut object = json!({
+            "kind": self.served.resource.kind,
+            "apiVersion": self.served.api_version(),
+            "metadata": metadata,
+        });
+        match self.form {
+            Form::Object => {}
+            Form::Metadata => object = codec::metadata_only(&object),
+            Form::Table => {
+                object = json!({
+                    "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+                    "columnDefinitions": null, "rows": [],
+                });
+            }
+        }
+        out.put_slice(
+            json!({ "type": "BOOKMARK", "object": object })
+                .to_string()
+                .as_bytes(),
+        );
+        out.put_u8(b'\n');
+    }
+}
+
+fn error_frame(refusal: &Refusal) -> Bytes {
+    let mut frame = json!({ "type": "ERROR", "object": refusal.status() }).to_string();
+    frame.push('\n');
+    frame.into()
+}

@@ -1,0 +1,276 @@
+//! Bodies and headers: what is read from requests, what the client accepts, how answers are written.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures::Stream;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use serde_json::Value;
+
+use super::refusal::Refusal;
+
+/// The body of an answer.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// The largest body that is read, as in a real server.
+pub const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+/// Media types that built-in kinds are offered in.
+const OFFERED: [&str; 2] = ["application/json", "application/yaml"];
+
+/// How the client wants to see objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    /// Whole.
+    #[default]
+    Object,
+    /// Only their metadata (`as=PartialObjectMetadata`, or `...List`).
+    Metadata,
+    /// As rows of a table (`as=Table`).
+    Table,
+}
+
+/// What the client wants to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Accept {
+    /// YAML instead of JSON.
+    pub yaml: bool,
+    /// The form of objects.
+    pub form: Form,
+}
+
+impl Accept {
+    /// The best of what the client accepts that we offer.
+    pub fn negotiate(headers: &HeaderMap) -> Result<Self, Refusal> {
+        let ranges = ranges(headers);
+        if ranges.is_empty() {
+            return Ok(Self::default());
+        }
+        let not_acceptable = || {
+            Refusal::not_acceptable(&[
+                "application/json",
+                "application/yaml",
+                "application/vnd.kubernetes.protobuf",
+            ])
+        };
+        ranges
+            .iter()
+            .find_map(Self::from_range)
+            .ok_or_else(not_acceptable)
+    }
+
+    fn from_range(range: &MediaRange) -> Option<Self> {
+        let yaml = match range.kind.as_str() {
+            "*/*" | "application/*" | "application/json" => false,
+            "application/yaml" => true,
+            _ => return None,
+        };
+        let form = match range.parameter("as") {
+            None => {
+                return Some(Self {
+                    yaml,
+                    form: Form::Object,
+                });
+            }
+            Some("Table") => Form::Table,
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Form::Metadata,
+            Some(_) => return None,
+        };
+        let ours =
+            range.parameter("g") == Some("meta.k8s.io") && range.parameter("v") == Some("v1");
+        ours.then_some(Self { yaml, form })
+    }
+}
+
+/// One entry of an `Accept` header.
+pub struct MediaRange {
+    /// `application/json`.
+    pub kind: String,
+    parameters: Vec<(String, String)>,
+}
+
+impl MediaRange {
+    /// A parameter such as `as` or `v`.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters
+            .iter()
+            .find(|(k, _)| k == name)
+            .map(|(_, v)| v.as_str())
+    }
+}
+
+/// What the client accepts, best first.
+pub fn ranges(headers: &HeaderMap) -> Vec<MediaRange> {
+    let mut ranges: Vec<(f32, MediaRange)> = Vec::new();
+    for header in headers.get_all(header::ACCEPT) {
+        for entry in header.to_str().unwrap_or_default().split(',') {
+            let mut parts = entry.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+            if kind.is_empty() {
+                continue;
+            }
+            let parameters: Vec<(String, String)> = parts
+                .filter_map(|p| p.split_once('='))
+                .map(|(k, v)| (k.to_owned(), v.trim_matches('"').to_owned()))
+                .collect();
+            let range = MediaRange { kind, parameters };
+            let quality = range
+                .parameter("q")
+                .and_then(|q| q.parse().ok())
+                .unwrap_or(1.0);
+            ranges.push((quality, range));
+        }
+    }
+    // Stable: entries of equal quality stay in the client's order.
+    ranges.sort_by(|a, b| b.0.total_cmp(&a.0));
+    ranges
+        .into_iter()
+        .filter(|(q, _)| *q > 0.0)
+        .map(|(_, range)| range)
+        .collect()
+}
+
+/// The media type of a request's body, without parameters; empty if not said.
+pub fn content_type(headers: &HeaderMap) -> String {
+    headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .map(|v| {
+            v.split(';')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .to_ascii_lowercase()
+        })
+        .unwrap_or_default()
+}
+
+/// Reads a body up to the limit.
+pub async fn read(body: Incoming) -> Result<Bytes, Refusal> {
+    match Limited::new(body, BODY_LIMIT).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(e) if e.is::<LengthLimitError>() => Err(Refusal::too_large(BODY_LIMIT)),
+        Err(e) => Err(Refusal::bad_request(format!("reading the body: {e}"))),
+    }
+}
+
+/// Parses an object in JSON or YAML, as its content type says.
+pub fn parse(content_type: &str, body: &[u8]) -> Result<Value, Refusal> {
+    match content_type {
+        "" | "application/json" => parse_json(body),
+        "application/yaml" => serde_saphyr::from_slice(body)
+            .map_err(|e| Refusal::bad_request(format!("error converting YAML to JSON: {e}"))),
+        _ => Err(Refusal::unsupported_media_type(&OFFERED)),
+    }
+}
+
+/// Parses JSON.
+pub fn parse_json(body: &[u8]) -> Result<Value, Refusal> {
+    serde_json::from_slice(body).map_err(|e| {
+        Refusal::bad_request(format!("couldn't get version/kind; json parse error: {e}"))
+    })
+}
+
+/// A whole body.
+pub fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).boxed_unsync()
+}
+
+/// A body in pieces.
+pub fn pieces(stream: impl Stream<Item = Bytes> + Send + 'static) -> Body {
+    use futures::StreamExt;
+    StreamBody::new(stream.map(|bytes| Ok(Frame::data(bytes)))).boxed_unsync()
+}
+
+/// An answer of the given media type.
+pub fn answer(code: StatusCode, media_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, private"),
+    );
+    response
+}
+
+/// A JSON answer from bytes.
+pub fn json_bytes(code: StatusCode, bytes: impl Into<Bytes>) -> Response<Body> {
+    answer(code, "application/json", full(bytes))
+}
+
+/// A JSON or YAML answer from a tree.
+pub fn tree(code: StatusCode, accept: Accept, value: &Value) -> Response<Body> {
+    if accept.yaml
+        && let Ok(text) = serde_saphyr::to_string(value)
+    {
+        return answer(code, "application/yaml", full(text));
+    }
+    let mut bytes = value.to_string().into_bytes();
+    bytes.push(b'\n');
+    json_bytes(code, bytes)
+}
+
+/// A text answer.
+pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    answer(code, "text/plain; charset=utf-8", full(text))
+}
+
+/// The answer that a refusal is.
+pub fn refused(refusal: &Refusal, accept: Accept) -> Response<Body> {
+    if refusal.is_plain() {
+        return text(refusal.code(), refusal.message().to_owned());
+    }
+    let mut response = tree(refusal.code(), accept, &refusal.status());
+    if let Some(seconds) = refusal.retry_seconds() {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accept(text: &str) -> Option<Accept> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, text.parse().expect("header"));
+        Accept::negotiate(&headers).ok()
+    }
+
+    #[test]
+    fn the_first_form_that_is_spoken_here_wins() {
+        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+        let cases = [
+            (kubectl, Some((false, Form::Table))),
+            (
+                "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+                Some((false, Form::Object)),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                Some((false, Form::Object)),
+            ),
+            (
+                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+                Some((false, Form::Metadata)),
+            ),
+            (
+                "application/json;q=0.5,application/yaml",
+                Some((true, Form::Object)),
+            ),
+            ("*/*", Some((false, Form::Object))),
+            ("application/vnd.kubernetes.protobuf", None),
+            ("text/html", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(accept(text).map(|a| (a.yaml, a.form)), expected, "{text}");
+        }
+    }
+}
