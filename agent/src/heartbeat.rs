@@ -43,14 +43,18 @@ impl Heartbeat {
         let mut failing = false;
         let mut renewed = Instant::now();
         loop {
-            let outcome = match owner() {
-                None => Ok(()),
-                Some(owner) => timeout(self.deadline(), self.renew(&api, &owner))
-                    .await
-                    .unwrap_or(Err(Error::Deadline {
-                        step: "renew the lease",
-                    })),
+            let Some(owner) = owner() else {
+                // Not registered yet, or no longer.
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    () = tokio::time::sleep(self.pause(false)) => continue,
+                }
             };
+            let outcome = timeout(self.deadline(), self.renew(&api, &owner))
+                .await
+                .unwrap_or(Err(Error::Deadline {
+                    step: "renew the lease",
+                }));
             let pause = self.pause(outcome.is_ok());
             match outcome {
                 Ok(()) => {

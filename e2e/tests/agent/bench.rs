@@ -1,0 +1,280 @@
+//! Two API servers, a fleet's and a member's, and the real agent between them.
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
+use muster_agent::settings::Settings;
+use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::work::Work;
+use muster_shared::k8s::{Api, ApiResource, Client, DynamicObject, GroupVersionKind, Resource};
+use muster_shared::settings::BindAddress;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// Name of the member.
+pub const MEMBER: &str = "m1";
+/// Namespace of its Works.
+pub const WORKS: &str = "karmada-es-m1";
+/// User of the agent in both APIs, so that faults can be aimed at it.
+pub const AGENT: &str = "system:karmada:agent:m1";
+/// How long anything may take. The real times are well below a second; a loaded machine takes longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The two servers and clients of an administrator for both.
+pub struct Bench {
+    pub fleet: Running,
+    pub member: Running,
+    pub fleet_client: Client,
+    pub member_client: Client,
+    folder: PathBuf,
+}
+
+impl Bench {
+    /// Starts the servers; the fleet knows our kinds.
+    pub async fn start() -> Self {
+        muster_shared::tls::install_provider();
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("muster-agent-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let crds = muster_shared::api::crds()
+            .iter()
+            .map(|crd| serde_json::to_value(crd).unwrap())
+            .collect();
+        let options = |name: &str, crds| Options {
+            name: name.into(),
+            crds,
+            ..Options::default()
+        };
+        let fleet = ApiServer::start(options("fleet", crds)).await.unwrap();
+        let member = ApiServer::start(options(MEMBER, Vec::new())).await.unwrap();
+        let (fleet_client, member_client) = (
+            fleet.client().await.unwrap(),
+            member.client().await.unwrap(),
+        );
+        Self {
+            fleet,
+            member,
+            fleet_client,
+            member_client,
+            folder,
+        }
+    }
+
+    /// Starts an agent that is an administrator of both APIs.
+    pub fn agent(&self) -> Agent {
+        self.agent_in(&["system:masters"], |_| {})
+    }
+
+    /// Starts an agent with these groups in the fleet API and with changed settings.
+    pub fn agent_in(&self, groups: &[&str], edit: impl FnOnce(&mut Settings)) -> Agent {
+        let fleet = self.fleet.kubeconfig(AGENT, groups).unwrap();
+        let member = self.member.kubeconfig(AGENT, &["system:masters"]).unwrap();
+        let mut settings = Settings {
+            cluster_name: MEMBER.into(),
+            karmada_kubeconfig: Some(self.write("fleet", &fleet)),
+            kubeconfig: Some(self.write("member", &member)),
+            cluster_status_update_frequency: "200ms".parse().unwrap(),
+            cluster_lease_duration: "2s".parse().unwrap(),
+            cluster_success_threshold: "300ms".parse().unwrap(),
+            cluster_failure_threshold: "300ms".parse().unwrap(),
+            leader_elect: false,
+            cluster_api_qps: 0.0,
+            kube_api_qps: 0.0,
+            metrics_bind_address: BindAddress(None),
+            health_probe_bind_address: BindAddress(None),
+            ..Settings::default()
+        };
+        edit(&mut settings);
+        let shutdown = CancellationToken::new();
+        let task = tokio::spawn(muster_agent::run(settings, shutdown.clone()));
+        Agent { shutdown, task }
+    }
+
+    fn write(&self, name: &str, kubeconfig: &impl Serialize) -> PathBuf {
+        let path = self.folder.join(format!("{name}.kubeconfig"));
+        std::fs::write(&path, serde_saphyr::to_string(kubeconfig).unwrap()).unwrap();
+        path
+    }
+
+    pub fn clusters(&self) -> Api<Cluster> {
+        Api::all(self.fleet_client.clone())
+    }
+
+    pub fn works(&self) -> Api<Work> {
+        Api::namespaced(self.fleet_client.clone(), WORKS)
+    }
+
+    /// Objects of a kind in the member, in namespace `default`.
+    pub fn objects(&self, api_version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+        Api::namespaced_with(self.member_client.clone(), "default", &resource)
+    }
+
+    pub fn config_maps(&self) -> Api<DynamicObject> {
+        self.objects("v1", "ConfigMap", "configmaps")
+    }
+
+    /// Creates a Work as the control plane would, with its finalizer.
+    pub async fn create_work(&self, name: &str, edit: impl FnOnce(&mut Value)) -> Work {
+        let mut work = json!({
+            "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
+            "metadata": {"name": name, "namespace": WORKS, "finalizers": ["karmada.io/execution-controller"]},
+            "spec": {"workload": {"manifests": [config_map(name, "1")]}},
+        });
+        edit(&mut work);
+        let work: Work = serde_json::from_value(work).unwrap();
+        self.works()
+            .create(&PostParams::default(), &work)
+            .await
+            .unwrap()
+    }
+
+    /// Waits until the Cluster is ready.
+    pub async fn joined(&self) -> Cluster {
+        until(
+            &self.clusters(),
+            MEMBER,
+            "the cluster is ready",
+            |cluster| condition(cluster, "Ready").is_some_and(|ready| ready.0 == "True"),
+        )
+        .await
+    }
+
+    /// Waits until a Work says this about being applied.
+    pub async fn applied(&self, name: &str, status: &str) -> Work {
+        until(
+            &self.works(),
+            name,
+            &format!("Applied is {status}"),
+            |work| applied(work).is_some_and(|(found, _)| found == status),
+        )
+        .await
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.folder).ok();
+    }
+}
+
+/// A running agent; it stops when it is dropped.
+pub struct Agent {
+    pub shutdown: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Agent {
+    /// Waits for the agent's own end.
+    pub async fn ended(mut self) -> anyhow::Result<()> {
+        timeout(PATIENCE, &mut self.task)
+            .await
+            .expect("the agent ends")
+            .unwrap()
+    }
+
+    /// Stops it and waits until it is gone.
+    pub async fn stop(self) {
+        self.shutdown.cancel();
+        self.ended().await.unwrap();
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+        self.task.abort();
+    }
+}
+
+/// Waits until an object is as described, and gives it.
+pub async fn until<K>(api: &Api<K>, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> K
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let waiting = await_condition(api.clone(), name, |object: Option<&K>| {
+        object.is_some_and(&holds)
+    });
+    match timeout(PATIENCE, waiting).await {
+        Ok(found) => found.unwrap().unwrap(),
+        Err(_) => {
+            let last = api.get_opt(name).await;
+            panic!("{name}: waited {PATIENCE:?} until {what}; it is {last:?}")
+        }
+    }
+}
+
+/// Waits until an object is gone.
+pub async fn gone<K>(api: &Api<K>, name: &str)
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let waiting = await_condition(api.clone(), name, |object: Option<&K>| object.is_none());
+    timeout(PATIENCE, waiting)
+        .await
+        .unwrap_or_else(|_| panic!("{name} does not go"))
+        .unwrap();
+}
+
+/// Changes an object by a merge patch.
+pub async fn patch<K: Resource + Clone + Debug + DeserializeOwned>(
+    api: &Api<K>,
+    name: &str,
+    patch: &Value,
+) -> K {
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap()
+}
+
+/// Deletes an object.
+pub async fn delete<K: Resource + Clone + Debug + DeserializeOwned>(api: &Api<K>, name: &str) {
+    api.delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+/// A manifest with one value in it.
+pub fn config_map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": {"k": value}})
+}
+
+/// A manifest of two replicas.
+pub fn deployment(name: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "web", "image": "nginx", "resources": {"requests": {"cpu": "1000m"}}}]}}}})
+}
+
+/// Status and reason of a Cluster's condition.
+pub fn condition<'a>(cluster: &'a Cluster, kind: &str) -> Option<(&'a str, &'a str)> {
+    cluster
+        .condition(kind)
+        .map(|found| (found.status.as_str(), found.reason.as_str()))
+}
+
+/// Status and message of the condition Applied.
+pub fn applied(work: &Work) -> Option<(&str, &str)> {
+    let conditions = work.status.iter().flat_map(|status| &status.conditions);
+    let mut applied = conditions.filter(|condition| condition.type_ == "Applied");
+    applied
+        .next()
+        .map(|condition| (condition.status.as_str(), condition.message.as_str()))
+}
+
+/// The value in a config map.
+pub fn value(object: &DynamicObject) -> &str {
+    object.data["data"]["k"].as_str().unwrap_or_default()
+}

@@ -1,0 +1,309 @@
+//! What the fleet learns about a member.
+
+use jiff::Timestamp;
+use kube::api::PostParams;
+use muster_e2e::apiserver::faults::Effect;
+use muster_shared::k8s::{Api, Lease, Node, Pod};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, MEMBER, condition, patch, until};
+
+fn node(name: &str, ready: bool) -> Node {
+    serde_json::from_value(json!({"metadata": {"name": name}, "status": {
+        "allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]}}))
+    .unwrap()
+}
+
+fn pod(name: &str, node: Value) -> Pod {
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"nodeName": node,
+        "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}]}}))
+    .unwrap()
+}
+
+async fn create_node(bench: &Bench, name: &str, ready: bool) {
+    let api: Api<Node> = Api::all(bench.member_client.clone());
+    let node = node(name, ready);
+    api.create(&PostParams::default(), &node).await.unwrap();
+    // A server may keep only the spec of what is created.
+    let params = kube::api::PatchParams::default();
+    let status = json!({"status": node.status});
+    api.patch_status(name, &params, &kube::api::Patch::Merge(&status))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_member_registers_and_says_what_it_is_and_has() {
+    let bench = Bench::start().await;
+    create_node(&bench, "n1", true).await;
+    create_node(&bench, "n2", false).await;
+    let pods: Api<Pod> = Api::namespaced(bench.member_client.clone(), "default");
+    pods.create(&PostParams::default(), &pod("placed", json!("n1")))
+        .await
+        .unwrap();
+    pods.create(&PostParams::default(), &pod("waiting", Value::Null))
+        .await
+        .unwrap();
+    let _agent = bench.agent();
+
+    let cluster = until(
+        &bench.clusters(),
+        MEMBER,
+        "everything is reported",
+        |cluster| condition(cluster, "StatusUpToDate") == Some(("True", "Collected")),
+    )
+    .await;
+    assert_eq!(condition(&cluster, "Ready"), Some(("True", "ClusterReady")));
+    assert_eq!(
+        condition(&cluster, "CompleteAPIEnablements"),
+        Some(("True", "Complete"))
+    );
+    assert_eq!(cluster.spec.sync_mode.as_str(), "Pull");
+    assert_eq!(
+        cluster.spec.api_endpoint.as_deref(),
+        Some(bench.member.url().as_str())
+    );
+    assert_eq!(cluster.spec.resource_models.len(), 9, "the default grades");
+    let namespaces: Api<muster_shared::k8s::Namespace> = Api::all(bench.member_client.clone());
+    let system = namespaces.get("kube-system").await.unwrap();
+    assert_eq!(cluster.spec.id, system.metadata.uid);
+
+    let status = cluster.status.unwrap();
+    assert!(
+        status
+            .kubernetes_version
+            .is_some_and(|version| version.starts_with('v'))
+    );
+    let serves = |version: &str, kind: &str| {
+        status.api_enablements.iter().any(|group| {
+            group.group_version == version
+                && group.resources.iter().any(|resource| resource.kind == kind)
+        })
+    };
+    assert!(serves("apps/v1", "Deployment") && serves("v1", "Pod"));
+    let nodes = status.node_summary.unwrap();
+    assert_eq!((nodes.total_num, nodes.ready_num), (2, 1));
+    let resources = status.resource_summary.unwrap();
+    let amounts = [
+        &resources.allocatable,
+        &resources.allocated,
+        &resources.allocating,
+    ]
+    .map(|list| {
+        (
+            list["cpu"].0.clone(),
+            list["memory"].0.clone(),
+            list["pods"].0.clone(),
+        )
+    });
+    let texts = |cpu: &str, memory: &str, pods: &str| (cpu.into(), memory.into(), pods.into());
+    assert_eq!(
+        amounts,
+        [
+            texts("8", "32Gi", "220"),
+            texts("500m", "1Gi", "1"),
+            texts("500m", "1Gi", "1")
+        ]
+    );
+    let graded: i64 = resources
+        .allocatable_modelings
+        .iter()
+        .map(|grade| grade.count)
+        .sum();
+    assert_eq!(graded, 2);
+}
+
+#[tokio::test]
+async fn a_change_of_capacity_is_reported_without_waiting_for_the_next_round() {
+    let bench = Bench::start().await;
+    create_node(&bench, "n1", true).await;
+    let hour = |settings: &mut muster_agent::settings::Settings| {
+        settings.cluster_status_update_frequency = "5s".parse().unwrap();
+    };
+    let _agent = bench.agent_in(&["system:masters"], hour);
+    let nodes = |count: i32| {
+        move |cluster: &muster_shared::api::cluster::Cluster| {
+            let status = cluster.status.as_ref();
+            status
+                .and_then(|status| status.node_summary)
+                .is_some_and(|nodes| nodes.total_num == count)
+        }
+    };
+    until(&bench.clusters(), MEMBER, "one node is counted", nodes(1)).await;
+    let started = tokio::time::Instant::now();
+    create_node(&bench, "n2", true).await;
+    until(&bench.clusters(), MEMBER, "two nodes are counted", nodes(2)).await;
+    assert!(
+        started.elapsed() < std::time::Duration::from_secs(4),
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn the_lease_is_renewed_and_belongs_to_the_cluster() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    let cluster = bench.joined().await;
+    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
+    let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
+    let first = until(&leases, MEMBER, "it is there", |lease| {
+        renewed(lease).is_some()
+    })
+    .await;
+    let before = renewed(&first).unwrap();
+    let later = until(&leases, MEMBER, "it was renewed", |lease| {
+        renewed(lease) > Some(before.clone())
+    })
+    .await;
+    let spec = later.spec.unwrap();
+    assert_eq!(spec.holder_identity.as_deref(), Some(MEMBER));
+    assert_eq!(spec.lease_duration_seconds, Some(2));
+    assert!(spec.renew_time.unwrap().0 <= Timestamp::now());
+    let owners = later.metadata.owner_references.unwrap();
+    assert_eq!(owners[0].uid, cluster.metadata.uid.unwrap());
+}
+
+#[tokio::test]
+async fn a_sick_member_is_not_ready_a_silent_one_not_reachable_and_neither_loses_its_capacity() {
+    let bench = Bench::start().await;
+    create_node(&bench, "n1", true).await;
+    let _agent = bench.agent();
+    until(
+        &bench.clusters(),
+        MEMBER,
+        "everything is reported",
+        |cluster| {
+            condition(cluster, "StatusUpToDate") == Some(("True", "Collected"))
+                && condition(cluster, "Ready") == Some(("True", "ClusterReady"))
+        },
+    )
+    .await;
+    for (effect, reason) in [
+        (Effect::NotReady, "ClusterNotReady"),
+        (Effect::Hang, "ClusterNotReachable"),
+    ] {
+        bench.member.faults().inject(effect);
+        let sick = until(&bench.clusters(), MEMBER, reason, |cluster| {
+            condition(cluster, "Ready") == Some(("False", reason))
+        })
+        .await;
+        let nodes = sick.status.as_ref().and_then(|status| status.node_summary);
+        assert_eq!(nodes.map(|nodes| nodes.total_num), Some(1), "{reason}");
+        bench.member.faults().heal();
+        bench.joined().await;
+    }
+}
+
+#[tokio::test]
+async fn a_hung_member_is_told_to_be_old_news() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench.member.faults().inject(Effect::Hang);
+    let old = until(
+        &bench.clusters(),
+        MEMBER,
+        "the status is told to be old",
+        |cluster| condition(cluster, "StatusUpToDate") == Some(("False", "CollectionFailed")),
+    )
+    .await;
+    let message = &old.condition("StatusUpToDate").unwrap().message;
+    assert!(
+        message.contains("nodes and pods not collected since"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn conditions_and_fields_of_others_survive_our_reports() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    let cluster = bench.joined().await;
+    let mut conditions = serde_json::to_value(&cluster.status.unwrap().conditions).unwrap();
+    conditions
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"type": "Drained", "status": "True", "reason": "R",
+        "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+    let params = kube::api::PatchParams::default();
+    let theirs = json!({"status": {"conditions": conditions, "remedyActions": ["TrafficControl"]}});
+    bench
+        .clusters()
+        .patch_status(MEMBER, &params, &kube::api::Patch::Merge(&theirs))
+        .await
+        .unwrap();
+    create_node(&bench, "n1", true).await;
+    let after = until(
+        &bench.clusters(),
+        MEMBER,
+        "the node is counted",
+        |cluster| {
+            let status = cluster.status.as_ref();
+            status
+                .and_then(|status| status.node_summary)
+                .is_some_and(|nodes| nodes.total_num == 1)
+        },
+    )
+    .await;
+    assert_eq!(condition(&after, "Drained"), Some(("True", "R")));
+    assert_eq!(after.status.unwrap().remedy_actions, ["TrafficControl"]);
+}
+
+#[tokio::test]
+async fn a_name_that_another_cluster_bears_is_refused() {
+    let bench = Bench::start().await;
+    let other = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": MEMBER},
+        "spec": {"syncMode": "Pull", "id": "another"}});
+    let other = serde_json::from_value(other).unwrap();
+    bench
+        .clusters()
+        .create(&PostParams::default(), &other)
+        .await
+        .unwrap();
+    let error = bench.agent().ended().await.unwrap_err();
+    assert!(error.to_string().contains("\"another\""), "{error}");
+}
+
+#[tokio::test]
+async fn without_modelling_no_node_and_no_pod_is_looked_at() {
+    let bench = Bench::start().await;
+    create_node(&bench, "n1", true).await;
+    let _agent = bench.agent_in(&["system:masters"], |settings| {
+        settings.enable_cluster_resource_modeling = false
+    });
+    let cluster = until(
+        &bench.clusters(),
+        MEMBER,
+        "everything is reported",
+        |cluster| condition(cluster, "StatusUpToDate") == Some(("True", "Collected")),
+    )
+    .await;
+    let status = cluster.status.unwrap();
+    assert_eq!((status.node_summary, status.resource_summary), (None, None));
+    assert_eq!(cluster.spec.resource_models, []);
+}
+
+#[tokio::test]
+async fn the_role_that_karmadactl_gives_to_agents_is_enough() {
+    let bench = Bench::start().await;
+    let group = "system:karmada:agents";
+    crate::survival::grant_karmadactl_role(&bench).await;
+    let _agent = bench.agent_in(&[group], |_| {});
+    bench.joined().await;
+    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
+    until(&leases, MEMBER, "the lease is there", |lease| {
+        lease.spec.is_some()
+    })
+    .await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    let patched = patch(
+        &bench.works(),
+        "a",
+        &json!({"metadata": {"labels": {"x": "y"}}}),
+    )
+    .await;
+    assert!(patched.status.is_some());
+}

@@ -1,0 +1,220 @@
+//! What the agent outlives.
+
+use muster_e2e::apiserver::Forget;
+use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_shared::k8s::{Lease, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::bench::{AGENT, Bench, MEMBER, WORKS, config_map, delete, gone, patch, until, value};
+
+fn agent_only() -> Scope {
+    Scope {
+        user: Some(AGENT.into()),
+        path: None,
+    }
+}
+
+#[tokio::test]
+async fn both_apis_may_restart_and_forget_their_history() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    for server in [&bench.fleet, &bench.member] {
+        server.restart(Forget::History);
+    }
+    patch(
+        &bench.works(),
+        "a",
+        &json!({"spec": {"workload": {"manifests": [config_map("a", "2")]}}}),
+    )
+    .await;
+    until(&bench.config_maps(), "a", "the change arrives", |object| {
+        value(object) == "2"
+    })
+    .await;
+    patch(
+        &bench.config_maps(),
+        "a",
+        &json!({"data": {"k": "drifted"}}),
+    )
+    .await;
+    until(&bench.config_maps(), "a", "drift is repaired", |object| {
+        value(object) == "2"
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_happened_while_the_fleet_was_away_is_caught_up_with() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    for name in ["deleted", "changed"] {
+        bench.create_work(name, |_| {}).await;
+        bench.applied(name, "True").await;
+    }
+    bench.fleet.faults().inject_for(agent_only(), Effect::Cut);
+    bench.create_work("new", |_| {}).await;
+    delete(&bench.works(), "deleted").await;
+    let change = json!({"spec": {"workload": {"manifests": [config_map("changed", "2")]}}});
+    patch(&bench.works(), "changed", &change).await;
+    bench.fleet.faults().heal();
+    let maps = bench.config_maps();
+    until(&maps, "new", "it is there", |object| value(object) == "1").await;
+    until(&maps, "changed", "it changed", |object| {
+        value(object) == "2"
+    })
+    .await;
+    gone(&maps, "deleted").await;
+}
+
+/// A Work is deleted while the member is silent, so its removal is pending in the agent; then the fleet goes away, and behind the
+/// agent's back the Work is made anew. When the member answers again, only a fresh look at the fleet may decide.
+#[tokio::test]
+async fn a_returning_member_deletes_nothing_on_stale_knowledge() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    let maps = bench.config_maps();
+    let before = maps.get("a").await.unwrap();
+
+    bench.member.faults().inject_for(agent_only(), Effect::Cut);
+    delete(&bench.works(), "a").await;
+    until(
+        &bench.clusters(),
+        MEMBER,
+        "the member is silent",
+        |cluster| {
+            cluster
+                .condition("Ready")
+                .is_some_and(|ready| ready.status == "False")
+        },
+    )
+    .await;
+    bench.fleet.faults().inject_for(agent_only(), Effect::Cut);
+    patch(
+        &bench.works(),
+        "a",
+        &json!({"metadata": {"finalizers": null}}),
+    )
+    .await;
+    gone(&bench.works(), "a").await;
+    let again = bench.create_work("a", |_| {}).await;
+
+    bench.member.faults().heal();
+    bench.fleet.faults().heal();
+    let work = bench.applied("a", "True").await;
+    assert_eq!(work.uid(), again.uid());
+    assert_eq!(
+        maps.get("a").await.unwrap().uid(),
+        before.uid(),
+        "the object was never deleted"
+    );
+}
+
+#[tokio::test]
+async fn the_lease_does_not_wait_for_a_member_that_hangs() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench.member.faults().inject(Effect::Hang);
+    let leases: muster_shared::k8s::Api<Lease> =
+        muster_shared::k8s::Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
+    let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
+    let mut last = None;
+    for _ in 0..4 {
+        let lease = until(&leases, MEMBER, "it is renewed", |lease| {
+            renewed(lease) > last
+        })
+        .await;
+        last = renewed(&lease);
+    }
+}
+
+#[tokio::test]
+async fn a_restarted_agent_goes_on_where_it_was() {
+    let bench = Bench::start().await;
+    let agent = bench.agent();
+    bench.joined().await;
+    for name in ["kept", "dropped"] {
+        bench.create_work(name, |_| {}).await;
+        bench.applied(name, "True").await;
+    }
+    let before = bench.config_maps().get("kept").await.unwrap();
+    agent.stop().await;
+    delete(&bench.works(), "dropped").await;
+    let _agent = bench.agent();
+    gone(&bench.works(), "dropped").await;
+    gone(&bench.config_maps(), "dropped").await;
+    let after = bench.config_maps().get("kept").await.unwrap();
+    assert_eq!(after.resource_version(), before.resource_version());
+}
+
+#[tokio::test]
+async fn a_member_that_joins_before_the_fleet_answers_waits_for_it() {
+    let bench = Bench::start().await;
+    bench.fleet.faults().inject_for(agent_only(), Effect::Cut);
+    let _agent = bench.agent();
+    bench.fleet.faults().heal();
+    bench.joined().await;
+}
+
+/// The permissions that `karmadactl register` gives to an agent: no patch of clusters, of their status or of leases.
+pub async fn grant_karmadactl_role(bench: &Bench) {
+    let subject = json!([{"kind": "User", "name": AGENT, "apiGroup": "rbac.authorization.k8s.io"}]);
+    let rules = json!([
+        {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "resourceNames": [MEMBER], "verbs": ["get", "delete"]},
+        {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["create", "list", "watch"]},
+        {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/status"], "resourceNames": [MEMBER], "verbs": ["update"]},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]},
+    ]);
+    let work_rules = json!([
+        {"apiGroups": ["work.karmada.io"], "resources": ["works"], "verbs": ["get", "create", "list", "watch", "update", "delete"]},
+        {"apiGroups": ["work.karmada.io"], "resources": ["works/status"], "verbs": ["patch", "update"]},
+    ]);
+    for namespace in ["karmada-cluster", WORKS] {
+        let object =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        create(bench, "/api/v1/namespaces", &object).await;
+    }
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let role = json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "agent"}, "rules": rules});
+    create(bench, &format!("/apis/{rbac}/clusterroles"), &role).await;
+    let binding = json!({"apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": "agent"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "agent"}, "subjects": subject});
+    create(
+        bench,
+        &format!("/apis/{rbac}/clusterrolebindings"),
+        &binding,
+    )
+    .await;
+    let role = json!({"apiVersion": rbac, "kind": "Role", "metadata": {"name": "works", "namespace": WORKS}, "rules": work_rules});
+    create(
+        bench,
+        &format!("/apis/{rbac}/namespaces/{WORKS}/roles"),
+        &role,
+    )
+    .await;
+    let binding = json!({"apiVersion": rbac, "kind": "RoleBinding", "metadata": {"name": "works", "namespace": WORKS},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "works"}, "subjects": subject});
+    create(
+        bench,
+        &format!("/apis/{rbac}/namespaces/{WORKS}/rolebindings"),
+        &binding,
+    )
+    .await;
+}
+
+async fn create(bench: &Bench, collection: &str, object: &Value) {
+    let request = http::Request::post(collection)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(object.to_string().into_bytes())
+        .unwrap();
+    let _: Value = bench.fleet_client.request(request).await.unwrap();
+}

@@ -1,0 +1,340 @@
+//! What becomes of Works.
+
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams, PostParams};
+use muster_shared::api::binding::ResourceHealth;
+use muster_shared::k8s::ResourceExt;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::bench::{Bench, applied, config_map, delete, deployment, gone, patch, until, value};
+
+#[tokio::test]
+async fn a_work_is_applied_and_its_status_comes_back_within_a_second() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench
+        .create_work("web", |work| {
+            work["spec"]["workload"]["manifests"] = json!([deployment("web")])
+        })
+        .await;
+    let work = bench.applied("web", "True").await;
+    assert_eq!(
+        applied(&work).unwrap().1,
+        "Manifest has been successfully applied"
+    );
+
+    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    let object = deployments.get("web").await.unwrap();
+    assert_eq!(object.labels()["karmada.io/managed"], "true");
+    assert_eq!(object.annotations()["work.karmada.io/name"], "web");
+    until(&bench.works(), "web", "it is reported unhealthy", |work| {
+        let mut statuses = work
+            .status
+            .iter()
+            .flat_map(|status| &status.manifest_statuses);
+        statuses
+            .next()
+            .is_some_and(|status| status.health == Some(ResourceHealth::Unhealthy))
+    })
+    .await;
+
+    let rolled_out = json!({"status": {"observedGeneration": object.metadata.generation, "replicas": 2,
+        "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2}});
+    let changed = Instant::now();
+    deployments
+        .patch_status("web", &PatchParams::default(), &Patch::Merge(&rolled_out))
+        .await
+        .unwrap();
+    let work = until(&bench.works(), "web", "it is reported healthy", |work| {
+        let mut statuses = work
+            .status
+            .iter()
+            .flat_map(|status| &status.manifest_statuses);
+        statuses
+            .next()
+            .is_some_and(|status| status.health == Some(ResourceHealth::Healthy))
+    })
+    .await;
+    assert!(
+        changed.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        changed.elapsed()
+    );
+    let reported = &work.status.unwrap().manifest_statuses[0];
+    assert_eq!(
+        (
+            reported.identifier.kind.as_str(),
+            reported.identifier.name.as_str()
+        ),
+        ("Deployment", "web")
+    );
+    assert_eq!(reported.status.as_ref().unwrap().0["availableReplicas"], 2);
+}
+
+#[tokio::test]
+async fn a_changed_work_changes_its_object_and_nothing_that_is_the_members() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    let maps = bench.config_maps();
+    patch(
+        &maps,
+        "a",
+        &json!({"metadata": {"annotations": {"theirs": "1"}}, "data": {"more": "x"}}),
+    )
+    .await;
+    patch(
+        &bench.works(),
+        "a",
+        &json!({"spec": {"workload": {"manifests": [config_map("a", "2")]}}}),
+    )
+    .await;
+    let object = until(&maps, "a", "it has the new value", |object| {
+        value(object) == "2"
+    })
+    .await;
+    assert_eq!(object.annotations()["theirs"], "1");
+    assert_eq!(object.data["data"]["more"], "x");
+}
+
+#[tokio::test]
+async fn drift_is_repaired_and_a_deleted_object_comes_back() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    let maps = bench.config_maps();
+    patch(&maps, "a", &json!({"data": {"k": "drifted"}})).await;
+    let before = until(&maps, "a", "the value is back", |object| {
+        value(object) == "1"
+    })
+    .await;
+    delete(&maps, "a").await;
+    until(&maps, "a", "it is back", |object| {
+        object.uid() != before.uid()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_object_that_is_as_desired_is_not_written_again() {
+    let bench = Bench::start().await;
+    let agent = bench.agent();
+    bench.joined().await;
+    bench
+        .create_work("web", |work| {
+            work["spec"]["workload"]["manifests"] = json!([deployment("web")])
+        })
+        .await;
+    bench.applied("web", "True").await;
+    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    let before = deployments.get("web").await.unwrap();
+    agent.stop().await;
+    let _agent = bench.agent();
+    // A Work that is applied after it tells that the first one was looked at.
+    bench.create_work("z", |_| {}).await;
+    bench.applied("z", "True").await;
+    let after = deployments.get("web").await.unwrap();
+    assert_eq!(after.resource_version(), before.resource_version());
+}
+
+#[tokio::test]
+async fn a_deleted_work_takes_its_object_along_unless_it_is_to_be_preserved() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench.create_work("goes", |_| {}).await;
+    bench
+        .create_work("stays", |work| {
+            work["spec"]["preserveResourcesOnDeletion"] = json!(true)
+        })
+        .await;
+    for name in ["goes", "stays"] {
+        bench.applied(name, "True").await;
+        delete(&bench.works(), name).await;
+        gone(&bench.works(), name).await;
+    }
+    let maps = bench.config_maps();
+    gone(&maps, "goes").await;
+    let stays = maps.get("stays").await.unwrap();
+    assert!(stays.labels().is_empty(), "{:?}", stays.labels());
+    assert!(stays.annotations().is_empty(), "{:?}", stays.annotations());
+}
+
+#[tokio::test]
+async fn an_unmanaged_object_is_left_alone_until_the_policy_says_overwrite() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    let maps = bench.config_maps();
+    let theirs = serde_json::from_value(config_map("a", "theirs")).unwrap();
+    maps.create(&PostParams::default(), &theirs).await.unwrap();
+    bench.create_work("a", |_| {}).await;
+    let work = bench.applied("a", "False").await;
+    let message = applied(&work).unwrap().1;
+    assert!(message.starts_with("Failed to apply all manifests (0/1): resource(kind=ConfigMap, default/a) already exists"), "{message}");
+    assert_eq!(value(&maps.get("a").await.unwrap()), "theirs");
+
+    let overwrite =
+        json!({"metadata": {"annotations": {"work.karmada.io/conflict-resolution": "overwrite"}}});
+    patch(&bench.works(), "a", &overwrite).await;
+    bench.applied("a", "True").await;
+    assert_eq!(value(&maps.get("a").await.unwrap()), "1");
+}
+
+#[tokio::test]
+async fn an_object_of_another_work_is_not_deleted_with_this_one() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench
+        .create_work("first", |work| {
+            work["spec"]["workload"]["manifests"] = json!([config_map("a", "1")])
+        })
+        .await;
+    bench.applied("first", "True").await;
+    let maps = bench.config_maps();
+    let taken_over = json!({"metadata": {"annotations": {"work.karmada.io/name": "second"}}});
+    bench
+        .create_work("second", |work| {
+            work["spec"]["suspendDispatching"] = json!(true)
+        })
+        .await;
+    patch(
+        &bench.works(),
+        "first",
+        &json!({"spec": {"suspendDispatching": true}}),
+    )
+    .await;
+    until(&bench.works(), "first", "it is suspended", |work| {
+        let mut conditions = work.status.iter().flat_map(|status| &status.conditions);
+        conditions.any(|condition| condition.reason == "SuspendDispatching")
+    })
+    .await;
+    patch(&maps, "a", &taken_over).await;
+    delete(&bench.works(), "first").await;
+    gone(&bench.works(), "first").await;
+    assert_eq!(value(&maps.get("a").await.unwrap()), "1");
+}
+
+#[tokio::test]
+async fn an_object_that_a_work_no_longer_has_is_removed() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    let both = json!([config_map("a", "1"), config_map("b", "1")]);
+    bench
+        .create_work("w", |work| work["spec"]["workload"]["manifests"] = both)
+        .await;
+    until(&bench.works(), "w", "both are reported", |work| {
+        work.status
+            .as_ref()
+            .is_some_and(|status| status.manifest_statuses.len() == 2)
+    })
+    .await;
+    patch(
+        &bench.works(),
+        "w",
+        &json!({"spec": {"workload": {"manifests": [config_map("b", "1")]}}}),
+    )
+    .await;
+    let maps = bench.config_maps();
+    gone(&maps, "a").await;
+    until(&bench.works(), "w", "one is reported", |work| {
+        work.status
+            .as_ref()
+            .is_some_and(|status| status.manifest_statuses.len() == 1)
+    })
+    .await;
+    assert_eq!(value(&maps.get("b").await.unwrap()), "1");
+}
+
+#[tokio::test]
+async fn a_suspended_work_waits() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench
+        .create_work("a", |work| work["spec"]["suspendDispatching"] = json!(true))
+        .await;
+    until(&bench.works(), "a", "it says so", |work| {
+        let mut conditions = work.status.iter().flat_map(|status| &status.conditions);
+        conditions.any(|condition| condition.type_ == "Dispatching" && condition.status == "False")
+    })
+    .await;
+    let maps = bench.config_maps();
+    assert!(maps.get_opt("a").await.unwrap().is_none());
+    patch(
+        &bench.works(),
+        "a",
+        &json!({"spec": {"suspendDispatching": false}}),
+    )
+    .await;
+    until(&maps, "a", "it is applied", |object| value(object) == "1").await;
+}
+
+#[tokio::test]
+async fn a_work_that_comes_before_its_namespace_or_its_kind_is_applied_when_they_are_there() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    let mut inside = config_map("a", "1");
+    inside["metadata"]["namespace"] = json!("prod");
+    let thing = json!({"apiVersion": "example.io/v1", "kind": "Thing", "metadata": {"name": "t", "namespace": "default"}, "spec": {"x": 1}});
+    bench
+        .create_work("inside", |work| {
+            work["spec"]["workload"]["manifests"] = json!([inside])
+        })
+        .await;
+    bench
+        .create_work("thing", |work| {
+            work["spec"]["workload"]["manifests"] = json!([thing])
+        })
+        .await;
+    bench.applied("inside", "False").await;
+    bench.applied("thing", "False").await;
+
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prod"}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.io"},
+        "spec": {"group": "example.io", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    bench
+        .create_work("prerequisites", |work| {
+            work["spec"]["workload"]["manifests"] = json!([namespace, definition])
+        })
+        .await;
+    for name in ["inside", "thing"] {
+        bench.applied(name, "True").await;
+    }
+}
+
+#[tokio::test]
+async fn one_malformed_manifest_stops_neither_its_neighbours_nor_other_works() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    let manifests = json!([{"apiVersion": "v1", "kind": "ConfigMap"}, config_map("good", "1")]);
+    bench
+        .create_work("mixed", |work| {
+            work["spec"]["workload"]["manifests"] = manifests
+        })
+        .await;
+    bench.create_work("other", |_| {}).await;
+    let work = bench.applied("mixed", "False").await;
+    assert!(
+        applied(&work).unwrap().1.contains("(1/2)"),
+        "{:?}",
+        applied(&work)
+    );
+    bench.applied("other", "True").await;
+    assert_eq!(value(&bench.config_maps().get("good").await.unwrap()), "1");
+}
