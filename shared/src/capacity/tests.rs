@@ -55,7 +55,9 @@ fn pods_may_arrive_before_their_node_and_outlive_it() {
     census.apply_pod(&pod("p", Some("n"), "3", "Running"));
     census.apply_node(&node("n", "8", "110"));
     let mut models = default_models();
-    models.iter_mut().for_each(|model| model.ranges.truncate(1));
+    for model in &mut models {
+        model.ranges.truncate(1);
+    }
     let grade = |census: &Census| {
         census
             .modelings(&models)
@@ -91,9 +93,9 @@ fn the_last_good_count_is_served_until_a_new_list_is_complete() {
         Event::InitApply(pod("a", None, "1", "Pending")),
         Event::InitDone,
     ];
-    first
-        .into_iter()
-        .for_each(|event| _ = census.fold_pod(event));
+    for event in first {
+        census.fold_pod(event);
+    }
     assert!(!census.is_complete(), "nodes are not listed yet");
     for event in [Event::Init, Event::InitDone] {
         census.fold_node(event);
@@ -205,8 +207,12 @@ proptest! {
             }
         }
         let mut fresh = Census::default();
-        nodes.values().for_each(|node| _ = fresh.apply_node(node));
-        pods.values().for_each(|pod| _ = fresh.apply_pod(pod));
+        for node in nodes.values() {
+            fresh.apply_node(node);
+        }
+        for pod in pods.values() {
+            fresh.apply_pod(pod);
+        }
         prop_assert_eq!(census.summary(), fresh.summary());
         prop_assert_eq!(census.node_summary(), fresh.node_summary());
         prop_assert_eq!(counts(&census), counts(&fresh));

@@ -55,7 +55,9 @@ fn take<'a>(step: &Step, found: Found<'a>, lenient: bool) -> Result<Found<'a>, E
         Step::Wildcard => Ok(found.into_iter().flat_map(children).collect()),
         Step::Descend => {
             let mut all = Vec::new();
-            found.into_iter().for_each(|value| descend(value, &mut all));
+            for value in found {
+                descend(value, &mut all);
+            }
             Ok(all)
         }
         Step::Slice(slice) => each_list(found, |list| self::slice(*slice, list, lenient)),
@@ -112,9 +114,9 @@ fn children(value: Cow<'_, Value>) -> Found<'_> {
 /// A value and everything below it.
 fn descend<'a>(value: Cow<'a, Value>, all: &mut Found<'a>) {
     all.push(value.clone());
-    children(value)
-        .into_iter()
-        .for_each(|child| descend(child, all));
+    for child in children(value) {
+        descend(child, all);
+    }
 }
 
 /// Applies a step to the elements of each list. `null` has none; anything else is an error.
@@ -133,7 +135,7 @@ fn each_list<'a>(
     Ok(all)
 }
 
-fn slice<'a>(slice: Slice, list: Found<'a>, lenient: bool) -> Result<Found<'a>, Error> {
+fn slice(slice: Slice, list: Found<'_>, lenient: bool) -> Result<Found<'_>, Error> {
     let length = list.len();
     let count = i64::try_from(length).unwrap_or(i64::MAX);
     let from_end = |place: i64| {

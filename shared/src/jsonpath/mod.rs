@@ -58,7 +58,7 @@ enum Part {
     /// Replaced by what the path leads to.
     Path(Vec<Step>),
     /// Repeated for everything that the path leads to.
-    Range(Vec<Step>, Vec<Part>),
+    Range(Vec<Step>, Vec<Self>),
 }
 
 /// One step from a value to the next.
@@ -73,9 +73,9 @@ enum Step {
     /// `[start:end:step]`; `[n]` is a slice of one that must be there.
     Slice(Slice),
     /// `[a,b]`
-    Union(Vec<Step>),
+    Union(Vec<Self>),
     /// `[?(@.left op right)]`
-    Filter(Vec<Step>, Test),
+    Filter(Vec<Self>, Test),
     /// A literal takes the place of the value.
     Literal(Value),
 }
