@@ -1,1 +1,10 @@
-//! To come.
+//! Starting a fleet on this machine, breaking it, and waiting for what should happen.
+
+pub mod apply;
+pub mod dump;
+pub mod fleet;
+pub mod kubeconfig;
+pub mod link;
+pub mod observer;
+pub mod process;
+pub mod provider;

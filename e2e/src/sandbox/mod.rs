@@ -1,1 +1,301 @@
-//! To come.
+//! The sandbox: a whole fleet on this machine, to see a failover and to try one by hand.
+
+pub mod continuity;
+pub mod expect;
+pub mod picture;
+pub mod scenario;
+pub mod screen;
+pub mod story;
+
+mod control;
+mod draw;
+mod intervals;
+mod timeline;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{Args, Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::harness::dump::dump;
+use crate::harness::fleet::Fleet;
+use crate::harness::process;
+use draw::Tone;
+use screen::Screen;
+use story::{Failure, Story};
+
+/// Shows a cluster failover from beginning to end on this machine: a fleet API, members, real agents, the real control plane.
+#[derive(Debug, Parser)]
+#[command(name = "sandbox", version, args_conflicts_with_subcommands = true)]
+struct Command {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Start a fleet and keep it, to explore by hand with kubectl.
+    Up(Run),
+    /// Cut a member of a running sandbox off from the fleet API.
+    Cut(Target),
+    /// Let a member of a running sandbox back.
+    Heal(Target),
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    /// Where kubeconfigs and logs go; a temporary directory, removed in the end, when not given.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// How many members.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(3..=50))]
+    members: u8,
+    /// Lines with times instead of a live table.
+    #[arg(long)]
+    plain: bool,
+}
+
+#[derive(Debug, Args)]
+struct Target {
+    /// Name of the member.
+    name: String,
+    /// Directory of the running sandbox.
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+}
+
+/// The program. `arguments` begin with its own name.
+pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(code) = process::become_program(arguments.get(1..).unwrap_or_default()) {
+        return code;
+    }
+    muster_shared::tls::install_provider();
+    let command = match Command::try_parse_from(arguments) {
+        Ok(command) => command,
+        Err(error) => error.exit(),
+    };
+    match serve(command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("sandbox: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main]
+async fn serve(command: Command) -> anyhow::Result<ExitCode> {
+    match command.action {
+        None => demonstrate(command.run).await,
+        Some(Action::Up(run)) => stay_up(run).await,
+        Some(Action::Cut(target)) => ask(&target, "cut").await,
+        Some(Action::Heal(target)) => ask(&target, "heal").await,
+    }
+}
+
+async fn ask(target: &Target, verb: &str) -> anyhow::Result<ExitCode> {
+    control::ask(&target.dir, &format!("{verb} {}", target.name)).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A directory for a run: given and kept, or made and removed unless it is to be kept.
+struct Place {
+    path: PathBuf,
+    temporary: bool,
+}
+
+impl Place {
+    fn new(given: Option<PathBuf>) -> anyhow::Result<Self> {
+        let temporary = given.is_none();
+        let path = given.unwrap_or_else(|| {
+            let now = jiff::Timestamp::now().as_millisecond();
+            std::env::temp_dir().join(format!("muster-sandbox-{}-{now}", std::process::id()))
+        });
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let path = path.canonicalize().with_context(|| format!("cannot use {}", path.display()))?;
+        Ok(Self { path, temporary })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.temporary {
+            // It is in the system's place for temporary files: what cannot be removed now is removed some day.
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+async fn start(run: &Run, place: &Place, screen: &Screen) -> anyhow::Result<Arc<Fleet>> {
+    log_to(&place.path)?;
+    let binary = std::env::current_exe().context("finding the sandbox's own binary")?;
+    screen.say(&format!(
+        "Starting a fleet API and {} members, with real agents and the real control plane (logs in {}).",
+        run.members,
+        place.path.join("logs").display()
+    ));
+    Fleet::start(scenario::plan(binary, place.path.clone(), run.members.into())).await
+}
+
+/// What this process itself has to say: the embedded servers and the simulated members.
+fn log_to(directory: &Path) -> anyhow::Result<()> {
+    let logs = directory.join("logs");
+    std::fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
+    let file = std::fs::File::create(logs.join("sandbox.log")).context("cannot write sandbox.log")?;
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new("info,kube_client=error"))
+        .with_writer(std::sync::Mutex::new(file))
+        .with_ansi(false)
+        .with_target(false)
+        .try_init()
+        .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
+}
+
+fn introduce(screen: &Screen) {
+    let palette = screen.palette();
+    screen.say(&palette.paint(Tone::Strong, "Muster: one member of a fleet is cut off, and its workloads come up elsewhere."));
+    screen.say("");
+    screen.say("Shortened so that it takes about a minute:");
+    for interval in intervals::shortened() {
+        let line = format!(
+            "  {:<14}{:<32}{:>6}   in production {}",
+            interval.whose, interval.name, interval.here, interval.usual
+        );
+        screen.say(&palette.paint(Tone::Quiet, &line));
+    }
+    screen.say("");
+}
+
+async fn demonstrate(run: Run) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(run.plain);
+    introduce(&screen);
+    let mut place = Place::new(run.dir.clone())?;
+    let outcome = tokio::select! {
+        outcome = tell(&run, &place, &screen) => outcome,
+        _ = tokio::signal::ctrl_c() => {
+            screen.finish();
+            println!("Interrupted: everything is ended and cleaned up.");
+            return Ok(ExitCode::from(130));
+        }
+    };
+    match outcome {
+        Ok(true) => Ok(ExitCode::SUCCESS),
+        other => {
+            place.temporary = false;
+            println!("Logs are kept in {}", place.path.join("logs").display());
+            other.map(|_| ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Tells the story; `false` when it did not end as expected.
+async fn tell(run: &Run, place: &Place, screen: &Screen) -> anyhow::Result<bool> {
+    let fleet = start(run, place, screen).await?;
+    let following = screen.follow(&fleet.observer);
+    let mut story = None;
+    let outcome = async {
+        let story = story.insert(Story::begin(Arc::clone(&fleet), screen.clone()).await?);
+        story.cut()?;
+        story.until_unknown().await?;
+        story.until_tainted().await?;
+        story.until_moved().await?;
+        story.until_healthy_elsewhere().await?;
+        story.heal().await?;
+        story.rest().await
+    }
+    .await;
+    drop(following);
+    screen.finish();
+    conclude(&fleet, screen, story.as_ref(), outcome).await
+}
+
+async fn conclude(
+    fleet: &Fleet,
+    screen: &Screen,
+    story: Option<&Story>,
+    outcome: Result<(), Failure>,
+) -> anyhow::Result<bool> {
+    let palette = screen.palette();
+    println!("\n{}", palette.paint(Tone::Strong, "Timeline"));
+    for line in screen.timeline() {
+        println!("  {line}");
+    }
+    let report = story.map(Story::report).unwrap_or_default();
+    if !report.is_empty() {
+        println!("\n{}", palette.paint(Tone::Strong, "Observed through the APIs"));
+    }
+    for (what, verdict) in &report {
+        match verdict {
+            Ok(()) => println!("  {} {what}", palette.paint(Tone::Good, "✓")),
+            Err(missing) => println!("  {} {what}\n      {missing}", palette.paint(Tone::Bad, "✗")),
+        }
+    }
+    let memory: Vec<String> = fleet
+        .memory()
+        .iter()
+        .filter(|(name, _)| matches!(name.as_str(), "control-plane" | "agent-member2"))
+        .map(|(name, bytes)| format!("{name} {} MiB", bytes / (1024 * 1024)))
+        .collect();
+    println!("\n  Memory: {}", memory.join(", "));
+    let all_seen = report.iter().all(|(_, verdict)| verdict.is_ok());
+    match outcome {
+        Ok(()) if all_seen => {
+            println!("\n{}", palette.paint(Tone::Good, "The failover happened, and nothing was without a copy on the way."));
+            Ok(true)
+        }
+        Ok(()) => Ok(false),
+        Err(failure) => {
+            println!("\n{}\n", dump(fleet).await);
+            println!("{} {failure}", palette.paint(Tone::Bad, "Failed:"));
+            Ok(false)
+        }
+    }
+}
+
+async fn stay_up(run: Run) -> anyhow::Result<ExitCode> {
+    let screen = Screen::new(run.plain);
+    let place = Place::new(run.dir.clone())?;
+    let fleet = start(&run, &place, &screen).await?;
+    let directory = place.path.display();
+    std::fs::create_dir_all(place.path.join("manifests"))?;
+    for (name, manifest) in scenario::MANIFESTS {
+        std::fs::write(place.path.join("manifests").join(name), manifest)?;
+    }
+    let control = control::listen(&place.path, Arc::clone(&fleet), screen.clone()).await?;
+    for line in [
+        String::new(),
+        "The fleet is up. Try, in another terminal:".to_owned(),
+        format!("  export KUBECONFIG={directory}/fleet.kubeconfig"),
+        "  kubectl get clusters".to_owned(),
+        format!("  kubectl apply -f {directory}/manifests"),
+        "  kubectl get rb -A -o wide".to_owned(),
+        format!("  sandbox cut member1 --dir {directory}"),
+        format!("  sandbox heal member1 --dir {directory}"),
+        format!("Members: {directory}/member1.kubeconfig and so on. End with Ctrl-C."),
+        String::new(),
+    ] {
+        screen.say(&line);
+    }
+    screen.headline("the fleet is up", "watching what you do");
+    let _following = screen.follow(&fleet.observer);
+    tokio::select! {
+        () = control => {}
+        () = until_told() => {}
+    }
+    screen.finish();
+    println!("Ended.");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for an interrupt or a request to end.
+async fn until_told() {
+    let told = tokio_util::sync::CancellationToken::new();
+    muster_shared::tasks::stop_on_signal(told).await;
+}

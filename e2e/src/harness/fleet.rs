@@ -1,0 +1,339 @@
+//! A whole fleet on this machine: a fleet API, members, and the real agents and control plane against them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context;
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use muster_shared::client::{self, Profile};
+use serde_json::json;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::link::{Condition, Link};
+use super::observer::Observer;
+use super::process::{Process, Program};
+use super::provider::{Cluster, Provider};
+use super::{apply, kubeconfig};
+use crate::member::{self, Member};
+
+/// Namespaces that an installation brings (the control-plane chart does).
+const NAMESPACES: [&str; 2] = ["karmada-system", "karmada-cluster"];
+
+/// A member to be started.
+#[derive(Clone, Debug)]
+pub struct MemberPlan {
+    /// Its name in the fleet.
+    pub name: String,
+    /// What its machines are, where the provider has none.
+    pub shape: member::Shape,
+}
+
+/// How a fleet is started.
+pub struct Plan {
+    /// The sandbox binary, which becomes the agents and the control plane.
+    pub binary: PathBuf,
+    /// Where kubeconfigs and logs go.
+    pub directory: PathBuf,
+    /// The members.
+    pub members: Vec<MemberPlan>,
+    /// Flags of the control plane beside the kubeconfig.
+    pub control_plane: Vec<String>,
+    /// Flags of every agent beside kubeconfigs and name.
+    pub agent: Vec<String>,
+    /// Where APIs come from.
+    pub provider: Box<dyn Provider>,
+}
+
+/// An API with the ways to it that no fault touches.
+pub struct Party {
+    /// For single reads and writes.
+    pub client: Client,
+    /// For watches.
+    pub watch_client: Client,
+    /// A file for kubectl.
+    pub kubeconfig: PathBuf,
+    cluster: Box<dyn Cluster>,
+}
+
+/// A member with its agent and the network around it.
+pub struct Site {
+    /// The member's API.
+    pub api: Party,
+    /// Between the agent and the fleet API.
+    pub to_fleet: Link,
+    /// Between the agent and its member's API.
+    pub to_member: Link,
+    /// What the harness plays in the member; `None` where the provider runs pods.
+    pub simulation: Option<Member>,
+    agent: Mutex<Process>,
+    agent_arguments: Vec<String>,
+}
+
+/// A running fleet. Dropping it ends everything in it.
+pub struct Fleet {
+    /// The fleet API.
+    pub api: Party,
+    /// The members by name.
+    pub sites: BTreeMap<String, Site>,
+    /// What is seen of it all.
+    pub observer: Observer,
+    plan: Plan,
+    control_plane: Mutex<Option<Process>>,
+    control_plane_arguments: Vec<String>,
+    _guard: DropGuard,
+}
+
+impl Fleet {
+    /// Starts everything: returns when all processes run and everything was seen once (not: when members are ready).
+    pub async fn start(plan: Plan) -> anyhow::Result<Arc<Self>> {
+        for part in ["kube", "logs"] {
+            let path = plan.directory.join(part);
+            std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        }
+        let shutdown = CancellationToken::new();
+        let api = Party::start(&plan, "fleet").await.context("starting the fleet API")?;
+        install(&api.client).await?;
+        let sites = try_join_all(plan.members.iter().map(|member| {
+            let (plan, api, shutdown) = (&plan, &api, &shutdown);
+            async move {
+                let site = Site::start(plan, member, api, shutdown)
+                    .await
+                    .with_context(|| format!("starting {}", member.name))?;
+                anyhow::Ok((member.name.clone(), site))
+            }
+        }))
+        .await?
+        .into_iter()
+        .collect::<BTreeMap<_, _>>();
+
+        let views = sites.iter().map(|(name, site)| (name.clone(), site.api.watch_client.clone()));
+        let observer = Observer::new(&api.watch_client, views);
+        observer.start().await;
+
+        let identity = api.cluster.identity("muster-control-plane", &["system:masters"])?;
+        let path = plan.directory.join("kube/control-plane.kubeconfig");
+        kubeconfig::write(&identity, &path)?;
+        let mut control_plane_arguments = vec![format!("--kubeconfig={}", path.display())];
+        control_plane_arguments.extend(plan.control_plane.iter().cloned());
+        let fleet = Arc::new(Self {
+            api,
+            sites,
+            observer,
+            plan,
+            control_plane: Mutex::default(),
+            control_plane_arguments,
+            _guard: shutdown.drop_guard(),
+        });
+        fleet.start_control_plane()?;
+        Ok(fleet)
+    }
+
+    /// Where kubeconfigs and logs are.
+    pub fn directory(&self) -> &Path {
+        &self.plan.directory
+    }
+
+    /// A member by name.
+    pub fn site(&self, name: &str) -> anyhow::Result<&Site> {
+        self.sites.get(name).with_context(|| {
+            let known: Vec<&str> = self.sites.keys().map(String::as_str).collect();
+            format!("there is no member {name:?}; there are {}", known.join(", "))
+        })
+    }
+
+    /// Separates a member from the fleet API. Its workloads go on, and the test still sees them.
+    pub fn cut(&self, name: &str) -> anyhow::Result<()> {
+        self.site(name)?.to_fleet.set(Condition::Silent);
+        Ok(())
+    }
+
+    /// Lets a member back.
+    pub fn heal(&self, name: &str) -> anyhow::Result<()> {
+        let site = self.site(name)?;
+        site.to_fleet.set(Condition::Up);
+        site.to_member.set(Condition::Up);
+        Ok(())
+    }
+
+    /// Starts the control plane, if it does not run.
+    pub fn start_control_plane(&self) -> anyhow::Result<()> {
+        let mut running = self.control_plane.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.as_mut().is_some_and(|process| process.ended().is_none()) {
+            return Ok(());
+        }
+        *running = Some(Process::start(
+            &self.plan.binary,
+            Program::ControlPlane,
+            &self.control_plane_arguments,
+            &self.plan.directory.join("logs/control-plane.log"),
+        )?);
+        Ok(())
+    }
+
+    /// Kills the control plane with SIGKILL.
+    pub async fn kill_control_plane(&self) -> anyhow::Result<()> {
+        let process = self.control_plane.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match process {
+            Some(mut process) => process.kill().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Kills the agent of a member with SIGKILL and starts it again.
+    pub async fn restart_agent(&self, name: &str) -> anyhow::Result<()> {
+        let site = self.site(name)?;
+        let fresh = Process::start(
+            &self.plan.binary,
+            Program::Agent,
+            &site.agent_arguments,
+            &self.agent_log(name),
+        )?;
+        let mut old = {
+            let mut agent = site.agent.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *agent, fresh)
+        };
+        old.kill().await
+    }
+
+    /// The processes that ended although nobody asked them to.
+    pub fn lost_processes(&self) -> Vec<String> {
+        let mut lost = Vec::new();
+        if let Some(process) = &mut *self.control_plane.lock().unwrap_or_else(PoisonError::into_inner)
+            && let Some(status) = process.ended()
+        {
+            lost.push(format!("the control plane ended with {status}"));
+        }
+        for (name, site) in &self.sites {
+            let mut agent = site.agent.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(status) = agent.ended() {
+                lost.push(format!("the agent of {name} ended with {status}"));
+            }
+        }
+        lost
+    }
+
+    /// Resident memory of the product's processes in bytes, by the names of their logs.
+    pub fn memory(&self) -> BTreeMap<String, u64> {
+        let mut memory = BTreeMap::new();
+        if let Some(process) = &*self.control_plane.lock().unwrap_or_else(PoisonError::into_inner) {
+            memory.extend(process.resident_memory().map(|bytes| ("control-plane".to_owned(), bytes)));
+        }
+        for (name, site) in &self.sites {
+            let agent = site.agent.lock().unwrap_or_else(PoisonError::into_inner);
+            memory.extend(agent.resident_memory().map(|bytes| (format!("agent-{name}"), bytes)));
+        }
+        memory
+    }
+
+    /// Applies YAML to the fleet API.
+    pub async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
+        apply::apply(&self.api.client, yaml).await
+    }
+
+    /// The control plane's log.
+    pub fn control_plane_log(&self) -> PathBuf {
+        self.plan.directory.join("logs/control-plane.log")
+    }
+
+    /// A member's agent's log.
+    pub fn agent_log(&self, name: &str) -> PathBuf {
+        self.plan.directory.join(format!("logs/agent-{name}.log"))
+    }
+}
+
+impl Party {
+    async fn start(plan: &Plan, name: &str) -> anyhow::Result<Self> {
+        let cluster = plan.provider.start(name, &plan.directory).await?;
+        let access = cluster.administrator()?;
+        let kubeconfig = plan.directory.join(format!("{name}.kubeconfig"));
+        kubeconfig::write(&access, &kubeconfig)?;
+        let config = config(access).await?;
+        Ok(Self {
+            client: client::connect(&config, Profile::Write)?,
+            watch_client: client::connect(&config, Profile::Watch)?,
+            kubeconfig,
+            cluster,
+        })
+    }
+}
+
+impl Site {
+    async fn start(
+        plan: &Plan,
+        member: &MemberPlan,
+        fleet: &Party,
+        shutdown: &CancellationToken,
+    ) -> anyhow::Result<Self> {
+        let name = &member.name;
+        let api = Party::start(plan, name).await?;
+        let simulation = if plan.provider.abilities().runs_pods {
+            None
+        } else {
+            let clients = (api.client.clone(), api.watch_client.clone());
+            Some(Member::start(name, clients, &member.shape, shutdown.child_token()).await?)
+        };
+        let user = format!("system:node:{name}");
+        let at_fleet = fleet.cluster.identity(&user, &["system:masters"])?;
+        let at_member = api.cluster.identity("muster-agent", &["system:masters"])?;
+        let to_fleet = Link::open(kubeconfig::address(&at_fleet).await?).await?;
+        let to_member = Link::open(kubeconfig::address(&at_member).await?).await?;
+        let file = |side: &str| plan.directory.join(format!("kube/agent-{name}-{side}.kubeconfig"));
+        kubeconfig::write(&kubeconfig::through(at_fleet, to_fleet.address())?, &file("fleet"))?;
+        kubeconfig::write(&kubeconfig::through(at_member, to_member.address())?, &file("member"))?;
+        let mut agent_arguments = vec![
+            format!("--kubeconfig={}", file("member").display()),
+            format!("--karmada-kubeconfig={}", file("fleet").display()),
+            format!("--cluster-name={name}"),
+        ];
+        agent_arguments.extend(plan.agent.iter().cloned());
+        let log = plan.directory.join(format!("logs/agent-{name}.log"));
+        let agent = Process::start(&plan.binary, Program::Agent, &agent_arguments, &log)?;
+        Ok(Self { api, to_fleet, to_member, simulation, agent: Mutex::new(agent), agent_arguments })
+    }
+}
+
+/// Brings to the fleet API what an installation brings.
+async fn install(client: &Client) -> anyhow::Result<()> {
+    let crds = Api::all(client.clone());
+    for crd in muster_shared::api::crds() {
+        let name = crd.metadata.name.clone().unwrap_or_default();
+        match crds.create(&PostParams::default(), &crd).await {
+            Err(error) if !client::is_conflict(&error) => {
+                anyhow::bail!("cannot install CRD {name}: {}", client::brief(&error));
+            }
+            _ => {}
+        }
+    }
+    for crd in muster_shared::api::crds() {
+        let name = crd.metadata.name.clone().unwrap_or_default();
+        let established = kube::runtime::wait::await_condition(
+            crds.clone(),
+            &name,
+            kube::runtime::conditions::is_crd_established(),
+        );
+        tokio::time::timeout(std::time::Duration::from_secs(10), established)
+            .await
+            .with_context(|| format!("CRD {name} was not established within 10 s"))??;
+    }
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    for name in NAMESPACES {
+        let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+        match namespaces.create(&PostParams::default(), &namespace).await {
+            Err(error) if !client::is_conflict(&error) => {
+                anyhow::bail!("cannot make namespace {name}: {}", client::brief(&error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A client configuration from a kubeconfig in memory.
+pub async fn config(kubeconfig: Kubeconfig) -> anyhow::Result<Config> {
+    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+}

@@ -1,0 +1,204 @@
+//! The network between two parties: a forwarded TCP port whose traffic can be stopped, delayed or refused.
+//!
+//! Every agent reaches the fleet API and its member through links of its own, so that one party can lose another while
+//! everybody else, the test included, still reaches both. A link knows nothing of TLS or Kubernetes: it works in front of
+//! any server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// The state of a network path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Everything passes.
+    Up,
+    /// Packets are lost: connections are accepted (as the other side's kernel would have), and nothing passes. What was
+    /// under way passes once the path is up again, as TCP would repeat it.
+    Silent,
+    /// Connections are closed, and new ones as soon as they are there: the host answers, nobody listens.
+    Refused,
+    /// Everything passes this much later.
+    Slow(Duration),
+}
+
+/// A forwarded port on loopback. Dropping it closes every connection through it.
+#[derive(Debug)]
+pub struct Link {
+    address: SocketAddr,
+    condition: watch::Sender<Condition>,
+    closed: CancellationToken,
+}
+
+impl Link {
+    /// Opens a path to `target` on a free port.
+    pub async fn open(target: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let link = Self {
+            address: listener.local_addr()?,
+            condition: watch::Sender::new(Condition::Up),
+            closed: CancellationToken::new(),
+        };
+        let (condition, closed) = (link.condition.clone(), link.closed.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = closed.cancelled() => {}
+                () = accept(&listener, target, &condition, &closed) => {}
+            }
+        });
+        Ok(link)
+    }
+
+    /// Where to connect instead of the target.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Changes the state of the path, for live connections too.
+    pub fn set(&self, condition: Condition) {
+        self.condition.send_replace(condition);
+    }
+
+    /// The state of the path.
+    pub fn condition(&self) -> Condition {
+        *self.condition.borrow()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.closed.cancel();
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    target: SocketAddr,
+    condition: &watch::Sender<Condition>,
+    closed: &CancellationToken,
+) {
+    loop {
+        // An error here is one connection's (it went away before it was accepted) or lack of descriptors: both pass.
+        let Ok((near, _)) = listener.accept().await else {
+            tokio::task::yield_now().await;
+            continue;
+        };
+        let (condition, closed) = (condition.subscribe(), closed.clone());
+        tokio::spawn(async move {
+            let mut refused = condition.clone();
+            let refused = async { refused.wait_for(|now| *now == Condition::Refused).await.is_ok() };
+            tokio::select! {
+                () = closed.cancelled() => {}
+                _ = refused => {}
+                _ = forward(near, target, condition) => {}
+            }
+        });
+    }
+}
+
+/// Carries one connection until either side ends it.
+async fn forward(
+    near: TcpStream,
+    target: SocketAddr,
+    mut condition: watch::Receiver<Condition>,
+) -> io::Result<()> {
+    passable(&mut condition).await;
+    let far = TcpStream::connect(target).await?;
+    // Small requests and answers follow each other here; waiting to fill packets would add 40 ms to each.
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
+    let (near_in, near_out) = near.into_split();
+    let (far_in, far_out) = far.into_split();
+    tokio::try_join!(
+        carry(near_in, far_out, condition.clone()),
+        carry(far_in, near_out, condition),
+    )?;
+    Ok(())
+}
+
+async fn carry(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    mut condition: watch::Receiver<Condition>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        // The end of a connection is news as well: it does not pass a silent path either.
+        if let Condition::Slow(delay) = passable(&mut condition).await {
+            tokio::time::sleep(delay).await;
+        }
+        if read == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&buffer[..read]).await?;
+    }
+}
+
+/// Waits until the path is not silent.
+async fn passable(condition: &mut watch::Receiver<Condition>) -> Condition {
+    let now = condition.wait_for(|now| *now != Condition::Silent).await.map(|now| *now);
+    match now {
+        Ok(now) => now,
+        // The link is gone, and the task that asks with it.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that sends back what it gets.
+    async fn echo() -> SocketAddr {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = stream.into_split();
+                    let _ = tokio::io::copy(&mut from, &mut to).await;
+                });
+            }
+        });
+        address
+    }
+
+    async fn ask(stream: &mut TcpStream, question: &[u8]) -> io::Result<Vec<u8>> {
+        stream.write_all(question).await?;
+        let mut answer = vec![0; question.len()];
+        stream.read_exact(&mut answer).await?;
+        Ok(answer)
+    }
+
+    #[tokio::test]
+    async fn a_silent_path_holds_back_and_later_delivers_what_was_under_way() {
+        let link = Link::open(echo().await).await.unwrap();
+        let mut stream = TcpStream::connect(link.address()).await.unwrap();
+        assert_eq!(ask(&mut stream, b"one").await.unwrap(), b"one");
+        link.set(Condition::Silent);
+        let held = tokio::time::timeout(Duration::from_millis(100), ask(&mut stream, b"two")).await;
+        assert!(held.is_err(), "nothing passes a silent path");
+        link.set(Condition::Up);
+        let mut answer = [0; 3];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"two");
+    }
+
+    #[tokio::test]
+    async fn a_refused_path_ends_connections_and_heals_for_new_ones() {
+        let link = Link::open(echo().await).await.unwrap();
+        let mut stream = TcpStream::connect(link.address()).await.unwrap();
+        assert_eq!(ask(&mut stream, b"one").await.unwrap(), b"one");
+        link.set(Condition::Refused);
+        assert!(ask(&mut stream, b"two").await.is_err());
+        link.set(Condition::Up);
+        let mut stream = TcpStream::connect(link.address()).await.unwrap();
+        assert_eq!(ask(&mut stream, b"three").await.unwrap(), b"three");
+    }
+}

@@ -1,0 +1,53 @@
+//! The embedded API: a server in this process, gone with it.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use futures::future::BoxFuture;
+use kube::config::Kubeconfig;
+
+use super::{Abilities, Cluster, Provider};
+use crate::apiserver::{ApiServer, Options, Running};
+
+/// Makes embedded APIs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Embedded;
+
+impl Provider for Embedded {
+    fn name(&self) -> &'static str {
+        "embedded"
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            runs_pods: false,
+            collects_garbage: true,
+        }
+    }
+
+    fn start<'a>(
+        &'a self,
+        name: &'a str,
+        _directory: &'a Path,
+    ) -> BoxFuture<'a, anyhow::Result<Box<dyn Cluster>>> {
+        Box::pin(async move {
+            let options = Options {
+                name: name.to_owned(),
+                ..Options::default()
+            };
+            let server = ApiServer::start(options).await?;
+            Ok(Box::new(server) as Box<dyn Cluster>)
+        })
+    }
+}
+
+impl Cluster for Running {
+    fn administrator(&self) -> anyhow::Result<Kubeconfig> {
+        self.admin_kubeconfig().context("making the administrator's kubeconfig")
+    }
+
+    fn identity(&self, user: &str, groups: &[&str]) -> anyhow::Result<Kubeconfig> {
+        self.kubeconfig(user, groups)
+            .with_context(|| format!("making a kubeconfig for {user}"))
+    }
+}

@@ -1,0 +1,195 @@
+//! The live display: a table that is drawn over itself on a terminal, lines with times elsewhere.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::draw::{Palette, Scene, Tone, draw};
+use super::picture::{Picture, news};
+use super::timeline::Timeline;
+use crate::harness::observer::{Observer, View};
+
+/// How often the clock on a terminal moves.
+const TICK: Duration = Duration::from_millis(500);
+/// The shortest time between two drawings: quicker is not seen, and costs the fleet its CPU.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Where the story is told.
+#[derive(Clone)]
+pub struct Screen {
+    inner: Arc<Mutex<Inner>>,
+    palette: Palette,
+    live: bool,
+}
+
+struct Inner {
+    timeline: Timeline,
+    headline: String,
+    because: String,
+    cut: Option<String>,
+    picture: Picture,
+    news: Vec<String>,
+    /// Lines of the table that is on the terminal now.
+    drawn: usize,
+}
+
+impl Screen {
+    /// A live table if standard output is a terminal and nobody asked for plain lines (`--plain`, `NO_COLOR`).
+    pub fn new(plain: bool) -> Self {
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let live = !plain && !no_colour && std::io::stdout().is_terminal();
+        let inner = Inner {
+            timeline: Timeline::begin(),
+            headline: String::new(),
+            because: String::new(),
+            cut: None,
+            picture: Picture::default(),
+            news: Vec::new(),
+            drawn: 0,
+        };
+        Self { inner: Arc::new(Mutex::new(inner)), palette: Palette { colours: live }, live }
+    }
+
+    /// The colours of this screen.
+    pub fn palette(&self) -> Palette {
+        self.palette
+    }
+
+    /// Prints a line above the table.
+    pub fn say(&self, line: &str) {
+        let mut inner = self.lock();
+        self.erase(&mut inner);
+        println!("{line}");
+        self.redraw(&mut inner);
+    }
+
+    /// Says what happens now, and why.
+    pub fn headline(&self, headline: &str, because: &str) {
+        let mut inner = self.lock();
+        headline.clone_into(&mut inner.headline);
+        because.clone_into(&mut inner.because);
+        if self.live {
+            self.redraw(&mut inner);
+        } else {
+            self.stamp(&inner, &format!("— {headline}"));
+            if !because.is_empty() {
+                self.stamp(&inner, &format!("  {because}"));
+            }
+        }
+    }
+
+    /// Shows which cluster is cut off.
+    pub fn mark_cut(&self, cluster: Option<&str>) {
+        let mut inner = self.lock();
+        inner.cut = cluster.map(str::to_owned);
+        self.redraw(&mut inner);
+    }
+
+    /// Notes a milestone.
+    pub fn reach(&self, what: &str) {
+        let mut inner = self.lock();
+        inner.timeline.reach(what);
+        if !self.live {
+            self.stamp(&inner, &format!("✓ {what}"));
+        }
+    }
+
+    /// The milestones so far, a line each.
+    pub fn timeline(&self) -> Vec<String> {
+        self.lock().timeline.lines()
+    }
+
+    /// Follows what is observed until the guard is dropped.
+    pub fn follow(&self, observer: &Observer) -> DropGuard {
+        let stop = CancellationToken::new();
+        let (screen, mut changes, view) = (self.clone(), observer.changes(), observer.view.clone());
+        let stopped = stop.clone();
+        tokio::spawn(async move {
+            loop {
+                screen.show(&view);
+                let changed = async {
+                    // The observer may be gone; then only the guard ends us.
+                    if tokio::time::timeout(TICK, changes.changed()).await.is_ok_and(|changed| changed.is_err()) {
+                        std::future::pending::<()>().await;
+                    }
+                };
+                tokio::select! {
+                    () = stopped.cancelled() => return,
+                    () = async { tokio::join!(changed, tokio::time::sleep(PAUSE)); } => {}
+                }
+            }
+        });
+        stop.drop_guard()
+    }
+
+    /// Ends the live table and leaves it on the terminal.
+    pub fn finish(&self) {
+        let mut inner = self.lock();
+        if self.live && inner.drawn > 0 {
+            inner.drawn = 0;
+            // Lines wrap again, and the cursor is back.
+            print!("\x1b[?7h\x1b[?25h");
+            let _ = std::io::stdout().flush();
+        }
+    }
+
+    fn show(&self, view: &View) {
+        let picture = Picture::of(view);
+        let mut inner = self.lock();
+        let lines = news(&inner.picture, &picture);
+        let elapsed = inner.timeline.elapsed();
+        for line in lines {
+            if !self.live {
+                self.stamp(&inner, &format!("  {line}"));
+            }
+            inner.news.push(format!("{:>5.1} s  {line}", elapsed.as_secs_f64()));
+        }
+        inner.picture = picture;
+        self.redraw(&mut inner);
+    }
+
+    fn stamp(&self, inner: &Inner, line: &str) {
+        let seconds = format!("{:>6.1} s", inner.timeline.elapsed().as_secs_f64());
+        println!("{}  {line}", self.palette.paint(Tone::Quiet, &seconds));
+    }
+
+    fn erase(&self, inner: &mut Inner) {
+        if self.live && inner.drawn > 0 {
+            print!("\x1b[{}A\x1b[J", inner.drawn);
+            inner.drawn = 0;
+        }
+    }
+
+    fn redraw(&self, inner: &mut Inner) {
+        if !self.live || inner.headline.is_empty() {
+            return;
+        }
+        let scene = Scene {
+            elapsed: inner.timeline.elapsed(),
+            headline: &inner.headline,
+            because: &inner.because,
+            picture: &inner.picture,
+            cut: inner.cut.as_deref(),
+            news: &inner.news,
+        };
+        let lines = draw(&scene, self.palette);
+        // One write for the whole picture, without a visible cursor and without wrapped lines: nothing flickers.
+        let mut text = String::from("\x1b[?25l\x1b[?7l");
+        if inner.drawn > 0 {
+            text.push_str(&format!("\x1b[{}A", inner.drawn));
+        }
+        for line in &lines {
+            text.push_str(line);
+            text.push_str("\x1b[K\n");
+        }
+        inner.drawn = lines.len();
+        print!("{text}");
+        let _ = std::io::stdout().flush();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,188 @@
+//! The story: a fleet comes up, a member is cut off, its workloads come up elsewhere, the member returns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::continuity::{Continuity, floors};
+use super::expect;
+use super::picture::Picture;
+use super::scenario::{MANIFESTS, VICTIM};
+use super::screen::Screen;
+use crate::harness::fleet::Fleet;
+use crate::harness::observer::Missing;
+
+/// How long the fleet may take to come up. It starts a dozen processes and servers, on whatever machine this is.
+const JOINING: Duration = Duration::from_secs(60);
+/// How long any later step may take: several times what it takes.
+const STEP: Duration = Duration::from_secs(45);
+/// How long the end state must last before it is believed.
+const QUIET: Duration = Duration::from_secs(4);
+
+/// Why the story did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Something that was expected did not come.
+    #[error("{0}")]
+    Missing(#[from] Missing),
+    /// The environment failed.
+    #[error("{0:#}")]
+    Broken(#[from] anyhow::Error),
+    /// A workload was without a copy.
+    #[error("a workload was without a copy that it would otherwise have had: {0}")]
+    Gap(String),
+}
+
+/// A story in progress: each chapter may be told once, in order.
+pub struct Story {
+    fleet: Arc<Fleet>,
+    screen: Screen,
+    /// The fleet before anything failed.
+    before: Picture,
+    continuity: Continuity,
+}
+
+impl Story {
+    /// The fleet joins and the workloads run.
+    pub async fn begin(fleet: Arc<Fleet>, screen: Screen) -> Result<Self, Failure> {
+        let members = fleet.sites.len();
+        screen.headline(
+            &format!("{members} members join the fleet"),
+            "each agent registers its cluster, renews its lease and reports health and capacity",
+        );
+        fleet.observer.await_that("all members are ready", JOINING, |view| expect::joined(&Picture::of(view))).await?;
+        screen.reach("all members are ready");
+
+        screen.headline(
+            "workloads are applied to the fleet API",
+            "web is divided 1:2 between member1 and member2; shop and its settings go to two of four clusters",
+        );
+        for (_, manifest) in MANIFESTS {
+            fleet.apply(manifest).await?;
+        }
+        screen.reach("manifests applied");
+        fleet
+            .observer
+            .await_that("the workloads run where they were placed", STEP, |view| expect::running(&Picture::of(view)))
+            .await?;
+        screen.reach("everything runs as placed: web 1 + 2, shop and its settings in two clusters");
+        let before = Picture::of(&fleet.observer.view);
+        let continuity = Continuity::watch(&fleet.observer);
+        Ok(Self { fleet, screen, before, continuity })
+    }
+
+    /// The victim loses the fleet API.
+    pub fn cut(&self) -> Result<(), Failure> {
+        self.screen.headline(
+            &format!("{VICTIM} is cut off"),
+            "its network to the fleet API is silent: no lease, no status; what runs there goes on unseen",
+        );
+        self.fleet.cut(VICTIM)?;
+        self.screen.mark_cut(Some(VICTIM));
+        self.screen.reach(&format!("{VICTIM} is cut off"));
+        Ok(())
+    }
+
+    /// The control plane notices.
+    pub async fn until_unknown(&self) -> Result<(), Failure> {
+        self.until("the control plane notices the silence", expect::unknown).await?;
+        self.screen.reach(&format!("silence noticed: {VICTIM} has Ready=Unknown"));
+        Ok(())
+    }
+
+    /// The cluster is declared failed.
+    pub async fn until_tainted(&self) -> Result<(), Failure> {
+        self.screen.headline(
+            &format!("{VICTIM} is declared failed"),
+            "the ClusterTaintPolicy taints NoExecute what has not been ready for a while",
+        );
+        self.until("the taint policy taints the failed cluster", expect::tainted).await?;
+        self.screen.reach("declared failed: tainted NoExecute");
+        Ok(())
+    }
+
+    /// The workloads are evicted and placed anew.
+    pub async fn until_moved(&self) -> Result<(), Failure> {
+        self.screen.headline(
+            "its workloads are evicted and placed anew",
+            "toleration has run out; the old copies stay until the new ones are healthy",
+        );
+        self.until("the workloads are placed anew", |picture| expect::moved(picture, &self.before)).await?;
+        self.screen.reach("evicted, and placed anew");
+        Ok(())
+    }
+
+    /// The new copies work.
+    pub async fn until_healthy_elsewhere(&self) -> Result<(), Failure> {
+        self.until("the new copies are healthy", |picture| expect::healthy_elsewhere(picture, &self.before)).await?;
+        self.screen.reach("healthy elsewhere: member2 runs all of web, shop is in two healthy clusters again");
+        Ok(())
+    }
+
+    /// The victim is back, and what it still runs is removed.
+    pub async fn heal(&self) -> Result<(), Failure> {
+        self.screen.headline(
+            &format!("the network of {VICTIM} is back"),
+            "its agent learns from freshly listed Works what it is no longer to run",
+        );
+        self.fleet.heal(VICTIM)?;
+        self.screen.mark_cut(None);
+        self.screen.reach("healed");
+        self.until("the old copies are removed from the returned member", expect::old_copies_removed).await?;
+        self.screen.reach("old copies removed");
+        self.until("the returned member is ready and no longer tainted", expect::back).await?;
+        self.screen.reach(&format!("{VICTIM} is ready and trusted again"));
+        Ok(())
+    }
+
+    /// Nothing more happens: the end state lasts, and there never was a gap.
+    pub async fn rest(&self) -> Result<(), Failure> {
+        self.screen.headline("nothing moves back by itself", "the end state must last for a few seconds");
+        self.fleet
+            .observer
+            .holds_for("the end state lasts", QUIET, |view| expect::ended(&Picture::of(view), &self.before))
+            .await?;
+        self.screen.reach("the end state lasts");
+        self.no_gaps()
+    }
+
+    /// Every workload always had its copies.
+    pub fn no_gaps(&self) -> Result<(), Failure> {
+        match self.continuity.gaps().first() {
+            Some(gap) => Err(Failure::Gap(format!("{} at {}", gap.what, gap.at))),
+            None => Ok(()),
+        }
+    }
+
+    /// The end states that were expected, each with whether it was observed.
+    pub fn report(&self) -> Vec<(String, Result<(), String>)> {
+        let picture = Picture::of(&self.fleet.observer.view);
+        let mut report = vec![
+            ("the workloads began as the weights and the spread constraint say".to_owned(), expect::running(&self.before)),
+            ("web: member2 has all 3 replicas; shop and settings kept their healthy cluster and gained an allowed one".to_owned(), expect::moved(&picture, &self.before)),
+            ("every copy is healthy".to_owned(), expect::healthy_elsewhere(&picture, &self.before)),
+            (format!("{VICTIM} is back and runs no old copies"), expect::old_copies_removed(&picture).and_then(|()| expect::back(&picture))),
+        ];
+        let gaps = self.continuity.gaps();
+        let least: Vec<String> =
+            floors(&picture).iter().map(|floor| format!("{} {} of {}", floor.least, floor.of, floor.name)).collect();
+        report.push((
+            format!("at no moment fewer than {}", least.join(", ")),
+            gaps.first().map_or(Ok(()), |gap| Err(format!("{} at {}", gap.what, gap.at))),
+        ));
+        report
+    }
+
+    async fn until(&self, what: &str, mut condition: impl FnMut(&Picture) -> expect::Verdict) -> Result<(), Failure> {
+        Ok(self.fleet.observer.await_that(what, STEP, |view| condition(&Picture::of(view))).await?)
+    }
+
+    /// The fleet.
+    pub fn fleet(&self) -> &Arc<Fleet> {
+        &self.fleet
+    }
+
+    /// The fleet before anything failed.
+    pub fn before(&self) -> &Picture {
+        &self.before
+    }
+}
