@@ -28,7 +28,9 @@ async fn apply_one(client: &Client, object: DynamicObject) -> anyhow::Result<()>
     let types = object.types.as_ref().context("an object without kind")?;
     let gvk = GroupVersionKind::try_from(types).context("reading apiVersion and kind")?;
     let (resource, capabilities): (ApiResource, ApiCapabilities) =
-        kube::discovery::pinned_kind(client, &gvk).await.context("finding the kind")?;
+        kube::discovery::pinned_kind(client, &gvk)
+            .await
+            .context("finding the kind")?;
     let api: Api<DynamicObject> = match capabilities.scope {
         Scope::Cluster => Api::all_with(client.clone(), &resource),
         Scope::Namespaced => {
@@ -38,7 +40,12 @@ async fn apply_one(client: &Client, object: DynamicObject) -> anyhow::Result<()>
     };
     match api.create(&PostParams::default(), &object).await {
         Err(error) if client::is_conflict(&error) => {
-            api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(&object)).await?;
+            api.patch(
+                &object.name_any(),
+                &PatchParams::default(),
+                &Patch::Merge(&object),
+            )
+            .await?;
             Ok(())
         }
         other => Ok(other.map(|_| ())?),

@@ -27,7 +27,11 @@ pub async fn dump(fleet: &Fleet) -> String {
     }
     log(&mut out, "control plane", &fleet.control_plane_log());
     for name in fleet.sites.keys() {
-        log(&mut out, &format!("agent of {name}"), &fleet.agent_log(name));
+        log(
+            &mut out,
+            &format!("agent of {name}"),
+            &fleet.agent_log(name),
+        );
     }
     out
 }
@@ -63,8 +67,11 @@ fn bindings(fleet: &Fleet, out: &mut String) {
     heading(out, "bindings");
     for binding in fleet.observer.view.bindings.list() {
         let (spec, status) = (binding.spec(), binding.status());
-        let places: Vec<String> =
-            spec.clusters.iter().map(|place| format!("{}:{}", place.name, place.replicas)).collect();
+        let places: Vec<String> = spec
+            .clusters
+            .iter()
+            .map(|place| format!("{}:{}", place.name, place.replicas))
+            .collect();
         let _ = writeln!(
             out,
             "{} ({} replicas) on {}",
@@ -73,7 +80,11 @@ fn bindings(fleet: &Fleet, out: &mut String) {
             places.join(", ")
         );
         for task in &spec.graceful_eviction_tasks {
-            let _ = writeln!(out, "    leaving {}: {} by {}", task.from_cluster, task.reason, task.producer);
+            let _ = writeln!(
+                out,
+                "    leaving {}: {} by {}",
+                task.from_cluster, task.reason, task.producer
+            );
         }
         for condition in &status.conditions {
             let _ = writeln!(
@@ -98,8 +109,17 @@ fn bindings(fleet: &Fleet, out: &mut String) {
 fn works(fleet: &Fleet, out: &mut String) {
     heading(out, "works");
     for work in fleet.observer.view.works.list() {
-        let going = if work.metadata.deletion_timestamp.is_some() { " (being deleted)" } else { "" };
-        let _ = writeln!(out, "{}/{}{going}", work.namespace().unwrap_or_default(), work.name_any());
+        let going = if work.metadata.deletion_timestamp.is_some() {
+            " (being deleted)"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            out,
+            "{}/{}{going}",
+            work.namespace().unwrap_or_default(),
+            work.name_any()
+        );
         for condition in work.status.iter().flat_map(|status| &status.conditions) {
             let _ = writeln!(
                 out,
@@ -114,9 +134,21 @@ fn copies(fleet: &Fleet, out: &mut String) {
     heading(out, "workloads in members");
     for (name, member) in &fleet.observer.view.members {
         for deployment in member.deployments.list() {
-            let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-            let ready = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
-            let _ = writeln!(out, "{name}: Deployment {} {ready}/{wanted}", deployment.name_any());
+            let wanted = deployment
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.replicas)
+                .unwrap_or(1);
+            let ready = deployment
+                .status
+                .as_ref()
+                .and_then(|status| status.ready_replicas)
+                .unwrap_or(0);
+            let _ = writeln!(
+                out,
+                "{name}: Deployment {} {ready}/{wanted}",
+                deployment.name_any()
+            );
         }
         for config in member.config_maps.list() {
             let _ = writeln!(out, "{name}: ConfigMap {}", config.name_any());
@@ -144,13 +176,20 @@ async fn events(fleet: &Fleet, out: &mut String) {
             }
         }
         Err(error) => {
-            let _ = writeln!(out, "cannot be read: {}", muster_shared::client::brief(&error));
+            let _ = writeln!(
+                out,
+                "cannot be read: {}",
+                muster_shared::client::brief(&error)
+            );
         }
     }
 }
 
 fn log(out: &mut String, whose: &str, path: &Path) {
-    heading(out, &format!("last words of the {whose} ({})", path.display()));
+    heading(
+        out,
+        &format!("last words of the {whose} ({})", path.display()),
+    );
     for line in last_lines(path, LOG_LINES) {
         let _ = writeln!(out, "{line}");
     }

@@ -93,10 +93,13 @@ impl Fleet {
     pub async fn start(plan: Plan) -> anyhow::Result<Arc<Self>> {
         for part in ["kube", "logs"] {
             let path = plan.directory.join(part);
-            std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+            std::fs::create_dir_all(&path)
+                .with_context(|| format!("cannot make {}", path.display()))?;
         }
         let shutdown = CancellationToken::new();
-        let api = Party::start(&plan, "fleet").await.context("starting the fleet API")?;
+        let api = Party::start(&plan, "fleet")
+            .await
+            .context("starting the fleet API")?;
         install(&api.client).await?;
         let sites = try_join_all(plan.members.iter().map(|member| {
             let (plan, api, shutdown) = (&plan, &api, &shutdown);
@@ -111,11 +114,15 @@ impl Fleet {
         .into_iter()
         .collect::<BTreeMap<_, _>>();
 
-        let views = sites.iter().map(|(name, site)| (name.clone(), site.api.watch_client.clone()));
+        let views = sites
+            .iter()
+            .map(|(name, site)| (name.clone(), site.api.watch_client.clone()));
         let observer = Observer::new(&api.watch_client, views);
         observer.start().await;
 
-        let identity = api.cluster.identity("muster-control-plane", &["system:masters"])?;
+        let identity = api
+            .cluster
+            .identity("muster-control-plane", &["system:masters"])?;
         let path = plan.directory.join("kube/control-plane.kubeconfig");
         kubeconfig::write(&identity, &path)?;
         let mut control_plane_arguments = vec![format!("--kubeconfig={}", path.display())];
@@ -142,7 +149,10 @@ impl Fleet {
     pub fn site(&self, name: &str) -> anyhow::Result<&Site> {
         self.sites.get(name).with_context(|| {
             let known: Vec<&str> = self.sites.keys().map(String::as_str).collect();
-            format!("there is no member {name:?}; there are {}", known.join(", "))
+            format!(
+                "there is no member {name:?}; there are {}",
+                known.join(", ")
+            )
         })
     }
 
@@ -162,8 +172,14 @@ impl Fleet {
 
     /// Starts the control plane, if it does not run.
     pub fn start_control_plane(&self) -> anyhow::Result<()> {
-        let mut running = self.control_plane.lock().unwrap_or_else(PoisonError::into_inner);
-        if running.as_mut().is_some_and(|process| process.ended().is_none()) {
+        let mut running = self
+            .control_plane
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if running
+            .as_mut()
+            .is_some_and(|process| process.ended().is_none())
+        {
             return Ok(());
         }
         *running = Some(Process::start(
@@ -177,7 +193,11 @@ impl Fleet {
 
     /// Kills the control plane with SIGKILL.
     pub async fn kill_control_plane(&self) -> anyhow::Result<()> {
-        let process = self.control_plane.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let process = self
+            .control_plane
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         match process {
             Some(mut process) => process.kill().await,
             None => Ok(()),
@@ -203,7 +223,10 @@ impl Fleet {
     /// The processes that ended although nobody asked them to.
     pub fn lost_processes(&self) -> Vec<String> {
         let mut lost = Vec::new();
-        if let Some(process) = &mut *self.control_plane.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Some(process) = &mut *self
+            .control_plane
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
             && let Some(status) = process.ended()
         {
             lost.push(format!("the control plane ended with {status}"));
@@ -220,12 +243,24 @@ impl Fleet {
     /// Resident memory of the product's processes in bytes, by the names of their logs.
     pub fn memory(&self) -> BTreeMap<String, u64> {
         let mut memory = BTreeMap::new();
-        if let Some(process) = &*self.control_plane.lock().unwrap_or_else(PoisonError::into_inner) {
-            memory.extend(process.resident_memory().map(|bytes| ("control-plane".to_owned(), bytes)));
+        if let Some(process) = &*self
+            .control_plane
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+        {
+            memory.extend(
+                process
+                    .resident_memory()
+                    .map(|bytes| ("control-plane".to_owned(), bytes)),
+            );
         }
         for (name, site) in &self.sites {
             let agent = site.agent.lock().unwrap_or_else(PoisonError::into_inner);
-            memory.extend(agent.resident_memory().map(|bytes| (format!("agent-{name}"), bytes)));
+            memory.extend(
+                agent
+                    .resident_memory()
+                    .map(|bytes| (format!("agent-{name}"), bytes)),
+            );
         }
         memory
     }
@@ -282,9 +317,18 @@ impl Site {
         let at_member = api.cluster.identity("muster-agent", &["system:masters"])?;
         let to_fleet = Link::open(kubeconfig::address(&at_fleet).await?).await?;
         let to_member = Link::open(kubeconfig::address(&at_member).await?).await?;
-        let file = |side: &str| plan.directory.join(format!("kube/agent-{name}-{side}.kubeconfig"));
-        kubeconfig::write(&kubeconfig::through(at_fleet, to_fleet.address())?, &file("fleet"))?;
-        kubeconfig::write(&kubeconfig::through(at_member, to_member.address())?, &file("member"))?;
+        let file = |side: &str| {
+            plan.directory
+                .join(format!("kube/agent-{name}-{side}.kubeconfig"))
+        };
+        kubeconfig::write(
+            &kubeconfig::through(at_fleet, to_fleet.address())?,
+            &file("fleet"),
+        )?;
+        kubeconfig::write(
+            &kubeconfig::through(at_member, to_member.address())?,
+            &file("member"),
+        )?;
         let mut agent_arguments = vec![
             format!("--kubeconfig={}", file("member").display()),
             format!("--karmada-kubeconfig={}", file("fleet").display()),
@@ -293,7 +337,14 @@ impl Site {
         agent_arguments.extend(plan.agent.iter().cloned());
         let log = plan.directory.join(format!("logs/agent-{name}.log"));
         let agent = Process::start(&plan.binary, Program::Agent, &agent_arguments, &log)?;
-        Ok(Self { api, to_fleet, to_member, simulation, agent: Mutex::new(agent), agent_arguments })
+        Ok(Self {
+            api,
+            to_fleet,
+            to_member,
+            simulation,
+            agent: Mutex::new(agent),
+            agent_arguments,
+        })
     }
 }
 

@@ -6,20 +6,32 @@ use anyhow::Context;
 use kube::config::Kubeconfig;
 
 /// The same access through another address (a [`Link`](super::link::Link)); the server is still known by its own name.
-pub fn through(mut config: Kubeconfig, address: std::net::SocketAddr) -> anyhow::Result<Kubeconfig> {
+pub fn through(
+    mut config: Kubeconfig,
+    address: std::net::SocketAddr,
+) -> anyhow::Result<Kubeconfig> {
     for named in &mut config.clusters {
-        let Some(cluster) = &mut named.cluster else { continue };
+        let Some(cluster) = &mut named.cluster else {
+            continue;
+        };
         let url: http::Uri = cluster
             .server
             .as_deref()
             .unwrap_or_default()
             .parse()
             .with_context(|| format!("kubeconfig: address of cluster {:?}", named.name))?;
-        let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let host = url
+            .host()
+            .unwrap_or_default()
+            .trim_matches(['[', ']'])
+            .to_owned();
         if cluster.tls_server_name.is_none() && host != address.ip().to_string() {
             cluster.tls_server_name = Some(host);
         }
-        cluster.server = Some(format!("https://{address}{}", url.path().trim_end_matches('/')));
+        cluster.server = Some(format!(
+            "https://{address}{}",
+            url.path().trim_end_matches('/')
+        ));
     }
     Ok(config)
 }
@@ -31,8 +43,14 @@ pub async fn address(config: &Kubeconfig) -> anyhow::Result<std::net::SocketAddr
         .iter()
         .find_map(|named| named.cluster.as_ref()?.server.clone())
         .context("kubeconfig: no cluster with a server")?;
-    let uri: http::Uri = url.parse().with_context(|| format!("kubeconfig: server {url:?}"))?;
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    let uri: http::Uri = url
+        .parse()
+        .with_context(|| format!("kubeconfig: server {url:?}"))?;
+    let host = uri
+        .host()
+        .unwrap_or_default()
+        .trim_matches(['[', ']'])
+        .to_owned();
     let port = uri.port_u16().unwrap_or(443);
     tokio::net::lookup_host((host, port))
         .await?

@@ -91,7 +91,12 @@ async fn accept(
         let (condition, closed) = (condition.subscribe(), closed.clone());
         tokio::spawn(async move {
             let mut refused = condition.clone();
-            let refused = async { refused.wait_for(|now| *now == Condition::Refused).await.is_ok() };
+            let refused = async {
+                refused
+                    .wait_for(|now| *now == Condition::Refused)
+                    .await
+                    .is_ok()
+            };
             tokio::select! {
                 () = closed.cancelled() => {}
                 _ = refused => {}
@@ -142,7 +147,10 @@ async fn carry(
 
 /// Waits until the path is not silent.
 async fn passable(condition: &mut watch::Receiver<Condition>) -> Condition {
-    let now = condition.wait_for(|now| *now != Condition::Silent).await.map(|now| *now);
+    let now = condition
+        .wait_for(|now| *now != Condition::Silent)
+        .await
+        .map(|now| *now);
     match now {
         Ok(now) => now,
         // The link is gone, and the task that asks with it.

@@ -61,8 +61,16 @@ pub struct Missing {
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, waited, lacking } = self;
-        write!(f, "not within {:.0} s: {what}; missing: {lacking}", waited.as_secs_f64())
+        let Self {
+            what,
+            waited,
+            lacking,
+        } = self;
+        write!(
+            f,
+            "not within {:.0} s: {what}; missing: {lacking}",
+            waited.as_secs_f64()
+        )
     }
 }
 
@@ -143,12 +151,18 @@ impl Observer {
         let mut changes = self.changes();
         loop {
             changes.borrow_and_update();
-            let Err(lacking) = condition(&self.view) else { return Ok(()) };
+            let Err(lacking) = condition(&self.view) else {
+                return Ok(());
+            };
             // The sender is ours: it cannot be gone.
             let changed = tokio::time::timeout_at(begun + deadline, changes.changed()).await;
             if changed.is_err() {
                 let (what, waited) = (what.to_owned(), begun.elapsed());
-                return Err(Missing { what, waited, lacking });
+                return Err(Missing {
+                    what,
+                    waited,
+                    lacking,
+                });
             }
         }
     }
@@ -166,9 +180,16 @@ impl Observer {
             changes.borrow_and_update();
             if let Err(lacking) = condition(&self.view) {
                 let (what, waited) = (what.to_owned(), begun.elapsed());
-                return Err(Missing { what, waited, lacking });
+                return Err(Missing {
+                    what,
+                    waited,
+                    lacking,
+                });
             }
-            if tokio::time::timeout_at(begun + time, changes.changed()).await.is_err() {
+            if tokio::time::timeout_at(begun + time, changes.changed())
+                .await
+                .is_err()
+            {
                 return Ok(());
             }
         }

@@ -116,7 +116,9 @@ impl Process {
     /// Resident memory in bytes, where the system tells (`/proc`).
     pub fn resident_memory(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
         let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
         Some(kibibytes * 1024)
     }

@@ -48,13 +48,18 @@ impl Kubelets {
 
     /// Does what is next for a pod.
     pub async fn reconcile(&self, key: Key) -> Result<Next, String> {
-        let Some(pod) = self.pods.get(&key) else { return Ok(Next::Done) };
+        let Some(pod) = self.pods.get(&key) else {
+            return Ok(Next::Done);
+        };
         let machine = self.nodes.machine(pod.node.as_deref());
         let done = match lifecycle::next(&pod, machine, self.timing, Timestamp::now()) {
             Step::Nothing => Ok(()),
             Step::Wait(time) => return Ok(Next::After(time)),
             Step::Place => self.place(&pod).await,
-            Step::Start => self.report(&pod, started(&pod, &self.address(), Timestamp::now())).await,
+            Step::Start => {
+                self.report(&pod, started(&pod, &self.address(), Timestamp::now()))
+                    .await
+            }
             Step::LoseReadiness => self.report(&pod, unready(&pod, Timestamp::now())).await,
             Step::Finish => self.report(&pod, finished(&pod, Timestamp::now())).await,
             Step::Remove => self.remove(&pod).await,
@@ -66,7 +71,12 @@ impl Kubelets {
                 self.pods.remove(&pod.key, &pod.uid);
                 Ok(Next::Done)
             }
-            Err(error) => Err(format!("pod {}/{}: {}", key.0, key.1, client::brief(&error))),
+            Err(error) => Err(format!(
+                "pod {}/{}: {}",
+                key.0,
+                key.1,
+                client::brief(&error)
+            )),
         }
     }
 
@@ -78,7 +88,10 @@ impl Kubelets {
         let node = match self.nodes.reserve(&pod.uid, &pod.asked) {
             Ok(node) => node,
             Err(message) => {
-                self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(pod.key.clone());
+                self.waiting
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(pod.key.clone());
                 if pod.unschedulable {
                     return Ok(());
                 }
@@ -126,7 +139,10 @@ impl Kubelets {
         // No grace: the containers have stopped, or their machine is gone.
         let forced = DeleteParams {
             grace_period_seconds: Some(0),
-            preconditions: Some(Preconditions { uid: Some(pod.uid.clone()), resource_version: None }),
+            preconditions: Some(Preconditions {
+                uid: Some(pod.uid.clone()),
+                resource_version: None,
+            }),
             ..DeleteParams::default()
         };
         match self.api(pod).delete(&pod.key.1, &forced).await {
@@ -162,8 +178,14 @@ fn started(pod: &Record, address: &str, now: Timestamp) -> Value {
             })
         })
         .collect();
-    let conditions = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
-        .map(|kind| condition(kind, true, &now));
+    let conditions = [
+        "PodReadyToStartContainers",
+        "Initialized",
+        "Ready",
+        "ContainersReady",
+        "PodScheduled",
+    ]
+    .map(|kind| condition(kind, true, &now));
     let mut status = json!({
         "phase": "Running", "conditions": conditions, "containerStatuses": containers,
         "startTime": pod.started.map_or_else(|| now.clone(), Time),

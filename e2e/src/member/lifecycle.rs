@@ -57,12 +57,17 @@ pub fn next(pod: &Record, machine: Machine, timing: Timing, now: Timestamp) -> S
         (true, _, _) | (false, _, Machine::Gone) => Step::Remove,
         (false, Phase::Succeeded | Phase::Failed, _) => Step::Nothing,
         (false, Phase::Pending, Machine::Unassigned) => Step::Place,
-        (false, Phase::Pending, Machine::Up) => after(pod.created, timing.startup, now, Step::Start),
+        (false, Phase::Pending, Machine::Up) => {
+            after(pod.created, timing.startup, now, Step::Start)
+        }
         (false, Phase::Running, Machine::Down) if pod.ready() => Step::LoseReadiness,
         (false, Phase::Running, Machine::Up) if !pod.ready() => Step::Start,
-        (false, Phase::Running, Machine::Up) if is_task => {
-            after(pod.started.unwrap_or(pod.created), timing.work, now, Step::Finish)
-        }
+        (false, Phase::Running, Machine::Up) if is_task => after(
+            pod.started.unwrap_or(pod.created),
+            timing.work,
+            now,
+            Step::Finish,
+        ),
         (false, _, _) => Step::Nothing,
     }
 }
@@ -83,13 +88,16 @@ mod tests {
 
     use super::*;
 
-    const TIMING: Timing =
-        Timing { startup: Duration::from_secs(3), work: Duration::from_secs(10) };
+    const TIMING: Timing = Timing {
+        startup: Duration::from_secs(3),
+        work: Duration::from_secs(10),
+    };
 
     fn pod(phase: Phase, ready: bool, deleting: bool, owner_kind: &str) -> Record {
         let created = Timestamp::UNIX_EPOCH;
         let owner = json!({"apiVersion": "v1", "kind": owner_kind, "name": "o", "uid": "u", "controller": true});
-        let empty: Pod = serde_json::from_value(json!({"metadata": {"ownerReferences": [owner]}})).unwrap();
+        let empty: Pod =
+            serde_json::from_value(json!({"metadata": {"ownerReferences": [owner]}})).unwrap();
         Record {
             phase,
             deleting,
@@ -104,24 +112,98 @@ mod tests {
         let at = |seconds: i64| Timestamp::from_second(seconds).unwrap();
         let wait = |seconds| Step::Wait(Duration::from_secs(seconds));
         let cases = [
-            (pod(Pending, false, false, "ReplicaSet"), Machine::Unassigned, 0, Step::Place),
-            (pod(Pending, false, false, "ReplicaSet"), Machine::Up, 1, wait(2)),
-            (pod(Pending, false, false, "ReplicaSet"), Machine::Up, 3, Step::Start),
-            (pod(Pending, false, false, "ReplicaSet"), Machine::Down, 9, Step::Nothing),
-            (pod(Running, true, false, "ReplicaSet"), Machine::Up, 99, Step::Nothing),
+            (
+                pod(Pending, false, false, "ReplicaSet"),
+                Machine::Unassigned,
+                0,
+                Step::Place,
+            ),
+            (
+                pod(Pending, false, false, "ReplicaSet"),
+                Machine::Up,
+                1,
+                wait(2),
+            ),
+            (
+                pod(Pending, false, false, "ReplicaSet"),
+                Machine::Up,
+                3,
+                Step::Start,
+            ),
+            (
+                pod(Pending, false, false, "ReplicaSet"),
+                Machine::Down,
+                9,
+                Step::Nothing,
+            ),
+            (
+                pod(Running, true, false, "ReplicaSet"),
+                Machine::Up,
+                99,
+                Step::Nothing,
+            ),
             (pod(Running, true, false, "Job"), Machine::Up, 4, wait(6)),
-            (pod(Running, true, false, "Job"), Machine::Up, 10, Step::Finish),
-            (pod(Succeeded, false, false, "Job"), Machine::Up, 99, Step::Nothing),
-            (pod(Running, true, false, "ReplicaSet"), Machine::Down, 9, Step::LoseReadiness),
-            (pod(Running, false, false, "ReplicaSet"), Machine::Down, 9, Step::Nothing),
-            (pod(Running, false, false, "ReplicaSet"), Machine::Up, 9, Step::Start),
-            (pod(Running, true, true, "ReplicaSet"), Machine::Up, 9, Step::Remove),
-            (pod(Running, true, true, "ReplicaSet"), Machine::Down, 9, Step::Nothing),
-            (pod(Running, true, false, "ReplicaSet"), Machine::Gone, 9, Step::Remove),
-            (pod(Pending, false, true, "ReplicaSet"), Machine::Unassigned, 9, Step::Remove),
+            (
+                pod(Running, true, false, "Job"),
+                Machine::Up,
+                10,
+                Step::Finish,
+            ),
+            (
+                pod(Succeeded, false, false, "Job"),
+                Machine::Up,
+                99,
+                Step::Nothing,
+            ),
+            (
+                pod(Running, true, false, "ReplicaSet"),
+                Machine::Down,
+                9,
+                Step::LoseReadiness,
+            ),
+            (
+                pod(Running, false, false, "ReplicaSet"),
+                Machine::Down,
+                9,
+                Step::Nothing,
+            ),
+            (
+                pod(Running, false, false, "ReplicaSet"),
+                Machine::Up,
+                9,
+                Step::Start,
+            ),
+            (
+                pod(Running, true, true, "ReplicaSet"),
+                Machine::Up,
+                9,
+                Step::Remove,
+            ),
+            (
+                pod(Running, true, true, "ReplicaSet"),
+                Machine::Down,
+                9,
+                Step::Nothing,
+            ),
+            (
+                pod(Running, true, false, "ReplicaSet"),
+                Machine::Gone,
+                9,
+                Step::Remove,
+            ),
+            (
+                pod(Pending, false, true, "ReplicaSet"),
+                Machine::Unassigned,
+                9,
+                Step::Remove,
+            ),
         ];
         for (pod, machine, seconds, step) in cases {
-            assert_eq!(next(&pod, machine, TIMING, at(seconds)), step, "{pod:?} on {machine:?}");
+            assert_eq!(
+                next(&pod, machine, TIMING, at(seconds)),
+                step,
+                "{pod:?} on {machine:?}"
+            );
         }
     }
 }

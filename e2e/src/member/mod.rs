@@ -47,7 +47,10 @@ impl Default for Shape {
             cpu: "4".to_owned(),
             memory: "16Gi".to_owned(),
             pods: 110,
-            timing: Timing { startup: Duration::from_millis(1500), work: Duration::from_secs(3) },
+            timing: Timing {
+                startup: Duration::from_millis(1500),
+                work: Duration::from_secs(3),
+            },
         }
     }
 }
@@ -67,7 +70,9 @@ impl Member {
         shutdown: CancellationToken,
     ) -> anyhow::Result<Self> {
         let (client, watch_client) = clients;
-        nodes::create(&client, name, shape).await.context("making nodes")?;
+        nodes::create(&client, name, shape)
+            .await
+            .context("making nodes")?;
         let queue: Queue<Key> = Queue::new("kubelets");
         let queues = Queues::new();
         let nodes = Arc::new(Nodes::default());
@@ -75,14 +80,28 @@ impl Member {
             let (queue, queues, nodes) = (queue.clone(), queues.clone(), Arc::clone(&nodes));
             move |change| pod_changed(&queue, &queues, &nodes, change)
         })]));
-        let kubelets =
-            Arc::new(Kubelets::new(client.clone(), Arc::clone(&pods), Arc::clone(&nodes), shape.timing));
-        let world = World::new(client.clone(), &watch_client, Arc::clone(&pods), Arc::clone(&nodes));
+        let kubelets = Arc::new(Kubelets::new(
+            client.clone(),
+            Arc::clone(&pods),
+            Arc::clone(&nodes),
+            shape.timing,
+        ));
+        let world = World::new(
+            client.clone(),
+            &watch_client,
+            Arc::clone(&pods),
+            Arc::clone(&nodes),
+        );
 
-        let machines: Informer<Node> = Informer::new(Api::all(watch_client.clone()), Selection::everything());
+        let machines: Informer<Node> =
+            Informer::new(Api::all(watch_client.clone()), Selection::everything());
         machines.on_change({
-            let (queue, queues, nodes, pods) =
-                (queue.clone(), queues.clone(), Arc::clone(&nodes), Arc::clone(&pods));
+            let (queue, queues, nodes, pods) = (
+                queue.clone(),
+                queues.clone(),
+                Arc::clone(&nodes),
+                Arc::clone(&pods),
+            );
             let (kubelets, world) = (Arc::clone(&kubelets), Arc::clone(&world));
             move |change| {
                 let name = change.object().name_any();
@@ -91,20 +110,29 @@ impl Member {
                     Change::Deleted { .. } => nodes.remove(&name),
                 }
                 let concerned = pods.on_node(&name).into_iter().map(|pod| pod.key.clone());
-                concerned.chain(kubelets.take_waiting()).for_each(|key| queue.add(key));
+                concerned
+                    .chain(kubelets.take_waiting())
+                    .for_each(|key| queue.add(key));
                 world.nodes_changed(&queues);
             }
         });
         tokio::spawn(machines.clone().run(shutdown.clone()));
         let (listed, first_list) = tokio::sync::oneshot::channel();
-        tokio::spawn(follow(Api::all(watch_client), Arc::clone(&pods), listed, shutdown.clone()));
+        tokio::spawn(follow(
+            Api::all(watch_client),
+            Arc::clone(&pods),
+            listed,
+            shutdown.clone(),
+        ));
         let first_look = async {
             machines.synced().await;
             // The sender is dropped only with the whole simulation.
             let _ = first_list.await;
             world.start(&queues, &shutdown).await;
         };
-        tokio::time::timeout(FIRST_LOOK, first_look).await.context("seeing the member's objects for the first time")?;
+        tokio::time::timeout(FIRST_LOOK, first_look)
+            .await
+            .context("seeing the member's objects for the first time")?;
 
         let reconcile = {
             let kubelets = Arc::clone(&kubelets);
@@ -114,7 +142,12 @@ impl Member {
             }
         };
         tokio::spawn(queue.run(POD_WORKERS, shutdown, reconcile));
-        Ok(Self { hands: Hands { api: Api::all(client), nodes } })
+        Ok(Self {
+            hands: Hands {
+                api: Api::all(client),
+                nodes,
+            },
+        })
     }
 
     /// What can be done to the machines.
@@ -149,7 +182,10 @@ async fn follow(
     listed: tokio::sync::oneshot::Sender<()>,
     shutdown: CancellationToken,
 ) {
-    let mut events = std::pin::pin!(watch::events(&api, Selection::everything().page_size(POD_PAGE)));
+    let mut events = std::pin::pin!(watch::events(
+        &api,
+        Selection::everything().page_size(POD_PAGE)
+    ));
     let mut listed = Some(listed);
     while let Some(Some(event)) = shutdown.run_until_cancelled(events.next()).await {
         let complete = matches!(event, kube::runtime::watcher::Event::InitDone);

@@ -112,10 +112,19 @@ impl Nodes {
         let state = self.lock();
         let fits = |seat: &Seat| {
             // DaemonSets stay on cordoned and failed nodes: their pods tolerate both.
-            let seat = Seat { unschedulable: false, ready: true, ..seat.clone() };
+            let seat = Seat {
+                unschedulable: false,
+                ready: true,
+                ..seat.clone()
+            };
             matches!(seat.refusal(asked), None | Some(TooManyPods | Insufficient))
         };
-        state.seats.iter().filter(|(_, seat)| fits(seat)).map(|(name, _)| name.clone()).collect()
+        state
+            .seats
+            .iter()
+            .filter(|(_, seat)| fits(seat))
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// Makes a kubelet silent, or lets it speak again.
@@ -134,7 +143,8 @@ impl State {
         if self.taken.contains_key(uid) {
             return;
         }
-        self.taken.insert(uid.to_owned(), (node.to_owned(), amounts.clone()));
+        self.taken
+            .insert(uid.to_owned(), (node.to_owned(), amounts.clone()));
         if let Some(seat) = self.seats.get_mut(node) {
             seat.take(amounts);
         }
@@ -177,7 +187,8 @@ pub async fn create(client: &Client, member: &str, shape: &Shape) -> kube::Resul
                 "operatingSystem": "linux", "architecture": "amd64",
             },
         }});
-        api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await?;
+        api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
+            .await?;
     }
     Ok(())
 }
@@ -188,7 +199,11 @@ fn ready_condition(ready: bool) -> Value {
     let (status, reason, message) = if ready {
         ("True", "KubeletReady", "kubelet is posting ready status")
     } else {
-        ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        (
+            "Unknown",
+            "NodeStatusUnknown",
+            "Kubelet stopped posting node status.",
+        )
     };
     json!({
         "type": "Ready", "status": status, "reason": reason, "message": message,
@@ -207,7 +222,10 @@ impl Hands {
     /// Keeps new pods away from a node, or lets them come again.
     pub async fn cordon(&self, node: &str, cordoned: bool) -> kube::Result<()> {
         let patch = json!({"spec": {"unschedulable": cordoned.then_some(true)}});
-        self.api.patch(node, &PatchParams::default(), &Patch::Merge(&patch)).await.map(|_| ())
+        self.api
+            .patch(node, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .map(|_| ())
     }
 
     /// The machine stops: its kubelet is silent, and the node controller says so. (It does at once, where a real one
@@ -225,12 +243,18 @@ impl Hands {
 
     /// The machine is gone for good, as when a cloud takes it back.
     pub async fn vanish(&self, node: &str) -> kube::Result<()> {
-        self.api.delete(node, &DeleteParams::default()).await.map(|_| ())
+        self.api
+            .delete(node, &DeleteParams::default())
+            .await
+            .map(|_| ())
     }
 
     async fn report(&self, node: &str, ready: bool) -> kube::Result<()> {
         let patch = json!({"status": {"conditions": [ready_condition(ready)]}});
-        self.api.patch_status(node, &PatchParams::default(), &Patch::Merge(&patch)).await.map(|_| ())
+        self.api
+            .patch_status(node, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .map(|_| ())
     }
 }
 
@@ -250,7 +274,13 @@ mod tests {
     }
 
     fn asked(cpu: i64) -> Asked {
-        Asked { amounts: Amounts { cpu, ..Amounts::default() }, ..Asked::default() }
+        Asked {
+            amounts: Amounts {
+                cpu,
+                ..Amounts::default()
+            },
+            ..Asked::default()
+        }
     }
 
     #[test]

@@ -102,9 +102,10 @@ impl Amounts {
         let of = |amounts: &Self, name: &str| amounts.others.get(name).copied().unwrap_or(0);
         (asked.cpu == 0 || used.cpu + asked.cpu <= self.cpu)
             && (asked.memory == 0 || used.memory + asked.memory <= self.memory)
-            && asked.others.iter().all(|(name, amount)| {
-                *amount == 0 || of(used, name) + amount <= of(self, name)
-            })
+            && asked
+                .others
+                .iter()
+                .all(|(name, amount)| *amount == 0 || of(used, name) + amount <= of(self, name))
     }
 }
 
@@ -154,9 +155,15 @@ pub struct Seat {
 impl Seat {
     /// Reads a node that runs nothing yet.
     pub fn of(node: &Node) -> Self {
-        let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+        let allocatable = node
+            .status
+            .as_ref()
+            .and_then(|status| status.allocatable.as_ref());
         let slots = allocatable.and_then(|list| list.get("pods"));
-        let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+        let conditions = node
+            .status
+            .as_ref()
+            .and_then(|status| status.conditions.as_ref());
         let ready = conditions
             .into_iter()
             .flatten()
@@ -164,7 +171,10 @@ impl Seat {
         let spec = node.spec.clone().unwrap_or_default();
         Self {
             allocatable: allocatable.map(Amounts::read).unwrap_or_default(),
-            slots: slots.and_then(|wire| Quantity::from_wire(wire).ok()).unwrap_or_default().value(),
+            slots: slots
+                .and_then(|wire| Quantity::from_wire(wire).ok())
+                .unwrap_or_default()
+                .value(),
             unschedulable: spec.unschedulable.unwrap_or(false),
             ready,
             labels: node.metadata.labels.clone().unwrap_or_default(),
@@ -175,7 +185,10 @@ impl Seat {
 
     /// Why a pod cannot go here; `None`: it can.
     pub fn refusal(&self, asked: &Asked) -> Option<Refusal> {
-        let selected = asked.node_selector.iter().all(|(key, value)| self.labels.get(key) == Some(value));
+        let selected = asked
+            .node_selector
+            .iter()
+            .all(|(key, value)| self.labels.get(key) == Some(value));
         if self.unschedulable {
             Some(Refusal::Cordoned)
         } else if !self.ready {
@@ -256,8 +269,10 @@ pub fn choose<'a>(
         }
     }
     best.map(|(_, name)| name).ok_or_else(|| {
-        let reasons: Vec<String> =
-            refusals.iter().map(|(refusal, count)| format!("{count} {}", refusal.describe())).collect();
+        let reasons: Vec<String> = refusals
+            .iter()
+            .map(|(refusal, count)| format!("{count} {}", refusal.describe()))
+            .collect();
         format!("0/{all} nodes are available: {}.", reasons.join(", "))
     })
 }
@@ -267,7 +282,11 @@ fn tolerated(taints: &[Taint], tolerations: &[Toleration]) -> bool {
     taints
         .iter()
         .filter(|taint| taint.effect != "PreferNoSchedule")
-        .all(|taint| tolerations.iter().any(|toleration| tolerates(toleration, taint)))
+        .all(|taint| {
+            tolerations
+                .iter()
+                .any(|toleration| tolerates(toleration, taint))
+        })
 }
 
 /// The rule of `k8s.io/api` (`Toleration.ToleratesTaint`).
@@ -315,7 +334,11 @@ mod tests {
     #[test]
     fn a_pod_asks_for_its_containers_or_its_hungriest_start() {
         let cases = [
-            ("containers add up", json!({"containers": [container("100m", "1Mi"), container("0.2", "1Mi")]}), 300),
+            (
+                "containers add up",
+                json!({"containers": [container("100m", "1Mi"), container("0.2", "1Mi")]}),
+                300,
+            ),
             (
                 "an init container runs alone",
                 json!({"containers": [container("100m", "1Mi")], "initContainers": [container("250m", "1Mi")]}),
@@ -337,7 +360,11 @@ mod tests {
                 json!({"containers": [container("100m", "1Mi")], "overhead": {"cpu": "10m"}}),
                 110,
             ),
-            ("fractions round up", json!({"containers": [container("100u", "1Mi")]}), 1),
+            (
+                "fractions round up",
+                json!({"containers": [container("100u", "1Mi")]}),
+                1,
+            ),
         ];
         for (what, spec, cpu) in cases {
             assert_eq!(asked(spec).amounts.cpu, cpu, "{what}");
@@ -348,7 +375,8 @@ mod tests {
     fn a_node_refuses_for_a_reason() {
         let small = asked(json!({"containers": [container("500m", "64Mi")]}));
         let mut tainted = ready_node("1", "10");
-        tainted["spec"] = json!({"taints": [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]});
+        tainted["spec"] =
+            json!({"taints": [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]});
         let mut cordoned = ready_node("1", "10");
         cordoned["spec"] = json!({"unschedulable": true});
         let mut failed = ready_node("1", "10");
@@ -370,7 +398,10 @@ mod tests {
         }));
         assert_eq!(seat(tainted).refusal(&bears), None);
         let elsewhere = asked(json!({"containers": [], "nodeSelector": {"zone": "b"}}));
-        assert_eq!(seat(ready_node("1", "10")).refusal(&elsewhere), Some(Refusal::NotSelected));
+        assert_eq!(
+            seat(ready_node("1", "10")).refusal(&elsewhere),
+            Some(Refusal::NotSelected)
+        );
     }
 
     #[test]

@@ -88,18 +88,35 @@ impl Record {
                 .find(|condition| condition.type_ == kind)
         };
         let ready = condition("Ready").filter(|condition| condition.status == "True");
-        let label = |name: &str| meta.labels.as_ref().and_then(|labels| labels.get(name)).cloned();
-        let created = meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+        let label = |name: &str| {
+            meta.labels
+                .as_ref()
+                .and_then(|labels| labels.get(name))
+                .cloned()
+        };
+        let created = meta
+            .creation_timestamp
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |time| time.0);
         Self {
-            key: (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default()),
+            key: (
+                meta.namespace.clone().unwrap_or_default(),
+                meta.name.clone().unwrap_or_default(),
+            ),
             uid: meta.uid.clone().unwrap_or_default(),
-            version: meta.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
+            version: meta
+                .resource_version
+                .as_deref()
+                .and_then(|v| v.parse().ok())
+                .unwrap_or(0),
             owner: owner.map(|reference| Maker {
                 kind: reference.kind.clone(),
                 name: reference.name.clone(),
                 uid: reference.uid.clone(),
             }),
-            node: spec.and_then(|spec| spec.node_name.clone()).filter(|name| !name.is_empty()),
+            node: spec
+                .and_then(|spec| spec.node_name.clone())
+                .filter(|name| !name.is_empty()),
             phase: match status.and_then(|status| status.phase.as_deref()) {
                 Some("Running") => Phase::Running,
                 Some("Succeeded") => Phase::Succeeded,
@@ -107,18 +124,29 @@ impl Record {
                 _ => Phase::Pending,
             },
             ready_since: ready.map(|condition| {
-                condition.last_transition_time.as_ref().map_or(created, |time| time.0)
+                condition
+                    .last_transition_time
+                    .as_ref()
+                    .map_or(created, |time| time.0)
             }),
             deleting: meta.deletion_timestamp.is_some(),
             created,
-            started: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
+            started: status
+                .and_then(|status| status.start_time.as_ref())
+                .map(|time| time.0),
             revision: label("pod-template-hash").or_else(|| label("controller-revision-hash")),
-            unschedulable: condition("PodScheduled").is_some_and(|condition| condition.status == "False"),
+            unschedulable: condition("PodScheduled")
+                .is_some_and(|condition| condition.status == "False"),
             asked: spec.map(Asked::of).unwrap_or_default(),
             containers: spec
                 .iter()
                 .flat_map(|spec| &spec.containers)
-                .map(|container| (container.name.clone(), container.image.clone().unwrap_or_default()))
+                .map(|container| {
+                    (
+                        container.name.clone(),
+                        container.image.clone().unwrap_or_default(),
+                    )
+                })
                 .collect(),
         }
     }
@@ -163,7 +191,10 @@ struct State {
 impl Pods {
     /// No pods yet. Listeners are called after each change and must be quick.
     pub fn new(listeners: Vec<Listener>) -> Self {
-        Self { state: Mutex::default(), listeners }
+        Self {
+            state: Mutex::default(),
+            listeners,
+        }
     }
 
     /// Takes in what the watch tells.
@@ -180,7 +211,10 @@ impl Pods {
                 let listed = self.lock().listed.take().unwrap_or_default();
                 let gone: Vec<Arc<Record>> = {
                     let state = self.lock();
-                    let gone = state.records.values().filter(|record| !listed.contains_key(&record.key));
+                    let gone = state
+                        .records
+                        .values()
+                        .filter(|record| !listed.contains_key(&record.key));
                     gone.cloned().collect()
                 };
                 for record in gone {
@@ -214,7 +248,10 @@ impl Pods {
             state.link(&new);
             old
         };
-        self.tell(&Change { old, new: Some(new) });
+        self.tell(&Change {
+            old,
+            new: Some(new),
+        });
     }
 
     /// Forgets a pod of that identity.
@@ -245,14 +282,16 @@ impl Pods {
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<Record>> {
         let state = self.lock();
         let keys = state.by_owner.get(uid).into_iter().flatten();
-        keys.filter_map(|key| state.records.get(key).cloned()).collect()
+        keys.filter_map(|key| state.records.get(key).cloned())
+            .collect()
     }
 
     /// The pods on a node.
     pub fn on_node(&self, node: &str) -> Vec<Arc<Record>> {
         let state = self.lock();
         let keys = state.by_node.get(node).into_iter().flatten();
-        keys.filter_map(|key| state.records.get(key).cloned()).collect()
+        keys.filter_map(|key| state.records.get(key).cloned())
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -269,16 +308,25 @@ impl Pods {
 impl State {
     fn link(&mut self, record: &Record) {
         if let Some(owner) = &record.owner {
-            self.by_owner.entry(owner.uid.clone()).or_default().insert(record.key.clone());
+            self.by_owner
+                .entry(owner.uid.clone())
+                .or_default()
+                .insert(record.key.clone());
         }
         if let Some(node) = &record.node {
-            self.by_node.entry(node.clone()).or_default().insert(record.key.clone());
+            self.by_node
+                .entry(node.clone())
+                .or_default()
+                .insert(record.key.clone());
         }
     }
 
     fn unlink(&mut self, record: &Record) {
         let owner = record.owner.as_ref().map(|owner| &owner.uid);
-        for (index, name) in [(&mut self.by_owner, owner), (&mut self.by_node, record.node.as_ref())] {
+        for (index, name) in [
+            (&mut self.by_owner, owner),
+            (&mut self.by_node, record.node.as_ref()),
+        ] {
             let Some(name) = name else { continue };
             if let Some(keys) = index.get_mut(name) {
                 keys.remove(&record.key);

@@ -25,16 +25,40 @@ pub struct Floor {
 ///
 /// For `web` its replicas over all members, for the others the members that have them complete.
 pub fn floors(picture: &Picture) -> [Floor; 3] {
-    let web = picture.workload(WEB).copies.values().map(|copy| copy.ready).sum();
+    let web = picture
+        .workload(WEB)
+        .copies
+        .values()
+        .map(|copy| copy.ready)
+        .sum();
     let complete = |name: &str, replicas: i64| {
         let workload = picture.workload(name);
-        let count = workload.copies.values().filter(|copy| copy.ready >= replicas).count();
+        let count = workload
+            .copies
+            .values()
+            .filter(|copy| copy.ready >= replicas)
+            .count();
         i64::try_from(count).unwrap_or(i64::MAX)
     };
     [
-        Floor { name: WEB, of: "ready replicas", least: WEB_REPLICAS, seen: web },
-        Floor { name: SHOP, of: "complete copies", least: 2, seen: complete(SHOP, SHOP_REPLICAS) },
-        Floor { name: SETTINGS, of: "copies", least: 2, seen: complete(SETTINGS, 1) },
+        Floor {
+            name: WEB,
+            of: "ready replicas",
+            least: WEB_REPLICAS,
+            seen: web,
+        },
+        Floor {
+            name: SHOP,
+            of: "complete copies",
+            least: 2,
+            seen: complete(SHOP, SHOP_REPLICAS),
+        },
+        Floor {
+            name: SETTINGS,
+            of: "copies",
+            least: 2,
+            seen: complete(SETTINGS, 1),
+        },
     ]
 }
 
@@ -63,19 +87,33 @@ impl Continuity {
     }
 
     fn look(&self, picture: &Picture) {
-        for floor in floors(picture).into_iter().filter(|floor| floor.seen < floor.least) {
-            let Floor { name, of, least, seen } = floor;
+        for floor in floors(picture)
+            .into_iter()
+            .filter(|floor| floor.seen < floor.least)
+        {
+            let Floor {
+                name,
+                of,
+                least,
+                seen,
+            } = floor;
             let what = format!("{name} had {seen} {of} instead of at least {least}");
             let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
             if gaps.last().is_none_or(|last| last.what != what) {
-                gaps.push(Gap { at: Timestamp::now(), what });
+                gaps.push(Gap {
+                    at: Timestamp::now(),
+                    what,
+                });
             }
         }
     }
 
     /// The moments at which something was missing.
     pub fn gaps(&self) -> Vec<Gap> {
-        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.gaps
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -87,20 +125,38 @@ mod tests {
     #[test]
     fn a_copy_that_goes_before_its_replacement_serves_is_a_gap() {
         let copies = |list: &[(&str, i64, i64)]| Workload {
-            copies: list.iter().map(|(name, wanted, ready)| ((*name).to_owned(), Copy { wanted: *wanted, ready: *ready })).collect(),
+            copies: list
+                .iter()
+                .map(|(name, wanted, ready)| {
+                    (
+                        (*name).to_owned(),
+                        Copy {
+                            wanted: *wanted,
+                            ready: *ready,
+                        },
+                    )
+                })
+                .collect(),
             ..Workload::default()
         };
         let picture = |web: &[(&str, i64, i64)]| {
             let mut picture = Picture::default();
             picture.workloads.insert(WEB, copies(web));
-            picture.workloads.insert(SHOP, copies(&[("member1", 2, 2), ("member2", 2, 2)]));
-            picture.workloads.insert(SETTINGS, copies(&[("member1", 1, 1), ("member2", 1, 1)]));
+            picture
+                .workloads
+                .insert(SHOP, copies(&[("member1", 2, 2), ("member2", 2, 2)]));
+            picture
+                .workloads
+                .insert(SETTINGS, copies(&[("member1", 1, 1), ("member2", 1, 1)]));
             picture
         };
         let continuity = Continuity::default();
         continuity.look(&picture(&[("member1", 1, 1), ("member2", 3, 2)]));
         assert!(continuity.gaps().is_empty());
         continuity.look(&picture(&[("member2", 3, 2)]));
-        assert_eq!(continuity.gaps()[0].what, "web had 2 ready replicas instead of at least 3");
+        assert_eq!(
+            continuity.gaps()[0].what,
+            "web had 2 ready replicas instead of at least 3"
+        );
     }
 }

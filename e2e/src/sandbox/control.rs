@@ -21,18 +21,28 @@ fn socket(directory: &Path) -> PathBuf {
 }
 
 /// Listens for requests until dropped.
-pub async fn listen(directory: &Path, fleet: Arc<Fleet>, screen: Screen) -> anyhow::Result<impl Future<Output = ()>> {
+pub async fn listen(
+    directory: &Path,
+    fleet: Arc<Fleet>,
+    screen: Screen,
+) -> anyhow::Result<impl Future<Output = ()>> {
     let path = socket(directory);
     if UnixStream::connect(&path).await.is_ok() {
         anyhow::bail!("a sandbox runs in {} already", directory.display());
     }
     // What an earlier run left behind.
     let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path)
-        .with_context(|| format!("cannot listen on {} (the path of a socket has at most 107 bytes)", path.display()))?;
+    let listener = UnixListener::bind(&path).with_context(|| {
+        format!(
+            "cannot listen on {} (the path of a socket has at most 107 bytes)",
+            path.display()
+        )
+    })?;
     Ok(async move {
         loop {
-            let Ok((stream, _)) = listener.accept().await else { continue };
+            let Ok((stream, _)) = listener.accept().await else {
+                continue;
+            };
             let (fleet, screen) = (Arc::clone(&fleet), screen.clone());
             tokio::spawn(async move {
                 // Whoever asked and left does not need the answer.
@@ -49,14 +59,20 @@ async fn answer(stream: UnixStream, fleet: &Fleet, screen: &Screen) -> std::io::
     let words: Vec<&str> = request.split_whitespace().collect();
     let done = match words.as_slice() {
         ["cut", name] => fleet.cut(name).map(|()| {
-            screen.headline(&format!("{name} is cut off"), "by hand; heal it with: sandbox heal");
+            screen.headline(
+                &format!("{name} is cut off"),
+                "by hand; heal it with: sandbox heal",
+            );
             screen.mark_cut(Some(name));
         }),
         ["heal", name] => fleet.heal(name).map(|()| {
             screen.headline(&format!("the network of {name} is back"), "by hand");
             screen.mark_cut(None);
         }),
-        _ => Err(anyhow::anyhow!("unknown request {:?}: cut NAME or heal NAME", request.trim())),
+        _ => Err(anyhow::anyhow!(
+            "unknown request {:?}: cut NAME or heal NAME",
+            request.trim()
+        )),
     };
     let text = match done {
         Ok(()) => "ok\n".to_owned(),
@@ -69,9 +85,12 @@ async fn answer(stream: UnixStream, fleet: &Fleet, screen: &Screen) -> std::io::
 pub async fn ask(directory: &Path, request: &str) -> anyhow::Result<()> {
     let path = socket(directory);
     let conversation = async {
-        let stream = UnixStream::connect(&path)
-            .await
-            .with_context(|| format!("no sandbox runs in {} (start one with: sandbox up --dir)", directory.display()))?;
+        let stream = UnixStream::connect(&path).await.with_context(|| {
+            format!(
+                "no sandbox runs in {} (start one with: sandbox up --dir)",
+                directory.display()
+            )
+        })?;
         let mut stream = BufReader::new(stream);
         stream.write_all(format!("{request}\n").as_bytes()).await?;
         let mut answer = String::new();
@@ -81,5 +100,7 @@ pub async fn ask(directory: &Path, request: &str) -> anyhow::Result<()> {
             problem => anyhow::bail!("{problem}"),
         }
     };
-    tokio::time::timeout(ANSWER, conversation).await.context("the sandbox does not answer")?
+    tokio::time::timeout(ANSWER, conversation)
+        .await
+        .context("the sandbox does not answer")?
 }

@@ -62,8 +62,14 @@ pub struct Scene<'a> {
 }
 
 /// Columns of the table with their widths.
-const COLUMNS: [(&str, usize); 6] =
-    [("CLUSTER", 10), ("READY", 9), ("TAINTS", 24), ("WEB 1:2", 15), ("SHOP 2 OF 4", 15), ("SETTINGS", 10)];
+const COLUMNS: [(&str, usize); 6] = [
+    ("CLUSTER", 10),
+    ("READY", 9),
+    ("TAINTS", 24),
+    ("WEB 1:2", 15),
+    ("SHOP 2 OF 4", 15),
+    ("SETTINGS", 10),
+];
 /// Lines of news on the screen.
 pub const NEWS_LINES: usize = 8;
 
@@ -77,10 +83,19 @@ pub fn draw(scene: &Scene<'_>, palette: Palette) -> Vec<String> {
         palette.paint(Tone::Quiet, &clock),
         palette.paint(Tone::Strong, scene.headline)
     ));
-    lines.push(format!("         {}", palette.paint(Tone::Quiet, scene.because)));
+    lines.push(format!(
+        "         {}",
+        palette.paint(Tone::Quiet, scene.because)
+    ));
     lines.push(String::new());
-    let heads: Vec<String> = COLUMNS.iter().map(|(head, width)| format!("{head:<width$}")).collect();
-    lines.push(format!("  {}", palette.paint(Tone::Quiet, &heads.join(" "))));
+    let heads: Vec<String> = COLUMNS
+        .iter()
+        .map(|(head, width)| format!("{head:<width$}"))
+        .collect();
+    lines.push(format!(
+        "  {}",
+        palette.paint(Tone::Quiet, &heads.join(" "))
+    ));
     for (name, cluster) in &scene.picture.clusters {
         lines.push(row(name, cluster, scene, palette));
     }
@@ -96,7 +111,11 @@ pub fn draw(scene: &Scene<'_>, palette: Palette) -> Vec<String> {
 
 fn row(name: &str, cluster: &ClusterView, scene: &Scene<'_>, palette: Palette) -> String {
     let cut = scene.cut == Some(name);
-    let label = if cut { format!("{name} ⚡") } else { name.to_owned() };
+    let label = if cut {
+        format!("{name} ⚡")
+    } else {
+        name.to_owned()
+    };
     let tone = if cut { Tone::Bad } else { Tone::Strong };
     let (ready, ready_tone) = match cluster.ready.as_str() {
         "" => ("…", Tone::Quiet),
@@ -124,7 +143,10 @@ fn taints(cluster: &ClusterView) -> String {
         [one] => one.clone(),
         // The one that drives workloads out says more than the one that keeps new ones away.
         several => {
-            let strongest = several.iter().find(|name| name.ends_with("NoExecute")).unwrap_or(&several[0]);
+            let strongest = several
+                .iter()
+                .find(|name| name.ends_with("NoExecute"))
+                .unwrap_or(&several[0]);
             format!("{strongest} +{}", several.len() - 1)
         }
     }
@@ -132,14 +154,24 @@ fn taints(cluster: &ClusterView) -> String {
 
 /// `●●○ 2/3`, and what is unusual about it.
 fn cell(workload: &Workload, cluster: &str) -> (String, Tone) {
-    let placed = workload.placed.as_ref().is_some_and(|placed| placed.contains_key(cluster));
+    let placed = workload
+        .placed
+        .as_ref()
+        .is_some_and(|placed| placed.contains_key(cluster));
     match workload.copies.get(cluster).copied() {
         None if placed => ("○ coming".to_owned(), Tone::Busy),
         None => (String::new(), Tone::Quiet),
         Some(copy) if !placed => (format!("{} old", dots(copy)), Tone::Quiet),
         Some(copy) => {
-            let tone = if copy.complete() { Tone::Good } else { Tone::Busy };
-            (format!("{} {}/{}", dots(copy), copy.ready, copy.wanted), tone)
+            let tone = if copy.complete() {
+                Tone::Good
+            } else {
+                Tone::Busy
+            };
+            (
+                format!("{} {}/{}", dots(copy), copy.ready, copy.wanted),
+                tone,
+            )
         }
     }
 }
@@ -147,7 +179,11 @@ fn cell(workload: &Workload, cluster: &str) -> (String, Tone) {
 fn dots(copy: Copy) -> String {
     let count = |number: i64| usize::try_from(number.clamp(0, 9)).unwrap_or(0);
     let (ready, wanted) = (count(copy.ready), count(copy.wanted));
-    format!("{}{}", "●".repeat(ready), "○".repeat(wanted.saturating_sub(ready)))
+    format!(
+        "{}{}",
+        "●".repeat(ready),
+        "○".repeat(wanted.saturating_sub(ready))
+    )
 }
 
 /// Text of exactly so many characters.
@@ -173,14 +209,29 @@ mod tests {
             ]),
             ..ClusterView::default()
         };
-        let fine = ClusterView { ready: "True".to_owned(), ..ClusterView::default() };
+        let fine = ClusterView {
+            ready: "True".to_owned(),
+            ..ClusterView::default()
+        };
         picture.clusters.insert("member1".to_owned(), lost);
         picture.clusters.insert("member2".to_owned(), fine);
         let web = Workload {
             placed: Some([("member2".to_owned(), 3)].into()),
             copies: [
-                ("member1".to_owned(), Copy { wanted: 1, ready: 1 }),
-                ("member2".to_owned(), Copy { wanted: 3, ready: 2 }),
+                (
+                    "member1".to_owned(),
+                    Copy {
+                        wanted: 1,
+                        ready: 1,
+                    },
+                ),
+                (
+                    "member2".to_owned(),
+                    Copy {
+                        wanted: 3,
+                        ready: 2,
+                    },
+                ),
             ]
             .into(),
             ..Workload::default()
@@ -197,8 +248,18 @@ mod tests {
         };
         let plain = draw(&scene, Palette { colours: false });
         assert_eq!(plain[0], "  01:05  member1 is cut off");
-        assert_eq!(plain[4], "  member1 ⚡  Unknown   failed:NoExecute +1      ● old");
-        assert_eq!(plain[5], "  member2    True                               ●●○ 2/3");
-        assert!(plain.iter().any(|line| line.contains("web: placed on member2 (3)")));
+        assert_eq!(
+            plain[4],
+            "  member1 ⚡  Unknown   failed:NoExecute +1      ● old"
+        );
+        assert_eq!(
+            plain[5],
+            "  member2    True                               ●●○ 2/3"
+        );
+        assert!(
+            plain
+                .iter()
+                .any(|line| line.contains("web: placed on member2 (3)"))
+        );
     }
 }

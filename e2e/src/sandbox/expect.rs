@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::picture::{Picture, Workload, places};
-use super::scenario::{ALLOWED, FAILED_TAINT, SETTINGS, SHOP, SHOP_REPLICAS, VICTIM, WEB, WEB_REPLICAS};
+use super::scenario::{
+    ALLOWED, FAILED_TAINT, SETTINGS, SHOP, SHOP_REPLICAS, VICTIM, WEB, WEB_REPLICAS,
+};
 
 /// Nothing is missing, or this is.
 pub type Verdict = Result<(), String>;
@@ -28,7 +30,9 @@ pub fn running(picture: &Picture) -> Verdict {
     for (name, replicas) in [(SHOP, SHOP_REPLICAS), (SETTINGS, 1)] {
         let workload = picture.workload(name);
         let placed = two_allowed(&workload, name)?;
-        ensure(placed.contains(VICTIM), || format!("{name} is not on {VICTIM}, so that nothing of it could fail over"))?;
+        ensure(placed.contains(VICTIM), || {
+            format!("{name} is not on {VICTIM}, so that nothing of it could fail over")
+        })?;
         settled(&workload, name, Some(replicas))?;
     }
     Ok(())
@@ -37,13 +41,21 @@ pub fn running(picture: &Picture) -> Verdict {
 /// The control plane has noticed that it hears nothing of the victim.
 pub fn unknown(picture: &Picture) -> Verdict {
     let victim = picture.clusters.get(VICTIM).cloned().unwrap_or_default();
-    ensure(victim.ready == "Unknown", || format!("{VICTIM} still has Ready={}", victim.ready))
+    ensure(victim.ready == "Unknown", || {
+        format!("{VICTIM} still has Ready={}", victim.ready)
+    })
 }
 
 /// The victim is declared failed.
 pub fn tainted(picture: &Picture) -> Verdict {
-    let taints = picture.clusters.get(VICTIM).map(|victim| victim.taints.clone()).unwrap_or_default();
-    ensure(taints.contains(FAILED_TAINT), || format!("{VICTIM} does not have taint {FAILED_TAINT}"))
+    let taints = picture
+        .clusters
+        .get(VICTIM)
+        .map(|victim| victim.taints.clone())
+        .unwrap_or_default();
+    ensure(taints.contains(FAILED_TAINT), || {
+        format!("{VICTIM} does not have taint {FAILED_TAINT}")
+    })
 }
 
 /// Everything is placed anew: member2 has all of web, the others keep their healthy cluster and gain an allowed one.
@@ -51,11 +63,22 @@ pub fn moved(picture: &Picture, before: &Picture) -> Verdict {
     placed_as(&picture.workload(WEB), WEB, &[("member2", WEB_REPLICAS)])?;
     for name in [SHOP, SETTINGS] {
         let placed = two_allowed(&picture.workload(name), name)?;
-        ensure(!placed.contains(VICTIM), || format!("{name} is still placed on {VICTIM}"))?;
-        let kept: BTreeSet<String> =
-            before.workload(name).placed.unwrap_or_default().into_keys().filter(|cluster| cluster != VICTIM).collect();
+        ensure(!placed.contains(VICTIM), || {
+            format!("{name} is still placed on {VICTIM}")
+        })?;
+        let kept: BTreeSet<String> = before
+            .workload(name)
+            .placed
+            .unwrap_or_default()
+            .into_keys()
+            .filter(|cluster| cluster != VICTIM)
+            .collect();
         ensure(kept.is_subset(&placed), || {
-            format!("{name} left a healthy cluster: it was on {}, it is on {}", join(&kept), join(&placed))
+            format!(
+                "{name} left a healthy cluster: it was on {}, it is on {}",
+                join(&kept),
+                join(&placed)
+            )
         })?;
     }
     Ok(())
@@ -72,16 +95,24 @@ pub fn healthy_elsewhere(picture: &Picture, before: &Picture) -> Verdict {
 /// The victim is back: ready, and no longer declared failed.
 pub fn back(picture: &Picture) -> Verdict {
     let victim = picture.clusters.get(VICTIM).cloned().unwrap_or_default();
-    ensure(victim.ready == "True", || format!("{VICTIM} has Ready={} ({})", victim.ready, victim.reason))?;
-    ensure(victim.taints.is_empty(), || format!("{VICTIM} still has taints {}", join(&victim.taints)))
+    ensure(victim.ready == "True", || {
+        format!("{VICTIM} has Ready={} ({})", victim.ready, victim.reason)
+    })?;
+    ensure(victim.taints.is_empty(), || {
+        format!("{VICTIM} still has taints {}", join(&victim.taints))
+    })
 }
 
 /// The victim runs no old copies any more, and nobody is leaving.
 pub fn old_copies_removed(picture: &Picture) -> Verdict {
     for name in [WEB, SHOP, SETTINGS] {
         let workload = picture.workload(name);
-        ensure(!workload.copies.contains_key(VICTIM), || format!("{name} still has its old copy in {VICTIM}"))?;
-        ensure(workload.leaving.is_empty(), || format!("{name} is still leaving {}", join(&workload.leaving)))?;
+        ensure(!workload.copies.contains_key(VICTIM), || {
+            format!("{name} still has its old copy in {VICTIM}")
+        })?;
+        ensure(workload.leaving.is_empty(), || {
+            format!("{name} is still leaving {}", join(&workload.leaving))
+        })?;
     }
     Ok(())
 }
@@ -102,21 +133,46 @@ fn join(names: &BTreeSet<String>) -> String {
 }
 
 fn placed_as(workload: &Workload, name: &str, expected: &[(&str, i64)]) -> Verdict {
-    let expected: BTreeMap<String, i64> =
-        expected.iter().map(|(cluster, replicas)| ((*cluster).to_owned(), *replicas)).collect();
-    let placed = workload.placed.as_ref().ok_or_else(|| format!("{name} has no binding yet"))?;
+    let expected: BTreeMap<String, i64> = expected
+        .iter()
+        .map(|(cluster, replicas)| ((*cluster).to_owned(), *replicas))
+        .collect();
+    let placed = workload
+        .placed
+        .as_ref()
+        .ok_or_else(|| format!("{name} has no binding yet"))?;
     ensure(*placed == expected, || {
-        format!("{name} is placed on [{}], not on [{}]", places(placed), places(&expected))
+        format!(
+            "{name} is placed on [{}], not on [{}]",
+            places(placed),
+            places(&expected)
+        )
     })
 }
 
 fn two_allowed(workload: &Workload, name: &str) -> Result<BTreeSet<String>, String> {
-    let placed = workload.placed.as_ref().ok_or_else(|| format!("{name} has no binding yet"))?;
+    let placed = workload
+        .placed
+        .as_ref()
+        .ok_or_else(|| format!("{name} has no binding yet"))?;
     let clusters: BTreeSet<String> = placed.keys().cloned().collect();
-    ensure(clusters.len() == 2, || format!("{name} is placed on [{}], not on two clusters", join(&clusters)))?;
-    ensure(clusters.iter().all(|cluster| ALLOWED.contains(&cluster.as_str())), || {
-        format!("{name} is placed on [{}], which its policy does not allow", join(&clusters))
+    ensure(clusters.len() == 2, || {
+        format!(
+            "{name} is placed on [{}], not on two clusters",
+            join(&clusters)
+        )
     })?;
+    ensure(
+        clusters
+            .iter()
+            .all(|cluster| ALLOWED.contains(&cluster.as_str())),
+        || {
+            format!(
+                "{name} is placed on [{}], which its policy does not allow",
+                join(&clusters)
+            )
+        },
+    )?;
     Ok(clusters)
 }
 
@@ -126,7 +182,10 @@ fn settled(workload: &Workload, name: &str, each: Option<i64>) -> Verdict {
         let wanted = each.unwrap_or(*replicas);
         let copy = workload.copies.get(cluster).copied().unwrap_or_default();
         ensure(copy.wanted == wanted && copy.ready == wanted, || {
-            format!("{name} has {} of {wanted} replicas ready in {cluster}", copy.ready)
+            format!(
+                "{name} has {} of {wanted} replicas ready in {cluster}",
+                copy.ready
+            )
         })?;
     }
     Ok(())
@@ -139,28 +198,74 @@ mod tests {
 
     fn workload(placed: &[(&str, i64)], copies: &[(&str, i64)]) -> Workload {
         Workload {
-            placed: Some(placed.iter().map(|(name, replicas)| ((*name).to_owned(), *replicas)).collect()),
+            placed: Some(
+                placed
+                    .iter()
+                    .map(|(name, replicas)| ((*name).to_owned(), *replicas))
+                    .collect(),
+            ),
             leaving: BTreeSet::new(),
             copies: copies
                 .iter()
-                .map(|(name, ready)| ((*name).to_owned(), Copy { wanted: *ready, ready: *ready }))
+                .map(|(name, ready)| {
+                    (
+                        (*name).to_owned(),
+                        Copy {
+                            wanted: *ready,
+                            ready: *ready,
+                        },
+                    )
+                })
                 .collect(),
         }
     }
 
     fn start() -> Picture {
         let mut picture = Picture::default();
-        picture.workloads.insert(WEB, workload(&[("member1", 1), ("member2", 2)], &[("member1", 1), ("member2", 2)]));
-        picture.workloads.insert(SHOP, workload(&[("member1", 2), ("member2", 2)], &[("member1", 2), ("member2", 2)]));
-        picture.workloads.insert(SETTINGS, workload(&[("member1", 0), ("member2", 0)], &[("member1", 1), ("member2", 1)]));
+        picture.workloads.insert(
+            WEB,
+            workload(
+                &[("member1", 1), ("member2", 2)],
+                &[("member1", 1), ("member2", 2)],
+            ),
+        );
+        picture.workloads.insert(
+            SHOP,
+            workload(
+                &[("member1", 2), ("member2", 2)],
+                &[("member1", 2), ("member2", 2)],
+            ),
+        );
+        picture.workloads.insert(
+            SETTINGS,
+            workload(
+                &[("member1", 0), ("member2", 0)],
+                &[("member1", 1), ("member2", 1)],
+            ),
+        );
         picture
     }
 
     fn moved_on() -> Picture {
         let mut picture = start();
-        picture.workloads.insert(WEB, workload(&[("member2", 3)], &[("member1", 1), ("member2", 3)]));
-        picture.workloads.insert(SHOP, workload(&[("member2", 2), ("member5", 2)], &[("member2", 2), ("member5", 2)]));
-        picture.workloads.insert(SETTINGS, workload(&[("member2", 0), ("member3", 0)], &[("member2", 1), ("member3", 1)]));
+        picture.workloads.insert(
+            WEB,
+            workload(&[("member2", 3)], &[("member1", 1), ("member2", 3)]),
+        );
+        picture.workloads.insert(
+            SHOP,
+            workload(
+                &[("member2", 2), ("member5", 2)],
+                &[("member2", 2), ("member5", 2)],
+            ),
+        );
+        picture.workloads.insert(
+            SETTINGS,
+            workload(
+                &[("member2", 0), ("member3", 0)],
+                &[("member2", 1), ("member3", 1)],
+            ),
+        );
         picture
     }
 
@@ -173,17 +278,37 @@ mod tests {
     #[test]
     fn what_is_missing_is_said() {
         let mut half = moved_on();
-        half.workloads.insert(WEB, workload(&[("member2", 3)], &[("member2", 2)]));
+        half.workloads
+            .insert(WEB, workload(&[("member2", 3)], &[("member2", 2)]));
         let mut strayed = moved_on();
-        strayed.workloads.insert(SHOP, workload(&[("member3", 2), ("member5", 2)], &[]));
+        strayed
+            .workloads
+            .insert(SHOP, workload(&[("member3", 2), ("member5", 2)], &[]));
         let mut forbidden = moved_on();
-        forbidden.workloads.insert(SHOP, workload(&[("member2", 2), ("member4", 2)], &[]));
+        forbidden
+            .workloads
+            .insert(SHOP, workload(&[("member2", 2), ("member4", 2)], &[]));
         let cases = [
-            (moved(&start(), &start()), "web is placed on [member1 (1), member2 (2)], not on [member2 (3)]"),
-            (healthy_elsewhere(&half, &start()), "web has 2 of 3 replicas ready in member2"),
-            (moved(&strayed, &start()), "shop left a healthy cluster: it was on member2, it is on member3, member5"),
-            (moved(&forbidden, &start()), "shop is placed on [member2, member4], which its policy does not allow"),
-            (old_copies_removed(&moved_on()), "web still has its old copy in member1"),
+            (
+                moved(&start(), &start()),
+                "web is placed on [member1 (1), member2 (2)], not on [member2 (3)]",
+            ),
+            (
+                healthy_elsewhere(&half, &start()),
+                "web has 2 of 3 replicas ready in member2",
+            ),
+            (
+                moved(&strayed, &start()),
+                "shop left a healthy cluster: it was on member2, it is on member3, member5",
+            ),
+            (
+                moved(&forbidden, &start()),
+                "shop is placed on [member2, member4], which its policy does not allow",
+            ),
+            (
+                old_copies_removed(&moved_on()),
+                "web still has its old copy in member1",
+            ),
         ];
         for (verdict, expected) in cases {
             assert_eq!(verdict, Err(expected.to_owned()));

@@ -32,7 +32,8 @@ pub fn shortened() -> Vec<Interval> {
             .filter_map(|flag| flag.trim_start_matches("--").split_once('='))
             .filter_map(|(name, here)| {
                 let (_, usual) = defaults.iter().find(|(known, _)| known == name)?;
-                let timed = usual.ends_with(|last: char| last.is_ascii_alphabetic() || last.is_ascii_digit())
+                let timed = usual
+                    .ends_with(|last: char| last.is_ascii_alphabetic() || last.is_ascii_digit())
                     && usual.starts_with(|first: char| first.is_ascii_digit());
                 (timed && usual != here).then(|| Interval {
                     whose,
@@ -58,8 +59,11 @@ pub fn shortened() -> Vec<Interval> {
 fn defaults<T: clap::Args>() -> Vec<(String, String)> {
     let command = T::augment_args(clap::Command::new("defaults"));
     let arguments = command.get_arguments().filter_map(|argument| {
-        let values: Vec<String> =
-            argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+        let values: Vec<String> = argument
+            .get_default_values()
+            .iter()
+            .map(|value| value.to_string_lossy().into_owned())
+            .collect();
         Some((argument.get_long()?.to_owned(), values.join(",")))
     });
     arguments.collect()
@@ -72,8 +76,14 @@ mod tests {
     #[test]
     fn every_shortened_interval_is_named_with_its_default() {
         let all = shortened();
-        let grace = all.iter().find(|interval| interval.name == "cluster-monitor-grace-period").unwrap();
+        let grace = all
+            .iter()
+            .find(|interval| interval.name == "cluster-monitor-grace-period")
+            .unwrap();
         assert_eq!((grace.here.as_str(), grace.usual.as_str()), ("5s", "40s"));
-        assert!(all.iter().all(|interval| interval.name != "feature-gates" && interval.name != "metrics-bind-address"));
+        assert!(
+            all.iter().all(|interval| interval.name != "feature-gates"
+                && interval.name != "metrics-bind-address")
+        );
     }
 }

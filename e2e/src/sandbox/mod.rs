@@ -118,8 +118,11 @@ impl Place {
             let now = jiff::Timestamp::now().as_millisecond();
             std::env::temp_dir().join(format!("muster-sandbox-{}-{now}", std::process::id()))
         });
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        let path = path.canonicalize().with_context(|| format!("cannot use {}", path.display()))?;
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
+        let path = path
+            .canonicalize()
+            .with_context(|| format!("cannot use {}", path.display()))?;
         Ok(Self { path, temporary })
     }
 }
@@ -141,14 +144,20 @@ async fn start(run: &Run, place: &Place, screen: &Screen) -> anyhow::Result<Arc<
         run.members,
         place.path.join("logs").display()
     ));
-    Fleet::start(scenario::plan(binary, place.path.clone(), run.members.into())).await
+    Fleet::start(scenario::plan(
+        binary,
+        place.path.clone(),
+        run.members.into(),
+    ))
+    .await
 }
 
 /// What this process itself has to say: the embedded servers and the simulated members.
 fn log_to(directory: &Path) -> anyhow::Result<()> {
     let logs = directory.join("logs");
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
-    let file = std::fs::File::create(logs.join("sandbox.log")).context("cannot write sandbox.log")?;
+    let file =
+        std::fs::File::create(logs.join("sandbox.log")).context("cannot write sandbox.log")?;
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new("info,kube_client=error"))
         .with_writer(std::sync::Mutex::new(file))
@@ -160,7 +169,10 @@ fn log_to(directory: &Path) -> anyhow::Result<()> {
 
 fn introduce(screen: &Screen) {
     let palette = screen.palette();
-    screen.say(&palette.paint(Tone::Strong, "Muster: one member of a fleet is cut off, and its workloads come up elsewhere."));
+    screen.say(&palette.paint(
+        Tone::Strong,
+        "Muster: one member of a fleet is cut off, and its workloads come up elsewhere.",
+    ));
     screen.say("");
     screen.say("Shortened so that it takes about a minute:");
     for interval in intervals::shortened() {
@@ -229,12 +241,18 @@ async fn conclude(
     }
     let report = story.map(Story::report).unwrap_or_default();
     if !report.is_empty() {
-        println!("\n{}", palette.paint(Tone::Strong, "Observed through the APIs"));
+        println!(
+            "\n{}",
+            palette.paint(Tone::Strong, "Observed through the APIs")
+        );
     }
     for (what, verdict) in &report {
         match verdict {
             Ok(()) => println!("  {} {what}", palette.paint(Tone::Good, "✓")),
-            Err(missing) => println!("  {} {what}\n      {missing}", palette.paint(Tone::Bad, "✗")),
+            Err(missing) => println!(
+                "  {} {what}\n      {missing}",
+                palette.paint(Tone::Bad, "✗")
+            ),
         }
     }
     let memory: Vec<String> = fleet
@@ -247,7 +265,13 @@ async fn conclude(
     let all_seen = report.iter().all(|(_, verdict)| verdict.is_ok());
     match outcome {
         Ok(()) if all_seen => {
-            println!("\n{}", palette.paint(Tone::Good, "The failover happened, and nothing was without a copy on the way."));
+            println!(
+                "\n{}",
+                palette.paint(
+                    Tone::Good,
+                    "The failover happened, and nothing was without a copy on the way."
+                )
+            );
             Ok(true)
         }
         Ok(()) => Ok(false),

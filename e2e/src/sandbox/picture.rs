@@ -60,14 +60,25 @@ impl Picture {
     pub fn of(view: &View) -> Self {
         let mut picture = Self::default();
         for name in view.members.keys() {
-            picture.clusters.insert(name.clone(), ClusterView::default());
+            picture
+                .clusters
+                .insert(name.clone(), ClusterView::default());
         }
         for cluster in view.clusters.list() {
             let ready = cluster.condition("Ready");
             let seen = ClusterView {
-                ready: ready.map(|condition| condition.status.clone()).unwrap_or_default(),
-                reason: ready.map(|condition| condition.reason.clone()).unwrap_or_default(),
-                taints: cluster.spec.taints.iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect(),
+                ready: ready
+                    .map(|condition| condition.status.clone())
+                    .unwrap_or_default(),
+                reason: ready
+                    .map(|condition| condition.reason.clone())
+                    .unwrap_or_default(),
+                taints: cluster
+                    .spec
+                    .taints
+                    .iter()
+                    .map(|taint| format!("{}:{}", taint.key, taint.effect))
+                    .collect(),
             };
             picture.clusters.insert(cluster.name_any(), seen);
         }
@@ -84,14 +95,20 @@ impl Picture {
 }
 
 fn workload(view: &View, name: &str) -> Workload {
-    let kind = if name == SETTINGS { "ConfigMap" } else { "Deployment" };
+    let kind = if name == SETTINGS {
+        "ConfigMap"
+    } else {
+        "Deployment"
+    };
     let binding = view.bindings.list().into_iter().find(|binding| {
         binding.spec().resource.name == name && binding.spec().resource.kind == kind
     });
     let mut workload = Workload {
         placed: binding.as_ref().map(|binding| {
             let clusters = binding.spec().clusters.iter();
-            clusters.map(|cluster| (cluster.name.clone(), i64::from(cluster.replicas))).collect()
+            clusters
+                .map(|cluster| (cluster.name.clone(), i64::from(cluster.replicas)))
+                .collect()
         }),
         leaving: binding
             .iter()
@@ -102,12 +119,27 @@ fn workload(view: &View, name: &str) -> Workload {
     };
     for (member, seen) in &view.members {
         let copy = if name == SETTINGS {
-            seen.config_maps.get(Some("default"), name).map(|_| Copy { wanted: 1, ready: 1 })
-        } else {
-            seen.deployments.get(Some("default"), name).map(|deployment| Copy {
-                wanted: deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1).into(),
-                ready: deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0).into(),
+            seen.config_maps.get(Some("default"), name).map(|_| Copy {
+                wanted: 1,
+                ready: 1,
             })
+        } else {
+            seen.deployments
+                .get(Some("default"), name)
+                .map(|deployment| Copy {
+                    wanted: deployment
+                        .spec
+                        .as_ref()
+                        .and_then(|spec| spec.replicas)
+                        .unwrap_or(1)
+                        .into(),
+                    ready: deployment
+                        .status
+                        .as_ref()
+                        .and_then(|status| status.ready_replicas)
+                        .unwrap_or(0)
+                        .into(),
+                })
         };
         if let Some(copy) = copy {
             workload.copies.insert(member.clone(), copy);
@@ -122,7 +154,10 @@ pub fn news(old: &Picture, new: &Picture) -> Vec<String> {
     for (name, cluster) in &new.clusters {
         let before = old.clusters.get(name).cloned().unwrap_or_default();
         if before.ready != cluster.ready && !cluster.ready.is_empty() {
-            lines.push(format!("{name}: Ready is {} ({})", cluster.ready, cluster.reason));
+            lines.push(format!(
+                "{name}: Ready is {} ({})",
+                cluster.ready, cluster.reason
+            ));
         }
         for taint in cluster.taints.difference(&before.taints) {
             lines.push(format!("{name}: tainted {taint}"));
@@ -140,7 +175,9 @@ pub fn news(old: &Picture, new: &Picture) -> Vec<String> {
             lines.push(format!("{name}: placed on {}", places(placed)));
         }
         for cluster in workload.leaving.difference(&before.leaving) {
-            lines.push(format!("{name}: leaving {cluster}; the old copy stays until the new one is healthy"));
+            lines.push(format!(
+                "{name}: leaving {cluster}; the old copy stays until the new one is healthy"
+            ));
         }
         for cluster in before.leaving.difference(&workload.leaving) {
             lines.push(format!("{name}: has left {cluster}"));
@@ -151,10 +188,17 @@ pub fn news(old: &Picture, new: &Picture) -> Vec<String> {
                 lines.push(format!("{name}: created in {member}"));
             }
             if copy.complete() && !was.is_some_and(|was| was.complete()) {
-                lines.push(format!("{name}: healthy in {member} ({}/{})", copy.ready, copy.wanted));
+                lines.push(format!(
+                    "{name}: healthy in {member} ({}/{})",
+                    copy.ready, copy.wanted
+                ));
             }
         }
-        for member in before.copies.keys().filter(|member| !workload.copies.contains_key(*member)) {
+        for member in before
+            .copies
+            .keys()
+            .filter(|member| !workload.copies.contains_key(*member))
+        {
             lines.push(format!("{name}: removed from {member}"));
         }
     }

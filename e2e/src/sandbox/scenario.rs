@@ -8,7 +8,10 @@ use crate::member::Shape;
 
 /// The manifests with the names of their files.
 pub const MANIFESTS: [(&str, &str); 3] = [
-    ("taint-policy.yaml", include_str!("manifests/taint-policy.yaml")),
+    (
+        "taint-policy.yaml",
+        include_str!("manifests/taint-policy.yaml"),
+    ),
     ("web.yaml", include_str!("manifests/web.yaml")),
     ("shop.yaml", include_str!("manifests/shop.yaml")),
 ];
@@ -61,7 +64,10 @@ pub fn plan(binary: PathBuf, directory: PathBuf, members: usize) -> Plan {
     let members = (1..=members).map(|number| MemberPlan {
         name: format!("member{number}"),
         // The first two have the most room, so that a workload for two clusters begins there, as in the story.
-        shape: Shape { nodes: if number <= 2 { 3 } else { 2 }, ..Shape::default() },
+        shape: Shape {
+            nodes: if number <= 2 { 3 } else { 2 },
+            ..Shape::default()
+        },
     });
     Plan {
         binary,

@@ -49,7 +49,11 @@ impl Screen {
             news: Vec::new(),
             drawn: 0,
         };
-        Self { inner: Arc::new(Mutex::new(inner)), palette: Palette { colours: live }, live }
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+            palette: Palette { colours: live },
+            live,
+        }
     }
 
     /// The colours of this screen.
@@ -111,7 +115,10 @@ impl Screen {
                 screen.show(&view);
                 let changed = async {
                     // The observer may be gone; then only the guard ends us.
-                    if tokio::time::timeout(TICK, changes.changed()).await.is_ok_and(|changed| changed.is_err()) {
+                    if tokio::time::timeout(TICK, changes.changed())
+                        .await
+                        .is_ok_and(|changed| changed.is_err())
+                    {
                         std::future::pending::<()>().await;
                     }
                 };
@@ -144,7 +151,9 @@ impl Screen {
             if !self.live {
                 self.stamp(&inner, &format!("  {line}"));
             }
-            inner.news.push(format!("{:>5.1} s  {line}", elapsed.as_secs_f64()));
+            inner
+                .news
+                .push(format!("{:>5.1} s  {line}", elapsed.as_secs_f64()));
         }
         inner.picture = picture;
         self.redraw(&mut inner);

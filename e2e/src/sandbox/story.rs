@@ -49,7 +49,12 @@ impl Story {
             &format!("{members} members join the fleet"),
             "each agent registers its cluster, renews its lease and reports health and capacity",
         );
-        fleet.observer.await_that("all members are ready", JOINING, |view| expect::joined(&Picture::of(view))).await?;
+        fleet
+            .observer
+            .await_that("all members are ready", JOINING, |view| {
+                expect::joined(&Picture::of(view))
+            })
+            .await?;
         screen.reach("all members are ready");
 
         screen.headline(
@@ -62,12 +67,19 @@ impl Story {
         screen.reach("manifests applied");
         fleet
             .observer
-            .await_that("the workloads run where they were placed", STEP, |view| expect::running(&Picture::of(view)))
+            .await_that("the workloads run where they were placed", STEP, |view| {
+                expect::running(&Picture::of(view))
+            })
             .await?;
         screen.reach("everything runs as placed: web 1 + 2, shop and its settings in two clusters");
         let before = Picture::of(&fleet.observer.view);
         let continuity = Continuity::watch(&fleet.observer);
-        Ok(Self { fleet, screen, before, continuity })
+        Ok(Self {
+            fleet,
+            screen,
+            before,
+            continuity,
+        })
     }
 
     /// The victim loses the fleet API.
@@ -84,8 +96,10 @@ impl Story {
 
     /// The control plane notices.
     pub async fn until_unknown(&self) -> Result<(), Failure> {
-        self.until("the control plane notices the silence", expect::unknown).await?;
-        self.screen.reach(&format!("silence noticed: {VICTIM} has Ready=Unknown"));
+        self.until("the control plane notices the silence", expect::unknown)
+            .await?;
+        self.screen
+            .reach(&format!("silence noticed: {VICTIM} has Ready=Unknown"));
         Ok(())
     }
 
@@ -95,7 +109,11 @@ impl Story {
             &format!("{VICTIM} is declared failed"),
             "the ClusterTaintPolicy taints NoExecute what has not been ready for a while",
         );
-        self.until("the taint policy taints the failed cluster", expect::tainted).await?;
+        self.until(
+            "the taint policy taints the failed cluster",
+            expect::tainted,
+        )
+        .await?;
         self.screen.reach("declared failed: tainted NoExecute");
         Ok(())
     }
@@ -106,15 +124,23 @@ impl Story {
             "its workloads are evicted and placed anew",
             "toleration has run out; the old copies stay until the new ones are healthy",
         );
-        self.until("the workloads are placed anew", |picture| expect::moved(picture, &self.before)).await?;
+        self.until("the workloads are placed anew", |picture| {
+            expect::moved(picture, &self.before)
+        })
+        .await?;
         self.screen.reach("evicted, and placed anew");
         Ok(())
     }
 
     /// The new copies work.
     pub async fn until_healthy_elsewhere(&self) -> Result<(), Failure> {
-        self.until("the new copies are healthy", |picture| expect::healthy_elsewhere(picture, &self.before)).await?;
-        self.screen.reach("healthy elsewhere: member2 runs all of web, shop is in two healthy clusters again");
+        self.until("the new copies are healthy", |picture| {
+            expect::healthy_elsewhere(picture, &self.before)
+        })
+        .await?;
+        self.screen.reach(
+            "healthy elsewhere: member2 runs all of web, shop is in two healthy clusters again",
+        );
         Ok(())
     }
 
@@ -127,19 +153,33 @@ impl Story {
         self.fleet.heal(VICTIM)?;
         self.screen.mark_cut(None);
         self.screen.reach("healed");
-        self.until("the old copies are removed from the returned member", expect::old_copies_removed).await?;
+        self.until(
+            "the old copies are removed from the returned member",
+            expect::old_copies_removed,
+        )
+        .await?;
         self.screen.reach("old copies removed");
-        self.until("the returned member is ready and no longer tainted", expect::back).await?;
-        self.screen.reach(&format!("{VICTIM} is ready and trusted again"));
+        self.until(
+            "the returned member is ready and no longer tainted",
+            expect::back,
+        )
+        .await?;
+        self.screen
+            .reach(&format!("{VICTIM} is ready and trusted again"));
         Ok(())
     }
 
     /// Nothing more happens: the end state lasts, and there never was a gap.
     pub async fn rest(&self) -> Result<(), Failure> {
-        self.screen.headline("nothing moves back by itself", "the end state must last for a few seconds");
+        self.screen.headline(
+            "nothing moves back by itself",
+            "the end state must last for a few seconds",
+        );
         self.fleet
             .observer
-            .holds_for("the end state lasts", QUIET, |view| expect::ended(&Picture::of(view), &self.before))
+            .holds_for("the end state lasts", QUIET, |view| {
+                expect::ended(&Picture::of(view), &self.before)
+            })
             .await?;
         self.screen.reach("the end state lasts");
         self.no_gaps()
@@ -163,17 +203,28 @@ impl Story {
             (format!("{VICTIM} is back and runs no old copies"), expect::old_copies_removed(&picture).and_then(|()| expect::back(&picture))),
         ];
         let gaps = self.continuity.gaps();
-        let least: Vec<String> =
-            floors(&picture).iter().map(|floor| format!("{} {} of {}", floor.least, floor.of, floor.name)).collect();
+        let least: Vec<String> = floors(&picture)
+            .iter()
+            .map(|floor| format!("{} {} of {}", floor.least, floor.of, floor.name))
+            .collect();
         report.push((
             format!("at no moment fewer than {}", least.join(", ")),
-            gaps.first().map_or(Ok(()), |gap| Err(format!("{} at {}", gap.what, gap.at))),
+            gaps.first()
+                .map_or(Ok(()), |gap| Err(format!("{} at {}", gap.what, gap.at))),
         ));
         report
     }
 
-    async fn until(&self, what: &str, mut condition: impl FnMut(&Picture) -> expect::Verdict) -> Result<(), Failure> {
-        Ok(self.fleet.observer.await_that(what, STEP, |view| condition(&Picture::of(view))).await?)
+    async fn until(
+        &self,
+        what: &str,
+        mut condition: impl FnMut(&Picture) -> expect::Verdict,
+    ) -> Result<(), Failure> {
+        Ok(self
+            .fleet
+            .observer
+            .await_that(what, STEP, |view| condition(&Picture::of(view)))
+            .await?)
     }
 
     /// The fleet.

@@ -23,7 +23,10 @@ pub struct Timeline {
 impl Timeline {
     /// Begins now.
     pub fn begin() -> Self {
-        Self { begun: Instant::now(), milestones: Vec::new() }
+        Self {
+            begun: Instant::now(),
+            milestones: Vec::new(),
+        }
     }
 
     /// Time since the start.
@@ -33,7 +36,10 @@ impl Timeline {
 
     /// Notes a milestone, now.
     pub fn reach(&mut self, what: impl Into<String>) {
-        self.milestones.push(Milestone { at: self.begun.elapsed(), what: what.into() });
+        self.milestones.push(Milestone {
+            at: self.begun.elapsed(),
+            what: what.into(),
+        });
     }
 
     /// The milestones with their distances, a line each.
@@ -42,7 +48,11 @@ impl Timeline {
         let mut lines = Vec::new();
         for Milestone { at, what } in &self.milestones {
             let step = at.saturating_sub(before);
-            lines.push(format!("{:>6.1} s  {:>8}  {what}", at.as_secs_f64(), format!("+{:.1} s", step.as_secs_f64())));
+            lines.push(format!(
+                "{:>6.1} s  {:>8}  {what}",
+                at.as_secs_f64(),
+                format!("+{:.1} s", step.as_secs_f64())
+            ));
             before = *at;
         }
         lines
@@ -60,6 +70,9 @@ mod tests {
         timeline.reach("cut");
         tokio::time::advance(Duration::from_secs(5)).await;
         timeline.reach("unknown");
-        assert_eq!(timeline.lines(), ["   1.5 s    +1.5 s  cut", "   6.5 s    +5.0 s  unknown"]);
+        assert_eq!(
+            timeline.lines(),
+            ["   1.5 s    +1.5 s  cut", "   6.5 s    +5.0 s  unknown"]
+        );
     }
 }

@@ -43,7 +43,8 @@ impl Provider for Embedded {
 
 impl Cluster for Running {
     fn administrator(&self) -> anyhow::Result<Kubeconfig> {
-        self.admin_kubeconfig().context("making the administrator's kubeconfig")
+        self.admin_kubeconfig()
+            .context("making the administrator's kubeconfig")
     }
 
     fn identity(&self, user: &str, groups: &[&str]) -> anyhow::Result<Kubeconfig> {

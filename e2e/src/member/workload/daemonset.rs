@@ -46,43 +46,73 @@ fn plan(nodes: &[String], pods: &[Arc<Record>], revision: &str, rolling: bool) -
             plan.delete.push(Arc::clone(pod));
         }
     }
-    let leaving = |node: &str| pods.iter().any(|pod| pod.deleting && pod.node.as_deref() == Some(node));
+    let leaving = |node: &str| {
+        pods.iter()
+            .any(|pod| pod.deleting && pod.node.as_deref() == Some(node))
+    };
     plan.create = nodes
         .iter()
         .filter(|node| !by_node.contains_key(node.as_str()) && !leaving(node))
         .cloned()
         .collect();
     let whole = by_node.len() == nodes.len() && by_node.values().all(|pod| pod.ready());
-    let outdated = by_node.values().find(|pod| pod.revision.as_deref() != Some(revision));
-    if rolling && plan.delete.is_empty() && let Some(pod) = outdated && (whole || !pod.ready()) {
+    let outdated = by_node
+        .values()
+        .find(|pod| pod.revision.as_deref() != Some(revision));
+    if rolling
+        && plan.delete.is_empty()
+        && let Some(pod) = outdated
+        && (whole || !pod.ready())
+    {
         plan.delete.push(Arc::clone(pod));
     }
     plan
 }
 
 pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> {
-    let Some(set) = world.daemon_sets.get(Some(&key.0), &key.1) else { return Ok(Next::Done) };
-    let Some(spec) = &set.spec else { return Ok(Next::Done) };
+    let Some(set) = world.daemon_sets.get(Some(&key.0), &key.1) else {
+        return Ok(Next::Done);
+    };
+    let Some(spec) = &set.spec else {
+        return Ok(Next::Done);
+    };
     let revision = fingerprint(&spec.template);
     let mut template = spec.template.clone();
     let pod_spec = template.spec.get_or_insert_default();
-    pod_spec.tolerations.get_or_insert_default().extend(TOLERATED.map(|(key, effect)| Toleration {
-        key: Some(key.to_owned()),
-        operator: Some("Exists".to_owned()),
-        effect: Some(effect.to_owned()),
-        ..Toleration::default()
-    }));
+    pod_spec
+        .tolerations
+        .get_or_insert_default()
+        .extend(TOLERATED.map(|(key, effect)| Toleration {
+            key: Some(key.to_owned()),
+            operator: Some("Exists".to_owned()),
+            effect: Some(effect.to_owned()),
+            ..Toleration::default()
+        }));
     let nodes = world.nodes.eligible(&Asked::of(pod_spec));
-    let labels = template.metadata.get_or_insert_default().labels.get_or_insert_default();
+    let labels = template
+        .metadata
+        .get_or_insert_default()
+        .labels
+        .get_or_insert_default();
     labels.insert(REVISION.to_owned(), revision.clone());
     let uid = set.uid().unwrap_or_default();
     if set.metadata.deletion_timestamp.is_none() {
-        let strategy = spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());
-        let plan = plan(&nodes, &world.pods.owned_by(&uid), &revision, strategy != Some("OnDelete"));
+        let strategy = spec
+            .update_strategy
+            .as_ref()
+            .and_then(|strategy| strategy.type_.as_deref());
+        let plan = plan(
+            &nodes,
+            &world.pods.owned_by(&uid),
+            &revision,
+            strategy != Some("OnDelete"),
+        );
         let owner = Owner::of(&*set);
         for node in plan.create {
             let name = Name::Beginning(&set.name_any());
-            world.create_pod(&owner, name, template.clone(), Some(&node)).await?;
+            world
+                .create_pod(&owner, name, template.clone(), Some(&node))
+                .await?;
         }
         for pod in plan.delete {
             world.delete_pod(&pod).await?;
@@ -91,7 +121,13 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
     report(world, &set, spec, &nodes, &revision).await
 }
 
-async fn report(world: &World, set: &DaemonSet, spec: &DaemonSetSpec, nodes: &[String], revision: &str) -> Result<Next, Failed> {
+async fn report(
+    world: &World,
+    set: &DaemonSet,
+    spec: &DaemonSetSpec,
+    nodes: &[String],
+    revision: &str,
+) -> Result<Next, Failed> {
     let pods = world.pods.owned_by(&set.uid().unwrap_or_default());
     let (placed, misplaced): (Vec<Arc<Record>>, Vec<Arc<Record>>) = pods
         .into_iter()
@@ -100,7 +136,10 @@ async fn report(world: &World, set: &DaemonSet, spec: &DaemonSetSpec, nodes: &[S
     let now = Timestamp::now();
     let min_ready = min_ready(spec.min_ready_seconds);
     let all = tally(&placed, min_ready, now);
-    let updated = placed.iter().filter(|pod| pod.revision.as_deref() == Some(revision)).count();
+    let updated = placed
+        .iter()
+        .filter(|pod| pod.revision.as_deref() == Some(revision))
+        .count();
     let wanted = json!({
         "observedGeneration": set.metadata.generation,
         "desiredNumberScheduled": nodes.len(),
@@ -112,7 +151,8 @@ async fn report(world: &World, set: &DaemonSet, spec: &DaemonSetSpec, nodes: &[S
         "numberUnavailable": status::count(nodes.len().saturating_sub(all.available)),
     });
     let current = status::current(set.status.as_ref());
-    let api: Api<DaemonSet> = Api::namespaced(world.client.clone(), &set.namespace().unwrap_or_default());
+    let api: Api<DaemonSet> =
+        Api::namespaced(world.client.clone(), &set.namespace().unwrap_or_default());
     status::write(&api, &set.name_any(), &current, &wanted).await?;
     Ok(all.next_available.map_or(Next::Done, Next::After))
 }
@@ -138,7 +178,10 @@ mod tests {
     fn steps(nodes: &[&str], pods: &[Arc<Record>]) -> (Vec<String>, Vec<String>) {
         let nodes: Vec<String> = nodes.iter().map(|node| (*node).to_owned()).collect();
         let plan = plan(&nodes, pods, "new", true);
-        (plan.create, plan.delete.iter().map(|pod| pod.key.1.clone()).collect())
+        (
+            plan.create,
+            plan.delete.iter().map(|pod| pod.key.1.clone()).collect(),
+        )
     }
 
     fn names(list: &[&str]) -> Vec<String> {
@@ -147,14 +190,26 @@ mod tests {
 
     #[test]
     fn every_node_has_one_pod_and_no_more() {
-        assert_eq!(steps(&["a", "b"], &[pod("x", "a", "new")]), (names(&["b"]), names(&[])));
-        assert_eq!(steps(&["a"], &[pod("x", "a", "new"), pod("y", "b", "new")]), (names(&[]), names(&["y"])));
-        assert_eq!(steps(&["a"], &[pod("x", "a", "new"), pod("y", "a", "new")]), (names(&[]), names(&["y"])));
+        assert_eq!(
+            steps(&["a", "b"], &[pod("x", "a", "new")]),
+            (names(&["b"]), names(&[]))
+        );
+        assert_eq!(
+            steps(&["a"], &[pod("x", "a", "new"), pod("y", "b", "new")]),
+            (names(&[]), names(&["y"]))
+        );
+        assert_eq!(
+            steps(&["a"], &[pod("x", "a", "new"), pod("y", "a", "new")]),
+            (names(&[]), names(&["y"]))
+        );
     }
 
     #[test]
     fn outdated_pods_are_replaced_one_at_a_time() {
-        assert_eq!(steps(&["a", "b"], &[pod("x", "a", "old"), pod("y", "b", "old")]).1, names(&["x"]));
+        assert_eq!(
+            steps(&["a", "b"], &[pod("x", "a", "old"), pod("y", "b", "old")]).1,
+            names(&["x"])
+        );
         assert_eq!(steps(&["a", "b"], &[pod("y", "b", "old")]).1, names(&[]));
     }
 }

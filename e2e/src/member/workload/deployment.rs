@@ -22,8 +22,12 @@ const HASH: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
 pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> {
-    let Some(deployment) = world.deployments.get(Some(&key.0), &key.1) else { return Ok(Next::Done) };
-    let Some(spec) = &deployment.spec else { return Ok(Next::Done) };
+    let Some(deployment) = world.deployments.get(Some(&key.0), &key.1) else {
+        return Ok(Next::Done);
+    };
+    let Some(spec) = &deployment.spec else {
+        return Ok(Next::Done);
+    };
     if deployment.metadata.deletion_timestamp.is_some() {
         return Ok(Next::Done);
     }
@@ -37,8 +41,17 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
         .collect();
     let hash = fingerprint(&spec.template);
     let api: Api<ReplicaSet> = Api::namespaced(world.client.clone(), &key.0);
-    if !owned.iter().any(|set| set.labels().get(HASH) == Some(&hash)) && !spec.paused.unwrap_or(false) {
-        let revision = owned.iter().filter_map(|set| revision(set)).max().unwrap_or(0) + 1;
+    if !owned
+        .iter()
+        .any(|set| set.labels().get(HASH) == Some(&hash))
+        && !spec.paused.unwrap_or(false)
+    {
+        let revision = owned
+            .iter()
+            .filter_map(|set| revision(set))
+            .max()
+            .unwrap_or(0)
+            + 1;
         let set = new_set(&deployment, spec, &hash, revision);
         // The watch tells of the new set and brings us back; so it does if somebody was faster.
         return match api.create(&PostParams::default(), &set).await {
@@ -48,7 +61,12 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
     }
     let replicas = wanted(spec.replicas);
     let sets: Vec<Set> = owned.iter().map(|set| view(set, &hash)).collect();
-    for (name, wanted) in scale(replicas, Strategy::of(spec, replicas), spec.paused.unwrap_or(false), &sets) {
+    for (name, wanted) in scale(
+        replicas,
+        Strategy::of(spec, replicas),
+        spec.paused.unwrap_or(false),
+        &sets,
+    ) {
         let patch = Patch::Merge(json!({"spec": {"replicas": wanted}}));
         api.patch(&name, &PatchParams::default(), &patch).await?;
     }
@@ -73,20 +91,33 @@ fn revision(set: &ReplicaSet) -> Option<u64> {
     set.annotations().get(REVISION)?.parse().ok()
 }
 
-fn new_set(deployment: &Deployment, spec: &DeploymentSpec, hash: &str, revision: u64) -> ReplicaSet {
+fn new_set(
+    deployment: &Deployment,
+    spec: &DeploymentSpec,
+    hash: &str,
+    revision: u64,
+) -> ReplicaSet {
     let mut template = spec.template.clone();
     let meta = template.metadata.get_or_insert_default();
-    meta.labels.get_or_insert_default().insert(HASH.to_owned(), hash.to_owned());
+    meta.labels
+        .get_or_insert_default()
+        .insert(HASH.to_owned(), hash.to_owned());
     let labels = meta.labels.clone();
     let mut selector = spec.selector.clone();
-    selector.match_labels.get_or_insert_default().insert(HASH.to_owned(), hash.to_owned());
+    selector
+        .match_labels
+        .get_or_insert_default()
+        .insert(HASH.to_owned(), hash.to_owned());
     let owner = Owner::of(deployment);
     let mut set = ReplicaSet::default();
     set.metadata.name = Some(format!("{}-{hash}", deployment.name_any()));
     set.metadata.namespace = Some(owner.namespace);
     set.metadata.owner_references = Some(vec![owner.reference]);
     set.metadata.labels = labels;
-    set.metadata.annotations = Some(BTreeMap::from([(REVISION.to_owned(), revision.to_string())]));
+    set.metadata.annotations = Some(BTreeMap::from([(
+        REVISION.to_owned(),
+        revision.to_string(),
+    )]));
     set.spec = Some(k8s_openapi::api::apps::v1::ReplicaSetSpec {
         replicas: Some(0),
         selector,
@@ -97,7 +128,12 @@ fn new_set(deployment: &Deployment, spec: &DeploymentSpec, hash: &str, revision:
 }
 
 /// Deletes sets of old templates beyond the number that is kept for a way back.
-async fn forget_old(api: &Api<ReplicaSet>, spec: &DeploymentSpec, owned: &[Arc<ReplicaSet>], hash: &str) -> Result<(), Failed> {
+async fn forget_old(
+    api: &Api<ReplicaSet>,
+    spec: &DeploymentSpec,
+    owned: &[Arc<ReplicaSet>],
+    hash: &str,
+) -> Result<(), Failed> {
     let kept = usize::try_from(spec.revision_history_limit.unwrap_or(10)).unwrap_or(0);
     let mut old: Vec<&Arc<ReplicaSet>> = owned
         .iter()
@@ -108,7 +144,10 @@ async fn forget_old(api: &Api<ReplicaSet>, spec: &DeploymentSpec, owned: &[Arc<R
         .collect();
     old.sort_by_key(|set| revision(set));
     for set in &old[..old.len().saturating_sub(kept)] {
-        match api.delete(&set.name_any(), &DeleteParams::background()).await {
+        match api
+            .delete(&set.name_any(), &DeleteParams::background())
+            .await
+        {
             Err(error) if !client::is_not_found(&error) => return Err(error.into()),
             _ => {}
         }
@@ -117,16 +156,34 @@ async fn forget_old(api: &Api<ReplicaSet>, spec: &DeploymentSpec, owned: &[Arc<R
 }
 
 /// Writes the number of the present template on the Deployment, as the real controller does.
-async fn number(world: &World, deployment: &Deployment, owned: &[Arc<ReplicaSet>], hash: &str) -> Result<(), Failed> {
-    let present = owned.iter().find(|set| set.labels().get(HASH).map(String::as_str) == Some(hash));
-    let Some(revision) = present.and_then(|set| revision(set)) else { return Ok(()) };
+async fn number(
+    world: &World,
+    deployment: &Deployment,
+    owned: &[Arc<ReplicaSet>],
+    hash: &str,
+) -> Result<(), Failed> {
+    let present = owned
+        .iter()
+        .find(|set| set.labels().get(HASH).map(String::as_str) == Some(hash));
+    let Some(revision) = present.and_then(|set| revision(set)) else {
+        return Ok(());
+    };
     if deployment.annotations().get(REVISION) == Some(&revision.to_string()) {
         return Ok(());
     }
-    let api: Api<Deployment> =
-        Api::namespaced(world.client.clone(), &deployment.namespace().unwrap_or_default());
+    let api: Api<Deployment> = Api::namespaced(
+        world.client.clone(),
+        &deployment.namespace().unwrap_or_default(),
+    );
     let patch = json!({"metadata": {"annotations": {REVISION: revision.to_string()}}});
-    match api.patch(&deployment.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
+    match api
+        .patch(
+            &deployment.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
+        .await
+    {
         Err(error) if !client::is_not_found(&error) => Err(error.into()),
         _ => Ok(()),
     }
@@ -142,11 +199,22 @@ async fn report(
     let now = Timestamp::now();
     let min_ready = min_ready(spec.min_ready_seconds);
     let of = |set: &Arc<ReplicaSet>| {
-        tally(&world.pods.owned_by(&set.uid().unwrap_or_default()), min_ready, now)
+        tally(
+            &world.pods.owned_by(&set.uid().unwrap_or_default()),
+            min_ready,
+            now,
+        )
     };
-    let tallies: Vec<_> = owned.iter().map(|set| (view(set, hash).current, of(set))).collect();
+    let tallies: Vec<_> = owned
+        .iter()
+        .map(|set| (view(set, hash).current, of(set)))
+        .collect();
     let all: usize = tallies.iter().map(|(_, tally)| tally.all).sum();
-    let updated: usize = tallies.iter().filter(|(current, _)| *current).map(|(_, tally)| tally.all).sum();
+    let updated: usize = tallies
+        .iter()
+        .filter(|(current, _)| *current)
+        .map(|(_, tally)| tally.all)
+        .sum();
     let ready: usize = tallies.iter().map(|(_, tally)| tally.ready).sum();
     let available: usize = tallies.iter().map(|(_, tally)| tally.available).sum();
     let replicas = wanted(spec.replicas);
@@ -160,10 +228,15 @@ async fn report(
         "unavailableReplicas": status::count(replicas.max(all).saturating_sub(available)),
         "conditions": conditions(&current, deployment, spec, hash, (replicas, all, updated, available)),
     });
-    let api: Api<Deployment> =
-        Api::namespaced(world.client.clone(), &deployment.namespace().unwrap_or_default());
+    let api: Api<Deployment> = Api::namespaced(
+        world.client.clone(),
+        &deployment.namespace().unwrap_or_default(),
+    );
     status::write(&api, &deployment.name_any(), &current, &wanted).await?;
-    let next = tallies.iter().filter_map(|(_, tally)| tally.next_available).min();
+    let next = tallies
+        .iter()
+        .filter_map(|(_, tally)| tally.next_available)
+        .min();
     Ok(next.map_or(Next::Done, Next::After))
 }
 
@@ -180,16 +253,28 @@ fn conditions(
     };
     let enough = available >= replicas.saturating_sub(missing_allowed);
     let (reason, message) = if enough {
-        ("MinimumReplicasAvailable", "Deployment has minimum availability.")
+        (
+            "MinimumReplicasAvailable",
+            "Deployment has minimum availability.",
+        )
     } else {
-        ("MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+        (
+            "MinimumReplicasUnavailable",
+            "Deployment does not have minimum availability.",
+        )
     };
     let available_condition = status::condition(current, "Available", enough, reason, message);
     let set = format!("{}-{hash}", deployment.name_any());
     let complete = updated == replicas && all == replicas && available >= replicas;
     let progressing = if complete {
         let message = format!("ReplicaSet \"{set}\" has successfully progressed.");
-        status::condition(current, "Progressing", true, "NewReplicaSetAvailable", &message)
+        status::condition(
+            current,
+            "Progressing",
+            true,
+            "NewReplicaSetAvailable",
+            &message,
+        )
     } else {
         let message = format!("ReplicaSet \"{set}\" is progressing.");
         status::condition(current, "Progressing", true, "ReplicaSetUpdated", &message)

@@ -38,9 +38,12 @@ enum Verdict {
 /// Kubernetes' rule for Jobs without indexes: `completions` pods end well, `parallelism` at a time; without `completions` the
 /// first that ends well ends the work, and no new ones start.
 fn judge(spec: &JobSpec, progress: Progress) -> Verdict {
-    let number = |number: Option<i32>, default| number.map_or(default, |n| usize::try_from(n).unwrap_or(0));
+    let number =
+        |number: Option<i32>, default| number.map_or(default, |n| usize::try_from(n).unwrap_or(0));
     let parallelism = number(spec.parallelism, 1);
-    let completions = spec.completions.map(|completions| usize::try_from(completions).unwrap_or(0));
+    let completions = spec
+        .completions
+        .map(|completions| usize::try_from(completions).unwrap_or(0));
     let done = match completions {
         Some(completions) => progress.succeeded >= completions,
         None => progress.succeeded > 0 && progress.active == 0,
@@ -67,8 +70,12 @@ fn judge(spec: &JobSpec, progress: Progress) -> Verdict {
 }
 
 pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> {
-    let Some(job) = world.jobs.get(Some(&key.0), &key.1) else { return Ok(Next::Done) };
-    let Some(spec) = &job.spec else { return Ok(Next::Done) };
+    let Some(job) = world.jobs.get(Some(&key.0), &key.1) else {
+        return Ok(Next::Done);
+    };
+    let Some(spec) = &job.spec else {
+        return Ok(Next::Done);
+    };
     let current = status::current(job.status.as_ref());
     if job.metadata.deletion_timestamp.is_some() || finished(&current) {
         return Ok(Next::Done);
@@ -80,14 +87,22 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
             let owner = Owner::of(&*job);
             for _ in 0..missing {
                 let template = spec.template.clone();
-                world.create_pod(&owner, Name::Beginning(&job.name_any()), template, None).await?;
+                world
+                    .create_pod(&owner, Name::Beginning(&job.name_any()), template, None)
+                    .await?;
             }
             0
         }
         Verdict::Stop(surplus) => surplus,
         Verdict::Complete | Verdict::Failed | Verdict::Suspended => usize::MAX,
     };
-    for pod in world.pods.owned_by(&uid).iter().filter(|pod| pod.active()).take(surplus) {
+    for pod in world
+        .pods
+        .owned_by(&uid)
+        .iter()
+        .filter(|pod| pod.active())
+        .take(surplus)
+    {
         world.delete_pod(pod).await?;
     }
     let wanted = report(&current, verdict, progress(world, &uid));
@@ -99,7 +114,8 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
 fn finished(status: &Value) -> bool {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     conditions.into_iter().any(|condition| {
-        condition["status"] == "True" && (condition["type"] == "Complete" || condition["type"] == "Failed")
+        condition["status"] == "True"
+            && (condition["type"] == "Complete" || condition["type"] == "Failed")
     })
 }
 
@@ -180,7 +196,15 @@ mod tests {
         let mut spec = spec;
         spec["template"] = json!({});
         let spec = serde_json::from_value(spec).unwrap();
-        judge(&spec, Progress { active, succeeded, failed, ready: 0 })
+        judge(
+            &spec,
+            Progress {
+                active,
+                succeeded,
+                failed,
+                ready: 0,
+            },
+        )
     }
 
     #[test]
@@ -202,7 +226,13 @@ mod tests {
 
     #[test]
     fn a_job_gives_up_and_can_wait() {
-        assert_eq!(after(json!({"completions": 1, "backoffLimit": 0}), 0, 0, 1), Verdict::Failed);
-        assert_eq!(after(json!({"completions": 1, "suspend": true}), 0, 0, 0), Verdict::Suspended);
+        assert_eq!(
+            after(json!({"completions": 1, "backoffLimit": 0}), 0, 0, 1),
+            Verdict::Failed
+        );
+        assert_eq!(
+            after(json!({"completions": 1, "suspend": true}), 0, 0, 0),
+            Verdict::Suspended
+        );
     }
 }

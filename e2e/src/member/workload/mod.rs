@@ -113,20 +113,36 @@ impl World {
         self.stateful_sets.synced().await;
         self.daemon_sets.synced().await;
         self.jobs.synced().await;
-        self.work(&queues.deployments, shutdown, |world, key| async move { deployment::reconcile(&world, &key).await });
-        self.work(&queues.replica_sets, shutdown, |world, key| async move { replicaset::reconcile(&world, &key).await });
-        self.work(&queues.stateful_sets, shutdown, |world, key| async move { statefulset::reconcile(&world, &key).await });
-        self.work(&queues.daemon_sets, shutdown, |world, key| async move { daemonset::reconcile(&world, &key).await });
-        self.work(&queues.jobs, shutdown, |world, key| async move { job::reconcile(&world, &key).await });
+        self.work(&queues.deployments, shutdown, |world, key| async move {
+            deployment::reconcile(&world, &key).await
+        });
+        self.work(&queues.replica_sets, shutdown, |world, key| async move {
+            replicaset::reconcile(&world, &key).await
+        });
+        self.work(&queues.stateful_sets, shutdown, |world, key| async move {
+            statefulset::reconcile(&world, &key).await
+        });
+        self.work(&queues.daemon_sets, shutdown, |world, key| async move {
+            daemonset::reconcile(&world, &key).await
+        });
+        self.work(&queues.jobs, shutdown, |world, key| async move {
+            job::reconcile(&world, &key).await
+        });
     }
 
-    fn work<F, Fut>(self: &Arc<Self>, queue: &Queue<Key>, shutdown: &CancellationToken, reconcile: F)
-    where
+    fn work<F, Fut>(
+        self: &Arc<Self>,
+        queue: &Queue<Key>,
+        shutdown: &CancellationToken,
+        reconcile: F,
+    ) where
         F: Fn(Arc<Self>, Key) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Next, Failed>> + Send + 'static,
     {
         let world = Arc::clone(self);
-        let run = queue.clone().run(WORKERS, shutdown.clone(), move |key| reconcile(Arc::clone(&world), key));
+        let run = queue.clone().run(WORKERS, shutdown.clone(), move |key| {
+            reconcile(Arc::clone(&world), key)
+        });
         tokio::spawn(run);
     }
 
@@ -156,7 +172,11 @@ impl World {
         if let Some(node) = node {
             spec.node_name = Some(node.to_owned());
         }
-        let pod = Pod { metadata: meta, spec: Some(spec), status: None };
+        let pod = Pod {
+            metadata: meta,
+            spec: Some(spec),
+            status: None,
+        };
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &owner.namespace);
         match api.create(&PostParams::default(), &pod).await {
             Ok(made) => self.pods.admit(Arc::new(Record::of(&made))),
@@ -169,7 +189,10 @@ impl World {
     async fn delete_pod(&self, pod: &Record) -> Result<(), Failed> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.key.0);
         let exactly = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(pod.uid.clone()), resource_version: None }),
+            preconditions: Some(Preconditions {
+                uid: Some(pod.uid.clone()),
+                resource_version: None,
+            }),
             ..DeleteParams::default()
         };
         match api.delete(&pod.key.1, &exactly).await {
@@ -222,7 +245,10 @@ impl Owner {
     fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         let mut reference = object.controller_owner_ref(&()).unwrap_or_default();
         reference.block_owner_deletion = Some(true);
-        Self { namespace: object.meta().namespace.clone().unwrap_or_default(), reference }
+        Self {
+            namespace: object.meta().namespace.clone().unwrap_or_default(),
+            reference,
+        }
     }
 }
 
@@ -233,7 +259,10 @@ fn controller<'a>(meta: &'a ObjectMeta, kind: &str) -> Option<&'a OwnerReference
 }
 
 fn key(meta: &ObjectMeta) -> Key {
-    (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+    (
+        meta.namespace.clone().unwrap_or_default(),
+        meta.name.clone().unwrap_or_default(),
+    )
 }
 
 fn everything<K>(client: &Client) -> Informer<K>

@@ -29,7 +29,13 @@ pub(super) fn plan(wanted: usize, pods: &[Arc<Record>]) -> Plan {
     } else {
         active.sort_by_key(|pod| {
             let age = std::cmp::Reverse(pod.created);
-            (pod.node.is_some(), pod.phase != Phase::Pending, pod.ready(), age, pod.key.clone())
+            (
+                pod.node.is_some(),
+                pod.phase != Phase::Pending,
+                pod.ready(),
+                age,
+                pod.key.clone(),
+            )
         });
         active.truncate(active.len() - wanted);
         Plan::Delete(active)
@@ -59,11 +65,14 @@ pub(super) fn tally<'a>(
     let mut tally = Tally::default();
     for pod in pods.into_iter().filter(|pod| pod.active()) {
         tally.all += 1;
-        let Some(since) = pod.ready_since else { continue };
+        let Some(since) = pod.ready_since else {
+            continue;
+        };
         tally.ready += 1;
         match Duration::try_from(min_ready - now.duration_since(since)) {
             Ok(left) if !left.is_zero() && !min_ready.is_zero() => {
-                tally.next_available = Some(tally.next_available.map_or(left, |next| next.min(left)));
+                tally.next_available =
+                    Some(tally.next_available.map_or(left, |next| next.min(left)));
             }
             _ => tally.available += 1,
         }
@@ -73,7 +82,11 @@ pub(super) fn tally<'a>(
 
 /// `minReadySeconds` as a duration.
 pub(super) fn min_ready(seconds: Option<i32>) -> Duration {
-    Duration::from_secs(seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0))
+    Duration::from_secs(
+        seconds
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .unwrap_or(0),
+    )
 }
 
 /// A wanted number of replicas; absent means one, as the API server would have written.
@@ -92,7 +105,11 @@ mod tests {
         let empty: Pod = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
         Arc::new(Record {
             node: node.then(|| "n".to_owned()),
-            phase: if ready_at.is_some() { Phase::Running } else { Phase::Pending },
+            phase: if ready_at.is_some() {
+                Phase::Running
+            } else {
+                Phase::Pending
+            },
             ready_since: ready_at.map(|second| Timestamp::from_second(second).unwrap()),
             ..Record::of(&empty)
         })
@@ -100,7 +117,11 @@ mod tests {
 
     #[test]
     fn the_least_useful_pods_go_first() {
-        let pods = [pod("ready", true, Some(0)), pod("starting", true, None), pod("homeless", false, None)];
+        let pods = [
+            pod("ready", true, Some(0)),
+            pod("starting", true, None),
+            pod("homeless", false, None),
+        ];
         let names = |wanted| match plan(wanted, &pods) {
             Plan::Delete(gone) => gone.iter().map(|pod| pod.key.1.clone()).collect(),
             other => vec![format!("{other:?}")],
@@ -113,7 +134,11 @@ mod tests {
 
     #[test]
     fn a_pod_is_available_when_it_has_been_ready_for_long_enough() {
-        let pods = [pod("a", true, Some(0)), pod("b", true, Some(7)), pod("c", true, None)];
+        let pods = [
+            pod("a", true, Some(0)),
+            pod("b", true, Some(7)),
+            pod("c", true, None),
+        ];
         let now = Timestamp::from_second(10).unwrap();
         let late = tally(&pods, Duration::from_secs(5), now);
         assert_eq!((late.all, late.ready, late.available), (3, 2, 1));

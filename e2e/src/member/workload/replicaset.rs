@@ -12,8 +12,12 @@ use super::{Failed, Name, Owner, World, status};
 use crate::member::pods::Key;
 
 pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> {
-    let Some(set) = world.replica_sets.get(Some(&key.0), &key.1) else { return Ok(Next::Done) };
-    let Some(spec) = &set.spec else { return Ok(Next::Done) };
+    let Some(set) = world.replica_sets.get(Some(&key.0), &key.1) else {
+        return Ok(Next::Done);
+    };
+    let Some(spec) = &set.spec else {
+        return Ok(Next::Done);
+    };
     let uid = set.uid().unwrap_or_default();
     if set.metadata.deletion_timestamp.is_none() {
         match plan(wanted(spec.replicas), &world.pods.owned_by(&uid)) {
@@ -22,7 +26,9 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
                 let owner = Owner::of(&*set);
                 for _ in 0..missing {
                     let template = spec.template.clone().unwrap_or_default();
-                    world.create_pod(&owner, Name::Beginning(&set.name_any()), template, None).await?;
+                    world
+                        .create_pod(&owner, Name::Beginning(&set.name_any()), template, None)
+                        .await?;
                 }
             }
             Plan::Delete(pods) => {

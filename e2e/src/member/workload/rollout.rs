@@ -42,10 +42,21 @@ impl Strategy {
         }
         let rolling = strategy.and_then(|strategy| strategy.rolling_update.as_ref());
         let quarter = IntOrString::String("25%".to_owned());
-        let surge = rolling.and_then(|rolling| rolling.max_surge.as_ref()).unwrap_or(&quarter);
-        let missing = rolling.and_then(|rolling| rolling.max_unavailable.as_ref()).unwrap_or(&quarter);
-        let (surge, unavailable) = (scaled(surge, replicas, true), scaled(missing, replicas, false));
-        let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
+        let surge = rolling
+            .and_then(|rolling| rolling.max_surge.as_ref())
+            .unwrap_or(&quarter);
+        let missing = rolling
+            .and_then(|rolling| rolling.max_unavailable.as_ref())
+            .unwrap_or(&quarter);
+        let (surge, unavailable) = (
+            scaled(surge, replicas, true),
+            scaled(missing, replicas, false),
+        );
+        let unavailable = if surge == 0 && unavailable == 0 {
+            1
+        } else {
+            unavailable
+        };
         Self::Rolling { surge, unavailable }
     }
 }
@@ -55,17 +66,31 @@ fn scaled(value: &IntOrString, of: usize, up: bool) -> usize {
         IntOrString::Int(number) => usize::try_from(*number).unwrap_or(0),
         IntOrString::String(text) => {
             let percent: usize = text.trim_end_matches('%').parse().unwrap_or(0);
-            if up { (of * percent).div_ceil(100) } else { of * percent / 100 }
+            if up {
+                (of * percent).div_ceil(100)
+            } else {
+                of * percent / 100
+            }
         }
     }
 }
 
 /// The sets whose number of pods is to change now, with the new number. The present set is among `sets`.
-pub(super) fn scale(replicas: usize, strategy: Strategy, paused: bool, sets: &[Set]) -> Vec<(String, usize)> {
+pub(super) fn scale(
+    replicas: usize,
+    strategy: Strategy,
+    paused: bool,
+    sets: &[Set],
+) -> Vec<(String, usize)> {
     let mut scaled: Vec<(String, usize)> = Vec::new();
-    let Some(new) = sets.iter().find(|set| set.current) else { return scaled };
+    let Some(new) = sets.iter().find(|set| set.current) else {
+        return scaled;
+    };
     let old: Vec<&Set> = sets.iter().filter(|set| !set.current).collect();
-    if old.iter().all(|set| set.wanted == 0 && (strategy != Strategy::Recreate || set.pods == 0)) {
+    if old
+        .iter()
+        .all(|set| set.wanted == 0 && (strategy != Strategy::Recreate || set.pods == 0))
+    {
         if new.wanted != replicas {
             scaled.push((new.name.clone(), replicas));
         }
@@ -76,7 +101,11 @@ pub(super) fn scale(replicas: usize, strategy: Strategy, paused: bool, sets: &[S
     }
     match strategy {
         Strategy::Recreate => {
-            scaled.extend(old.iter().filter(|set| set.wanted > 0).map(|set| (set.name.clone(), 0)));
+            scaled.extend(
+                old.iter()
+                    .filter(|set| set.wanted > 0)
+                    .map(|set| (set.name.clone(), 0)),
+            );
         }
         Strategy::Rolling { surge, unavailable } => {
             let wanted: usize = sets.iter().map(|set| set.wanted).sum();
@@ -85,14 +114,26 @@ pub(super) fn scale(replicas: usize, strategy: Strategy, paused: bool, sets: &[S
             if target != new.wanted {
                 scaled.push((new.name.clone(), target));
             }
-            scale_down(replicas.saturating_sub(unavailable), new, &old, wanted, &mut scaled);
+            scale_down(
+                replicas.saturating_sub(unavailable),
+                new,
+                &old,
+                wanted,
+                &mut scaled,
+            );
         }
     }
     scaled
 }
 
 /// Takes from the old sets what is not needed for `minimum` pods to serve: first pods that do not serve anyway.
-fn scale_down(minimum: usize, new: &Set, old: &[&Set], wanted: usize, scaled: &mut Vec<(String, usize)>) {
+fn scale_down(
+    minimum: usize,
+    new: &Set,
+    old: &[&Set],
+    wanted: usize,
+    scaled: &mut Vec<(String, usize)>,
+) {
     let starting = new.wanted.saturating_sub(new.available);
     let mut spare = wanted.saturating_sub(minimum + starting);
     let serving: usize = new.available + old.iter().map(|set| set.available).sum::<usize>();
@@ -100,7 +141,11 @@ fn scale_down(minimum: usize, new: &Set, old: &[&Set], wanted: usize, scaled: &m
     for set in old.iter().filter(|set| set.wanted > 0) {
         let idle = set.wanted.saturating_sub(set.available).min(spare);
         spare -= idle;
-        let busy = set.available.min(set.wanted - idle).min(spare).min(spare_serving);
+        let busy = set
+            .available
+            .min(set.wanted - idle)
+            .min(spare)
+            .min(spare_serving);
         spare -= busy;
         spare_serving -= busy;
         if idle + busy > 0 {
@@ -114,7 +159,13 @@ mod tests {
     use super::*;
 
     fn set(name: &str, wanted: usize, available: usize) -> Set {
-        Set { name: name.to_owned(), current: name == "new", wanted, pods: wanted, available }
+        Set {
+            name: name.to_owned(),
+            current: name == "new",
+            wanted,
+            pods: wanted,
+            available,
+        }
     }
 
     fn steps(replicas: usize, strategy: Strategy, sets: &[Set]) -> Vec<(String, usize)> {
@@ -123,15 +174,27 @@ mod tests {
 
     #[test]
     fn a_lone_set_follows_the_number_of_replicas() {
-        let rolling = Strategy::Rolling { surge: 1, unavailable: 0 };
-        assert_eq!(steps(3, rolling, &[set("new", 2, 2)]), [("new".to_owned(), 3)]);
-        assert_eq!(steps(1, rolling, &[set("new", 2, 2), set("old", 0, 0)]), [("new".to_owned(), 1)]);
+        let rolling = Strategy::Rolling {
+            surge: 1,
+            unavailable: 0,
+        };
+        assert_eq!(
+            steps(3, rolling, &[set("new", 2, 2)]),
+            [("new".to_owned(), 3)]
+        );
+        assert_eq!(
+            steps(1, rolling, &[set("new", 2, 2), set("old", 0, 0)]),
+            [("new".to_owned(), 1)]
+        );
         assert!(steps(2, rolling, &[set("new", 2, 0)]).is_empty());
     }
 
     #[test]
     fn a_rolling_update_never_has_too_few_or_too_many() {
-        let rolling = Strategy::Rolling { surge: 1, unavailable: 0 };
+        let rolling = Strategy::Rolling {
+            surge: 1,
+            unavailable: 0,
+        };
         let mut sets = [set("new", 0, 0), set("old", 3, 3)];
         for _ in 0..20 {
             let changes = steps(3, rolling, &sets);
@@ -150,18 +213,36 @@ mod tests {
 
     #[test]
     fn pods_that_do_not_serve_go_first() {
-        let rolling = Strategy::Rolling { surge: 1, unavailable: 0 };
+        let rolling = Strategy::Rolling {
+            surge: 1,
+            unavailable: 0,
+        };
         let sets = [set("new", 1, 1), set("broken", 3, 0)];
-        let sets = [sets[0].clone(), Set { current: false, ..sets[1].clone() }];
+        let sets = [
+            sets[0].clone(),
+            Set {
+                current: false,
+                ..sets[1].clone()
+            },
+        ];
         assert_eq!(steps(3, rolling, &sets), [("broken".to_owned(), 2)]);
     }
 
     #[test]
     fn recreate_waits_until_the_old_pods_are_gone() {
-        let leaving = Set { pods: 2, ..set("old", 0, 0) };
-        assert_eq!(steps(2, Strategy::Recreate, &[set("new", 0, 0), set("old", 2, 2)]), [("old".to_owned(), 0)]);
+        let leaving = Set {
+            pods: 2,
+            ..set("old", 0, 0)
+        };
+        assert_eq!(
+            steps(2, Strategy::Recreate, &[set("new", 0, 0), set("old", 2, 2)]),
+            [("old".to_owned(), 0)]
+        );
         assert!(steps(2, Strategy::Recreate, &[set("new", 0, 0), leaving]).is_empty());
-        assert_eq!(steps(2, Strategy::Recreate, &[set("new", 0, 0), set("old", 0, 0)]), [("new".to_owned(), 2)]);
+        assert_eq!(
+            steps(2, Strategy::Recreate, &[set("new", 0, 0), set("old", 0, 0)]),
+            [("new".to_owned(), 2)]
+        );
     }
 
     #[test]
@@ -174,7 +255,19 @@ mod tests {
             .unwrap();
             Strategy::of(&spec, replicas)
         };
-        assert_eq!(of("25%", "25%", 2), Strategy::Rolling { surge: 1, unavailable: 0 });
-        assert_eq!(of("0%", "25%", 2), Strategy::Rolling { surge: 0, unavailable: 1 });
+        assert_eq!(
+            of("25%", "25%", 2),
+            Strategy::Rolling {
+                surge: 1,
+                unavailable: 0
+            }
+        );
+        assert_eq!(
+            of("0%", "25%", 2),
+            Strategy::Rolling {
+                surge: 0,
+                unavailable: 1
+            }
+        );
     }
 }

@@ -76,14 +76,23 @@ fn step(aim: Aim, pods: &BTreeMap<usize, Member>) -> Step {
             return Step::Delete(beyond);
         }
         let leaving = pods.values().any(|pod| pod.deleting);
-        return if leaving { Step::Keep } else { Step::Delete(vec![beyond[0]]) };
+        return if leaving {
+            Step::Keep
+        } else {
+            Step::Delete(vec![beyond[0]])
+        };
     }
     let outdated = pods.iter().rev().find(|(number, pod)| {
-        !pod.updated && aim.partition.is_some_and(|partition| **number >= aim.first + partition)
+        !pod.updated
+            && aim
+                .partition
+                .is_some_and(|partition| **number >= aim.first + partition)
     });
     match outdated {
         // A pod that does not work is replaced although it is not ready; a working one waits for the rest.
-        Some((number, pod)) if !pod.deleting && (settled || !pod.ready) => Step::Delete(vec![*number]),
+        Some((number, pod)) if !pod.deleting && (settled || !pod.ready) => {
+            Step::Delete(vec![*number])
+        }
         _ => Step::Keep,
     }
 }
@@ -97,7 +106,12 @@ fn aim(spec: &StatefulSetSpec) -> Aim {
         .unwrap_or(0);
     let on_delete = strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete");
     Aim {
-        first: spec.ordinals.as_ref().and_then(|ordinals| ordinals.start).and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
+        first: spec
+            .ordinals
+            .as_ref()
+            .and_then(|ordinals| ordinals.start)
+            .and_then(|n| usize::try_from(n).ok())
+            .unwrap_or(0),
         replicas: wanted(spec.replicas),
         ordered: spec.pod_management_policy.as_deref() != Some("Parallel"),
         partition: (!on_delete).then_some(partition),
@@ -105,18 +119,31 @@ fn aim(spec: &StatefulSetSpec) -> Aim {
 }
 
 pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> {
-    let Some(set) = world.stateful_sets.get(Some(&key.0), &key.1) else { return Ok(Next::Done) };
-    let Some(spec) = &set.spec else { return Ok(Next::Done) };
+    let Some(set) = world.stateful_sets.get(Some(&key.0), &key.1) else {
+        return Ok(Next::Done);
+    };
+    let Some(spec) = &set.spec else {
+        return Ok(Next::Done);
+    };
     let uid = set.uid().unwrap_or_default();
     let revision = format!("{}-{}", set.name_any(), fingerprint(&spec.template));
     let owned = world.pods.owned_by(&uid);
-    let numbered: BTreeMap<usize, Arc<Record>> =
-        owned.iter().filter_map(|pod| Some((number(&pod.key.1)?, Arc::clone(pod)))).collect();
+    let numbered: BTreeMap<usize, Arc<Record>> = owned
+        .iter()
+        .filter_map(|pod| Some((number(&pod.key.1)?, Arc::clone(pod))))
+        .collect();
     let members = numbered
         .iter()
         .map(|(number, pod)| {
             let updated = pod.revision.as_ref() == Some(&revision);
-            (*number, Member { ready: pod.ready(), updated, deleting: pod.deleting })
+            (
+                *number,
+                Member {
+                    ready: pod.ready(),
+                    updated,
+                    deleting: pod.deleting,
+                },
+            )
         })
         .collect();
     if set.metadata.deletion_timestamp.is_none() {
@@ -141,20 +168,43 @@ fn number(name: &str) -> Option<usize> {
     name.rsplit_once('-')?.1.parse().ok()
 }
 
-async fn create(world: &World, set: &StatefulSet, spec: &StatefulSetSpec, number: usize, revision: &str) -> Result<(), Failed> {
+async fn create(
+    world: &World,
+    set: &StatefulSet,
+    spec: &StatefulSetSpec,
+    number: usize,
+    revision: &str,
+) -> Result<(), Failed> {
     let name = format!("{}-{number}", set.name_any());
     let mut template = spec.template.clone();
-    let labels = template.metadata.get_or_insert_default().labels.get_or_insert_default();
+    let labels = template
+        .metadata
+        .get_or_insert_default()
+        .labels
+        .get_or_insert_default();
     labels.insert(REVISION.to_owned(), revision.to_owned());
-    labels.insert("statefulset.kubernetes.io/pod-name".to_owned(), name.clone());
-    labels.insert("apps.kubernetes.io/pod-index".to_owned(), number.to_string());
+    labels.insert(
+        "statefulset.kubernetes.io/pod-name".to_owned(),
+        name.clone(),
+    );
+    labels.insert(
+        "apps.kubernetes.io/pod-index".to_owned(),
+        number.to_string(),
+    );
     let pod = template.spec.get_or_insert_default();
     pod.hostname = Some(name.clone());
     pod.subdomain.clone_from(&spec.service_name);
-    world.create_pod(&Owner::of(set), Name::Exactly(&name), template, None).await
+    world
+        .create_pod(&Owner::of(set), Name::Exactly(&name), template, None)
+        .await
 }
 
-async fn report(world: &World, set: &StatefulSet, spec: &StatefulSetSpec, revision: &str) -> Result<Next, Failed> {
+async fn report(
+    world: &World,
+    set: &StatefulSet,
+    spec: &StatefulSetSpec,
+    revision: &str,
+) -> Result<Next, Failed> {
     let pods = world.pods.owned_by(&set.uid().unwrap_or_default());
     let now = Timestamp::now();
     let min_ready = min_ready(spec.min_ready_seconds);
@@ -169,7 +219,10 @@ async fn report(world: &World, set: &StatefulSet, spec: &StatefulSetSpec, revisi
         Some(old) if !complete => old.to_owned(),
         _ => revision.to_owned(),
     };
-    let of_present = pods.iter().filter(|pod| pod.active() && pod.revision.as_deref() == Some(&present)).count();
+    let of_present = pods
+        .iter()
+        .filter(|pod| pod.active() && pod.revision.as_deref() == Some(&present))
+        .count();
     let wanted = json!({
         "observedGeneration": set.metadata.generation,
         "replicas": all.all,
@@ -181,7 +234,8 @@ async fn report(world: &World, set: &StatefulSet, spec: &StatefulSetSpec, revisi
         "updateRevision": revision,
         "collisionCount": 0,
     });
-    let api: Api<StatefulSet> = Api::namespaced(world.client.clone(), &set.namespace().unwrap_or_default());
+    let api: Api<StatefulSet> =
+        Api::namespaced(world.client.clone(), &set.namespace().unwrap_or_default());
     status::write(&api, &set.name_any(), &current, &wanted).await?;
     Ok(all.next_available.map_or(Next::Done, Next::After))
 }
@@ -190,11 +244,29 @@ async fn report(world: &World, set: &StatefulSet, spec: &StatefulSetSpec, revisi
 mod tests {
     use super::*;
 
-    const AIM: Aim = Aim { first: 0, replicas: 3, ordered: true, partition: Some(0) };
-    const GOOD: Member = Member { ready: true, updated: true, deleting: false };
-    const OLD: Member = Member { updated: false, ..GOOD };
-    const STARTING: Member = Member { ready: false, ..GOOD };
-    const LEAVING: Member = Member { deleting: true, ..GOOD };
+    const AIM: Aim = Aim {
+        first: 0,
+        replicas: 3,
+        ordered: true,
+        partition: Some(0),
+    };
+    const GOOD: Member = Member {
+        ready: true,
+        updated: true,
+        deleting: false,
+    };
+    const OLD: Member = Member {
+        updated: false,
+        ..GOOD
+    };
+    const STARTING: Member = Member {
+        ready: false,
+        ..GOOD
+    };
+    const LEAVING: Member = Member {
+        deleting: true,
+        ..GOOD
+    };
 
     fn after(aim: Aim, pods: &[(usize, Member)]) -> Step {
         step(aim, &pods.iter().copied().collect())
@@ -207,16 +279,50 @@ mod tests {
         assert_eq!(after(AIM, &[(0, GOOD)]), Step::Create(vec![1]));
         assert_eq!(after(AIM, &[(0, GOOD), (2, GOOD)]), Step::Create(vec![1]));
         assert_eq!(after(AIM, &[(0, LEAVING), (1, GOOD)]), Step::Keep);
-        assert_eq!(after(Aim { ordered: false, ..AIM }, &[(1, STARTING)]), Step::Create(vec![0, 2]));
-        assert_eq!(after(Aim { first: 5, replicas: 1, ..AIM }, &[]), Step::Create(vec![5]));
+        assert_eq!(
+            after(
+                Aim {
+                    ordered: false,
+                    ..AIM
+                },
+                &[(1, STARTING)]
+            ),
+            Step::Create(vec![0, 2])
+        );
+        assert_eq!(
+            after(
+                Aim {
+                    first: 5,
+                    replicas: 1,
+                    ..AIM
+                },
+                &[]
+            ),
+            Step::Create(vec![5])
+        );
     }
 
     #[test]
     fn pods_go_from_above_one_at_a_time() {
         let one = Aim { replicas: 1, ..AIM };
-        assert_eq!(after(one, &[(0, GOOD), (1, GOOD), (2, GOOD)]), Step::Delete(vec![2]));
-        assert_eq!(after(one, &[(0, GOOD), (1, GOOD), (2, LEAVING)]), Step::Keep);
-        assert_eq!(after(Aim { ordered: false, ..one }, &[(0, GOOD), (1, GOOD), (2, GOOD)]), Step::Delete(vec![2, 1]));
+        assert_eq!(
+            after(one, &[(0, GOOD), (1, GOOD), (2, GOOD)]),
+            Step::Delete(vec![2])
+        );
+        assert_eq!(
+            after(one, &[(0, GOOD), (1, GOOD), (2, LEAVING)]),
+            Step::Keep
+        );
+        assert_eq!(
+            after(
+                Aim {
+                    ordered: false,
+                    ..one
+                },
+                &[(0, GOOD), (1, GOOD), (2, GOOD)]
+            ),
+            Step::Delete(vec![2, 1])
+        );
     }
 
     #[test]
@@ -225,9 +331,30 @@ mod tests {
         assert_eq!(after(two, &[(0, OLD), (1, OLD)]), Step::Delete(vec![1]));
         assert_eq!(after(two, &[(0, OLD), (1, STARTING)]), Step::Keep);
         assert_eq!(after(two, &[(0, OLD), (1, GOOD)]), Step::Delete(vec![0]));
-        assert_eq!(after(Aim { partition: Some(1), ..two }, &[(0, OLD), (1, GOOD)]), Step::Keep);
-        assert_eq!(after(Aim { partition: None, ..two }, &[(0, OLD), (1, OLD)]), Step::Keep);
-        let broken = Member { ready: false, ..OLD };
+        assert_eq!(
+            after(
+                Aim {
+                    partition: Some(1),
+                    ..two
+                },
+                &[(0, OLD), (1, GOOD)]
+            ),
+            Step::Keep
+        );
+        assert_eq!(
+            after(
+                Aim {
+                    partition: None,
+                    ..two
+                },
+                &[(0, OLD), (1, OLD)]
+            ),
+            Step::Keep
+        );
+        let broken = Member {
+            ready: false,
+            ..OLD
+        };
         assert_eq!(after(two, &[(0, OLD), (1, broken)]), Step::Delete(vec![1]));
     }
 }

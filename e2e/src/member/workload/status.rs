@@ -12,14 +12,28 @@ use super::Failed;
 
 /// A number of a status that is left out when it is zero, as `omitempty` does.
 pub(super) fn count(number: usize) -> Value {
-    if number == 0 { Value::Null } else { json!(number) }
+    if number == 0 {
+        Value::Null
+    } else {
+        json!(number)
+    }
 }
 
 /// A condition, with the times of `current` where its status is the same.
-pub(super) fn condition(current: &Value, kind: &str, status: bool, reason: &str, message: &str) -> Value {
+pub(super) fn condition(
+    current: &Value,
+    kind: &str,
+    status: bool,
+    reason: &str,
+    message: &str,
+) -> Value {
     let status = if status { "True" } else { "False" };
     let now = json!(Time(Timestamp::now()));
-    let known = current["conditions"].as_array().into_iter().flatten().find(|known| known["type"] == kind);
+    let known = current["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|known| known["type"] == kind);
     if let Some(known) = known
         && known["status"] == status
         && known["reason"] == reason
@@ -40,11 +54,18 @@ pub(super) fn condition(current: &Value, kind: &str, status: bool, reason: &str,
 fn difference(current: &Value, wanted: &Value) -> Map<String, Value> {
     let members = wanted.as_object().into_iter().flatten();
     let differing = members.filter(|(name, value)| current[name.as_str()] != **value);
-    differing.map(|(name, value)| (name.clone(), value.clone())).collect()
+    differing
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// Writes a status if it differs from the one that the object has. An object that is gone is nobody's concern.
-pub(super) async fn write<K>(api: &Api<K>, name: &str, current: &Value, wanted: &Value) -> Result<(), Failed>
+pub(super) async fn write<K>(
+    api: &Api<K>,
+    name: &str,
+    current: &Value,
+    wanted: &Value,
+) -> Result<(), Failed>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
 {
@@ -53,7 +74,10 @@ where
         return Ok(());
     }
     let patch = Patch::Merge(json!({"status": patch}));
-    match api.patch_status(name, &PatchParams::default(), &patch).await {
+    match api
+        .patch_status(name, &PatchParams::default(), &patch)
+        .await
+    {
         Err(error) if !client::is_not_found(&error) => Err(error.into()),
         _ => Ok(()),
     }
@@ -61,7 +85,9 @@ where
 
 /// A status as JSON; no status is an empty one.
 pub(super) fn current(status: Option<&impl Serialize>) -> Value {
-    status.and_then(|status| serde_json::to_value(status).ok()).unwrap_or_else(|| json!({}))
+    status
+        .and_then(|status| serde_json::to_value(status).ok())
+        .unwrap_or_else(|| json!({}))
 }
 
 #[cfg(test)]
@@ -72,7 +98,10 @@ mod tests {
     fn only_what_differs_is_written_and_absent_is_null() {
         let current = json!({"replicas": 2, "readyReplicas": 1});
         let wanted = json!({"replicas": 2, "readyReplicas": null, "availableReplicas": null});
-        assert_eq!(Value::Object(difference(&current, &wanted)), json!({"readyReplicas": null}));
+        assert_eq!(
+            Value::Object(difference(&current, &wanted)),
+            json!({"readyReplicas": null})
+        );
     }
 
     #[test]
@@ -81,10 +110,16 @@ mod tests {
         let current = json!({"conditions": [
             {"type": "Available", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": since, "lastUpdateTime": since},
         ]});
-        assert_eq!(condition(&current, "Available", true, "R", "m"), current["conditions"][0]);
+        assert_eq!(
+            condition(&current, "Available", true, "R", "m"),
+            current["conditions"][0]
+        );
         let reworded = condition(&current, "Available", true, "R", "other");
         assert_eq!(reworded["lastTransitionTime"], since);
         assert_ne!(reworded["lastUpdateTime"], since);
-        assert_ne!(condition(&current, "Available", false, "R", "m")["lastTransitionTime"], since);
+        assert_ne!(
+            condition(&current, "Available", false, "R", "m")["lastTransitionTime"],
+            since
+        );
     }
 }
