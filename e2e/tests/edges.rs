@@ -1,0 +1,267 @@
+//! The edges of both programs against a Kubernetes API: informers that survive what networks do, and leader election.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::StatusCode;
+use kube::Client;
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::apiserver::{ApiServer, Forget, Running};
+use muster_shared::client::{self, Profile};
+use muster_shared::k8s::ConfigMap;
+use muster_shared::lease::{self, Candidate, Leadership, Outcome, Timing};
+use muster_shared::watch::{Change, Informer, Selection};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// Longer than anything here takes; a test that reaches it has failed.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+async fn connect(server: &Running, profile: Profile) -> Client {
+    let kubeconfig = server.admin_kubeconfig().unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default())
+        .await
+        .unwrap();
+    client::connect(&config, profile).unwrap()
+}
+
+fn config_map(name: &str, value: &str) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        data: Some(BTreeMap::from([("value".to_owned(), value.to_owned())])),
+        ..ConfigMap::default()
+    }
+}
+
+/// What an informer tells, as `+name=value`, `~name=value` and `-name`.
+struct Told(mpsc::UnboundedReceiver<String>);
+
+impl Told {
+    fn by(informer: &Informer<ConfigMap>) -> Self {
+        let (tell, told) = mpsc::unbounded_channel();
+        informer.on_change(move |change| {
+            let object = change.object();
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let value = object
+                .data
+                .as_ref()
+                .and_then(|data| data.get("value"))
+                .cloned();
+            tell.send(match change {
+                Change::Applied { old: None, .. } => {
+                    format!("+{name}={}", value.unwrap_or_default())
+                }
+                Change::Applied { old: Some(_), .. } => {
+                    format!("~{name}={}", value.unwrap_or_default())
+                }
+                Change::Deleted { .. } => format!("-{name}"),
+            })
+            .ok();
+        });
+        Self(told)
+    }
+
+    async fn next(&mut self) -> String {
+        timeout(DEADLINE, self.0.recv())
+            .await
+            .expect("the informer tells in time")
+            .unwrap()
+    }
+
+    /// The next so many, in any order: those of one list have none.
+    async fn sorted(&mut self, count: usize) -> Vec<String> {
+        let mut told = Vec::new();
+        for _ in 0..count {
+            told.push(self.next().await);
+        }
+        told.sort();
+        told
+    }
+}
+
+/// A server with a namespace of its own for the test, the collection as others write it, and an informer over it.
+async fn followed() -> (
+    Running,
+    Api<ConfigMap>,
+    Informer<ConfigMap>,
+    Told,
+    CancellationToken,
+) {
+    let server = ApiServer::for_test().await;
+    let api: Api<ConfigMap> = Api::default_namespaced(connect(&server, Profile::Write).await);
+    let collection = Api::default_namespaced(connect(&server, Profile::Watch).await);
+    let informer = Informer::new(
+        collection,
+        Selection::everything().fields("metadata.name!=kube-root-ca.crt"),
+    );
+    let told = Told::by(&informer);
+    let shutdown = CancellationToken::new();
+    (server, api, informer, told, shutdown)
+}
+
+#[tokio::test]
+async fn an_informer_tells_what_is_there_and_what_changes() {
+    let (_server, api, informer, mut told, shutdown) = followed().await;
+    api.create(&PostParams::default(), &config_map("a", "1"))
+        .await
+        .unwrap();
+    tokio::spawn(informer.clone().run(shutdown.clone()));
+    assert_eq!(told.next().await, "+a=1");
+    api.create(&PostParams::default(), &config_map("b", "1"))
+        .await
+        .unwrap();
+    assert_eq!(told.next().await, "+b=1");
+    let patch = Patch::Merge(json!({"data": {"value": "2"}}));
+    api.patch("a", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    assert_eq!(told.next().await, "~a=2");
+    api.delete("b", &DeleteParams::default()).await.unwrap();
+    assert_eq!(told.next().await, "-b");
+    assert!(informer.is_synced());
+    assert_eq!(informer.len(), 1);
+    shutdown.cancel();
+}
+
+#[tokio::test]
+async fn after_a_lost_history_only_real_differences_are_told() {
+    let (server, api, informer, mut told, shutdown) = followed().await;
+    for name in ["same", "changed", "gone"] {
+        api.create(&PostParams::default(), &config_map(name, "1"))
+            .await
+            .unwrap();
+    }
+    tokio::spawn(informer.clone().run(shutdown.clone()));
+    assert_eq!(told.sorted(3).await, ["+changed=1", "+gone=1", "+same=1"]);
+
+    // Watches are cut and stay cut while the collection changes and the history is forgotten.
+    server.faults().inject(Effect::DropWatches);
+    let patch = Patch::Merge(json!({"data": {"value": "2"}}));
+    api.patch("changed", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    api.delete("gone", &DeleteParams::default()).await.unwrap();
+    api.create(&PostParams::default(), &config_map("new", "1"))
+        .await
+        .unwrap();
+    server.restart(Forget::History);
+    server.faults().heal();
+
+    assert_eq!(told.sorted(3).await, ["+new=1", "-gone", "~changed=2"]);
+    api.create(&PostParams::default(), &config_map("end", "1"))
+        .await
+        .unwrap();
+    assert_eq!(told.next().await, "+end=1", "nothing else was told");
+    shutdown.cancel();
+}
+
+#[tokio::test]
+async fn an_informer_waits_out_a_server_that_answers_503() {
+    let (server, api, informer, mut told, shutdown) = followed().await;
+    api.create(&PostParams::default(), &config_map("a", "1"))
+        .await
+        .unwrap();
+    let scope = Scope {
+        path: Some("configmaps".to_owned()),
+        ..Scope::default()
+    };
+    server
+        .faults()
+        .inject_for(scope, Effect::Answer(StatusCode::SERVICE_UNAVAILABLE));
+    tokio::spawn(informer.clone().run(shutdown.clone()));
+    let refused = timeout(Duration::from_millis(300), told.0.recv()).await;
+    assert!(refused.is_err(), "nothing can be told yet");
+    assert!(!informer.is_synced());
+    server.faults().heal();
+    assert_eq!(told.next().await, "+a=1");
+    shutdown.cancel();
+}
+
+fn candidate(identity: &str) -> Candidate {
+    Candidate {
+        namespace: "default".to_owned(),
+        name: "election".to_owned(),
+        identity: identity.to_owned(),
+        timing: Timing {
+            lease_duration: Duration::from_secs(2),
+            renew_deadline: Duration::from_millis(1200),
+            retry_period: Duration::from_millis(100),
+        },
+    }
+}
+
+#[tokio::test]
+async fn of_two_candidates_one_leads_until_it_gives_up() {
+    let server = ApiServer::for_test().await;
+    let client = connect(&server, Profile::Write).await;
+    let (first, second) = (Leadership::elected(), Leadership::elected());
+    let (stop_first, stop_second) = (CancellationToken::new(), CancellationToken::new());
+    let campaign = tokio::spawn(lease::campaign(
+        client.clone(),
+        candidate("first"),
+        first.clone(),
+        stop_first.clone(),
+    ));
+    timeout(DEADLINE, first.acquired()).await.unwrap();
+    tokio::spawn(lease::campaign(
+        client,
+        candidate("second"),
+        second.clone(),
+        stop_second.clone(),
+    ));
+
+    let too_early = timeout(Duration::from_millis(500), second.acquired()).await;
+    assert!(too_early.is_err() && first.is_current() && !second.is_current());
+
+    stop_first.cancel();
+    assert_eq!(campaign.await.unwrap(), Outcome::Stopped);
+    assert!(!first.is_current());
+    timeout(DEADLINE, second.acquired()).await.unwrap();
+    stop_second.cancel();
+}
+
+#[tokio::test]
+async fn a_leader_that_cannot_renew_stops_acting_before_another_may_begin() {
+    let server = ApiServer::for_test().await;
+    let (first, second) = (Leadership::elected(), Leadership::elected());
+    let shutdown = CancellationToken::new();
+    let lonely = server
+        .client_as("first", &["system:masters"])
+        .await
+        .unwrap();
+    let campaign = tokio::spawn(lease::campaign(
+        lonely,
+        candidate("first"),
+        first.clone(),
+        shutdown.clone(),
+    ));
+    timeout(DEADLINE, first.acquired()).await.unwrap();
+
+    let scope = Scope {
+        user: Some("first".to_owned()),
+        ..Scope::default()
+    };
+    server
+        .faults()
+        .inject_for(scope, Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR));
+    let client = connect(&server, Profile::Write).await;
+    tokio::spawn(lease::campaign(
+        client,
+        candidate("second"),
+        second.clone(),
+        shutdown.clone(),
+    ));
+    timeout(DEADLINE, second.acquired()).await.unwrap();
+    assert!(!first.is_current(), "two leaders at once");
+    assert_eq!(
+        timeout(DEADLINE, campaign).await.unwrap().unwrap(),
+        Outcome::Lost
+    );
+    shutdown.cancel();
+}
