@@ -1,6 +1,8 @@
 //! Gathers a binding, its template and its Works, and writes the Works that are missing, different or too many.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -14,7 +16,7 @@ use muster_shared::names;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::compare;
 use super::kept::{BindingKey, Kept, patch_params};
@@ -44,12 +46,12 @@ enum Error {
     Some {
         failed: usize,
         of: usize,
-        first: Box<Error>,
+        first: Box<Self>,
     },
 }
 
 impl Error {
-    fn api(step: &'static str, subject: impl ToString) -> impl FnOnce(kube::Error) -> Self {
+    fn api(step: &'static str, subject: &impl ToString) -> impl FnOnce(kube::Error) -> Self {
         let subject = subject.to_string();
         move |source| Self::Api {
             step,
@@ -82,17 +84,21 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             works.add(key);
         }
     });
+    let written = Arc::new(Written::default());
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     fleet.work(
         tasks,
         "binding",
         queue,
         workers,
-        |fleet, key: BindingKey| async move {
-            if key.namespace.is_some() {
-                sync::<ResourceBinding>(&fleet, &key).await
-            } else {
-                sync::<ClusterResourceBinding>(&fleet, &key).await
+        move |fleet, key: BindingKey| {
+            let written = Arc::clone(&written);
+            async move {
+                if key.namespace.is_some() {
+                    sync::<ResourceBinding>(&fleet, &written, &key).await
+                } else {
+                    sync::<ClusterResourceBinding>(&fleet, &written, &key).await
+                }
             }
         },
     );
@@ -116,7 +122,7 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
     });
 }
 
-async fn sync<B: Kept>(fleet: &Fleet, key: &BindingKey) -> Result<Next, Error> {
+async fn sync<B: Kept>(fleet: &Fleet, written: &Written, key: &BindingKey) -> Result<Next, Error> {
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
         return Ok(Next::Done);
     };
@@ -169,7 +175,7 @@ async fn sync<B: Kept>(fleet: &Fleet, key: &BindingKey) -> Result<Next, Error> {
             return Err(error.into());
         }
     };
-    let outcomes = join_all(rendered.iter().map(|work| ensure(fleet, work))).await;
+    let outcomes = join_all(rendered.iter().map(|work| ensure(fleet, written, work))).await;
     let waits = outcomes
         .iter()
         .any(|outcome| matches!(outcome, Ok(Ensured::Leaving)));
@@ -195,28 +201,72 @@ async fn sync<B: Kept>(fleet: &Fleet, key: &BindingKey) -> Result<Next, Error> {
     })
 }
 
+/// The last patch of each Work (its fingerprint, by the Work's uid), and the version that it was for. Until the cache shows the
+/// result, the same difference is found again; it need not be written again. May be lost.
+#[derive(Default)]
+struct Written(Mutex<HashMap<String, (Option<String>, u64)>>);
+
+impl Written {
+    fn holds(&self, work: &Work, patch: &Value) -> bool {
+        let last = self
+            .lock()
+            .get(work.metadata.uid.as_deref().unwrap_or_default())
+            .cloned();
+        last == Some((work.metadata.resource_version.clone(), fingerprint(patch)))
+    }
+
+    fn note(&self, work: &Work, patch: &Value) {
+        if let Some(uid) = work.metadata.uid.clone() {
+            self.lock().insert(
+                uid,
+                (work.metadata.resource_version.clone(), fingerprint(patch)),
+            );
+        }
+    }
+
+    fn forget(&self, work: &Work) {
+        self.lock()
+            .remove(work.metadata.uid.as_deref().unwrap_or_default());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, (Option<String>, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn fingerprint(patch: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    patch.to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
 enum Ensured {
     AsRendered,
     /// The old one has to go first.
     Leaving,
 }
 
-async fn ensure(fleet: &Fleet, rendered: &Rendered) -> Result<Ensured, Error> {
+async fn ensure(fleet: &Fleet, written: &Written, rendered: &Rendered) -> Result<Ensured, Error> {
     let api: Api<Work> = Api::namespaced(fleet.client.clone(), &rendered.namespace);
     let subject = || format!("work {}/{}", rendered.namespace, rendered.name);
     let Some(work) = fleet.works.get(Some(&rendered.namespace), &rendered.name) else {
         return match create(&api, rendered).await {
             Ok(()) => Ok(Ensured::AsRendered),
-            Err(error) => Err(Error::api("create", subject())(error)),
+            Err(error) => Err(Error::api("create", &subject())(error)),
         };
     };
     if work.metadata.deletion_timestamp.is_some() {
         return Ok(Ensured::Leaving);
     }
-    if let Some(patch) = compare::patch(&work, rendered) {
+    let Some(patch) = compare::patch(&work, rendered) else {
+        written.forget(&work);
+        return Ok(Ensured::AsRendered);
+    };
+    if !written.holds(&work, &patch) {
         api.patch(&rendered.name, &patch_params(), &Patch::Merge(&patch))
             .await
-            .map_err(Error::api("update", subject()))?;
+            .map_err(Error::api("update", &subject()))?;
+        written.note(&work, &patch);
         tracing::debug!(work = %subject(), "updated");
     }
     Ok(Ensured::AsRendered)
@@ -258,7 +308,7 @@ async fn remove(fleet: &Fleet, works: impl Iterator<Item = &Arc<Work>>) -> Resul
                 Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
                     Ok(())
                 }
-                Err(error) => Err(Error::api("remove work", work.name_any())(error)),
+                Err(error) => Err(Error::api("remove work", &work.name_any())(error)),
             }
         });
     join_all(removals).await.into_iter().collect()

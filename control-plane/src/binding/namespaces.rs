@@ -47,7 +47,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         Err(error) => {
             // A supervised task that ends, ends the process with its name.
             tasks.spawn("namespaces", async move {
-                tracing::error!(%error, "cannot start the namespace controller")
+                tracing::error!(%error, "cannot start the namespace controller");
             });
             return;
         }
@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    fn namespace(metadata: serde_json::Value) -> Namespace {
+    fn namespace(metadata: &serde_json::Value) -> Namespace {
         serde_json::from_value(json!({ "metadata": metadata })).unwrap()
     }
 
@@ -224,7 +224,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                goes_everywhere(&namespace(metadata.clone()), &scope),
+                goes_everywhere(&namespace(&metadata), &scope),
                 goes,
                 "{metadata}"
             );
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn the_work_of_a_namespace_names_itself_in_the_manifest() {
         let work = render(
-            &namespace(json!({ "name": "shop", "uid": "u", "labels": { "team": "a" } })),
+            &namespace(&json!({ "name": "shop", "uid": "u", "labels": { "team": "a" } })),
             "member1",
         )
         .unwrap();
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn every_work_has_the_agents_finalizer() {
-        let work = render(&namespace(json!({ "name": "shop" })), "member1").unwrap();
+        let work = render(&namespace(&json!({ "name": "shop" })), "member1").unwrap();
         assert_eq!(
             compare::create(&work)["metadata"]["finalizers"],
             json!([finalizer::WORK])

@@ -17,15 +17,15 @@ use serde_json::{Value, json};
 
 use super::build::{self, Wanted};
 use super::claim::Claim;
-use super::policies;
 use super::policy::{Policy, PolicyKey};
 use super::scope::Scope;
 use super::select::{Subject, selects, winner};
 use super::template::{Template, TemplateKey};
 use super::templates::{Lookup, TemplateEvent};
+use super::{dependencies, policies};
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::fleet::Fleet;
-use crate::settings::PRIORITY_BASED_SCHEDULING;
+use crate::settings::{PRIORITY_BASED_SCHEDULING, PROPAGATE_DEPS};
 
 /// How long to wait for something of ours to arrive in a cache.
 pub(super) const SOON: Duration = Duration::from_millis(200);
@@ -55,7 +55,7 @@ pub(super) enum Error {
 impl Error {
     pub(super) fn api(
         step: &'static str,
-        subject: impl ToString,
+        subject: &impl ToString,
     ) -> impl FnOnce(kube::Error) -> Self {
         let subject = subject.to_string();
         move |source| Self::Api {
@@ -94,7 +94,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         Err(error) => {
             // A supervised task that ends, ends the process with its name.
             tasks.spawn("detector", async move {
-                tracing::error!(%error, "cannot start the detector")
+                tracing::error!(%error, "cannot start the detector");
             });
             return;
         }
@@ -103,7 +103,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         fleet: Arc::clone(fleet),
         templates: Queue::new("detector"),
         policies: Queue::new("policies"),
-        scope,
+        scope: scope.clone(),
         memory: Mutex::default(),
     });
     listen(&detector);
@@ -120,6 +120,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         },
     );
     policies::start(&detector, tasks);
+    if settings.gate(&PROPAGATE_DEPS) {
+        dependencies::start(fleet, scope, tasks);
+    }
 }
 
 fn listen(detector: &Arc<Detector>) {

@@ -7,6 +7,7 @@
 pub mod build;
 pub mod claim;
 mod controller;
+mod dependencies;
 mod policies;
 pub mod policy;
 pub mod preempt;

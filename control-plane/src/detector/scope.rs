@@ -19,14 +19,14 @@ const RESERVED_GROUPS: &[&str] = &[
 ];
 
 /// What is never propagated: the reserved, and what the settings add.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Scope {
     apis: Vec<Skipped>,
     namespaces: Vec<Regex>,
 }
 
 /// One entry of `--skipped-propagating-apis`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Skipped {
     group: String,
     version: Option<String>,

@@ -62,14 +62,13 @@ pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
     }
     match (given(selector.name.as_ref()), &selector.label_selector) {
         (Some(name), _) if name == subject.name => Strength::Name,
-        (Some(_), _) => Strength::Mismatch,
         (None, None) => Strength::All,
         (None, Some(selector))
             if matches_labels(selector, subject.labels.unwrap_or(&NO_LABELS)) =>
         {
             Strength::Labels
         }
-        (None, Some(_)) => Strength::Mismatch,
+        (Some(_), _) | (None, Some(_)) => Strength::Mismatch,
     }
 }
 

@@ -65,7 +65,7 @@ fn item(cluster: &str, work: &Work, resource: &ObjectReference) -> AggregatedSta
         Some(reported) => AggregatedStatusItem {
             applied: true,
             status: reported.status,
-            health: reported.health.or(blank.health.clone()),
+            health: reported.health.or_else(|| blank.health.clone()),
             ..blank
         },
         None => AggregatedStatusItem {
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    fn work(cluster: &str, status: Value) -> Work {
+    fn work(cluster: &str, status: &Value) -> Work {
         serde_json::from_value(json!({
             "metadata": { "namespace": format!("karmada-es-{cluster}"), "name": "web" }, "status": status,
         }))
@@ -170,16 +170,16 @@ mod tests {
     #[test]
     fn each_cluster_tells_whether_it_applied_and_how_it_is() {
         let works = [
-            work("m3", json!({ "conditions": applied("False", "no room") })),
+            work("m3", &json!({ "conditions": applied("False", "no room") })),
             work(
                 "m1",
-                json!({ "conditions": applied("True", ""), "manifestStatuses": reported("web") }),
+                &json!({ "conditions": applied("True", ""), "manifestStatuses": reported("web") }),
             ),
             work(
                 "m2",
-                json!({ "conditions": applied("True", ""), "manifestStatuses": reported("other") }),
+                &json!({ "conditions": applied("True", ""), "manifestStatuses": reported("other") }),
             ),
-            work("m4", json!({})),
+            work("m4", &json!({})),
         ];
         let found = json!(items(&works, &resource()));
         assert_eq!(
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn works_that_are_going_away_do_not_count() {
-        let mut leaving = work("m1", json!({ "conditions": applied("True", "") }));
+        let mut leaving = work("m1", &json!({ "conditions": applied("True", "") }));
         leaving.metadata.deletion_timestamp =
             serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         assert_eq!(items([&leaving], &resource()), []);

@@ -53,7 +53,7 @@ pub enum Error {
         /// Name of the cluster.
         cluster: String,
         /// What is wrong with it.
-        source: Box<Error>,
+        source: Box<Self>,
     },
     /// A dependency cannot be named.
     #[error("dependency on a {kind} without a name")]

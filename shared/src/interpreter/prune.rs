@@ -80,11 +80,15 @@ pub fn prune(object: &mut Value) {
     remove(object, &["status"]);
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     for (_, paths) in BY_KIND.iter().filter(|(of, _)| *of == kind) {
-        paths.iter().for_each(|path| remove(object, path));
+        for path in *paths {
+            remove(object, path);
+        }
     }
     match kind.as_str() {
         "Job" if field(object, &["spec", "manualSelector"]) != Some(&Value::Bool(true)) => {
-            JOB_GENERATED.iter().for_each(|path| remove(object, path));
+            for path in JOB_GENERATED {
+                remove(object, path);
+            }
         }
         "Service" if field(object, &["spec", "clusterIP"]).is_some_and(|ip| ip != "None") => {
             remove(object, &["spec", "clusterIP"]);

@@ -41,10 +41,10 @@ pub fn retain(mut desired: Value, observed: &Value) -> Result<Value, Error> {
         {
             copy(&mut desired, observed, &["data"])?;
         }
-        Some(Kind::PersistentVolumeClaim) => {
-            if text(observed, &["spec", "volumeName"])?.is_some_and(|name| !name.is_empty()) {
-                copy(&mut desired, observed, &["spec", "volumeName"])?;
-            }
+        Some(Kind::PersistentVolumeClaim)
+            if text(observed, &["spec", "volumeName"])?.is_some_and(|name| !name.is_empty()) =>
+        {
+            copy(&mut desired, observed, &["spec", "volumeName"])?;
         }
         Some(Kind::PersistentVolume) => copy(&mut desired, observed, &["spec", "claimRef"])?,
         _ => {}

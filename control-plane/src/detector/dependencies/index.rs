@@ -1,0 +1,184 @@
+//! Who refers to what, in both directions.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use muster_shared::interpreter::Dependency;
+
+use crate::binding::BindingKey;
+use crate::detector::{Template, TemplateKey};
+
+/// The dependencies of each referrer that has been looked at.
+#[derive(Debug, Default)]
+pub struct Index {
+    needs: HashMap<BindingKey, Vec<Dependency>>,
+    named: HashMap<TemplateKey, BTreeSet<BindingKey>>,
+    /// Referrers that choose by label; they are few.
+    choosing: BTreeSet<BindingKey>,
+}
+
+impl Index {
+    /// Takes in what a referrer needs now. Answers with the templates by name that it needs or needed.
+    pub fn set(&mut self, referrer: &BindingKey, needs: Vec<Dependency>) -> BTreeSet<TemplateKey> {
+        let mut touched = self.forget(referrer);
+        for need in &needs {
+            match TemplateKey::of_dependency(need) {
+                Some(template) => {
+                    self.named
+                        .entry(template.clone())
+                        .or_default()
+                        .insert(referrer.clone());
+                    touched.insert(template);
+                }
+                None => {
+                    self.choosing.insert(referrer.clone());
+                }
+            }
+        }
+        self.needs.insert(referrer.clone(), needs);
+        touched
+    }
+
+    /// Forgets a referrer. Answers with the templates by name that it needed.
+    pub fn forget(&mut self, referrer: &BindingKey) -> BTreeSet<TemplateKey> {
+        self.choosing.remove(referrer);
+        let needed: BTreeSet<_> = self
+            .needs
+            .remove(referrer)
+            .iter()
+            .flatten()
+            .filter_map(TemplateKey::of_dependency)
+            .collect();
+        for template in &needed {
+            if let Some(referrers) = self.named.get_mut(template) {
+                referrers.remove(referrer);
+                if referrers.is_empty() {
+                    self.named.remove(template);
+                }
+            }
+        }
+        needed
+    }
+
+    /// Whether it is known what a referrer needs.
+    pub fn knows(&self, referrer: &BindingKey) -> bool {
+        self.needs.contains_key(referrer)
+    }
+
+    /// Whether anybody may refer to a template.
+    pub fn concerns(&self, template: &TemplateKey) -> bool {
+        let chosen = |referrer: &BindingKey| {
+            self.choices(referrer)
+                .any(|choice| of_kind(choice, template))
+        };
+        self.named.contains_key(template) || self.choosing.iter().any(chosen)
+    }
+
+    /// The referrers of a template, sorted.
+    pub fn referrers(&self, key: &TemplateKey, template: &Template) -> BTreeSet<BindingKey> {
+        static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
+        let labels = template.metadata().labels.as_ref().unwrap_or(&NO_LABELS);
+        let chosen = |referrer: &&BindingKey| {
+            self.choices(referrer)
+                .filter(|choice| of_kind(choice, key))
+                .any(|choice| {
+                    let wanted = choice
+                        .label_selector
+                        .iter()
+                        .flat_map(|selector| &selector.match_labels);
+                    wanted
+                        .into_iter()
+                        .all(|(name, value)| labels.get(name) == Some(value))
+                })
+        };
+        let named = self.named.get(key).into_iter().flatten();
+        named
+            .chain(self.choosing.iter().filter(chosen))
+            .cloned()
+            .collect()
+    }
+
+    fn choices(&self, referrer: &BindingKey) -> impl Iterator<Item = &Dependency> {
+        self.needs
+            .get(referrer)
+            .into_iter()
+            .flatten()
+            .filter(|need| need.name.is_none())
+    }
+}
+
+/// Whether a choice by label is about the kind and namespace of a template.
+fn of_kind(choice: &Dependency, template: &TemplateKey) -> bool {
+    choice.api_version == template.kind.api_version
+        && choice.kind == template.kind.kind
+        && choice.namespace == template.namespace
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::interpreter::MatchLabels;
+    use serde_json::json;
+
+    use super::*;
+
+    fn referrer(name: &str) -> BindingKey {
+        BindingKey {
+            namespace: Some("default".into()),
+            name: name.into(),
+        }
+    }
+
+    fn named(name: &str) -> Dependency {
+        Dependency {
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+            namespace: Some("default".into()),
+            name: Some(name.into()),
+            label_selector: None,
+        }
+    }
+
+    fn template(name: &str, labels: &serde_json::Value) -> (TemplateKey, Template) {
+        let key = TemplateKey::of_dependency(&named(name)).unwrap();
+        (
+            key,
+            Template::new(json!({ "metadata": { "name": name, "labels": labels } })).unwrap(),
+        )
+    }
+
+    #[test]
+    fn what_a_referrer_needs_no_more_is_touched_as_well() {
+        let mut index = Index::default();
+        index.set(&referrer("a"), vec![named("x"), named("y")]);
+        let touched = index.set(&referrer("a"), vec![named("y"), named("z")]);
+        let names: Vec<_> = touched.iter().map(|key| key.name.as_str()).collect();
+        assert_eq!(names, ["x", "y", "z"]);
+        let (key, x) = template("x", &json!({}));
+        assert_eq!(index.referrers(&key, &x), BTreeSet::new());
+        assert!(!index.concerns(&key));
+    }
+
+    #[test]
+    fn a_template_has_the_referrers_that_name_it_and_those_whose_labels_fit() {
+        let mut index = Index::default();
+        let labels = MatchLabels {
+            match_labels: BTreeMap::from([("app".to_owned(), "web".to_owned())]),
+        };
+        let choice = Dependency {
+            name: None,
+            label_selector: Some(labels),
+            ..named("")
+        };
+        index.set(&referrer("chooses"), vec![choice]);
+        index.set(&referrer("names"), vec![named("x")]);
+        let (key, fits) = template("x", &json!({ "app": "web" }));
+        assert_eq!(
+            index.referrers(&key, &fits),
+            BTreeSet::from([referrer("chooses"), referrer("names")])
+        );
+        let (key, other) = template("x", &json!({ "app": "db" }));
+        assert_eq!(
+            index.referrers(&key, &other),
+            BTreeSet::from([referrer("names")])
+        );
+    }
+}
