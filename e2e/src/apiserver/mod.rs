@@ -20,6 +20,7 @@ pub mod openapi;
 pub mod patch;
 mod paths;
 mod prepare;
+mod protobuf;
 mod rbac;
 pub mod refusal;
 mod registry;

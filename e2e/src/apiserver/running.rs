@@ -112,7 +112,7 @@ impl ApiServer {
             authority: Authority::new()?,
             faults: Faults::default(),
             clock: Clock::default(),
-            addresses: Mutex::new(0),
+            addresses: Mutex::new(1),
             rbac: options.rbac,
             notices,
         });

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use serde_json::Value;
 
+use super::protobuf;
 use super::refusal::Refusal;
 
 /// The body of an answer.
@@ -19,7 +20,7 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 pub const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
 /// Media types that built-in kinds are offered in.
-const OFFERED: [&str; 2] = ["application/json", "application/yaml"];
+const OFFERED: [&str; 3] = ["application/json", "application/yaml", protobuf::MEDIA_TYPE];
 
 /// How the client wants to see objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,13 +50,7 @@ impl Accept {
         if ranges.is_empty() {
             return Ok(Self::default());
         }
-        let not_acceptable = || {
-            Refusal::not_acceptable(&[
-                "application/json",
-                "application/yaml",
-                "application/vnd.kubernetes.protobuf",
-            ])
-        };
+        let not_acceptable = || Refusal::not_acceptable(&OFFERED);
         ranges
             .iter()
             .find_map(Self::from_range)
@@ -163,6 +158,8 @@ pub fn parse(content_type: &str, body: &[u8]) -> Result<Value, Refusal> {
         "" | "application/json" => parse_json(body),
         "application/yaml" => serde_saphyr::from_slice(body)
             .map_err(|e| Refusal::bad_request(format!("error converting YAML to JSON: {e}"))),
+        protobuf::MEDIA_TYPE => protobuf::decode(body)
+            .map_err(|e| Refusal::bad_request(format!("unable to decode the body: {e}"))),
         _ => Err(Refusal::unsupported_media_type(&OFFERED)),
     }
 }

@@ -1,0 +1,370 @@
+//! Request bodies in Kubernetes' protobuf form, which kubectl and other Go clients prefer for built-in kinds. Answers are
+//! JSON, which the same clients accept.
+
+mod facts;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use facts::{FACTS, Field, Shape};
+
+/// The media type.
+pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+
+/// What every body starts with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// Messages within messages deeper than this are refused: no kind nests so far (JSONSchemaProps isn't spoken here).
+const DEPTH: usize = 64;
+
+/// Why a body can't be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It does not start as every body does.
+    #[error("provided data does not appear to be a protobuf message, expected prefix {MAGIC:?}")]
+    Prefix,
+    /// It ends within a field.
+    #[error("proto: unexpected EOF")]
+    Truncated,
+    /// A field has a wire type that it can't have.
+    #[error("proto: wrong wireType = {0} for field")]
+    WireType(u64),
+    /// Messages nest too deeply.
+    #[error("proto: exceeded max depth")]
+    Depth,
+    /// Nothing is known about the kind's wire form.
+    #[error("no kind {kind:?} is registered for version {version:?}")]
+    Kind {
+        /// `apiVersion` of the envelope.
+        version: String,
+        /// `kind` of the envelope.
+        kind: String,
+    },
+    /// Something within isn't valid: text that isn't UTF-8, raw JSON that doesn't parse.
+    #[error("proto: invalid {0}")]
+    Content(&'static str),
+}
+
+/// An object in JSON, from its protobuf form.
+pub fn decode(body: &[u8]) -> Result<Value, Malformed> {
+    let envelope = body.strip_prefix(MAGIC).ok_or(Malformed::Prefix)?;
+    let (mut version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
+    for part in parts(envelope) {
+        match part? {
+            (1, Wire::Bytes(meta)) => {
+                for part in parts(meta) {
+                    match part? {
+                        (1, Wire::Bytes(text)) => version = utf8(text)?,
+                        (2, Wire::Bytes(text)) => kind = utf8(text)?,
+                        _ => {}
+                    }
+                }
+            }
+            (2, Wire::Bytes(bytes)) => raw = bytes,
+            _ => {}
+        }
+    }
+    let name = message_name(&version, &kind);
+    let fields = FACTS.get(name.as_str()).ok_or_else(|| Malformed::Kind {
+        version: version.clone(),
+        kind: kind.clone(),
+    })?;
+    let mut object = message(raw, fields, 0)?;
+    object.insert("apiVersion".to_owned(), version.into());
+    object.insert("kind".to_owned(), kind.into());
+    Ok(Value::Object(object))
+}
+
+/// The name of a kind's message in the facts: `core.v1.Pod`.
+fn message_name(version: &str, kind: &str) -> String {
+    // Every group has its DeleteOptions; they are all the same.
+    if kind == "DeleteOptions" {
+        return "meta.v1.DeleteOptions".to_owned();
+    }
+    let (group, version) = version.split_once('/').unwrap_or(("core", version));
+    let package = group.split('.').next().unwrap_or(group);
+    format!("{package}.{version}.{kind}")
+}
+
+/// A field's content as it is on the wire.
+enum Wire<'a> {
+    Number(u64),
+    Double(f64),
+    Bytes(&'a [u8]),
+    Other,
+}
+
+/// The fields of a message with their numbers.
+fn parts(mut rest: &[u8]) -> impl Iterator<Item = Result<(u64, Wire<'_>), Malformed>> {
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let part = part(&mut rest);
+        if part.is_err() {
+            rest = &[];
+        }
+        Some(part)
+    })
+}
+
+fn part<'a>(rest: &mut &'a [u8]) -> Result<(u64, Wire<'a>), Malformed> {
+    let key = varint(rest)?;
+    let wire = match key & 7 {
+        0 => Wire::Number(varint(rest)?),
+        1 => {
+            let bytes: [u8; 8] = take(rest, 8)?
+                .try_into()
+                .map_err(|_| Malformed::Truncated)?;
+            Wire::Double(f64::from_le_bytes(bytes))
+        }
+        2 => {
+            let length = usize::try_from(varint(rest)?).map_err(|_| Malformed::Truncated)?;
+            Wire::Bytes(take(rest, length)?)
+        }
+        5 => {
+            take(rest, 4)?;
+            Wire::Other
+        }
+        other => return Err(Malformed::WireType(other)),
+    };
+    Ok((key >> 3, wire))
+}
+
+fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {
+    if rest.len() < length {
+        return Err(Malformed::Truncated);
+    }
+    let (taken, after) = rest.split_at(length);
+    *rest = after;
+    Ok(taken)
+}
+
+fn varint(rest: &mut &[u8]) -> Result<u64, Malformed> {
+    let mut value = 0_u64;
+    for shift in (0..70).step_by(7) {
+        let (&byte, after) = rest.split_first().ok_or(Malformed::Truncated)?;
+        *rest = after;
+        value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err(Malformed::Content("varint"))
+}
+
+fn utf8(bytes: &[u8]) -> Result<String, Malformed> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| Malformed::Content("UTF-8"))
+}
+
+fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, Value>, Malformed> {
+    if depth > DEPTH {
+        return Err(Malformed::Depth);
+    }
+    let mut object = Map::new();
+    for part in parts(bytes) {
+        let (number, wire) = part?;
+        let Some(field) = fields.iter().find(|f| f.number == number) else {
+            continue;
+        };
+        if field.map {
+            let (key, value) = entry(&wire, field, depth)?;
+            object.entry(field.name).or_insert_with(|| json!({}))[key] = value;
+            continue;
+        }
+        let value = value(&wire, field, depth)?;
+        if field.name == "~" {
+            if let Value::Object(inner) = value {
+                object.extend(inner);
+            }
+        } else if field.repeated {
+            if let Value::Array(list) = object.entry(field.name).or_insert_with(|| json!([])) {
+                list.push(value);
+            }
+        } else {
+            object.insert(field.name.to_owned(), value);
+        }
+    }
+    Ok(object)
+}
+
+/// An entry of a map: key 1, value 2.
+fn entry(wire: &Wire<'_>, field: &Field, depth: usize) -> Result<(String, Value), Malformed> {
+    let Wire::Bytes(bytes) = wire else {
+        return Err(Malformed::WireType(0));
+    };
+    let (mut key, mut found) = (String::new(), None);
+    for part in parts(bytes) {
+        match part? {
+            (1, Wire::Bytes(text)) => key = utf8(text)?,
+            (2, wire) => found = Some(value(&wire, field, depth)?),
+            _ => {}
+        }
+    }
+    let absent = || match field.shape {
+        Shape::Message(_) => json!({}),
+        _ => json!(""),
+    };
+    Ok((key, found.unwrap_or_else(absent)))
+}
+
+fn value(wire: &Wire<'_>, field: &Field, depth: usize) -> Result<Value, Malformed> {
+    let wrong = |wire: &Wire<'_>| match wire {
+        Wire::Number(_) => Malformed::WireType(0),
+        Wire::Double(_) => Malformed::WireType(1),
+        Wire::Bytes(_) => Malformed::WireType(2),
+        Wire::Other => Malformed::WireType(5),
+    };
+    Ok(match (&field.shape, wire) {
+        (Shape::Integer, Wire::Number(n)) => n.cast_signed().into(),
+        (Shape::Boolean, Wire::Number(n)) => (*n != 0).into(),
+        (Shape::Double, Wire::Double(d)) => json!(d),
+        (Shape::Text, Wire::Bytes(bytes)) => utf8(bytes)?.into(),
+        (Shape::Bytes, Wire::Bytes(bytes)) => STANDARD.encode(bytes).into(),
+        (Shape::Quantity, Wire::Bytes(bytes)) => {
+            let (_, text) = numbers_and_text(bytes)?;
+            text.unwrap_or_else(|| "0".to_owned()).into()
+        }
+        (Shape::Time { micro }, Wire::Bytes(bytes)) => time(bytes, *micro)?,
+        (Shape::IntOrString, Wire::Bytes(bytes)) => {
+            let (numbers, text) = numbers_and_text(bytes)?;
+            let number = |at| {
+                numbers
+                    .iter()
+                    .find(|(n, _)| *n == at)
+                    .map_or(0, |(_, v)| *v)
+            };
+            if number(1) == 0 {
+                number(2).into()
+            } else {
+                text.unwrap_or_default().into()
+            }
+        }
+        (Shape::Raw, Wire::Bytes(bytes)) => {
+            let mut raw = Value::Null;
+            for part in parts(bytes) {
+                if let (1, Wire::Bytes(json)) = part? {
+                    raw = serde_json::from_slice(json).map_err(|_| Malformed::Content("JSON"))?;
+                }
+            }
+            raw
+        }
+        (Shape::Message(name), Wire::Bytes(bytes)) => {
+            let fields = FACTS.get(name.as_str()).map_or(&[][..], Vec::as_slice);
+            let mut inner = message(bytes, fields, depth + 1)?;
+            // A list of its own type on the wire, a plain list in JSON.
+            if name.ends_with(".ExtraValue") {
+                inner.remove("items").unwrap_or_else(|| json!([]))
+            } else {
+                Value::Object(inner)
+            }
+        }
+        (_, wire) => return Err(wrong(wire)),
+    })
+}
+
+/// The integers of a small message by number, and its text.
+fn numbers_and_text(bytes: &[u8]) -> Result<(Vec<(u64, i64)>, Option<String>), Malformed> {
+    let (mut numbers, mut text) = (Vec::new(), None);
+    for part in parts(bytes) {
+        match part? {
+            (number, Wire::Number(n)) => numbers.push((number, n.cast_signed())),
+            (_, Wire::Bytes(bytes)) => text = Some(utf8(bytes)?),
+            _ => {}
+        }
+    }
+    Ok((numbers, text))
+}
+
+/// A point in time; an empty message is the absence of one.
+fn time(bytes: &[u8], micro: bool) -> Result<Value, Malformed> {
+    if bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    let (numbers, _) = numbers_and_text(bytes)?;
+    let number = |at| {
+        numbers
+            .iter()
+            .find(|(n, _)| *n == at)
+            .map_or(0, |(_, v)| *v)
+    };
+    let nanos = i32::try_from(number(2)).map_err(|_| Malformed::Content("time"))?;
+    let time = Timestamp::new(number(1), nanos).map_err(|_| Malformed::Content("time"))?;
+    let format = if micro {
+        "%Y-%m-%dT%H:%M:%S.%6fZ"
+    } else {
+        "%Y-%m-%dT%H:%M:%SZ"
+    };
+    Ok(time.strftime(format).to_string().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field of bytes or text.
+    fn field(number: u8, content: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(content.len()).expect("short");
+        [&[number << 3 | 2, length], content].concat()
+    }
+
+    fn body(version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+        let meta = [field(1, version.as_bytes()), field(2, kind.as_bytes())].concat();
+        [MAGIC.to_vec(), field(1, &meta), field(2, raw)].concat()
+    }
+
+    #[test]
+    fn objects_come_out_as_their_json() {
+        let label = [field(1, b"a"), field(2, b"b")].concat();
+        let metadata = [field(1, b"web"), field(11, &label)].concat();
+        let data = [field(1, b"key"), field(2, b"value")].concat();
+        let raw = [field(1, &metadata), field(2, &data)].concat();
+        assert_eq!(
+            decode(&body("v1", "ConfigMap", &raw)).expect("decodes"),
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": "web", "labels": { "a": "b" } },
+                "data": { "key": "value" },
+            })
+        );
+    }
+
+    #[test]
+    fn inlined_messages_quantities_and_ports_take_their_json_shape() {
+        let secret = [field(1, &field(1, b"s")), field(2, b"k")].concat();
+        let from = field(4, &secret);
+        let env = [field(1, b"E"), field(3, &from)].concat();
+        let probe = field(1, &field(2, &[field(2, &[8, 0, 16, 80])].concat()));
+        let limit = [field(1, b"cpu"), field(2, &field(1, b"1500m"))].concat();
+        let container = [
+            field(7, &env),
+            field(8, &field(1, &limit)),
+            field(10, &probe),
+        ]
+        .concat();
+        let spec = field(2, &container);
+        let pod = decode(&body("v1", "Pod", &field(2, &spec))).expect("decodes");
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(
+            container["env"][0]["valueFrom"]["secretKeyRef"],
+            json!({ "name": "s", "key": "k" })
+        );
+        assert_eq!(container["resources"]["limits"]["cpu"], "1500m");
+        assert_eq!(container["livenessProbe"]["httpGet"]["port"], 80);
+    }
+
+    #[test]
+    fn what_is_no_protobuf_is_refused() {
+        assert_eq!(decode(b"{}"), Err(Malformed::Prefix));
+        assert_eq!(
+            decode(&[MAGIC, &[0x0a, 0x7f]].concat()),
+            Err(Malformed::Truncated)
+        );
+        assert!(matches!(
+            decode(&body("v1", "Nonsense", b"")),
+            Err(Malformed::Kind { .. })
+        ));
+    }
+}
