@@ -29,6 +29,8 @@ pub struct Candidate<'a> {
     pub allocatable: i64,
     /// What the cluster holds already.
     pub held: Option<Held>,
+    /// Whether the cluster may not get more than it holds.
+    pub closed: bool,
 }
 
 impl<'a> Candidate<'a> {

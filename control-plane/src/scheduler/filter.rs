@@ -151,6 +151,11 @@ impl<'a> Filters<'a> {
             .map(Rejection::Taint)
     }
 
+    /// Whether the cluster, having the workload, would not take it if it came anew.
+    pub fn is_closed(&self, cluster: &Facts) -> bool {
+        self.taints(cluster, false).is_some()
+    }
+
     /// `PreferNoExecute` knows no tolerations (proposal "Optimize Cluster Failover"): it drives out only what
     /// asked for it, and as it is stronger than `NoSchedule`, it lets nothing new in.
     fn is_refused_by(&self, taint: &Taint) -> bool {

@@ -12,6 +12,7 @@ mod concern;
 mod conformance;
 mod controller;
 pub mod divide;
+pub mod explain;
 pub mod filter;
 mod kinds;
 mod live;
@@ -45,6 +46,8 @@ pub struct Options {
     pub spreading: select::Spreading,
     /// What a node of a grade is taken to hold.
     pub grade_rule: GradeRule,
+    /// Where a workload may grow.
+    pub growth: Growth,
     /// Whether a workload without replicas keeps its selected clusters (`--enable-empty-workload-propagation`).
     pub keep_empty: bool,
 }
@@ -70,9 +73,22 @@ impl Options {
             return_rule: filter::ReturnRule::TaskDone,
             spreading: select::Spreading::ClusterAndRegion,
             grade_rule: GradeRule::Minimums,
+            growth: Growth::Anywhere,
             keep_empty: false,
         }
     }
+}
+
+/// Which of the clusters that hold a workload may get more replicas of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Growth {
+    /// Those that would admit it anew, as long as these suffice: a cluster with a taint is ill, or to be left alone.
+    #[default]
+    PreferAdmitting,
+    /// Only those that would admit it anew. Who moves a workload off one failing cluster must not count on another.
+    AdmittingOnly,
+    /// All (Karmada behaviour).
+    Anywhere,
 }
 
 /// Where a workload goes.

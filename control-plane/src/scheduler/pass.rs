@@ -8,10 +8,10 @@ use super::candidate::{Candidate, Held, LOCALITY_SCORE};
 use super::capacity::{Demand, MAX_REPLICAS};
 use super::divide::{Division, Share, Strategy, TieBreak, divide};
 use super::filter::{Filters, Rejection};
-use super::nofit::{NoFit, Refusals};
+use super::nofit::{Kind, NoFit, Refusals};
 use super::select::{Load, Spread, select};
 use super::snapshot::{Facts, Snapshot};
-use super::{Decision, Options};
+use super::{Decision, Growth, Options};
 
 /// What was tried for a binding, and what came of it.
 #[derive(Debug)]
@@ -39,55 +39,25 @@ impl Pass {
         snapshot: &Snapshot,
         options: &Options,
     ) -> Self {
-        let Some(placement) = &spec.placement else {
-            return Self {
-                attempts: Vec::new(),
-                result: Err(NoFit::NoPlacement),
-            };
-        };
-        let fresh = is_reschedule_requested(spec, status);
-        let trial = |group| Trial {
-            spec,
-            placement,
-            group,
-            fresh,
-            snapshot,
-            options,
-        };
-        if placement.cluster_affinities.is_empty() {
-            let result = trial("").place();
-            return Self {
-                attempts: vec![Attempt {
-                    group: String::new(),
-                    failure: result.as_ref().err().cloned(),
-                }],
-                result: result.map(|clusters| Decision {
-                    clusters,
-                    affinity_name: None,
-                }),
-            };
-        }
-        let observed = status
-            .scheduler_observed_affinity_name
-            .as_deref()
-            .unwrap_or_default();
         let mut attempts: Vec<Attempt> = Vec::new();
-        for group in groups(placement, observed, fresh) {
-            let group = group.affinity_name.as_str();
-            let result = trial(group).place();
-            attempts.push(Attempt {
-                group: group.to_owned(),
-                failure: result.as_ref().err().cloned(),
-            });
-            if let Ok(clusters) = result {
-                let affinity_name = Some(group.to_owned());
-                return Self {
-                    attempts,
-                    result: Ok(Decision {
-                        clusters,
-                        affinity_name,
-                    }),
-                };
+        if let Some(placement) = &spec.placement {
+            for trial in trials(spec, status, placement, snapshot, options) {
+                let result = trial.place();
+                attempts.push(Attempt {
+                    group: trial.group.to_owned(),
+                    failure: result.as_ref().err().cloned(),
+                });
+                if let Ok(clusters) = result {
+                    let affinity_name =
+                        Some(trial.group.to_owned()).filter(|name| !name.is_empty());
+                    return Self {
+                        attempts,
+                        result: Ok(Decision {
+                            clusters,
+                            affinity_name,
+                        }),
+                    };
+                }
             }
         }
         let failure = attempts.first().and_then(|attempt| attempt.failure.clone());
@@ -96,6 +66,34 @@ impl Pass {
             result: Err(failure.unwrap_or(NoFit::NoPlacement)),
         }
     }
+}
+
+/// The attempts to make, in order: one for each affinity group from the one in use onwards, or one for all.
+pub(super) fn trials<'a>(
+    spec: &'a ResourceBindingSpec,
+    status: &'a ResourceBindingStatus,
+    placement: &'a Placement,
+    snapshot: &'a Snapshot,
+    options: &'a Options,
+) -> impl Iterator<Item = Trial<'a>> {
+    let fresh = is_reschedule_requested(spec, status);
+    let observed = status
+        .scheduler_observed_affinity_name
+        .as_deref()
+        .unwrap_or_default();
+    let whole = placement.cluster_affinities.is_empty().then_some("");
+    let groups = groups(placement, observed, fresh).iter();
+    whole
+        .into_iter()
+        .chain(groups.map(|group| group.affinity_name.as_str()))
+        .map(move |group| Trial {
+            spec,
+            placement,
+            group,
+            fresh,
+            snapshot,
+            options,
+        })
 }
 
 /// Whether somebody asked for the binding to be scheduled anew since it was scheduled last.
@@ -122,55 +120,84 @@ impl<'a> Trial<'a> {
     /// The clusters for the binding, those without replicas left out.
     pub fn place(&self) -> Result<Vec<TargetCluster>, NoFit> {
         let affinity = Affinity::new(self.spec, self.placement, self.group);
-        let spread = Spread::of(&self.placement.spread_constraints, self.options.spreading);
-        let candidates = self.feasible(&affinity, spread)?;
-        let selected = self.select(candidates, spread)?;
-        let mut shares = self.divide(&selected, &affinity)?;
-        if self.options.keep_empty {
-            let placed = shares.len();
-            for candidate in &selected {
-                if !shares[..placed]
-                    .iter()
-                    .any(|share| share.cluster == candidate.name())
-                {
-                    shares.push(Share::uncounted(candidate.name()));
+        let candidates = self.feasible(&affinity)?;
+        let closed = candidates.iter().any(|candidate| candidate.closed);
+        let result = self.share_out(candidates, &affinity);
+        match result {
+            Err(shortage)
+                if closed
+                    && shortage.kind() == Kind::Unschedulable
+                    && self.options.growth == Growth::PreferAdmitting =>
+            {
+                let options = Options {
+                    growth: Growth::Anywhere,
+                    ..*self.options
+                };
+                Trial {
+                    options: &options,
+                    ..*self
                 }
+                .place()
             }
+            result => result,
         }
+    }
+
+    fn share_out(
+        &self,
+        candidates: Vec<Candidate<'a>>,
+        affinity: &Affinity<'_>,
+    ) -> Result<Vec<TargetCluster>, NoFit> {
+        let selected = self.select(candidates)?;
+        let shares = self.divide(&selected, affinity)?;
         Ok(shares.iter().map(Share::target).collect())
     }
 
-    /// The clusters that pass the filters.
-    fn feasible(
-        &self,
-        affinity: &Affinity<'a>,
-        spread: Spread,
-    ) -> Result<Vec<Candidate<'a>>, NoFit> {
-        let filters = Filters::new(
+    /// The filters of this attempt.
+    pub fn filters<'f>(&'f self, affinity: &'f Affinity<'a>) -> Filters<'f> {
+        Filters::new(
             self.spec,
             self.placement,
             affinity,
-            spread,
+            self.spread(),
             self.options.return_rule,
-        );
+        )
+    }
+
+    fn spread(&self) -> Spread {
+        Spread::of(&self.placement.spread_constraints, self.options.spreading)
+    }
+
+    /// The clusters that pass the filters.
+    pub fn feasible(&self, affinity: &Affinity<'a>) -> Result<Vec<Candidate<'a>>, NoFit> {
+        let filters = self.filters(affinity);
         let held = self.held();
         let demand = self.demand();
         let mut candidates = Vec::with_capacity(self.snapshot.len());
-        let mut refused: Vec<Rejection<'a>> = Vec::new();
-        for (cluster, held) in self.snapshot.iter().zip(held.iter()) {
+        let mut refused: Vec<Rejection<'_>> = Vec::new();
+        for (cluster, held) in self.snapshot.iter().zip(held) {
             if cluster.is_deleting() {
                 continue;
             }
-            match filters.first(cluster, held.is_some()) {
-                Some(rejection) => refused.push(rejection),
-                None => candidates.push(Candidate {
-                    cluster,
-                    score: if held.is_some() { LOCALITY_SCORE } else { 0 },
-                    tier: affinity.tier(cluster).unwrap_or(0),
-                    allocatable: self.estimate(cluster, demand.as_ref()),
-                    held: *held,
-                }),
+            if let Some(rejection) = filters.first(cluster, held.is_some()) {
+                refused.push(rejection);
+                continue;
             }
+            let closed = held.is_some()
+                && self.options.growth != Growth::Anywhere
+                && filters.is_closed(cluster);
+            candidates.push(Candidate {
+                cluster,
+                score: if held.is_some() { LOCALITY_SCORE } else { 0 },
+                tier: affinity.tier(cluster).unwrap_or(0),
+                allocatable: if closed {
+                    0
+                } else {
+                    self.estimate(cluster, demand.as_ref())
+                },
+                held,
+                closed,
+            });
         }
         if candidates.is_empty() {
             return Err(NoFit::NoClusterFit(Refusals::count(
@@ -212,15 +239,12 @@ impl<'a> Trial<'a> {
         })
     }
 
-    pub fn select(
-        &self,
-        candidates: Vec<Candidate<'a>>,
-        spread: Spread,
-    ) -> Result<Vec<Candidate<'a>>, NoFit> {
+    /// The clusters chosen, best first.
+    pub fn select(&self, candidates: Vec<Candidate<'a>>) -> Result<Vec<Candidate<'a>>, NoFit> {
         let spread = if Strategy::ignores_spread(self.placement) {
             Spread::default()
         } else {
-            spread
+            self.spread()
         };
         let load = Load {
             replicas: i64::from(self.spec.replicas),
@@ -251,6 +275,17 @@ impl<'a> Trial<'a> {
         };
         let mut shares = divide(selected, &division)?;
         shares.retain(|share| share.replicas > 0);
+        if self.options.keep_empty {
+            let placed = shares.len();
+            for candidate in selected {
+                if !shares[..placed]
+                    .iter()
+                    .any(|share| share.cluster == candidate.name())
+                {
+                    shares.push(Share::uncounted(candidate.name()));
+                }
+            }
+        }
         Ok(shares)
     }
 }

@@ -51,6 +51,7 @@ fn evaluate(input: &Value) -> Value {
                 tier: decode(&listed["overflowOrder"]),
                 allocatable: listed["allocatableReplicas"].as_i64().unwrap_or(0),
                 held,
+                closed: false,
             };
             assert_eq!(
                 Some(candidate.available()),

@@ -7,10 +7,8 @@ use serde_json::{Value, json};
 use super::{binding_spec, by_name, decode, replay, select};
 use crate::scheduler::affinity::Affinity;
 use crate::scheduler::divide::DivideError;
-use crate::scheduler::filter::Filters;
 use crate::scheduler::nofit::NoFit;
 use crate::scheduler::pass::{Trial, is_reschedule_requested};
-use crate::scheduler::select::{Spread, Spreading};
 use crate::scheduler::{Options, Snapshot};
 
 #[test]
@@ -64,8 +62,7 @@ fn evaluate(input: &Value) -> Value {
     let mut out = json!({ "error": true, "kind": kind, "message": error.to_string() });
     if kind == "FitError" {
         let affinity = Affinity::new(&spec, &placement, group);
-        let spread = Spread::of(&placement.spread_constraints, Spreading::ClusterAndRegion);
-        let filters = Filters::new(&spec, &placement, &affinity, spread, options.return_rule);
+        let filters = trial.filters(&affinity);
         for cluster in snapshot.iter().filter(|cluster| !cluster.is_deleting()) {
             for rejection in filters.all(cluster, spec.target(cluster.name()).is_some()) {
                 out["rejected"][cluster.name()][rejection.filter()] = json!(rejection.to_string());

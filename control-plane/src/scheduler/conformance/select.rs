@@ -7,7 +7,7 @@ use crate::scheduler::affinity::{Affinity, term};
 use crate::scheduler::candidate::{Candidate, Held};
 use crate::scheduler::nofit::NoFit;
 use crate::scheduler::pass::Trial;
-use crate::scheduler::select::{SelectError, Spread, Spreading};
+use crate::scheduler::select::SelectError;
 use crate::scheduler::{Facts, Options, Snapshot};
 
 #[test]
@@ -54,6 +54,7 @@ fn evaluate(input: &Value) -> Value {
                 tier: tier(cluster),
                 allocatable: listed["allocatableReplicas"].as_i64().unwrap_or(0),
                 held,
+                closed: false,
             }
         })
         .collect();
@@ -65,10 +66,7 @@ fn evaluate(input: &Value) -> Value {
         snapshot: &snapshot,
         options: &Options::karmada(),
     };
-    match trial.select(
-        candidates,
-        Spread::of(&placement.spread_constraints, Spreading::ClusterAndRegion),
-    ) {
+    match trial.select(candidates) {
         Ok(selected) => json!({
             "selected": selected
                 .iter()

@@ -72,6 +72,12 @@ pub enum DivideError {
     /// All tiers together have too little room.
     #[error("Clusters available replicas are not enough to schedule.")]
     TiersFull,
+    /// The clusters that have weights take no more: they have taints that are not tolerated.
+    #[error("no cluster with a weight admits the other {left} replicas.")]
+    Closed {
+        /// Replicas that are left.
+        left: i64,
+    },
     /// There is nothing to divide over.
     #[error("no clusters available to schedule")]
     NoClusters,
@@ -90,7 +96,10 @@ pub enum DivideError {
 impl DivideError {
     /// Whether more room would help.
     pub const fn is_shortage(&self) -> bool {
-        matches!(self, Self::Shortage { .. } | Self::TiersFull)
+        matches!(
+            self,
+            Self::Shortage { .. } | Self::TiersFull | Self::Closed { .. }
+        )
     }
 }
 
@@ -166,8 +175,7 @@ fn divide_tier<'a>(
             })
             .collect()),
         Strategy::Static(weights) => {
-            let claims = weights.claims(candidates);
-            Ok(hand_out(claims, replicas, division.tie_break))
+            divide_by_weights(weights.claims(candidates), replicas, division.tie_break)
         }
         Strategy::Dynamic => divide_by_room(candidates, replicas, division, false),
         Strategy::Aggregated => divide_by_room(candidates, replicas, division, true),
@@ -176,6 +184,40 @@ fn divide_tier<'a>(
 
 /// A candidate with the weight by which it claims replicas.
 type Claim<'a> = (Candidate<'a>, i64);
+
+/// Divides all replicas by given weights; a closed cluster gets at most what it holds, the others the rest.
+fn divide_by_weights<'a>(
+    mut claims: Vec<Claim<'a>>,
+    mut replicas: i64,
+    tie_break: TieBreak,
+) -> Result<Vec<Share<'a>>, DivideError> {
+    let mut full: Vec<Share<'a>> = Vec::new();
+    loop {
+        let mut shares = hand_out(&claims, replicas, tie_break);
+        let (over, rest): (Vec<_>, Vec<_>) = claims.into_iter().partition(|(candidate, _)| {
+            candidate.closed
+                && shares
+                    .binary_search_by_key(&candidate.name(), |share| share.cluster)
+                    .is_ok_and(|at| shares[at].replicas > candidate.held_replicas())
+        });
+        if over.is_empty() {
+            shares.extend(full);
+            return Ok(shares);
+        }
+        for (candidate, _) in over {
+            let (cluster, held) = (candidate.name(), candidate.held_replicas());
+            full.push(Share {
+                cluster,
+                replicas: held,
+            });
+            replicas -= held;
+        }
+        if rest.is_empty() && replicas > 0 {
+            return Err(DivideError::Closed { left: replicas });
+        }
+        claims = rest;
+    }
+}
 
 /// Divides by the room that clusters have (or, shrinking, by what they hold), over all of them or over as few as
 /// suffice.
@@ -216,7 +258,7 @@ fn divide_by_room<'a>(
     if aggregated {
         aggregate(&mut claims, amount, change);
     }
-    let mut shares = hand_out(claims, amount, division.tie_break);
+    let mut shares = hand_out(&claims, amount, division.tie_break);
     if change == Change::Up {
         add_held(&mut shares, candidates);
     }
@@ -241,12 +283,12 @@ fn aggregate(claims: &mut Vec<Claim<'_>>, amount: i64, change: Change) {
 }
 
 /// The seats by name.
-fn hand_out<'a>(claims: Vec<Claim<'a>>, replicas: i64, tie_break: TieBreak) -> Vec<Share<'a>> {
+fn hand_out<'a>(claims: &[Claim<'a>], replicas: i64, tie_break: TieBreak) -> Vec<Share<'a>> {
     let mut parties: Vec<Party<'a>> = claims
-        .into_iter()
+        .iter()
         .map(|(candidate, claim)| Party {
             name: candidate.name(),
-            votes: u64::try_from(claim).unwrap_or(0),
+            votes: u64::try_from(*claim).unwrap_or(0),
         })
         .collect();
     parties.sort_unstable_by_key(|party| party.name);

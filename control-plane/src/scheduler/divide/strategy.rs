@@ -72,25 +72,25 @@ impl<'a> Strategy<'a> {
 #[derive(Debug, Clone)]
 pub struct Weights<'a> {
     /// Entries that name clusters and ask for nothing else, sorted by name: the usual case, looked up.
-    named: Vec<(&'a str, i64)>,
+    by_name: Vec<(&'a str, i64)>,
     /// All other entries, tried one by one.
     selecting: Vec<(Matcher<'a>, i64)>,
 }
 
 impl<'a> Weights<'a> {
     fn new(entries: &'a [StaticClusterWeight]) -> Self {
-        let mut named = Vec::new();
+        let mut by_name = Vec::new();
         let mut selecting = Vec::new();
         for entry in entries {
             if names_only(&entry.target_cluster) {
                 let names = entry.target_cluster.cluster_names.iter();
-                named.extend(names.map(|name| (name.as_str(), entry.weight)));
+                by_name.extend(names.map(|name| (name.as_str(), entry.weight)));
             } else {
                 selecting.push((Matcher::new(&entry.target_cluster), entry.weight));
             }
         }
-        named.sort_unstable();
-        Self { named, selecting }
+        by_name.sort_unstable();
+        Self { by_name, selecting }
     }
 
     /// The claims of the candidates: the highest weight that matches. Candidates without a weight get nothing,
@@ -110,9 +110,9 @@ impl<'a> Weights<'a> {
     fn weight(&self, candidate: &Candidate<'_>) -> Option<i64> {
         // Sorted by name, then weight: the last entry of a name is its heaviest.
         let end = self
-            .named
+            .by_name
             .partition_point(|&(name, _)| name <= candidate.name());
-        let by_name = self.named[..end]
+        let named = self.by_name[..end]
             .last()
             .filter(|&&(name, _)| name == candidate.name())
             .map(|&(_, weight)| weight);
@@ -121,7 +121,7 @@ impl<'a> Weights<'a> {
             .iter()
             .filter(|(matcher, _)| matcher.matches(candidate.cluster))
             .map(|&(_, weight)| weight);
-        by_name.into_iter().chain(selected).max()
+        named.into_iter().chain(selected).max()
     }
 }
 
