@@ -11,6 +11,8 @@ use muster_shared::api::policy::{Placement, PurgeMode};
 use muster_shared::k8s::Taint;
 use muster_shared::taints::{self, NO_EXECUTE, PREFER_NO_EXECUTE};
 
+use crate::settings::{FAILOVER, Settings};
+
 /// What governs all evictions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switches {
@@ -20,6 +22,17 @@ pub struct Switches {
     pub no_execute: bool,
     /// What becomes of the old copy where the policy does not say (`--no-execute-taint-eviction-purge-mode`).
     pub purge_mode: PurgeMode,
+}
+
+impl Switches {
+    /// The switches as the settings have them.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            failover: settings.gate(&FAILOVER),
+            no_execute: settings.enable_no_execute_taint_eviction,
+            purge_mode: PurgeMode::from(settings.no_execute_taint_eviction_purge_mode.as_str()),
+        }
+    }
 }
 
 /// The conclusion about one workload on one cluster.

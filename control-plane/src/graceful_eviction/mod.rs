@@ -1,6 +1,9 @@
 //! The end of an eviction: when the copy in the cluster that is being left may go.
 
 pub mod assess;
+pub(crate) mod controller;
 
 #[cfg(test)]
 mod conformance;
+
+pub use controller::start;

@@ -1,0 +1,221 @@
+//! Works the graceful eviction tasks of bindings off.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::Patch;
+use muster_shared::api::binding::{
+    Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
+};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client;
+use muster_shared::conditions;
+use muster_shared::events::EventType;
+use muster_shared::k8s::CoreObjectReference;
+use muster_shared::names::{annotation, condition};
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Informer};
+use serde_json::json;
+
+use super::assess::{Assessment, Scene, Standing, assess};
+use crate::binding::kept::{BindingKey, Kept, patch_params};
+use crate::cluster::controller::until;
+use crate::eviction::judge::{Judgement, Switches, judge, placement};
+use crate::fleet::Fleet;
+
+/// After somebody else wrote the binding first: our watch tells us within this time as a rule.
+const CONFLICT: Duration = Duration::from_millis(50);
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the eviction tasks of {key}: {}", client::brief(error))]
+struct Error {
+    key: BindingKey,
+    error: Box<kube::Error>,
+}
+
+/// Starts the controller. It runs with the gate `Failover` off as well: what was begun is brought to its end.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let queue = Queue::<BindingKey>::new("graceful eviction");
+    follow(&fleet.bindings, &queue);
+    follow(&fleet.cluster_bindings, &queue);
+    fleet.clusters.on_change({
+        let (fleet, queue) = (Arc::downgrade(fleet), queue.clone());
+        move |change| {
+            let concerns_us = match change {
+                Change::Applied {
+                    old: Some(old),
+                    new,
+                } => old.spec.taints != new.spec.taints || is_ready(old) != is_ready(new),
+                Change::Applied { old: None, .. } => false,
+                Change::Deleted { .. } => true,
+            };
+            if let Some(fleet) = fleet.upgrade().filter(|_| concerns_us) {
+                enqueue_all::<ResourceBinding>(&fleet, &queue);
+                enqueue_all::<ClusterResourceBinding>(&fleet, &queue);
+            }
+        }
+    });
+    let workers = fleet.settings.concurrent_resourcebinding_syncs;
+    fleet.work(
+        tasks,
+        "graceful eviction",
+        queue,
+        workers,
+        |fleet, key: BindingKey| async move {
+            if key.namespace.is_some() {
+                work_off::<ResourceBinding>(&fleet, key).await
+            } else {
+                work_off::<ClusterResourceBinding>(&fleet, key).await
+            }
+        },
+    );
+}
+
+fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
+    let queue = queue.clone();
+    bindings.on_change(move |change| {
+        if let Change::Applied { new, .. } = change
+            && !new.spec().graceful_eviction_tasks.is_empty()
+        {
+            queue.add(BindingKey::of(new.as_ref()));
+        }
+    });
+}
+
+fn enqueue_all<B: Kept>(fleet: &Fleet, queue: &Queue<BindingKey>) {
+    for binding in B::cache(fleet).list() {
+        if !binding.spec().graceful_eviction_tasks.is_empty() {
+            queue.add(BindingKey::of(binding.as_ref()));
+        }
+    }
+}
+
+async fn work_off<B: Kept>(fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
+    let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
+        return Ok(Next::Done);
+    };
+    let spec = binding.spec();
+    if spec.graceful_eviction_tasks.is_empty() || binding.meta().deletion_timestamp.is_some() {
+        return Ok(Next::Done);
+    }
+    let now = Timestamp::now();
+    let assessment = look(fleet, binding.as_ref(), now);
+    if assessment.kept != spec.graceful_eviction_tasks {
+        let kept = &assessment.kept;
+        let patch = json!({
+            "metadata": {"resourceVersion": binding.meta().resource_version},
+            "spec": {"gracefulEvictionTasks": (!kept.is_empty()).then_some(kept)},
+        });
+        match B::api(fleet, &key)
+            .patch(&key.name, &patch_params(), &Patch::Merge(patch))
+            .await
+        {
+            Ok(_) => tell(fleet, binding.as_ref(), &key, &assessment),
+            Err(error) if client::is_conflict(&error) => return Ok(Next::After(CONFLICT)),
+            Err(error) if client::is_not_found(&error) => return Ok(Next::Done),
+            Err(error) => {
+                return Err(Error {
+                    key,
+                    error: Box::new(error),
+                });
+            }
+        }
+    }
+    Ok(assessment
+        .again
+        .map_or(Next::Done, |end| Next::After(until(end, now))))
+}
+
+fn look<B: Binding>(fleet: &Fleet, binding: &B, now: Timestamp) -> Assessment {
+    let (spec, status) = (binding.spec(), binding.status());
+    let switches = Switches::of(&fleet.settings);
+    let scene = Scene {
+        clusters: &spec.clusters,
+        reports: &status.aggregated_status,
+        scheduled: binding.meta().generation == Some(status.scheduler_observed_generation),
+        cluster: &|name| standing(fleet, binding, name, &switches, now),
+        // Time alone removes nothing: the proposal deprecates `--graceful-eviction-timeout`.
+        timeout: None,
+    };
+    assess(&spec.graceful_eviction_tasks, &scene, now)
+}
+
+fn standing<B: Binding>(
+    fleet: &Fleet,
+    binding: &B,
+    name: &str,
+    switches: &Switches,
+    now: Timestamp,
+) -> Standing {
+    let Some(cluster) = fleet.clusters.get(None, name) else {
+        return Standing::Gone;
+    };
+    if !is_ready(&cluster) {
+        return Standing::Silent;
+    }
+    let applied = binding
+        .annotations()
+        .get(annotation::APPLIED_PLACEMENT)
+        .map(String::as_str);
+    let placement = placement(binding.spec(), applied);
+    match judge(
+        &cluster.spec.taints,
+        binding.spec(),
+        placement.as_ref(),
+        switches,
+        now,
+    ) {
+        Judgement::Stay(_) => Standing::Sound,
+        Judgement::Leave { .. } => Standing::Left,
+    }
+}
+
+fn is_ready(cluster: &Cluster) -> bool {
+    let conditions = cluster
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.conditions);
+    conditions::is_true(conditions, condition::READY)
+}
+
+fn tell<B: Binding>(fleet: &Fleet, binding: &B, key: &BindingKey, assessment: &Assessment) {
+    for (cluster, done) in &assessment.done {
+        let why = done.describe();
+        tracing::info!(binding = %key, cluster, why, "the eviction is over");
+        let (reason, note) = if done.removes_the_copy() {
+            (
+                "EvictWorkloadFromClusterSucceed",
+                format!("Evict from cluster {cluster} succeed."),
+            )
+        } else {
+            (
+                "EvictWorkloadFromClusterAbandoned",
+                format!("Eviction from cluster {cluster} is over: {why}."),
+            )
+        };
+        fleet
+            .events
+            .publish(binding, EventType::Normal, reason, note.clone());
+        fleet.events.publish_about(
+            reference(&binding.spec().resource),
+            EventType::Normal,
+            reason,
+            note,
+        );
+    }
+}
+
+/// The resource of a binding as events refer to it.
+pub(crate) fn reference(resource: &ObjectReference) -> CoreObjectReference {
+    CoreObjectReference {
+        api_version: Some(resource.api_version.clone()),
+        kind: Some(resource.kind.clone()),
+        namespace: resource.namespace.clone(),
+        name: Some(resource.name.clone()),
+        uid: resource.uid.clone(),
+        ..CoreObjectReference::default()
+    }
+}
