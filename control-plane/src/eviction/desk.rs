@@ -1,0 +1,599 @@
+//! The eviction desk: from clusters and bindings as they are, what is to be evicted next.
+//!
+//! It knows nothing of the API: it is told of every cluster and binding, it says which workload to move and is told
+//! what came of it. All it holds can be rebuilt from what it is told, in any order; that is how a restart works.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::conditions;
+use tokio::time::Instant;
+
+use super::backlog::{Backlog, Place, Rank};
+use super::explain::{CONDITION, Note, Turn};
+use super::fleet_view::{FleetView, evicts};
+use super::judge::{Cause, Judgement, Stay, Switches, judge, purge_mode};
+use super::rate::{Band, Budget, Rates};
+use super::subject::Subject;
+use crate::binding::BindingKey;
+use crate::scheduler::Snapshot;
+
+/// One moment on both clocks: the calendar that objects are dated by, and the monotonic one that waiting is done by.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// Calendar.
+    pub wall: Timestamp,
+    /// Monotonic.
+    pub tick: Instant,
+}
+
+impl Now {
+    /// This moment.
+    pub fn read() -> Self {
+        Self {
+            wall: Timestamp::now(),
+            tick: Instant::now(),
+        }
+    }
+
+    fn instant_of(self, moment: Timestamp) -> Instant {
+        self.tick + Duration::try_from(moment.duration_since(self.wall)).unwrap_or_default()
+    }
+}
+
+/// A workload whose turn has come, with all that is needed to move it.
+#[derive(Clone, Debug)]
+pub struct Errand {
+    /// The cluster it leaves.
+    pub cluster: Arc<str>,
+    /// Its binding.
+    pub subject: Subject,
+    /// Why it leaves.
+    pub cause: Cause,
+    /// What becomes of the old copy.
+    pub purge_mode: PurgeMode,
+    /// The fleet it is placed in.
+    pub snapshot: Snapshot,
+    rank: Rank,
+}
+
+impl Errand {
+    /// Since when it was to leave.
+    pub fn since(&self) -> Timestamp {
+        self.rank.since()
+    }
+}
+
+/// What the desk wants.
+#[derive(Debug)]
+pub enum Step {
+    /// Move a workload, then tell [`Desk::done`].
+    Evict(Box<Errand>),
+    /// Nothing before this instant, unless something changes.
+    Wait(Option<Instant>),
+}
+
+/// What came of an errand.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It left: the binding as it is now, and where the workload is placed.
+    Evicted {
+        /// The binding.
+        subject: Subject,
+        /// The clusters.
+        to: String,
+    },
+    /// No other cluster could take it, in words.
+    Nowhere(String),
+    /// Somebody else wrote the binding first.
+    Conflict,
+    /// The binding is gone.
+    Gone,
+    /// The write failed, in words.
+    Failed(String),
+}
+
+/// Something to tell about a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterNote {
+    /// The cluster.
+    pub cluster: Arc<str>,
+    /// The reason, in one word.
+    pub reason: &'static str,
+    /// The same in a sentence.
+    pub message: String,
+}
+
+/// What people are to be told.
+#[derive(Debug, Default)]
+pub struct News {
+    /// About bindings.
+    pub bindings: Vec<(BindingKey, Note)>,
+    /// About clusters.
+    pub clusters: Vec<ClusterNote>,
+}
+
+/// The desk.
+#[derive(Debug)]
+pub struct Desk {
+    switches: Switches,
+    rates: Rates,
+    fleet: FleetView,
+    subjects: HashMap<BindingKey, Subject>,
+    on: HashMap<Arc<str>, HashSet<BindingKey>>,
+    backlog: Backlog<BindingKey>,
+    in_hand: HashSet<BindingKey>,
+    failures: HashMap<BindingKey, u32>,
+    budget: Budget,
+    band: Band,
+    wake: Option<Instant>,
+    /// Whether everything is known; before that nothing is judged.
+    open: bool,
+    news: News,
+}
+
+/// Pause before a binding is tried again that somebody else wrote, or is just writing.
+const CONFLICT: Duration = Duration::from_millis(100);
+/// First and longest pause after a failed write.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+impl Desk {
+    /// An empty desk.
+    pub fn new(switches: Switches, rates: Rates, now: Now) -> Self {
+        let budget = Budget::new(rates.primary, now.tick);
+        Self {
+            switches,
+            rates,
+            fleet: FleetView::default(),
+            subjects: HashMap::new(),
+            on: HashMap::new(),
+            backlog: Backlog::default(),
+            in_hand: HashSet::new(),
+            failures: HashMap::new(),
+            budget,
+            band: Band::Primary,
+            wake: None,
+            open: false,
+            news: News::default(),
+        }
+    }
+
+    /// Everything there is has been told of: from now on it is judged. A queue that was lost comes back here.
+    pub fn open(&mut self, now: Now) {
+        self.open = true;
+        self.band = self.rates.band(self.fleet.health());
+        self.budget = Budget::new(self.rates.per_second(self.band), now.tick);
+        let subjects: Vec<Subject> = self.subjects.values().cloned().collect();
+        for subject in subjects {
+            self.review_all(&subject, now);
+            self.clear_stale(&subject);
+        }
+    }
+
+    /// A cluster is new or changed.
+    pub fn cluster(&mut self, cluster: &Arc<Cluster>, now: Now) {
+        let effect = self.fleet.put(cluster);
+        if !self.open {
+            return;
+        }
+        if let Some(after) = effect.helps_after {
+            let at = now.tick + after;
+            self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+        }
+        self.settle_band(now);
+        if !effect.taints {
+            return;
+        }
+        let Some((name, _)) = self.fleet.get(&cluster.name_any()) else {
+            return;
+        };
+        let name = Arc::clone(name);
+        if !cluster.spec.taints.iter().any(evicts) {
+            let dropped = self.backlog.drop_cluster(&name);
+            if !dropped.is_empty() {
+                let message = format!(
+                    "recovered: {} workloads that waited to leave it stay",
+                    dropped.len()
+                );
+                self.tell_of(&name, "EvictionAbandoned", message);
+            }
+            for key in dropped {
+                self.note(key, &name, Turn::Recovered);
+            }
+            return;
+        }
+        let keys: Vec<BindingKey> = self.on.get(&name).into_iter().flatten().cloned().collect();
+        let fresh = keys
+            .into_iter()
+            .filter(|key| self.review(&name, key, now))
+            .count();
+        if fresh > 0 {
+            self.tell_of(
+                &name,
+                "EvictionQueued",
+                format!("{fresh} workloads have to leave it"),
+            );
+        }
+    }
+
+    /// A cluster is gone.
+    pub fn cluster_gone(&mut self, name: &str, now: Now) {
+        self.fleet.remove(name);
+        self.backlog.drop_cluster(name);
+        if !self.open {
+            return;
+        }
+        self.settle_band(now);
+        self.wake = Some(now.tick);
+    }
+
+    /// A binding is new or changed.
+    pub fn binding(&mut self, subject: Subject, now: Now) {
+        let key = subject.key();
+        let old = self.subjects.insert(key.clone(), subject.clone());
+        if old.as_ref().is_some_and(|old| old.is_same_wish(&subject)) {
+            return;
+        }
+        for target in old.iter().flat_map(|old| &old.spec().clusters) {
+            if subject.spec().target(&target.name).is_none() {
+                self.take_off(&target.name, &key);
+            }
+        }
+        if subject.meta().deletion_timestamp.is_some() {
+            return self.binding_gone(&key);
+        }
+        for target in &subject.spec().clusters {
+            let name = self.share(&target.name);
+            self.on.entry(name).or_default().insert(key.clone());
+        }
+        if self.open {
+            self.review_all(&subject, now);
+        }
+    }
+
+    /// A binding is gone.
+    pub fn binding_gone(&mut self, key: &BindingKey) {
+        if let Some(subject) = self.subjects.remove(key) {
+            for target in &subject.spec().clusters {
+                self.take_off(&target.name, key);
+            }
+        }
+        self.failures.remove(key);
+    }
+
+    /// What to do next.
+    pub fn next(&mut self, now: Now) -> Step {
+        for (cluster, key) in self.backlog.mature(now.tick) {
+            self.review(&cluster, &key, now);
+        }
+        if self.wake.is_some_and(|wake| wake <= now.tick) {
+            self.wake = None;
+            self.backlog.wake_stranded();
+        }
+        let timer = self.backlog.next_timer().into_iter().chain(self.wake).min();
+        while self.backlog.has_ready() {
+            if let Err(when) = self.budget.pay(now.tick) {
+                return Step::Wait(timer.into_iter().chain(when).min());
+            }
+            let Some((cluster, key, rank)) = self.backlog.pop() else {
+                break;
+            };
+            if let Some(errand) = self.last_look(&cluster, key, rank, now) {
+                return Step::Evict(Box::new(errand));
+            }
+            // Nothing was evicted for it.
+            self.budget.refund();
+        }
+        Step::Wait(self.backlog.next_timer().into_iter().chain(self.wake).min())
+    }
+
+    /// Judges an item once more at the moment of its eviction, so that what changed meanwhile counts.
+    fn last_look(
+        &mut self,
+        cluster: &Arc<str>,
+        key: BindingKey,
+        rank: Rank,
+        now: Now,
+    ) -> Option<Errand> {
+        if self.in_hand.contains(&key) {
+            self.backlog.put(
+                cluster,
+                key,
+                Place::Waiting {
+                    until: now.tick + CONFLICT,
+                    rank,
+                },
+            );
+            return None;
+        }
+        let subject = self.subjects.get(&key)?.clone();
+        subject.spec().target(cluster)?;
+        match self.judge(cluster, &subject, now) {
+            Judgement::Leave { due, cause } if due <= now.wall => {
+                self.in_hand.insert(key);
+                Some(Errand {
+                    cluster: Arc::clone(cluster),
+                    purge_mode: purge_mode(subject.spec(), &self.switches),
+                    subject,
+                    cause,
+                    snapshot: self.fleet.snapshot(),
+                    rank,
+                })
+            }
+            Judgement::Leave { .. } | Judgement::Stay(_) => {
+                self.review(cluster, &key, now);
+                None
+            }
+        }
+    }
+
+    /// An errand came to an end.
+    pub fn done(&mut self, errand: &Errand, outcome: Outcome, now: Now) {
+        let key = errand.subject.key();
+        let (cluster, rank) = (&errand.cluster, errand.rank);
+        self.in_hand.remove(&key);
+        if !matches!(outcome, Outcome::Evicted { .. }) {
+            self.budget.refund();
+        }
+        if !matches!(outcome, Outcome::Failed(_)) {
+            self.failures.remove(&key);
+        }
+        let pause = match outcome {
+            Outcome::Evicted { subject, to } => {
+                let turn = Turn::Evicted {
+                    cause: errand.cause.to_string(),
+                    to,
+                    mode: errand.purge_mode.to_string(),
+                };
+                self.note(key, cluster, turn);
+                return self.binding(subject, now);
+            }
+            Outcome::Gone => return self.binding_gone(&key),
+            Outcome::Nowhere(why) => {
+                if self.is_on(cluster, &key) {
+                    self.note(key.clone(), cluster, Turn::Nowhere { why });
+                    self.backlog.put(cluster, key, Place::Stranded(rank));
+                }
+                return;
+            }
+            Outcome::Conflict => CONFLICT,
+            Outcome::Failed(why) => {
+                self.note(key.clone(), cluster, Turn::Failed { why });
+                let failures = self.failures.entry(key.clone()).or_default();
+                *failures = failures.saturating_add(1);
+                BACKOFF
+                    .0
+                    .saturating_mul(1 << (*failures - 1).min(6))
+                    .min(BACKOFF.1)
+            }
+        };
+        if self.is_on(cluster, &key) {
+            self.backlog.put(
+                cluster,
+                key,
+                Place::Waiting {
+                    until: now.tick + pause,
+                    rank,
+                },
+            );
+        }
+    }
+
+    /// What people are to be told since this was asked last.
+    pub fn take_news(&mut self) -> News {
+        std::mem::take(&mut self.news)
+    }
+
+    /// The queue, to be measured.
+    pub fn backlog(&self) -> &Backlog<BindingKey> {
+        &self.backlog
+    }
+
+    /// The clusters, to be measured.
+    pub fn fleet(&self) -> &FleetView {
+        &self.fleet
+    }
+
+    /// The rate that applies.
+    pub fn band(&self) -> Band {
+        self.band
+    }
+
+    /// The kind of a binding's resource, for metrics.
+    pub fn resource_kind(&self, key: &BindingKey) -> Option<String> {
+        self.subjects.get(key).map(Subject::resource_kind)
+    }
+
+    fn judge(&self, cluster: &str, subject: &Subject, now: Now) -> Judgement {
+        let placement = subject.placement();
+        judge(
+            self.fleet.taints(cluster),
+            subject.spec(),
+            placement.as_ref(),
+            &self.switches,
+            now.wall,
+        )
+    }
+
+    fn review_all(&mut self, subject: &Subject, now: Now) {
+        for target in &subject.spec().clusters {
+            let name = self.share(&target.name);
+            self.review(&name, &subject.key(), now);
+        }
+    }
+
+    /// Puts a workload of a cluster where it belongs. Says whether it is new in the queue.
+    fn review(&mut self, cluster: &Arc<str>, key: &BindingKey, now: Now) -> bool {
+        let Some(subject) = self.subjects.get(key) else {
+            self.backlog.remove(cluster, key);
+            return false;
+        };
+        if self.in_hand.contains(key) || !self.fleet.taints(cluster).iter().any(evicts) {
+            return false;
+        }
+        let (turn, place) = match self.judge(cluster, subject, now) {
+            Judgement::Stay(stay) => {
+                self.backlog.remove(cluster, key);
+                if stay != Stay::SwitchedOff {
+                    self.note(key.clone(), cluster, Turn::Stays(stay));
+                }
+                return false;
+            }
+            Judgement::Leave { due, cause } => {
+                let rank = Rank::new(subject.priority(), due);
+                if due <= now.wall {
+                    (self.turn_of_ready(&cause), Place::Ready(rank))
+                } else {
+                    let turn = Turn::Tolerated {
+                        cause: cause.to_string(),
+                        until: due,
+                    };
+                    (
+                        turn,
+                        Place::Waiting {
+                            until: now.instant_of(due),
+                            rank,
+                        },
+                    )
+                }
+            }
+        };
+        self.note(key.clone(), cluster, turn);
+        self.backlog.put(cluster, key.clone(), place)
+    }
+
+    fn turn_of_ready(&self, cause: &Cause) -> Turn {
+        match self.band {
+            Band::Stopped => Turn::Stopped {
+                health: self.fleet.health(),
+            },
+            Band::Primary | Band::Secondary => Turn::Queued {
+                cause: cause.to_string(),
+            },
+        }
+    }
+
+    fn settle_band(&mut self, now: Now) {
+        let health = self.fleet.health();
+        let band = self.rates.band(health);
+        if band == self.band {
+            return;
+        }
+        let before = std::mem::replace(&mut self.band, band);
+        let per_second = self.rates.per_second(band);
+        self.budget.set_rate(per_second, now.tick);
+        let (reason, what) = match band {
+            Band::Primary => (
+                "EvictionResumed",
+                "workloads are evicted at the primary rate",
+            ),
+            Band::Secondary => (
+                "EvictionSlowed",
+                "workloads are evicted at the secondary rate",
+            ),
+            Band::Stopped => ("EvictionStopped", "no workload is evicted"),
+        };
+        let message = format!(
+            "{} of {} clusters have failed: {what} ({per_second} per second)",
+            health.failed, health.total
+        );
+        let failed: Vec<Arc<str>> = self
+            .fleet
+            .failed()
+            .map(|cluster| Arc::from(cluster.name_any()))
+            .collect();
+        for cluster in failed {
+            self.tell_of(&cluster, reason, message.clone());
+        }
+        if before == Band::Stopped || band == Band::Stopped {
+            self.explain_ready_items(now);
+        }
+    }
+
+    fn explain_ready_items(&mut self, now: Now) {
+        let lanes: Vec<Arc<str>> = self
+            .backlog
+            .depths()
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for cluster in lanes {
+            let ready: Vec<BindingKey> = self
+                .backlog
+                .items(&cluster)
+                .filter(|(_, place)| matches!(place, Place::Ready(_)))
+                .map(|(key, _)| key.clone())
+                .collect();
+            for key in ready {
+                self.review(&cluster, &key, now);
+            }
+        }
+    }
+
+    /// A binding that says an eviction is pending although none is: the cluster recovered while nobody looked.
+    fn clear_stale(&mut self, subject: &Subject) {
+        if !conditions::is_true(&subject.status().conditions, CONDITION) {
+            return;
+        }
+        let targets = &subject.spec().clusters;
+        let pending = targets
+            .iter()
+            .any(|target| self.fleet.taints(&target.name).iter().any(evicts));
+        if let Some(target) = targets.first().filter(|_| !pending) {
+            let name = self.share(&target.name);
+            self.note(subject.key(), &name, Turn::Recovered);
+        }
+    }
+
+    fn is_on(&self, cluster: &str, key: &BindingKey) -> bool {
+        self.subjects
+            .get(key)
+            .is_some_and(|subject| subject.spec().target(cluster).is_some())
+            && self.fleet.taints(cluster).iter().any(evicts)
+    }
+
+    fn take_off(&mut self, cluster: &str, key: &BindingKey) {
+        let name = self.share(cluster);
+        self.backlog.remove(&name, key);
+        if let Some(keys) = self.on.get_mut(&name) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.on.remove(&name);
+            }
+        }
+    }
+
+    /// One text for each cluster name, however many bindings mention it.
+    fn share(&self, name: &str) -> Arc<str> {
+        let known = self.fleet.get(name).map(|(name, _)| name);
+        known
+            .or_else(|| self.on.get_key_value(name).map(|(name, _)| name))
+            .map_or_else(|| Arc::from(name), Arc::clone)
+    }
+
+    fn note(&mut self, key: BindingKey, cluster: &str, turn: Turn) {
+        self.news.bindings.push((
+            key,
+            Note {
+                cluster: cluster.to_owned(),
+                turn,
+            },
+        ));
+    }
+
+    fn tell_of(&mut self, cluster: &Arc<str>, reason: &'static str, message: String) {
+        self.news.clusters.push(ClusterNote {
+            cluster: Arc::clone(cluster),
+            reason,
+            message,
+        });
+    }
+}
+
+#[cfg(test)]
+#[path = "desk_tests.rs"]
+mod tests;

@@ -1,0 +1,458 @@
+use muster_shared::api::binding::ResourceBinding;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A fleet and its workloads, an opened desk, and a clock that tests move.
+struct World {
+    desk: Desk,
+    start: Instant,
+    second: f64,
+    clusters: Vec<Arc<Cluster>>,
+    bindings: Vec<Arc<ResourceBinding>>,
+}
+
+fn switches(failover: bool) -> Switches {
+    Switches {
+        failover,
+        no_execute: true,
+        purge_mode: PurgeMode::Gracefully,
+    }
+}
+
+fn cluster(name: &str, taints: &Value) -> Arc<Cluster> {
+    let status = json!({"conditions": [
+        {"type": "Ready", "status": "True", "reason": "", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z"},
+    ]});
+    Arc::new(serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"syncMode": "Pull", "taints": taints}, "status": status})).unwrap())
+}
+
+fn down(second: i64) -> Value {
+    taint("NoExecute", second)
+}
+
+fn taint(effect: &str, second: i64) -> Value {
+    json!([{"key": "down", "effect": effect, "timeAdded": Timestamp::from_second(second).unwrap()}])
+}
+
+/// A binding on clusters; `more` is merged into its spec.
+fn binding(name: &str, on: &[&str], more: &Value) -> Arc<ResourceBinding> {
+    let clusters: Vec<Value> = on.iter().map(|name| json!({"name": name})).collect();
+    let mut spec = json!({"resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": name}, "clusters": clusters, "placement": {}});
+    spec.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    Arc::new(serde_json::from_value(json!({"metadata": {"namespace": "default", "name": name, "resourceVersion": "1"}, "spec": spec})).unwrap())
+}
+
+impl World {
+    /// `total` clusters `c0`, `c1`, ..., of which the first `failed` drive everything out; `each` workloads on each.
+    fn new(total: usize, failed: usize, each: usize) -> Self {
+        let clusters = (0..total)
+            .map(|n| {
+                cluster(
+                    &format!("c{n}"),
+                    &if n < failed { down(0) } else { json!([]) },
+                )
+            })
+            .collect();
+        let bindings = (0..total)
+            .flat_map(|n| {
+                (0..each)
+                    .map(move |m| binding(&format!("w{n}-{m}"), &[&format!("c{n}")], &json!({})))
+            })
+            .collect();
+        Self::of(clusters, bindings, true)
+    }
+
+    fn of(
+        clusters: Vec<Arc<Cluster>>,
+        bindings: Vec<Arc<ResourceBinding>>,
+        failover: bool,
+    ) -> Self {
+        let start = Instant::now();
+        let now = Now {
+            wall: Timestamp::from_second(1_000).unwrap(),
+            tick: start,
+        };
+        let desk = Desk::new(switches(failover), Rates::default(), now);
+        let mut world = Self {
+            desk,
+            start,
+            second: 0.0,
+            clusters,
+            bindings,
+        };
+        world.restart(failover);
+        world
+    }
+
+    fn now(&self) -> Now {
+        let passed = Duration::from_secs_f64(self.second);
+        let wall = Timestamp::from_second(1_000).unwrap()
+            + jiff::SignedDuration::try_from(passed).unwrap();
+        Now {
+            wall,
+            tick: self.start + passed,
+        }
+    }
+
+    /// A new process: tells a new desk of everything, in another order.
+    fn restart(&mut self, failover: bool) {
+        self.desk = Desk::new(switches(failover), Rates::default(), self.now());
+        for binding in self.bindings.iter().rev() {
+            self.desk.binding(Arc::clone(binding).into(), self.now());
+        }
+        for cluster in &self.clusters {
+            self.desk.cluster(cluster, self.now());
+        }
+        self.desk.open(self.now());
+    }
+
+    fn set(&mut self, changed: Arc<Cluster>) {
+        let name = changed.name_any();
+        self.clusters.retain(|cluster| cluster.name_any() != name);
+        self.clusters.push(Arc::clone(&changed));
+        self.desk.cluster(&changed, self.now());
+    }
+
+    fn put(&mut self, changed: Arc<ResourceBinding>) {
+        let name = changed.name_any();
+        self.bindings.retain(|binding| binding.name_any() != name);
+        self.bindings.push(Arc::clone(&changed));
+        self.desk.binding(changed.into(), self.now());
+    }
+
+    /// Lets time pass; every errand comes to the end that `end` gives it. Returns the errands.
+    fn pass(&mut self, seconds: f64, end: impl Fn(&Errand) -> Outcome) -> Vec<Errand> {
+        let (until, mut errands) = (self.second + seconds, Vec::new());
+        loop {
+            match self.desk.next(self.now()) {
+                Step::Evict(errand) => {
+                    let outcome = end(&errand);
+                    if let Outcome::Evicted {
+                        subject: Subject::Namespaced(binding),
+                        ..
+                    } = &outcome
+                    {
+                        let name = binding.name_any();
+                        self.bindings.retain(|other| other.name_any() != name);
+                        self.bindings.push(Arc::clone(binding));
+                    }
+                    self.desk.done(&errand, outcome, self.now());
+                    errands.push(*errand);
+                    assert!(errands.len() < 100_000, "the queue spins");
+                }
+                Step::Wait(next) => {
+                    let next = next.map_or(f64::MAX, |at| {
+                        at.duration_since(self.start).as_secs_f64() + 1e-6
+                    });
+                    self.second = next.min(until).max(self.second);
+                    if next > until {
+                        return errands;
+                    }
+                }
+            }
+        }
+    }
+
+    fn evict(&mut self, seconds: f64) -> Vec<String> {
+        self.pass(seconds, leave)
+            .iter()
+            .map(|errand| errand.subject.key().name)
+            .collect()
+    }
+
+    fn told(&mut self) -> Vec<(String, &'static str)> {
+        self.desk
+            .take_news()
+            .bindings
+            .into_iter()
+            .map(|(key, note)| (key.name, note.reason()))
+            .collect()
+    }
+}
+
+/// The workload leaves for a cluster named `new`.
+fn leave(errand: &Errand) -> Outcome {
+    let Subject::Namespaced(binding) = &errand.subject else {
+        unreachable!()
+    };
+    let mut binding = ResourceBinding::clone(binding);
+    binding
+        .spec
+        .clusters
+        .retain(|target| target.name != *errand.cluster);
+    Outcome::Evicted {
+        subject: Arc::new(binding).into(),
+        to: "new".into(),
+    }
+}
+
+#[test]
+fn each_band_evicts_at_its_rate() {
+    for (total, failed, expected) in [
+        (10, 1, 50),  // healthy
+        (10, 5, 50),  // half of a small fleet
+        (10, 6, 0),   // too much of a small fleet
+        (11, 6, 50),  // 54.5 %
+        (11, 7, 10),  // too much of a large fleet
+        (20, 11, 50), // 55 % exactly
+        (20, 12, 10), // beyond
+        (12, 7, 10),
+        (8, 5, 0),
+        (1, 1, 0),
+    ] {
+        let evicted = World::new(total, failed, 60).evict(100.0).len();
+        assert!(
+            evicted.abs_diff(expected) <= 1,
+            "{failed} of {total}: {evicted} in 100 s, expected {expected}"
+        );
+    }
+}
+
+#[test]
+fn a_stopped_queue_goes_on_by_itself_when_enough_clusters_return() {
+    let mut world = World::new(8, 5, 3);
+    assert!(world.evict(1_000.0).is_empty());
+    assert!(
+        world
+            .told()
+            .iter()
+            .all(|(_, reason)| *reason == "StoppedByThreshold")
+    );
+    world.set(cluster("c0", &json!([])));
+    let news = world.desk.take_news();
+    assert!(
+        news.clusters
+            .iter()
+            .any(|note| note.reason == "EvictionResumed")
+    );
+    assert_eq!(
+        world.evict(1_000.0).len(),
+        12,
+        "those of the four clusters that are still down"
+    );
+}
+
+#[test]
+fn the_first_of_many_failures_does_not_count_as_the_only_one() {
+    let mut world = World::new(8, 0, 3);
+    let unknown = |name: &str, taints: &Value| {
+        let mut cluster = Cluster::clone(&cluster(name, taints));
+        cluster.status.as_mut().unwrap().conditions[0].status = "Unknown".into();
+        Arc::new(cluster)
+    };
+    for n in 0..5 {
+        world.set(unknown(&format!("c{n}"), &json!([])));
+    }
+    world.set(unknown("c0", &down(900)));
+    assert!(
+        world.evict(100.0).is_empty(),
+        "one cluster is tainted, five are silent"
+    );
+}
+
+#[test]
+fn taints_made_by_a_person_move_nothing_while_the_gate_is_off() {
+    let failover = json!({"failover": {"cluster": {"tolerationSeconds": 0}}});
+    for effect in ["NoExecute", "PreferNoExecute"] {
+        let world = |gate| {
+            World::of(
+                vec![cluster("c0", &taint(effect, 0)), cluster("c1", &json!([]))],
+                vec![binding("w", &["c0"], &failover)],
+                gate,
+            )
+        };
+        assert!(world(false).evict(10_000.0).is_empty(), "{effect}");
+        assert_eq!(world(true).evict(10_000.0), ["w"], "{effect}");
+    }
+}
+
+#[test]
+fn each_effect_asks_the_policy_its_own_way() {
+    let tolerate = |seconds: Option<i64>| json!({"placement": {"clusterTolerations": [{"key": "down", "operator": "Exists", "tolerationSeconds": seconds}]}});
+    let asked = json!({"failover": {"cluster": {"tolerationSeconds": 100}}});
+    for (effect, more, leaves_after) in [
+        ("NoExecute", json!({}), Some(2)),
+        ("NoExecute", tolerate(Some(60)), Some(60)),
+        ("NoExecute", tolerate(None), None),
+        ("PreferNoExecute", json!({}), None),
+        ("PreferNoExecute", tolerate(None), None),
+        ("PreferNoExecute", asked.clone(), Some(100)),
+        ("NoSchedule", asked, None),
+    ] {
+        let mut world = World::of(
+            vec![cluster("c0", &json!([])), cluster("c1", &json!([]))],
+            vec![binding("w", &["c0"], &more)],
+            true,
+        );
+        world.set(cluster("c0", &taint(effect, 1_000)));
+        if let Some(after) = leaves_after {
+            assert!(
+                world.evict(f64::from(after) - 0.5).is_empty(),
+                "{effect} {more} too early"
+            );
+            assert_eq!(world.evict(1.0), ["w"], "{effect} {more}");
+        } else {
+            assert!(world.evict(100_000.0).is_empty(), "{effect} {more}");
+        }
+    }
+}
+
+#[test]
+fn what_waits_is_dropped_when_its_cluster_recovers() {
+    let mut world = World::new(10, 2, 20);
+    assert_eq!(world.evict(20.5).len(), 10);
+    world.told();
+    world.set(cluster("c0", &json!([])));
+    let told = world.told();
+    assert_eq!(
+        told.len(),
+        15,
+        "ten were evicted in turns, five of them from c0"
+    );
+    assert!(
+        told.iter()
+            .all(|(name, reason)| name.starts_with("w0-") && *reason == "AbandonedOnRecovery")
+    );
+    let rest = world.evict(1_000.0);
+    assert_eq!(rest.len(), 15);
+    assert!(rest.iter().all(|name| name.starts_with("w1-")));
+}
+
+#[test]
+fn a_restart_loses_nothing_and_repeats_nothing() {
+    let run = |restart_after: Option<f64>| {
+        let mut world = World::new(10, 3, 10);
+        let mut evicted = world.evict(restart_after.unwrap_or(10.0));
+        if restart_after.is_some() {
+            world.restart(true);
+        }
+        evicted.extend(world.evict(10_000.0));
+        evicted.sort();
+        evicted
+    };
+    let whole = run(None);
+    assert_eq!(whole.len(), 30);
+    for after in [0.0, 1.0, 2.1, 17.0, 59.0] {
+        assert_eq!(run(Some(after)), whole, "restart after {after} s");
+    }
+}
+
+#[test]
+fn a_policy_edited_while_the_item_waits_counts() {
+    let mut world = World::new(10, 1, 2);
+    assert_eq!(world.evict(2.5).len(), 1);
+    let left = if world.bindings.last().unwrap().name_any() == "w0-0" {
+        "w0-1"
+    } else {
+        "w0-0"
+    };
+    world.put(binding(
+        left,
+        &["c0"],
+        &json!({"placement": {"clusterTolerations": [{"operator": "Exists"}]}}),
+    ));
+    assert!(world.evict(1_000.0).is_empty());
+    assert_eq!(
+        world.told().last().unwrap(),
+        &(left.to_owned(), "Tolerated")
+    );
+    world.put(binding(left, &["c0"], &json!({})));
+    assert_eq!(world.evict(1_000.0), [left]);
+}
+
+#[test]
+fn what_evicts_nothing_costs_nothing() {
+    let mut world = World::new(10, 1, 100);
+    let odd = |errand: &Errand| errand.subject.key().name.ends_with('7');
+    let errands = world.pass(20.5, |errand| {
+        if odd(errand) {
+            leave(errand)
+        } else {
+            Outcome::Nowhere("full".into())
+        }
+    });
+    assert_eq!(
+        errands.iter().filter(|errand| odd(errand)).count(),
+        10,
+        "all that can leave do at the full rate"
+    );
+
+    let mut failing = World::new(10, 1, 100);
+    let tried = failing.pass(20.5, |errand| {
+        if odd(errand) {
+            leave(errand)
+        } else {
+            Outcome::Failed("500".into())
+        }
+    });
+    assert_eq!(tried.iter().filter(|errand| odd(errand)).count(), 10);
+    let most = (0..100)
+        .map(|n| {
+            tried
+                .iter()
+                .filter(|errand| errand.subject.key().name == format!("w0-{n}"))
+                .count()
+        })
+        .max();
+    assert!(most <= Some(5), "a failing one backs off: {most:?}");
+}
+
+#[test]
+fn a_stranded_workload_is_tried_again_only_when_something_changes() {
+    let mut world = World::new(10, 1, 1);
+    let nowhere = |_: &Errand| Outcome::Nowhere("full".into());
+    assert_eq!(world.pass(10_000.0, nowhere).len(), 1);
+    world.set(cluster("c5", &taint("NoSchedule", 0)));
+    assert_eq!(world.pass(10_000.0, nowhere).len(), 1);
+    world.set(cluster("c5", &taint("NoSchedule", 0)));
+    assert_eq!(world.pass(10_000.0, nowhere).len(), 0, "nothing changed");
+    world.put(binding(
+        "w0-0",
+        &["c0"],
+        &json!({"placement": {"clusterAffinity": {"clusterNames": ["c1"]}}}),
+    ));
+    assert_eq!(world.evict(10.0), ["w0-0"]);
+}
+
+#[test]
+fn a_workload_on_two_failed_clusters_leaves_them_one_after_the_other() {
+    let mut world = World::of(
+        vec![
+            cluster("a", &down(0)),
+            cluster("b", &down(0)),
+            cluster("c", &json!([])),
+            cluster("d", &json!([])),
+        ],
+        vec![binding("w", &["a", "b"], &json!({}))],
+        true,
+    );
+    world.second = 100.0;
+    let Step::Evict(first) = world.desk.next(world.now()) else {
+        panic!("the first leaves")
+    };
+    world.second = 200.0;
+    assert!(
+        matches!(world.desk.next(world.now()), Step::Wait(Some(_))),
+        "one write at a time"
+    );
+    world.desk.done(&first, leave(&first), world.now());
+    assert_eq!(world.evict(10.0), ["w"]);
+}
+
+#[test]
+fn a_condition_left_over_from_before_a_restart_is_put_right() {
+    let mut waiting = ResourceBinding::clone(&binding("w", &["c0"], &json!({})));
+    waiting.status = serde_json::from_value(json!({"conditions": [
+        {"type": "EvictionPending", "status": "True", "reason": "WaitingForRate", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z"},
+    ]}))
+    .unwrap();
+    let mut world = World::of(
+        vec![cluster("c0", &json!([]))],
+        vec![Arc::new(waiting)],
+        true,
+    );
+    assert_eq!(world.told(), [("w".to_owned(), "AbandonedOnRecovery")]);
+}

@@ -1,0 +1,148 @@
+//! The clusters as evictions see them: which have failed, which drive workloads out, what a change could help.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use muster_shared::k8s::Taint;
+use muster_shared::names::condition;
+use muster_shared::taints::{NO_EXECUTE, PREFER_NO_EXECUTE};
+
+use super::rate::FleetHealth;
+use crate::scheduler::Snapshot;
+
+/// All clusters.
+#[derive(Debug, Default)]
+pub struct FleetView {
+    clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
+    failed: usize,
+    snapshot: Snapshot,
+}
+
+/// What the change of a cluster means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effect {
+    /// Its taints changed (or it is new): its workloads are to be judged again.
+    pub taints: bool,
+    /// After this time workloads that had nowhere to go should be tried again: soon when what is allowed changed, later
+    /// when there only is more or less room, which is reported all the time.
+    pub helps_after: Option<Duration>,
+}
+
+const SOON: Duration = Duration::from_secs(1);
+const LATER: Duration = Duration::from_secs(10);
+
+impl FleetView {
+    /// Takes a cluster in, new or changed.
+    pub fn put(&mut self, cluster: &Arc<Cluster>) -> Effect {
+        let name: Arc<str> = Arc::from(cluster.name_any());
+        let old = self.clusters.insert(name, Arc::clone(cluster));
+        self.failed += usize::from(has_failed(cluster));
+        self.failed -= usize::from(old.as_ref().is_some_and(|old| has_failed(old)));
+        let effect = effect(old.as_deref(), cluster);
+        if effect.helps_after.is_some() {
+            self.snapshot.put(Arc::clone(cluster));
+        }
+        effect
+    }
+
+    /// Takes a cluster out.
+    pub fn remove(&mut self, name: &str) {
+        if let Some(old) = self.clusters.remove(name) {
+            self.failed -= usize::from(has_failed(&old));
+            self.snapshot.remove(name);
+        }
+    }
+
+    /// The taints of a cluster; none if it is unknown.
+    pub fn taints(&self, name: &str) -> &[Taint] {
+        self.clusters
+            .get(name)
+            .map_or(&[], |cluster| &cluster.spec.taints)
+    }
+
+    /// The cluster of a name, with the name to be shared.
+    pub fn get(&self, name: &str) -> Option<(&Arc<str>, &Arc<Cluster>)> {
+        self.clusters.get_key_value(name)
+    }
+
+    /// The clusters that have failed.
+    pub fn failed(&self) -> impl Iterator<Item = &Arc<Cluster>> {
+        self.clusters.values().filter(|cluster| has_failed(cluster))
+    }
+
+    /// How much of the fleet has failed.
+    pub fn health(&self) -> FleetHealth {
+        FleetHealth {
+            total: self.clusters.len(),
+            failed: self.failed,
+        }
+    }
+
+    /// The fleet for the scheduler.
+    pub fn snapshot(&self) -> Snapshot {
+        self.snapshot.clone()
+    }
+}
+
+/// Whether a taint can make workloads leave.
+pub fn evicts(taint: &Taint) -> bool {
+    taint.effect == NO_EXECUTE || taint.effect == PREFER_NO_EXECUTE
+}
+
+/// A cluster has failed when a taint evicts from it (the proposal's definition), and already when it is known not to be
+/// ready: clusters that fail together get their taints one after the other, and the first must not count as the only
+/// one. A cluster that never reported has not failed; it has not begun.
+pub fn has_failed(cluster: &Cluster) -> bool {
+    let conditions = cluster
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.conditions);
+    let not_ready = conditions::status(conditions, condition::READY)
+        .is_some_and(|ready| ready != conditions::TRUE);
+    not_ready || cluster.spec.taints.iter().any(evicts)
+}
+
+fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
+    let Some(old) = old else {
+        return Effect {
+            taints: true,
+            helps_after: Some(SOON),
+        };
+    };
+    let ready = |cluster: &Cluster| {
+        cluster
+            .condition(condition::READY)
+            .map(|it| it.status.clone())
+    };
+    let apis = |cluster: &Cluster| {
+        cluster
+            .status
+            .as_ref()
+            .map(|status| status.api_enablements.clone())
+    };
+    let room = |cluster: &Cluster| {
+        cluster
+            .status
+            .as_ref()
+            .map(|status| status.resource_summary.clone())
+    };
+    let taints = old.spec.taints != new.spec.taints;
+    let allowed = old.spec != new.spec
+        || old.metadata.labels != new.metadata.labels
+        || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+        || ready(old) != ready(new)
+        || apis(old) != apis(new);
+    let helps_after = if allowed {
+        Some(SOON)
+    } else {
+        (room(old) != room(new)).then_some(LATER)
+    };
+    Effect {
+        taints,
+        helps_after,
+    }
+}
