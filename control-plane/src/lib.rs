@@ -154,6 +154,9 @@ fn start_controllers(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
     if settings.runs("clustertaintpolicy") {
         taint::start(fleet, tasks);
     }
+    if settings.runs("taintmanager") {
+        eviction::start(fleet, tasks);
+    }
     if settings.runs("gracefulEviction") {
         graceful_eviction::start(fleet, tasks);
     }

@@ -1,13 +1,18 @@
 //! What must leave a failed cluster, in which order, how fast, and where to.
 
 pub mod backlog;
+mod controller;
 pub mod desk;
 pub mod explain;
 pub mod fleet_view;
 pub mod judge;
+pub mod measure;
 pub mod plan;
 pub mod rate;
 pub mod subject;
+pub mod teller;
+
+pub use controller::start;
 
 #[cfg(test)]
 mod conformance;

@@ -1,0 +1,260 @@
+//! Tells the eviction desk of every cluster and binding, and runs its errands.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::ResourceExt;
+use kube::api::Patch;
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::client;
+use muster_shared::events::EventType;
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Informer};
+use serde_json::json;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::sleep_until;
+
+use super::desk::{Desk, Errand, News, Now, Outcome, Step};
+use super::judge::Switches;
+use super::measure::{INTERVAL, Meter};
+use super::plan::{Departure, Plan, plan};
+use super::rate::Rates;
+use super::subject::Subject;
+use super::teller::Teller;
+use crate::binding::kept::{BindingKey, Kept, patch_params};
+use crate::fleet::Fleet;
+use crate::scheduler::Options;
+
+/// Evictions in flight at a time: the rate limits them, this limits what a slow API can pile up.
+const IN_FLIGHT: usize = 32;
+
+struct Office {
+    desk: Mutex<Desk>,
+    meter: Mutex<Meter>,
+    changed: Notify,
+    teller: Teller,
+    options: Options,
+}
+
+/// Starts the controller. With the gate `Failover` off it evicts nothing and only counts failed clusters.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let settings = &fleet.settings;
+    let rates = Rates {
+        primary: settings.resource_eviction_rate,
+        secondary: settings.secondary_resource_eviction_rate,
+        unhealthy_threshold: settings.unhealthy_cluster_threshold,
+        large_threshold: settings.large_cluster_num_threshold,
+    };
+    let now = Now::read();
+    let office = Arc::new(Office {
+        desk: Mutex::new(Desk::new(Switches::of(settings), rates, now)),
+        meter: Mutex::new(Meter::new(now.tick)),
+        changed: Notify::new(),
+        teller: Teller::start(fleet, tasks),
+        options: Options::of(settings),
+    });
+    fleet.clusters.on_change({
+        let (office, events) = (Arc::clone(&office), fleet.events.clone());
+        let clusters = fleet.clusters.clone();
+        move |change| {
+            let news = match change {
+                Change::Applied { new, .. } => office.with(|desk, now| desk.cluster(new, now)),
+                Change::Deleted { old } => {
+                    office.with(|desk, now| desk.cluster_gone(&old.name_any(), now))
+                }
+            };
+            for note in news.clusters {
+                tracing::info!(cluster = %note.cluster, reason = note.reason, "{}", note.message);
+                if let Some(cluster) = clusters.get(None, &note.cluster) {
+                    let severity = if note.reason == "EvictionStopped" {
+                        EventType::Warning
+                    } else {
+                        EventType::Normal
+                    };
+                    events.publish(&*cluster, severity, note.reason, note.message);
+                }
+            }
+        }
+    });
+    follow(&office, &fleet.bindings);
+    follow(&office, &fleet.cluster_bindings);
+    tasks.spawn("eviction", run(Arc::clone(&office), Arc::clone(fleet)));
+    tasks.spawn("eviction figures", show(office, Arc::clone(fleet)));
+}
+
+fn follow<B: Kept>(office: &Arc<Office>, bindings: &Informer<B>)
+where
+    Subject: From<Arc<B>>,
+{
+    let office = Arc::clone(office);
+    bindings.on_change(move |change| {
+        match change {
+            Change::Applied { new, .. } => {
+                office.with(|desk, now| desk.binding(Arc::clone(new).into(), now))
+            }
+            Change::Deleted { old } => {
+                office.with(|desk, _| desk.binding_gone(&BindingKey::of(old.as_ref())))
+            }
+        };
+    });
+}
+
+impl Office {
+    /// Does something at the desk, passes its notes about bindings on, and returns those about clusters.
+    fn with(&self, act: impl FnOnce(&mut Desk, Now)) -> News {
+        let mut news = {
+            let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+            act(&mut desk, Now::read());
+            desk.take_news()
+        };
+        for (key, note) in news.bindings.drain(..) {
+            self.teller.tell(key, note);
+        }
+        self.changed.notify_one();
+        news
+    }
+
+    fn next(&self) -> Step {
+        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = desk.next(Now::read());
+        for (key, note) in desk.take_news().bindings {
+            self.teller.tell(key, note);
+        }
+        step
+    }
+}
+
+async fn run(office: Arc<Office>, fleet: Arc<Fleet>) {
+    if !fleet.ready().await {
+        return;
+    }
+    office.with(Desk::open);
+    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
+    loop {
+        let permit = tokio::select! {
+            () = fleet.shutdown.cancelled() => return,
+            permit = Arc::clone(&in_flight).acquire_owned() => permit,
+        };
+        let wait = match office.next() {
+            Step::Evict(errand) => {
+                let (office, fleet) = (Arc::clone(&office), Arc::clone(&fleet));
+                tokio::spawn(async move {
+                    let outcome = match &errand.subject {
+                        Subject::Namespaced(_) => {
+                            go::<ResourceBinding>(&office, &fleet, &errand).await
+                        }
+                        Subject::Cluster(_) => {
+                            go::<ClusterResourceBinding>(&office, &fleet, &errand).await
+                        }
+                    };
+                    let mut meter = office.meter.lock().unwrap_or_else(PoisonError::into_inner);
+                    meter.count(&errand, &outcome, jiff::Timestamp::now());
+                    drop(meter);
+                    office.with(|desk, now| desk.done(&errand, outcome, now));
+                    drop(permit);
+                });
+                continue;
+            }
+            Step::Wait(wait) => wait,
+        };
+        drop(permit);
+        let timer = async {
+            match wait {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = fleet.shutdown.cancelled() => return,
+            () = office.changed.notified() => {}
+            () = timer => {}
+        }
+    }
+}
+
+/// Runs one errand: plan, one patch, and what that means.
+async fn go<B: Kept>(office: &Office, fleet: &Fleet, errand: &Errand) -> Outcome
+where
+    Subject: From<Arc<B>>,
+{
+    let (key, spec) = (errand.subject.key(), errand.subject.spec());
+    let ours = fleet.settings.runs("scheduler")
+        && spec
+            .scheduler_name
+            .as_deref()
+            .is_none_or(|name| name.is_empty() || name == fleet.settings.scheduler_name);
+    let departure = Departure {
+        spec,
+        status: errand.subject.status(),
+        cluster: &errand.cluster,
+        cause: &errand.cause,
+        purge_mode: &errand.purge_mode,
+        preserved_labels: std::collections::BTreeMap::new(),
+        ours,
+    };
+    let Plan {
+        clusters,
+        mut patch,
+        affinity_name,
+    } = match plan(
+        &departure,
+        &errand.snapshot,
+        &office.options,
+        jiff::Timestamp::now(),
+    ) {
+        Ok(plan) => plan,
+        Err(nowhere) => {
+            tracing::info!(binding = %key, cluster = %errand.cluster, cause = %errand.cause, "stays: {nowhere}");
+            return Outcome::Nowhere(nowhere.to_string());
+        }
+    };
+    if !fleet.leadership.is_current() {
+        return Outcome::Conflict;
+    }
+    patch["metadata"]["resourceVersion"] = json!(errand.subject.meta().resource_version);
+    let api = B::api(fleet, &key);
+    match api
+        .patch(&key.name, &patch_params(), &Patch::Merge(patch))
+        .await
+    {
+        Ok(binding) => {
+            if let Some(name) = affinity_name {
+                // Where it is lost, the scheduler comes to the same group by itself.
+                let status = json!({"status": {"schedulerObservingAffinityName": name}});
+                if let Err(error) = api
+                    .patch_status(&key.name, &patch_params(), &Patch::Merge(status))
+                    .await
+                {
+                    tracing::debug!(binding = %key, error = client::brief(&error), "cannot note the affinity group");
+                }
+            }
+            let to: Vec<&str> = clusters.iter().map(|target| target.name.as_str()).collect();
+            let to = to.join(",");
+            tracing::info!(binding = %key, cluster = %errand.cluster, cause = %errand.cause, to, mode = %errand.purge_mode, "evicted");
+            Outcome::Evicted {
+                subject: Arc::new(binding).into(),
+                to,
+            }
+        }
+        Err(error) if client::is_conflict(&error) => Outcome::Conflict,
+        Err(error) if client::is_not_found(&error) => Outcome::Gone,
+        Err(error) => {
+            let why = client::brief(&error);
+            tracing::warn!(binding = %key, cluster = %errand.cluster, error = why, "cannot evict");
+            Outcome::Failed(why)
+        }
+    }
+}
+
+/// Sets the gauges from time to time.
+async fn show(office: Arc<Office>, fleet: Arc<Fleet>) {
+    let mut interval = tokio::time::interval(INTERVAL);
+    loop {
+        tokio::select! {
+            () = fleet.shutdown.cancelled() => return,
+            _ = interval.tick() => {}
+        }
+        let desk = office.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut meter = office.meter.lock().unwrap_or_else(PoisonError::into_inner);
+        meter.show(&desk, tokio::time::Instant::now());
+    }
+}

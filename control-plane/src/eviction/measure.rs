@@ -1,0 +1,137 @@
+//! The figures of the eviction queue: the proposal's names, Karmada's names, and what either lacks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::backlog::Place;
+use super::desk::{Desk, Errand, Outcome};
+use crate::binding::BindingKey;
+
+/// How often the gauges are set.
+pub const INTERVAL: Duration = Duration::from_secs(5);
+
+/// What was done on one cluster.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    processed: u64,
+    evicted: u64,
+    /// `evicted` when the gauges were set last.
+    shown: u64,
+}
+
+/// Counts what comes to an end, and sets the gauges.
+#[derive(Debug)]
+pub struct Meter {
+    done: BTreeMap<String, Done>,
+    kinds: BTreeSet<(String, String)>,
+    shown_at: Instant,
+}
+
+impl Meter {
+    /// Nothing counted yet.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            done: BTreeMap::new(),
+            kinds: BTreeSet::new(),
+            shown_at: now,
+        }
+    }
+
+    /// Counts an errand that came to an end. A conflict is none: the errand is repeated.
+    pub fn count(&mut self, errand: &Errand, outcome: &Outcome, now: Timestamp) {
+        let success = match outcome {
+            Outcome::Evicted { .. } => true,
+            Outcome::Nowhere(_) | Outcome::Failed(_) => false,
+            Outcome::Conflict | Outcome::Gone => return,
+        };
+        let cluster = errand.cluster.to_string();
+        let done = self.done.entry(cluster.clone()).or_default();
+        done.processed += 1;
+        done.evicted += u64::from(success);
+        let queue = queue_name(&errand.subject.key());
+        let result = if success { "success" } else { "error" };
+        metrics::counter!("eviction_processing_total", "name" => queue, "result" => result)
+            .increment(1);
+        if success {
+            let waited = now.duration_since(errand.since()).as_secs_f64().max(0.0);
+            metrics::histogram!("evict_processing_latency_seconds", "cluster_name" => cluster)
+                .record(waited);
+            metrics::histogram!("eviction_processing_latency_seconds", "name" => queue)
+                .record(waited);
+        }
+    }
+
+    /// Sets the gauges.
+    #[expect(clippy::cast_precision_loss)] // gauges are floating point numbers
+    pub fn show(&mut self, desk: &Desk, now: Instant) {
+        let health = desk.fleet().health();
+        metrics::gauge!("cluster_fault_num").set(health.failed as f64);
+        metrics::gauge!("cluster_fault_rate").set(health.failed_fraction());
+        let elapsed = now
+            .saturating_duration_since(self.shown_at)
+            .as_secs_f64()
+            .max(1e-3);
+        self.shown_at = now;
+        let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
+        let mut by_queue: BTreeMap<&'static str, u64> = BTreeMap::new();
+        let mut depths = BTreeMap::new();
+        for (cluster, depth) in desk.backlog().depths() {
+            depths.insert(cluster.to_string(), depth);
+            self.done.entry(cluster.to_string()).or_default();
+            for (key, place) in desk.backlog().items(cluster) {
+                if let Some(kind) = desk.resource_kind(key) {
+                    *kinds.entry((cluster.to_string(), kind)).or_default() += 1;
+                }
+                *by_queue.entry(queue_name(key)).or_default() +=
+                    u64::from(matches!(place, Place::Ready(_)));
+            }
+        }
+        // A gauge that is not set any more keeps its last value: set what is gone to zero.
+        self.kinds.extend(kinds.keys().cloned());
+        for (cluster, kind) in &self.kinds {
+            let count = kinds
+                .get(&(cluster.clone(), kind.clone()))
+                .copied()
+                .unwrap_or(0) as f64;
+            metrics::gauge!("evict_kind_total", "cluster_name" => cluster.clone(), "resource_kind" => kind.clone()).set(count);
+            metrics::gauge!("eviction_kind_total", "member_cluster" => cluster.clone(), "resource_kind" => kind.clone()).set(count);
+        }
+        for queue in [BINDINGS, CLUSTER_BINDINGS] {
+            metrics::gauge!("eviction_queue_depth", "name" => queue)
+                .set(by_queue.get(queue).copied().unwrap_or(0) as f64);
+        }
+        for (cluster, done) in &mut self.done {
+            let depth = depths.get(cluster).copied().unwrap_or_default();
+            let gauge = |name: &'static str, value: f64| {
+                metrics::gauge!(name, "cluster_name" => cluster.clone()).set(value)
+            };
+            gauge("evict_total", (depth.ready + depth.stranded) as f64);
+            gauge("muster_evict_waiting", depth.waiting as f64);
+            gauge("muster_evict_stranded", depth.stranded as f64);
+            gauge("evict_rate", (done.evicted - done.shown) as f64 / elapsed);
+            if done.processed > 0 {
+                gauge(
+                    "evict_success_rate",
+                    done.evicted as f64 / done.processed as f64,
+                );
+            }
+            done.shown = done.evicted;
+        }
+        self.kinds.retain(|kind| kinds.contains_key(kind));
+    }
+}
+
+/// Karmada's names of its two eviction queues.
+const BINDINGS: &str = "binding-eviction";
+const CLUSTER_BINDINGS: &str = "cluster-binding-eviction";
+
+fn queue_name(key: &BindingKey) -> &'static str {
+    if key.namespace.is_some() {
+        BINDINGS
+    } else {
+        CLUSTER_BINDINGS
+    }
+}
