@@ -1,12 +1,12 @@
 //! The definitions that the chart installs are those of the types, and an API server would accept them.
 
-use std::{collections::BTreeSet, env, fs, path::PathBuf};
+use std::{env, fs, path::PathBuf};
 
 use muster_shared::{
     api::{self, binding, cluster, interpreter, policy, taint_policy, work},
     k8s::{CustomResourceDefinition, ResourceExt},
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Where the control-plane chart keeps the definitions.
 fn golden(crd: &CustomResourceDefinition) -> PathBuf {
@@ -59,50 +59,29 @@ fn every_schema_is_structural() {
 #[test]
 fn the_checker_sees_every_fault() {
     let table = [
-        (serde_json::json!({}), "no type"),
+        (json!({}), "no type"),
+        (json!({ "type": ["string", "null"] }), "several types"),
+        (json!({ "type": "string", "nullable": true }), "nullable"),
+        (json!({ "$ref": "#/x", "type": "string" }), "$ref"),
+        (json!({ "type": "string", "anyOf": [] }), "anyOf"),
+        (json!({ "type": "integer", "format": "uint32" }), "uint32"),
+        (json!({ "type": "array" }), "items"),
+        (json!({ "type": "string", "default": 1 }), "default"),
         (
-            serde_json::json!({ "type": ["string", "null"] }),
-            "several types",
-        ),
-        (
-            serde_json::json!({ "type": "string", "nullable": true }),
-            "nullable",
-        ),
-        (
-            serde_json::json!({ "$ref": "#/x", "type": "string" }),
-            "$ref",
-        ),
-        (
-            serde_json::json!({ "type": "string", "anyOf": [] }),
-            "anyOf",
-        ),
-        (
-            serde_json::json!({ "type": "integer", "format": "uint32" }),
-            "uint32",
-        ),
-        (serde_json::json!({ "type": "array" }), "items"),
-        (
-            serde_json::json!({ "type": "string", "default": 1 }),
+            json!({ "type": "string", "enum": ["a"], "default": "b" }),
             "default",
         ),
         (
-            serde_json::json!({ "type": "string", "enum": ["a"], "default": "b" }),
+            json!({ "type": "integer", "minimum": 1, "default": 0 }),
             "default",
         ),
+        (json!({ "type": "object", "required": ["a"] }), "required"),
         (
-            serde_json::json!({ "type": "integer", "minimum": 1, "default": 0 }),
-            "default",
-        ),
-        (
-            serde_json::json!({ "type": "object", "required": ["a"] }),
-            "required",
-        ),
-        (
-            serde_json::json!({ "type": "object", "properties": {}, "additionalProperties": { "type": "string" } }),
+            json!({ "type": "object", "properties": {}, "additionalProperties": { "type": "string" } }),
             "additionalProperties",
         ),
         (
-            serde_json::json!({ "type": "array", "items": { "type": "object" }, "x-kubernetes-list-type": "map" }),
+            json!({ "type": "array", "items": { "type": "object" }, "x-kubernetes-list-type": "map" }),
             "map-keys",
         ),
     ];
@@ -247,38 +226,129 @@ fn has_map_keys(node: &Map<String, Value>) -> bool {
 }
 
 #[test]
-fn the_rust_types_write_only_fields_that_the_schema_knows() {
-    fn unknown(value: &Value, schema: &Value, at: &str, found: &mut BTreeSet<String>) {
-        let (Some(value), Some(properties)) = (
-            value.as_object(),
-            schema.get("properties").and_then(Value::as_object),
-        ) else {
-            return;
-        };
-        for (name, child) in value {
-            let at = format!("{at}.{name}");
-            match properties.get(name) {
-                Some(property) => unknown(child, property, &at, found),
-                None if at.contains(".metadata.") => {}
-                None => drop(found.insert(at)),
-            }
+fn every_field_of_a_definition_survives_decoding() {
+    for crd in api::crds() {
+        let kind = crd.spec.names.kind.as_str();
+        let mut object = example(&schema(&crd));
+        object["apiVersion"] = format!("{}/{}", crd.spec.group, crd.spec.versions[0].name).into();
+        object["kind"] = kind.into();
+        object["metadata"] = json!({ "name": "it" });
+        assert_eq!(round_trip(kind, &object), Ok(object.clone()));
+    }
+}
+
+#[test]
+fn what_is_absent_is_not_written() {
+    for crd in api::crds() {
+        let kind = crd.spec.names.kind.as_str();
+        let written =
+            round_trip(kind, &json!({ "metadata": { "name": "it" }, "spec": {} })).unwrap();
+        let schema = schema(&crd);
+        let required = schema["properties"]["spec"]["required"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        for (field, value) in written["spec"].as_object().unwrap() {
+            assert!(
+                required.contains(&json!(field)),
+                "{kind}: {field}: {value} was written"
+            );
         }
     }
-    let empty = [
-        serde_json::to_value(cluster::Cluster::default()),
-        serde_json::to_value(interpreter::ResourceInterpreterCustomization::default()),
-        serde_json::to_value(policy::ClusterPropagationPolicy::default()),
-        serde_json::to_value(taint_policy::ClusterTaintPolicy::default()),
-        serde_json::to_value(policy::PropagationPolicy::default()),
-        serde_json::to_value(binding::ClusterResourceBinding::default()),
-        serde_json::to_value(binding::ResourceBinding::default()),
-        serde_json::to_value(work::Work::default()),
-    ];
-    for (object, crd) in empty.into_iter().zip(api::crds()) {
-        let object = object.unwrap();
-        assert_eq!(object["kind"], crd.spec.names.kind);
-        let mut found = BTreeSet::new();
-        unknown(&object, &schema(&crd), &crd.spec.names.kind, &mut found);
-        assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn odd_values_do_not_hide_an_object() {
+    for (kind, spec, expected) in [
+        (
+            "Cluster",
+            json!({ "syncMode": "Sideways", "unheardOf": 1, "taints": [{ "key": "k", "effect": "Odd" }] }),
+            json!({ "syncMode": "Sideways", "taints": [{ "key": "k", "effect": "Odd" }] }),
+        ),
+        (
+            "Cluster",
+            json!({ "syncMode": "Pull", "resourceModels": [{ "grade": 0, "ranges": null }] }),
+            json!({ "syncMode": "Pull", "resourceModels": [{ "grade": 0, "ranges": [] }] }),
+        ),
+        (
+            "Cluster",
+            json!({ "syncMode": "Pull", "resourceModels": [
+                { "grade": 0, "ranges": [{ "name": "cpu", "min": 0, "max": 1.5 }] },
+            ] }),
+            json!({ "syncMode": "Pull", "resourceModels": [
+                { "grade": 0, "ranges": [{ "name": "cpu", "min": "0", "max": "1.5" }] },
+            ] }),
+        ),
+        (
+            "PropagationPolicy",
+            json!({ "resourceSelectors": [], "failover": { "cluster": { "purgeMode": "Immediately" } } }),
+            json!({
+                "resourceSelectors": [],
+                "placement": {},
+                "failover": { "cluster": { "purgeMode": "Immediately" } },
+            }),
+        ),
+    ] {
+        let written = round_trip(kind, &json!({ "metadata": {}, "spec": spec })).unwrap();
+        assert_eq!(written["spec"], without_empty(expected), "{kind}");
+    }
+}
+
+/// An empty object is what its absence means.
+fn without_empty(mut spec: Value) -> Value {
+    if let Some(fields) = spec.as_object_mut() {
+        fields.retain(|_, value| *value != json!({}));
+    }
+    spec
+}
+
+/// Decodes an object into its type and encodes it again.
+fn round_trip(kind: &str, object: &Value) -> Result<Value, String> {
+    fn through<K: api::Object>(object: &Value) -> serde_json::Result<Value> {
+        serde_json::from_value::<K>(object.clone()).and_then(serde_json::to_value)
+    }
+    let result = match kind {
+        "Cluster" => through::<cluster::Cluster>(object),
+        "ResourceInterpreterCustomization" => {
+            through::<interpreter::ResourceInterpreterCustomization>(object)
+        }
+        "ClusterPropagationPolicy" => through::<policy::ClusterPropagationPolicy>(object),
+        "ClusterTaintPolicy" => through::<taint_policy::ClusterTaintPolicy>(object),
+        "PropagationPolicy" => through::<policy::PropagationPolicy>(object),
+        "ClusterResourceBinding" => through::<binding::ClusterResourceBinding>(object),
+        "ResourceBinding" => through::<binding::ResourceBinding>(object),
+        "Work" => through::<work::Work>(object),
+        other => panic!("no type for {other}"),
+    };
+    result.map_err(|error| format!("{kind}: {error}"))
+}
+
+/// An object with every field that a schema knows.
+fn example(schema: &Value) -> Value {
+    let text = |keyword: &str| schema[keyword].as_str().unwrap_or_default();
+    if let Some(known) = schema["enum"].as_array() {
+        return known.last().unwrap().clone();
+    }
+    if schema["x-kubernetes-int-or-string"] == json!(true) {
+        return json!("1500m");
+    }
+    match text("type") {
+        "string" if text("format") == "date-time" => json!("2026-01-02T03:04:05Z"),
+        "string" => json!("text"),
+        "integer" => json!(7),
+        "boolean" => json!(true),
+        "array" => json!([example(&schema["items"])]),
+        "object" if schema["additionalProperties"].is_object() => {
+            json!({ "name": example(&schema["additionalProperties"]) })
+        }
+        "object" if schema["properties"].is_object() => {
+            let properties = schema["properties"].as_object().unwrap();
+            properties
+                .iter()
+                .map(|(name, property)| (name.clone(), example(property)))
+                .collect()
+        }
+        "object" => json!({ "any": "thing" }),
+        other => panic!("no example of {other:?}"),
     }
 }

@@ -61,7 +61,7 @@ fn identifier(key: &ObjectKey, ordinal: usize) -> ResourceIdentifier {
         group: given(&key.kind.group),
         version: key.kind.version.clone(),
         kind: key.kind.kind.clone(),
-        resource: None,
+        resource: String::new(),
         namespace: given(&key.namespace),
         name: key.name.clone(),
     }

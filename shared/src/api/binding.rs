@@ -312,12 +312,11 @@ pub struct TargetCluster {
 /// The share of a cluster in a component.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(extend("required" = ["name"]))]
+#[schemars(extend("required" = ["name", "replicas"]))]
 pub struct TargetComponent {
     /// Name of the component.
     pub name: String,
     /// Its replicas.
-    #[serde(skip_serializing_if = "absent")]
     pub replicas: i32,
 }
 

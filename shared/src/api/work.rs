@@ -104,7 +104,7 @@ pub struct ManifestStatus {
 /// One object of a work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(extend("required" = ["kind", "name", "ordinal", "version"]))]
+#[schemars(extend("required" = ["kind", "name", "ordinal", "resource", "version"]))]
 pub struct ResourceIdentifier {
     /// Its place among the manifests, from zero. Negative in the status of an object that is no longer one.
     pub ordinal: i64,
@@ -115,9 +115,8 @@ pub struct ResourceIdentifier {
     pub version: String,
     /// Kind.
     pub kind: String,
-    /// Plural name of the kind.
-    #[serde(skip_serializing_if = "absent")]
-    pub resource: Option<String>,
+    /// Plural name of the kind. Karmada leaves it empty, but its definition wants it to be there.
+    pub resource: String,
     /// Namespace; absent for an object without one.
     #[serde(skip_serializing_if = "absent")]
     pub namespace: Option<String>,
