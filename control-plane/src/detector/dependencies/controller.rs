@@ -84,8 +84,8 @@ impl Distributor {
         if same && !leaving {
             return;
         }
-        let refers = |binding: &ResourceBinding| binding.spec.propagate_deps;
-        if gone || leaving || refers(new) || old.is_some_and(|old| refers(old)) {
+        let did = old.is_some_and(|old| old.spec.propagate_deps);
+        if gone || leaving || new.spec.propagate_deps || did {
             self.referrers.add(BindingKey::of(new.as_ref()));
         }
         // Snapshots of referrers that went while nobody was looking are found on what they referred to.
@@ -97,10 +97,7 @@ impl Distributor {
     /// Finds out what a binding refers to.
     async fn survey(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
         let binding = fleet.bindings.get(key.namespace.as_deref(), &key.name);
-        let refers = |binding: &Arc<ResourceBinding>| {
-            binding.spec.propagate_deps && binding.metadata.deletion_timestamp.is_none()
-        };
-        let Some(binding) = binding.clone().filter(refers) else {
+        let Some(binding) = binding.clone().filter(|binding| refers(binding)) else {
             for template in self.index().forget(&key) {
                 self.templates.add(template);
             }
@@ -218,8 +215,7 @@ impl Distributor {
                     .bindings
                     .get(referrer.namespace.as_deref(), &referrer.name)
             };
-            !self.index().knows(referrer)
-                && exists().is_some_and(|binding| binding.spec.propagate_deps)
+            !self.index().knows(referrer) && exists().is_some_and(|binding| refers(&binding))
         };
         let write = attached.write(held.as_deref(), undecided);
         let next = match write {
@@ -231,6 +227,11 @@ impl Distributor {
         }
         Ok(next)
     }
+}
+
+/// Whether a binding takes along what it refers to. One that is going away does not any more.
+fn refers(binding: &ResourceBinding) -> bool {
+    binding.spec.propagate_deps && binding.metadata.deletion_timestamp.is_none()
 }
 
 async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Result<Next, Error> {
