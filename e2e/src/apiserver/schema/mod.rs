@@ -3,20 +3,25 @@
 
 mod build;
 pub mod builtin;
+mod check;
 mod conditional;
+mod crd;
 mod decode;
 mod defaults;
 mod error;
 mod facts;
+mod format;
 pub mod node;
 mod quantity;
 mod rules;
+mod validate;
 mod walk;
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+pub use crd::check_crd;
 pub use error::{FieldError, Reason, aggregate};
 use node::{At, Id, Node};
 
@@ -151,14 +156,14 @@ impl Schema {
     }
 
     /// What is wrong with `new`, as create (`old` is `None`) or as update of `old`.
-    pub fn validate(&self, _new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-        Vec::new()
+    ///
+    /// Names, labels and the rest of `metadata` are not looked at: they have rules of their own.
+    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        match self.origin {
+            Origin::Builtin(kind) => check::builtin(kind, new, old),
+            Origin::Custom { .. } => validate::validate(self.root(), new, old),
+        }
     }
-}
-
-/// What is wrong with a `CustomResourceDefinition`: names, versions, and whether its schemas are structural.
-pub fn check_crd(_crd: &Value) -> Vec<FieldError> {
-    Vec::new()
 }
 
 #[cfg(test)]

@@ -194,6 +194,11 @@ impl<'a> At<'a> {
         self.declared(name).and_then(|field| field.default.as_ref())
     }
 
+    /// Another node of the same arena.
+    pub fn node_at(self, id: Id) -> Self {
+        self.to(id)
+    }
+
     fn to(self, id: Id) -> Self {
         Self {
             arena: self.arena,

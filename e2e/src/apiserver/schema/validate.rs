@@ -1,0 +1,543 @@
+//! Validation of custom objects by their structural schema, with the wording of the real API server.
+
+use serde_json::Value;
+
+use super::error::FieldError;
+use super::format;
+use super::node::{At, ListKind, Node, Shape};
+use super::rules::Rules;
+use super::walk::join;
+
+/// What is wrong with `new`. Where `old` has the same value, nothing is said: objects that were accepted once may be
+/// kept ("ratcheting").
+pub fn validate(at: At<'_>, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    value(at, new, old, "", &mut errors);
+    errors
+}
+
+fn value(at: At<'_>, new: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
+    if old == Some(new) {
+        return;
+    }
+    let node = at.node();
+    if new.is_null() && node.nullable {
+        return;
+    }
+    if !has_type(node, new) {
+        errors.push(wrong_type(node, new, path));
+        return;
+    }
+    if let Some(rules) = &node.rules {
+        check(at, rules, new, path, errors);
+    }
+    match new {
+        Value::Object(fields) => {
+            if node.embedded {
+                embedded(new, path, errors);
+            }
+            for (name, child) in fields {
+                // Metadata has rules of its own, which do not come from the schema.
+                let metadata = name == "metadata" && (path.is_empty() || node.embedded);
+                if let Some(at) = at.field(name).filter(|_| !metadata) {
+                    value(
+                        at,
+                        child,
+                        old.and_then(|old| old.get(name)),
+                        &join(path, name),
+                        errors,
+                    );
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = at.items() {
+                duplicates(at, list, path, errors);
+                for (index, item) in list.iter().enumerate() {
+                    let old = counterpart(at, item, old);
+                    value(items, item, old, &format!("{path}[{index}]"), errors);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn has_type(node: &Node, value: &Value) -> bool {
+    match (&node.shape, value) {
+        (Shape::Any, value) => !value.is_null(),
+        (Shape::Object { .. }, Value::Object(_))
+        | (Shape::List { .. }, Value::Array(_))
+        | (
+            Shape::String
+            | Shape::Bytes
+            | Shape::Time
+            | Shape::MicroTime
+            | Shape::IntOrString
+            | Shape::Quantity,
+            Value::String(_),
+        )
+        | (Shape::Number | Shape::Quantity, Value::Number(_))
+        | (Shape::Boolean, Value::Bool(_)) => true,
+        (Shape::Integer(_) | Shape::IntOrString, Value::Number(n)) => {
+            n.is_i64() || n.is_u64() || n.as_f64().is_some_and(|n| n.fract() == 0.0)
+        }
+        _ => false,
+    }
+}
+
+fn wrong_type(node: &Node, value: &Value, path: &str) -> FieldError {
+    let wanted = match &node.shape {
+        Shape::Object { .. } => "object",
+        Shape::List { .. } => "array",
+        Shape::Integer(_) => "integer",
+        Shape::Number => "number",
+        Shape::Boolean => "boolean",
+        Shape::IntOrString => "integer,string",
+        _ => "string",
+    };
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(n) if n.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let detail = format!("{} must be of type {wanted}: {found:?}", in_body(path));
+    FieldError::type_invalid(root(path), &Value::from(found), detail)
+}
+
+/// How the validator of the real server names a place.
+fn in_body(path: &str) -> String {
+    if path.is_empty() {
+        "in body".to_owned()
+    } else {
+        format!("{path} in body")
+    }
+}
+
+/// The path of the whole object is shown as `<nil>`.
+fn root(path: &str) -> &str {
+    if path.is_empty() { "<nil>" } else { path }
+}
+
+fn check(at: At<'_>, rules: &Rules, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    junctors(at, rules, value, path, errors);
+    let mut invalid = |detail: String| {
+        errors.push(FieldError::invalid(
+            root(path),
+            value,
+            format!("{} {detail}", in_body(path)),
+        ));
+    };
+    match value {
+        Value::String(text) => {
+            let length = text.chars().count() as u64;
+            if let Some(least) = rules.at_least.length.filter(|least| length < *least) {
+                invalid(format!("should be at least {least} chars long"));
+            }
+            if let Some((pattern, regex)) = &rules.pattern
+                && !regex.is_match(text)
+            {
+                invalid(format!("should match '{pattern}'"));
+            }
+            if let Some(name) = rules
+                .format
+                .as_deref()
+                .filter(|name| !format::matches(name, text))
+            {
+                let detail = format!("{} must be of type {name}: {text:?}", in_body(path));
+                errors.push(FieldError::type_invalid(root(path), value, detail));
+            }
+            if let Some(most) = rules.at_most.length.filter(|most| length > *most) {
+                errors.push(FieldError::too_long(
+                    root(path),
+                    usize::try_from(most).unwrap_or(usize::MAX),
+                ));
+            }
+        }
+        Value::Number(n) => {
+            let number = n.as_f64().unwrap_or_default();
+            let bits = rules.format.as_deref() == Some("int32")
+                && n.as_i64().is_some_and(|n| i32::try_from(n).is_err());
+            if bits {
+                invalid("must be of type integer with format int32".to_owned());
+            }
+            if let Some(of) = rules.multiple_of.filter(|of| (number / of).fract() != 0.0) {
+                invalid(format!("should be a multiple of {of}"));
+            }
+            if let Some((most, excluded)) = rules.maximum {
+                if number > most || (excluded && number >= most) {
+                    let or_equal = if excluded { "" } else { " or equal to" };
+                    invalid(format!("should be less than{or_equal} {most}"));
+                }
+            }
+            if let Some((least, excluded)) = rules.minimum {
+                if number < least || (excluded && number <= least) {
+                    let or_equal = if excluded { "" } else { " or equal to" };
+                    invalid(format!("should be greater than{or_equal} {least}"));
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(least) = rules
+                .at_least
+                .items
+                .filter(|least| (list.len() as u64) < *least)
+            {
+                invalid(format!("should have at least {least} items"));
+            }
+            if rules.unique
+                && list
+                    .iter()
+                    .enumerate()
+                    .any(|(i, item)| list[..i].contains(item))
+            {
+                invalid("shouldn't contain duplicates".to_owned());
+            }
+            too_many(list.len(), rules.at_most.items, path, errors);
+        }
+        Value::Object(fields) => {
+            if let Some(least) = rules
+                .at_least
+                .properties
+                .filter(|least| (fields.len() as u64) < *least)
+            {
+                invalid(format!("should have at least {least} properties"));
+            }
+            for name in rules
+                .required
+                .iter()
+                .filter(|name| !fields.contains_key(*name))
+            {
+                errors.push(FieldError::required(join(path, name), ""));
+            }
+            too_many(fields.len(), rules.at_most.properties, path, errors);
+        }
+        _ => {}
+    }
+    if !rules.allowed.is_empty() && !rules.allowed.contains(value) {
+        let allowed: Vec<String> = rules
+            .allowed
+            .iter()
+            .map(|allowed| {
+                allowed
+                    .as_str()
+                    .map_or_else(|| allowed.to_string(), str::to_owned)
+            })
+            .collect();
+        let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
+        errors.push(FieldError::unsupported(root(path), value, &allowed));
+    }
+}
+
+fn too_many(found: usize, most: Option<u64>, path: &str, errors: &mut Vec<FieldError>) {
+    if let Some(most) = most
+        .and_then(|most| usize::try_from(most).ok())
+        .filter(|most| found > *most)
+    {
+        errors.push(FieldError::too_many(root(path), found, most));
+    }
+}
+
+/// `allOf`, `anyOf`, `oneOf` and `not`.
+fn junctors(at: At<'_>, rules: &Rules, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let against = |id: &usize| {
+        let mut found = Vec::new();
+        self::value(at.node_at(*id), value, None, path, &mut found);
+        found
+    };
+    // The path is quoted here, and nowhere else.
+    let mut composite = |detail: &str| {
+        errors.push(FieldError::invalid(
+            root(path),
+            &Value::from(""),
+            format!("{path:?} {detail}"),
+        ));
+    };
+    let mut nested = Vec::new();
+    if !rules.any_of.is_empty() {
+        let results: Vec<_> = rules.any_of.iter().map(against).collect();
+        if results.iter().all(|found| !found.is_empty()) {
+            composite("must validate at least one schema (anyOf)");
+            nested.extend(results.into_iter().min_by_key(Vec::len).unwrap_or_default());
+        }
+    }
+    if !rules.one_of.is_empty() {
+        let results: Vec<_> = rules.one_of.iter().map(against).collect();
+        match results.iter().filter(|found| found.is_empty()).count() {
+            1 => {}
+            0 => {
+                composite("must validate one and only one schema (oneOf). Found none valid");
+                nested.extend(results.into_iter().min_by_key(Vec::len).unwrap_or_default());
+            }
+            n => composite(&format!(
+                "must validate one and only one schema (oneOf). Found {n} valid alternatives"
+            )),
+        }
+    }
+    let all: Vec<FieldError> = rules.all_of.iter().flat_map(against).collect();
+    if !all.is_empty() {
+        composite("must validate all the schemas (allOf)");
+        nested.extend(all);
+    }
+    if rules.not.iter().any(|id| against(id).is_empty()) {
+        composite("must not validate the schema (not)");
+    }
+    errors.extend(nested);
+}
+
+/// Sets hold a value once, maps a key once.
+fn duplicates(at: At<'_>, list: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+    let key = |item: &Value| match at.list() {
+        Some(ListKind::Set) => Some(item.clone()),
+        Some(ListKind::Map(keys)) => {
+            let fields = keys
+                .iter()
+                .filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+            Some(Value::Object(fields.collect()))
+        }
+        _ => None,
+    };
+    let keys: Vec<Option<Value>> = list.iter().map(key).collect();
+    for (index, key) in keys.iter().enumerate() {
+        let before = keys[..index]
+            .iter()
+            .filter(|other| other.is_some() && *other == key)
+            .count();
+        // Only the second of several is reported.
+        if let (1, Some(key)) = (before, key) {
+            errors.push(FieldError::duplicate(format!("{path}[{index}]"), key));
+        }
+    }
+}
+
+/// The element of the old list that `item` is the new form of; only keyed lists tell.
+fn counterpart<'a>(at: At<'_>, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
+    let Some(ListKind::Map(keys)) = at.list() else {
+        return None;
+    };
+    old?.as_array()?
+        .iter()
+        .find(|old| keys.iter().all(|key| old.get(key) == item.get(key)))
+}
+
+/// Whole objects inside objects name their type.
+fn embedded(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    for name in ["apiVersion", "kind"] {
+        let path = join(path, name);
+        match object.get(name) {
+            None => errors.push(FieldError::required(path, "must not be empty")),
+            Some(Value::String(text)) if text.is_empty() => {
+                errors.push(FieldError::invalid(
+                    path,
+                    &object[name],
+                    "must not be empty",
+                ));
+            }
+            Some(Value::String(text)) if name == "apiVersion" && text.matches('/').count() > 1 => {
+                let detail = format!("unexpected GroupVersion string: {text}");
+                errors.push(FieldError::invalid(path, &object[name], detail));
+            }
+            Some(Value::String(_)) => {}
+            Some(other) => errors.push(FieldError::invalid(path, other, "must be a string")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::apiserver::schema::Schema;
+
+    fn errors(property: &Value, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let crd = json!({"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema":
+            {"type": "object", "properties": {"x": property}}}}]}});
+        let schema = Schema::of_crd(&crd, "v1").expect("a schema");
+        let object = |x: &Value| json!({"apiVersion": "a/v1", "kind": "K", "metadata": {"name": "n"}, "x": x});
+        let old = old.map(object);
+        schema
+            .validate(&object(new), old.as_ref())
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn each_demand_is_refused_in_the_words_of_the_real_server() {
+        for (property, value, expected) in [
+            (
+                json!({"type": "integer"}),
+                json!("a"),
+                "x: Invalid value: \"string\": x in body must be of type integer: \"string\"",
+            ),
+            (
+                json!({"type": "string"}),
+                json!(null),
+                "x: Invalid value: \"null\": x in body must be of type string: \"null\"",
+            ),
+            (
+                json!({"type": "integer"}),
+                json!(1.5),
+                "x: Invalid value: \"number\": x in body must be of type integer: \"number\"",
+            ),
+            (
+                json!({"type": "object"}),
+                json!([]),
+                "x: Invalid value: \"array\": x in body must be of type object: \"array\"",
+            ),
+            (
+                json!({"x-kubernetes-int-or-string": true}),
+                json!(true),
+                "x: Invalid value: \"boolean\": x in body must be of type integer,string: \"boolean\"",
+            ),
+            (
+                json!({"type": "string", "enum": ["a", "b"]}),
+                json!("c"),
+                "x: Unsupported value: \"c\": supported values: \"a\", \"b\"",
+            ),
+            (
+                json!({"type": "string", "pattern": "^a+$"}),
+                json!("b"),
+                "x: Invalid value: \"b\": x in body should match '^a+$'",
+            ),
+            (
+                json!({"type": "string", "minLength": 2}),
+                json!("b"),
+                "x: Invalid value: \"b\": x in body should be at least 2 chars long",
+            ),
+            (
+                json!({"type": "string", "maxLength": 2}),
+                json!("bbb"),
+                "x: Too long: may not be more than 2 bytes",
+            ),
+            (
+                json!({"type": "integer", "minimum": 1}),
+                json!(0),
+                "x: Invalid value: 0: x in body should be greater than or equal to 1",
+            ),
+            (
+                json!({"type": "integer", "minimum": 1, "exclusiveMinimum": true}),
+                json!(1),
+                "x: Invalid value: 1: x in body should be greater than 1",
+            ),
+            (
+                json!({"type": "integer", "maximum": 1}),
+                json!(2),
+                "x: Invalid value: 2: x in body should be less than or equal to 1",
+            ),
+            (
+                json!({"type": "integer", "multipleOf": 2}),
+                json!(3),
+                "x: Invalid value: 3: x in body should be a multiple of 2",
+            ),
+            (
+                json!({"type": "array", "minItems": 1, "items": {"type": "string"}}),
+                json!([]),
+                "x: Invalid value: []: x in body should have at least 1 items",
+            ),
+            (
+                json!({"type": "array", "maxItems": 1, "items": {"type": "string"}}),
+                json!(["a", "b"]),
+                "x: Too many: 2: must have at most 1 items",
+            ),
+            (
+                json!({"type": "object", "required": ["y"], "properties": {"y": {"type": "string"}}}),
+                json!({}),
+                "x.y: Required value",
+            ),
+            (
+                json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}),
+                json!(["a", "b", "a", "a"]),
+                "x[2]: Duplicate value: \"a\"",
+            ),
+            (
+                json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                "items": {"type": "object", "properties": {"k": {"type": "string"}}}}),
+                json!([{"k": "a"}, {"k": "a"}]),
+                "x[1]: Duplicate value: {\"k\":\"a\"}",
+            ),
+            (
+                json!({"type": "string", "format": "date-time"}),
+                json!("yesterday"),
+                "x: Invalid value: \"yesterday\": x in body must be of type date-time: \"yesterday\"",
+            ),
+            (
+                json!({"type": "object", "x-kubernetes-embedded-resource": true,
+                "x-kubernetes-preserve-unknown-fields": true}),
+                json!({"apiVersion": "v1"}),
+                "x.kind: Required value: must not be empty",
+            ),
+            (
+                json!({"type": "object", "not": {"required": ["a"]}, "properties": {"a": {"type": "string"}}}),
+                json!({"a": "1"}),
+                "x: Invalid value: \"\": \"x\" must not validate the schema (not)",
+            ),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+                "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+                json!({"a": "1", "b": "2"}),
+                "x: Invalid value: \"\": \"x\" must validate one and only one schema (oneOf). Found 2 valid alternatives",
+            ),
+            (
+                json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+                json!({"a": "b"}),
+                "x.a: Invalid value: \"string\": x.a in body must be of type integer: \"string\"",
+            ),
+            (
+                json!({"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}),
+                json!([{"n": 1}, {"n": "2"}]),
+                "x[1].n: Invalid value: \"string\": x[1].n in body must be of type integer: \"string\"",
+            ),
+        ] {
+            assert_eq!(errors(&property, &value, None), [expected], "{property}");
+        }
+    }
+
+    #[test]
+    fn what_fits_is_accepted() {
+        for (property, value) in [
+            (json!({"type": "integer"}), json!(1.0)),
+            (json!({"type": "string", "nullable": true}), json!(null)),
+            (json!({"x-kubernetes-int-or-string": true}), json!("25%")),
+            (
+                json!({"x-kubernetes-preserve-unknown-fields": true}),
+                json!([1, {"a": 2}]),
+            ),
+            (
+                json!({"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+                "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}),
+                json!({"b": "1"}),
+            ),
+            (
+                json!({"type": "string", "format": "unheard-of"}),
+                json!("x"),
+            ),
+        ] {
+            assert_eq!(
+                errors(&property, &value, None),
+                Vec::<String>::new(),
+                "{property}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_was_accepted_once_may_stay() {
+        let property = json!({"type": "object", "properties": {
+            "a": {"type": "string", "maxLength": 1}, "b": {"type": "string", "maxLength": 1}}});
+        let (old, new) = (
+            json!({"a": "long", "b": "x"}),
+            json!({"a": "long", "b": "y"}),
+        );
+        assert_eq!(errors(&property, &new, Some(&old)), Vec::<String>::new());
+        let worse = json!({"a": "longer", "b": "y"});
+        assert_eq!(
+            errors(&property, &worse, Some(&old)),
+            ["x.a: Too long: may not be more than 1 bytes"]
+        );
+    }
+}
