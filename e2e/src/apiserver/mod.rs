@@ -26,7 +26,6 @@ pub mod refusal;
 mod registry;
 mod request;
 mod reviews;
-mod rules;
 mod running;
 mod scale;
 pub mod schema;

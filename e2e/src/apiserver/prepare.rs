@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::metadata;
 use super::refusal::{GroupName, Refusal};
-use super::schema::FieldError;
 use super::verbs::Call;
 
 /// Namespaces that can't be deleted.
@@ -138,11 +137,6 @@ pub fn updated(call: &Call<'_>, old: &Value, new: &mut Value) -> Result<(), Refu
         _ => {}
     }
     Ok(())
-}
-
-/// Rules of single kinds that a schema can't express.
-pub fn validate(call: &Call<'_>, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    super::rules::check(kind(call), new, old)
 }
 
 /// Refuses deletions that are never allowed.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::node::{At, Shape};
+use super::node::{Absent, At, Shape};
 
 /// Removes what the schema does not know and reports the paths, as `unknown field "…"` quotes them.
 pub fn prune(at: At<'_>, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
@@ -46,6 +46,9 @@ pub fn default(at: At<'_>, value: &mut Value) {
                 };
                 match object.get(name) {
                     Some(Value::Null) if !child.node().nullable => {}
+                    // Go cannot tell an empty text from an absent one.
+                    Some(Value::String(text))
+                        if text.is_empty() && field.absent == Absent::Zero => {}
                     Some(_) => continue,
                     None => {}
                 }

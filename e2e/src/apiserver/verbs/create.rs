@@ -104,7 +104,6 @@ fn validate(call: &Call<'_>, served: &Served, object: &Value) -> Result<(), Refu
         0..0,
         metadata::validate(object, resource.traits.names, resource.namespaced),
     );
-    errors.extend(prepare::validate(call, object, None));
     if errors.is_empty() {
         return Ok(());
     }

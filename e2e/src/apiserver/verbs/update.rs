@@ -166,7 +166,6 @@ fn commit(
     let mut errors = metadata::validate(&new, resource.traits.names, resource.namespaced);
     errors.extend(metadata::validate_update(old, &new));
     errors.extend(version.schema.validate(&new, Some(old)));
-    errors.extend(prepare::validate(call, &new, Some(old)));
     if !errors.is_empty() {
         return Err(call.invalid(&call.path.name, &errors));
     }
