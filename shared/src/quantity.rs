@@ -15,6 +15,9 @@ use std::{
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
 
+#[cfg(test)]
+mod tests;
+
 const NANO: i128 = 1_000_000_000;
 const MILLI_IN_NANO: i128 = 1_000_000;
 
@@ -377,95 +380,5 @@ impl SubAssign for Quantity {
 impl Sum for Quantity {
     fn sum<I: Iterator<Item = Self>>(quantities: I) -> Self {
         quantities.fold(Self::ZERO, Self::add)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn quantity(text: &str) -> Quantity {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn canonical_form_loses_nothing_and_takes_the_largest_suffix() {
-        for (text, canonical) in [
-            ("0", "0"),
-            ("1.5", "1500m"),
-            ("1.5Gi", "1536Mi"),
-            ("1024Mi", "1Gi"),
-            ("1000", "1k"),
-            ("512Ki", "512Ki"),
-            ("0.5Ki", "512"),
-            ("1.1Gi", "1181116006400m"),
-            ("0.9n", "1n"),
-            ("12E6", "12e6"),
-            ("1000E", "1e21"),
-            ("8Ei", "9223372036854775807"),
-            ("-0.5", "-500m"),
-        ] {
-            assert_eq!(quantity(text).to_string(), canonical, "{text}");
-        }
-    }
-
-    #[test]
-    fn what_kubernetes_refuses_is_refused() {
-        for text in [
-            "", " ", "1K", "1 Gi", "--1", "1e1.5", "0x10", "1_000", "1mi", "Infinity", "½",
-        ] {
-            assert!(text.parse::<Quantity>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn three_times_128_mi_are_384_mi() {
-        let sum: Quantity = [quantity("128Mi"); 3].into_iter().sum();
-        assert_eq!(sum.to_string(), "384Mi");
-    }
-
-    #[test]
-    fn amounts_beyond_the_range_saturate_instead_of_wrapping() {
-        assert_eq!(quantity("7Ei").milli_value(), i64::MAX);
-        assert_eq!(quantity("-100E").value(), i64::MIN);
-        assert_eq!(quantity("1e99") + quantity("1e99"), quantity("1e99"));
-    }
-
-    #[test]
-    fn more_digits_than_fit_round_up_by_one_nano_unit() {
-        let text = format!("1.{}1", "0".repeat(60));
-        assert_eq!(quantity(&text).nano(), NANO + 1);
-        assert_eq!(quantity(&format!("{text}Ki")).nano(), 1024 * NANO + 1);
-    }
-
-    proptest! {
-        #[test]
-        fn reading_what_was_printed_gives_the_same_amount(nano in -(1_i128 << 100)..(1_i128 << 100)) {
-            for format in [Format::DecimalSi, Format::DecimalExponent] {
-                let it = Quantity::from_nano(nano, format);
-                prop_assert_eq!(quantity(&it.to_string()), it);
-            }
-        }
-
-        #[test]
-        fn binary_notation_survives_printing(units in any::<i64>()) {
-            prop_assume!(units != i64::MIN);
-            let it = Quantity::units(units, Format::BinarySi);
-            prop_assert_eq!(quantity(&it.to_string()), it);
-        }
-
-        #[test]
-        fn rounding_is_away_from_zero(nano in -(1_i128 << 82)..(1_i128 << 82)) {
-            let it = Quantity::from_nano(nano, Format::DecimalSi);
-            let milli = i128::from(it.milli_value()) * MILLI_IN_NANO;
-            prop_assert!(milli.abs() >= nano.abs() && milli.abs() - nano.abs() < MILLI_IN_NANO);
-        }
-
-        #[test]
-        fn any_text_is_read_or_refused(text in ".{0,24}") {
-            let _ = text.parse::<Quantity>();
-        }
     }
 }

@@ -2,15 +2,11 @@
 //! clusters it is on, the clusters it is leaving. Both kinds have the same spec and status; [`Binding`] is what
 //! code that does not care is written against.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::sync::LazyLock;
 
-use k8s_openapi::{
-    api::core::v1::{NodeSelector, Toleration},
-    apimachinery::pkg::{
-        api::resource::Quantity,
-        apis::meta::v1::{Condition, Time},
-        runtime::RawExtension,
-    },
+use k8s_openapi::apimachinery::pkg::{
+    apis::meta::v1::{Condition, Time},
+    runtime::RawExtension,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,9 +15,11 @@ use super::{
     Object, absent,
     definition::Column,
     macros::{open_enum, resource},
-    policy::{ConflictResolution, FailoverBehavior, Placement, PurgeMode, SuspendClusters},
-    quantities, schema,
+    policy::{ConflictResolution, FailoverBehavior, Placement, SuspendClusters},
+    schema,
 };
+
+pub use super::{eviction_task::*, requirements::*};
 
 const SCHEDULED: Column = Column::text(
     "SCHEDULED",
@@ -227,73 +225,6 @@ pub struct ObjectReference {
     pub resource_version: Option<String>,
 }
 
-/// What one replica needs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ReplicaRequirements {
-    /// The nodes it can run on.
-    #[serde(skip_serializing_if = "absent")]
-    pub node_claim: Option<NodeClaim>,
-    /// The resources it asks for.
-    #[serde(skip_serializing_if = "absent", deserialize_with = "quantities")]
-    #[schemars(schema_with = "schema::resource_list")]
-    pub resource_request: BTreeMap<String, Quantity>,
-    /// Its namespace, for quotas.
-    #[serde(skip_serializing_if = "absent")]
-    pub namespace: Option<String>,
-    /// Its priority class.
-    #[serde(skip_serializing_if = "absent")]
-    pub priority_class_name: Option<String>,
-}
-
-/// The nodes that a replica can run on.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct NodeClaim {
-    /// Required node affinity.
-    #[serde(skip_serializing_if = "absent")]
-    #[schemars(schema_with = "schema::node_selector")]
-    pub hard_node_affinity: Option<NodeSelector>,
-    /// Labels that the node must have.
-    #[serde(skip_serializing_if = "absent")]
-    pub node_selector: BTreeMap<String, String>,
-    /// Node taints that do not matter.
-    #[serde(skip_serializing_if = "absent")]
-    #[schemars(schema_with = "schema::tolerations")]
-    pub tolerations: Vec<Toleration>,
-}
-
-/// One kind of pod of a resource that has several.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-#[schemars(extend("required" = ["name", "replicas"]))]
-pub struct Component {
-    /// Name, unique in the resource.
-    #[schemars(length(max = 32))]
-    pub name: String,
-    /// How many replicas of it are wanted.
-    pub replicas: i32,
-    /// What one replica needs.
-    #[serde(skip_serializing_if = "absent")]
-    pub replica_requirements: Option<ComponentReplicaRequirements>,
-}
-
-/// What one replica of a component needs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ComponentReplicaRequirements {
-    /// The nodes it can run on.
-    #[serde(skip_serializing_if = "absent")]
-    pub node_claim: Option<NodeClaim>,
-    /// The resources it asks for.
-    #[serde(skip_serializing_if = "absent", deserialize_with = "quantities")]
-    #[schemars(schema_with = "schema::resource_list")]
-    pub resource_request: BTreeMap<String, Quantity>,
-    /// Its priority class.
-    #[serde(skip_serializing_if = "absent")]
-    pub priority_class_name: Option<String>,
-}
-
 /// A chosen cluster and its share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -318,56 +249,6 @@ pub struct TargetComponent {
     pub name: String,
     /// Its replicas.
     pub replicas: i32,
-}
-
-/// A cluster that is being left.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-#[schemars(extend("required" = ["fromCluster", "producer", "reason"]))]
-pub struct GracefulEvictionTask {
-    /// The cluster.
-    pub from_cluster: String,
-
-    /// What becomes of the copy there.
-    #[serde(skip_serializing_if = "absent")]
-    pub purge_mode: Option<PurgeMode>,
-
-    /// How many replicas were there.
-    #[serde(skip_serializing_if = "absent")]
-    pub replicas: Option<i32>,
-
-    /// Why, in one word for programs.
-    #[schemars(length(min = 1, max = 32), extend("pattern" = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"))]
-    pub reason: String,
-
-    /// Why, for people.
-    #[serde(skip_serializing_if = "absent")]
-    #[schemars(extend("maxLength" = 1024))]
-    pub message: Option<String>,
-
-    /// The controller that wants it.
-    pub producer: String,
-
-    /// How long, in seconds, the copy waits for the new one at most; absent: as configured.
-    #[serde(skip_serializing_if = "absent")]
-    pub grace_period_seconds: Option<i32>,
-
-    /// True: the copy stays until this becomes false.
-    #[serde(skip_serializing_if = "absent")]
-    pub suppress_deletion: Option<bool>,
-
-    /// Labels for the new copy.
-    #[serde(skip_serializing_if = "absent")]
-    pub preserved_label_state: BTreeMap<String, String>,
-
-    /// Since when; filled in by the controller that works the tasks off.
-    #[serde(skip_serializing_if = "absent")]
-    #[schemars(schema_with = "schema::time")]
-    pub creation_timestamp: Option<Time>,
-
-    /// The clusters that had the resource before, so that a new one can be told.
-    #[serde(skip_serializing_if = "absent")]
-    pub clusters_before_failover: Vec<String>,
 }
 
 /// A binding whose resource refers to this one.

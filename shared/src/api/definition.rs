@@ -45,6 +45,7 @@ impl Column {
     }
 
     /// The same column, shown only by `-o wide`.
+    #[must_use]
     pub const fn wide(self) -> Self {
         Self { wide: true, ..self }
     }
@@ -101,6 +102,9 @@ pub trait Defined {
 
 impl Definition {
     /// Renders the definition for `apiextensions.k8s.io/v1`.
+    ///
+    /// # Panics
+    /// Never for the definitions of this crate, all of which a test renders.
     pub fn crd(&self) -> CustomResourceDefinition {
         let mut schema = json!({
             "type": "object",
@@ -196,11 +200,10 @@ fn make_structural(schema: &mut Value) {
         *text = prose(text);
     }
     // Kubernetes knows no unsigned formats; `minimum: 0` says the same.
-    match node.get("format").and_then(Value::as_str) {
-        Some("uint8" | "uint16" | "uint32" | "uint64" | "uint") => {
-            node.insert("format".into(), "int64".into());
-        }
-        _ => {}
+    if let Some("uint8" | "uint16" | "uint32" | "uint64" | "uint") =
+        node.get("format").and_then(Value::as_str)
+    {
+        node.insert("format".into(), "int64".into());
     }
     drop_defaults_of_required(node);
     for keyword in ["items", "additionalProperties"] {

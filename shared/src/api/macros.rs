@@ -125,14 +125,9 @@ macro_rules! resource {
         impl $kind {
             /// An object of this kind with a name and a spec and nothing else.
             pub fn new(name: &str, spec: $spec) -> Self {
-                Self {
-                    metadata: kube::core::ObjectMeta {
-                        name: Some(name.to_owned()),
-                        ..Default::default()
-                    },
-                    spec,
-                    ..Default::default()
-                }
+                let mut object = Self { spec, ..Self::default() };
+                object.metadata.name = Some(name.to_owned());
+                object
             }
         }
 

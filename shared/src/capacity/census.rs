@@ -31,14 +31,18 @@ use crate::{
 /// The number of a node name.
 type NodeId = u32;
 
+/// The number of a list. A list that breaks off has one, too, so that what only an older list saw is not taken for
+/// seen by the one after.
+type Round = u32;
+
 /// A pod that takes resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pod {
     /// `None` until a node is found.
     node: Option<NodeId>,
     shape: ShapeId,
-    /// The list that saw it last. A number, not a parity: a list may begin anew any number of times before one ends.
-    round: u16,
+    /// The list that saw it last.
+    round: Round,
 }
 
 /// A node name: what is known of the node, and what pods on it ask for. A row exists as long as there is either.
@@ -55,7 +59,7 @@ struct Row {
 struct NodeRecord {
     ready: bool,
     allocatable: Vec<(Id, Quantity)>,
-    round: u16,
+    round: Round,
 }
 
 /// The sum of a resource over nodes, and over how many of them.
@@ -68,8 +72,14 @@ struct Offer {
 /// How far the list of a kind has come.
 #[derive(Clone, Copy, Debug, Default)]
 struct List {
-    round: u16,
+    round: Round,
     complete: bool,
+}
+
+impl List {
+    fn start(&mut self) {
+        self.round = self.round.wrapping_add(1);
+    }
 }
 
 /// The running count of a cluster's nodes and pods.
@@ -99,7 +109,7 @@ impl Census {
     pub fn fold_pod(&mut self, event: Event<PodView>) -> bool {
         match event {
             Event::Init => {
-                self.pod_list.round = self.pod_list.round.wrapping_add(1);
+                self.pod_list.start();
                 false
             }
             Event::InitApply(pod) | Event::Apply(pod) => self.apply_pod(&pod),
@@ -120,7 +130,7 @@ impl Census {
     pub fn fold_node(&mut self, event: Event<NodeView>) -> bool {
         match event {
             Event::Init => {
-                self.node_list.round = self.node_list.round.wrapping_add(1);
+                self.node_list.start();
                 false
             }
             Event::InitApply(node) | Event::Apply(node) => self.apply_node(&node),

@@ -1,7 +1,7 @@
 //! What a cluster has, what is asked of it, and how its nodes are graded.
 //!
 //! A [`Census`] is folded from watch events: [`PodView`] and [`NodeView`] are the small parts of a pod and a node
-//! that matter, decoded straight from the API and thrown away once counted. What stays of a pod is about forty
+//! that matter, decoded straight from the API and thrown away once counted. What stays of a pod is about fifty
 //! bytes, so a hundred thousand of them fit into a few megabytes, and each event costs only what it changes.
 //!
 //! ```
@@ -33,3 +33,6 @@ mod view;
 pub use census::Census;
 pub use models::{ModelFault, default_models, standardize, validate};
 pub use view::{ContainerView, NodeView, PodView};
+
+#[cfg(test)]
+mod tests;

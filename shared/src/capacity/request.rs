@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::capacity::amounts::{CPU, MEMORY};
 
-    fn cpu(spec: Value) -> i64 {
+    fn cpu(spec: &Value) -> i64 {
         let pod: PodView = serde_json::from_value(json!({ "spec": spec })).unwrap();
         *of(&pod, &mut Names::default()).entry(CPU)
     }
@@ -128,7 +128,7 @@ mod tests {
                 2,
             ),
         ] {
-            assert_eq!(cpu(spec), milli, "{name}");
+            assert_eq!(cpu(&spec), milli, "{name}");
         }
     }
 

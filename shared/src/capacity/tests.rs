@@ -1,0 +1,221 @@
+use kube::runtime::watcher::Event;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::api::cluster::ResourceSummary;
+
+fn node(name: &str, cpu: &str, pods: &str) -> NodeView {
+    let conditions = json!([{ "type": "Ready", "status": "True" }]);
+    let status = json!({ "allocatable": { "cpu": cpu, "pods": pods }, "conditions": conditions });
+    serde_json::from_value(json!({ "metadata": { "name": name }, "status": status })).unwrap()
+}
+
+fn pod(name: &str, node: Option<&str>, cpu: &str, phase: &str) -> PodView {
+    let containers = json!([{ "resources": { "requests": { "cpu": cpu } } }]);
+    serde_json::from_value(json!({
+        "metadata": { "namespace": "ns", "name": name },
+        "spec": { "nodeName": node, "containers": containers },
+        "status": { "phase": phase },
+    }))
+    .unwrap()
+}
+
+fn counts(census: &Census) -> Vec<i64> {
+    census
+        .modelings(&default_models())
+        .iter()
+        .map(|modeling| modeling.count)
+        .collect()
+}
+
+#[test]
+fn a_pod_that_moves_on_moves_its_request() {
+    let mut census = Census::default();
+    assert!(census.apply_pod(&pod("p", None, "2", "Pending")));
+    assert_eq!(census.summary().allocating["cpu"].0, "2");
+    assert!(census.apply_pod(&pod("p", Some("n"), "2", "Running")));
+    assert!(census.summary().allocating.is_empty());
+    assert_eq!(census.summary().allocated["cpu"].0, "2");
+    assert!(
+        !census.apply_pod(&pod("p", Some("n"), "2", "Running")),
+        "nothing new"
+    );
+    assert!(census.apply_pod(&pod("p", Some("n"), "2", "Succeeded")));
+    assert_eq!(census.summary(), ResourceSummary::default());
+    assert!(
+        !census.delete_pod(&pod("p", None, "2", "Succeeded")),
+        "had ended before"
+    );
+}
+
+#[test]
+fn pods_may_arrive_before_their_node_and_outlive_it() {
+    let mut census = Census::default();
+    census.apply_pod(&pod("p", Some("n"), "3", "Running"));
+    census.apply_node(&node("n", "8", "110"));
+    let mut models = default_models();
+    for model in &mut models {
+        model.ranges.truncate(1);
+    }
+    let grade = |census: &Census| {
+        census
+            .modelings(&models)
+            .iter()
+            .position(|modeling| modeling.count == 1)
+    };
+    assert_eq!(grade(&census), Some(3), "5 of 8 cores are free");
+    assert!(census.delete_node(&node("n", "8", "110")));
+    assert_eq!(grade(&census), None);
+    assert_eq!(census.summary().allocated["cpu"].0, "3");
+    assert_eq!(census.node_summary().total_num, 0);
+}
+
+#[test]
+fn a_full_node_hides_nobody() {
+    let mut census = Census::default();
+    for (name, places) in [("a", "110"), ("full", "1"), ("z", "110")] {
+        census.apply_node(&node(name, "8", places));
+    }
+    census.apply_pod(&pod("p", Some("full"), "1", "Running"));
+    assert_eq!(
+        counts(&census),
+        [2, 0, 0, 0, 0, 0, 0, 0, 0],
+        "no memory is offered: grade 0"
+    );
+}
+
+#[test]
+fn the_last_good_count_is_served_until_a_new_list_is_complete() {
+    let mut census = Census::default();
+    let first = [
+        Event::Init,
+        Event::InitApply(pod("a", None, "1", "Pending")),
+        Event::InitDone,
+    ];
+    for event in first {
+        census.fold_pod(event);
+    }
+    assert!(!census.is_complete(), "nodes are not listed yet");
+    for event in [Event::Init, Event::InitDone] {
+        census.fold_node(event);
+    }
+    assert!(census.is_complete());
+
+    assert!(
+        !census.fold_pod(Event::Init),
+        "starting over changes nothing"
+    );
+    assert_eq!(census.summary().allocating["cpu"].0, "1");
+    census.fold_pod(Event::InitApply(pod("b", None, "4", "Pending")));
+    assert!(census.is_complete());
+    assert!(
+        census.fold_pod(Event::InitDone),
+        "what was not listed again is gone"
+    );
+    assert_eq!(census.summary().allocating["cpu"].0, "4");
+    assert_eq!(census.pods(), 1);
+}
+
+#[test]
+fn a_list_that_breaks_off_and_starts_over_loses_nothing_and_keeps_nothing() {
+    let mut census = Census::default();
+    for event in [
+        Event::Init,
+        Event::InitApply(node("n", "4", "10")),
+        Event::Init,
+        Event::InitApply(node("m", "2", "10")),
+        Event::InitApply(node("n", "4", "10")),
+        Event::InitDone,
+    ] {
+        census.fold_node(event);
+    }
+    assert_eq!(census.node_summary().total_num, 2);
+    assert_eq!(census.summary().allocatable["cpu"].0, "6");
+
+    // A node that goes while lists break off is dropped all the same.
+    for event in [
+        Event::Init,
+        Event::Init,
+        Event::InitApply(node("m", "2", "10")),
+        Event::InitDone,
+    ] {
+        census.fold_node(event);
+    }
+    assert_eq!(census.node_summary().total_num, 1);
+}
+
+#[test]
+fn a_resource_that_no_node_offers_any_more_is_not_reported() {
+    let mut census = Census::default();
+    census.apply_node(&node("n", "0", "10"));
+    assert_eq!(
+        census.summary().allocatable["cpu"].0,
+        "0",
+        "offered, though there is none of it"
+    );
+    census.delete_node(&node("n", "0", "10"));
+    assert_eq!(census.summary(), ResourceSummary::default());
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Pod(u8, Option<u8>, u16, bool),
+    PodGone(u8),
+    Node(u8, u8, u8),
+    NodeGone(u8),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        4 => (0..12_u8, prop::option::of(0..4_u8), 0..3000_u16, prop::bool::weighted(0.2))
+            .prop_map(|(pod, node, milli, ended)| Change::Pod(pod, node, milli, ended)),
+        1 => (0..12_u8).prop_map(Change::PodGone),
+        2 => (0..4_u8, 0..9_u8, 0..4_u8).prop_map(|(node, cpu, pods)| Change::Node(node, cpu, pods)),
+        1 => (0..4_u8).prop_map(Change::NodeGone),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_running_count_equals_a_fresh_one(changes in prop::collection::vec(change(), 0..60)) {
+        let mut census = Census::default();
+        let mut pods = std::collections::BTreeMap::new();
+        let mut nodes = std::collections::BTreeMap::new();
+        for change in changes {
+            match change {
+                Change::Pod(id, on, milli, ended) => {
+                    let on = on.map(|on| format!("n{on}"));
+                    let phase = if ended { "Failed" } else { "Running" };
+                    let pod = pod(&format!("p{id}"), on.as_deref(), &format!("{milli}m"), phase);
+                    census.apply_pod(&pod);
+                    pods.insert(id, pod);
+                }
+                Change::PodGone(id) => {
+                    census.delete_pod(&pod(&format!("p{id}"), None, "0", ""));
+                    pods.remove(&id);
+                }
+                Change::Node(id, cpu, places) => {
+                    let node = node(&format!("n{id}"), &cpu.to_string(), &places.to_string());
+                    census.apply_node(&node);
+                    nodes.insert(id, node);
+                }
+                Change::NodeGone(id) => {
+                    census.delete_node(&node(&format!("n{id}"), "0", "0"));
+                    nodes.remove(&id);
+                }
+            }
+        }
+        let mut fresh = Census::default();
+        for node in nodes.values() {
+            fresh.apply_node(node);
+        }
+        for pod in pods.values() {
+            fresh.apply_pod(pod);
+        }
+        prop_assert_eq!(census.summary(), fresh.summary());
+        prop_assert_eq!(census.node_summary(), fresh.node_summary());
+        prop_assert_eq!(counts(&census), counts(&fresh));
+        prop_assert_eq!(census.pods(), fresh.pods());
+    }
+}
