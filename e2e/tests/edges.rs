@@ -1,11 +1,15 @@
 //! The edges of both programs against a Kubernetes API: informers that survive what networks do, and leader election.
 
+// The lint knows test functions, not the functions that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::StatusCode;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::config::KubeConfigOptions;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::apiserver::{ApiServer, Forget, Running};
 use muster_shared::client::{self, Profile};
@@ -22,7 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 async fn connect(server: &Running, profile: Profile) -> Client {
     let kubeconfig = server.admin_kubeconfig().unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default())
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .unwrap();
     client::connect(&config, profile).unwrap()
