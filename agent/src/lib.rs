@@ -62,7 +62,7 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
 /// Runs the agent until shutdown. Needs the process's TLS provider; metrics go to the process's recorder, if it has one.
 ///
 /// # Errors
-/// When the settings are refused, the fleet has another cluster of our name, leadership was lost, or a part of the agent ended: the
+/// When the settings are refused, the fleet has another cluster of our name, or a part of the agent ended: the
 /// caller should end the process, to be started again.
 pub async fn run(settings: Settings, shutdown: CancellationToken) -> anyhow::Result<()> {
     serve(settings, None, shutdown).await

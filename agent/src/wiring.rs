@@ -115,17 +115,14 @@ impl Agent {
             self.shutdown.cancel();
         }
         let ended = self.tasks.supervise(SHUTDOWN_GRACE).await;
-        let outcome = election.await;
+        // Gives the lease up, so that a successor need not wait.
+        election.await.context("the election ended badly")?;
         started?;
-        ended?;
-        match outcome {
-            Ok(lease::Outcome::Lost) => anyhow::bail!("leadership was lost"),
-            _ => Ok(()),
-        }
+        Ok(ended?)
     }
 
-    /// Campaigns where that was asked for; a loss ends the agent.
-    fn campaign(&self) -> anyhow::Result<impl Future<Output = lease::Outcome> + use<>> {
+    /// Campaigns where that was asked for, again after every loss.
+    fn campaign(&self) -> anyhow::Result<impl Future<Output = ()> + use<>> {
         let settings = &self.settings;
         let candidate = lease::Candidate {
             namespace: settings.leader_elect_resource_namespace.clone(),
@@ -142,11 +139,21 @@ impl Agent {
         let elect = settings.leader_elect;
         Ok(async move {
             if !elect {
-                return lease::Outcome::Stopped;
+                return;
             }
-            let outcome = lease::campaign(client, candidate, leadership, shutdown.clone()).await;
-            shutdown.cancel();
-            outcome
+            // A member cut off from the fleet loses the election by silence. Its agent stays: nobody else can act for the member,
+            // and everything it does asks for leadership at each act.
+            loop {
+                let campaign = lease::campaign(
+                    client.clone(),
+                    candidate.clone(),
+                    leadership.clone(),
+                    shutdown.clone(),
+                );
+                if campaign.await == lease::Outcome::Stopped {
+                    return;
+                }
+            }
         })
     }
 
