@@ -17,9 +17,10 @@ use k8s_openapi::apimachinery::pkg::{api::resource::Quantity as Wire, apis::meta
 use kube::runtime::watcher::Event;
 
 use super::{
-    amounts::{Id, Names, PODS, nano_per_unit},
+    amounts::{Id, Names},
     models::Grades,
     request,
+    row::{NodeRecord, Round, Row},
     shapes::{ShapeId, Shapes},
     view::{NodeView, PodView},
 };
@@ -31,10 +32,6 @@ use crate::{
 /// The number of a node name.
 type NodeId = u32;
 
-/// The number of a list. A list that breaks off has one, too, so that what only an older list saw is not taken for
-/// seen by the one after.
-type Round = u32;
-
 /// A pod that takes resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pod {
@@ -45,22 +42,8 @@ struct Pod {
     round: Round,
 }
 
-/// A node name: what is known of the node, and what pods on it ask for. A row exists as long as there is either.
-#[derive(Debug, Default)]
-struct Row {
-    name: Arc<str>,
-    node: Option<NodeRecord>,
-    /// Pods that say they are here.
-    pods: u32,
-    used: Vec<(Id, i128)>,
-}
-
-#[derive(Debug, PartialEq)]
-struct NodeRecord {
-    ready: bool,
-    allocatable: Vec<(Id, Quantity)>,
-    round: Round,
-}
+// A hundred thousand of these are the better part of the agent's memory.
+const _: () = assert!(size_of::<(u128, Pod)>() <= 32);
 
 /// The sum of a resource over nodes, and over how many of them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -371,37 +354,6 @@ impl Census {
     /// How many pods are being counted; those that have ended are not.
     pub fn pods(&self) -> usize {
         self.pods.len()
-    }
-}
-
-impl Row {
-    /// Whether another pod fits. A node that has not said what it offers takes none; places are looked at only
-    /// once there are pods, as in Karmada.
-    fn has_room(&self, node: &NodeRecord) -> bool {
-        !node.allocatable.is_empty()
-            && (self.pods == 0 || node.offer(PODS) > Some(self.used(PODS) * nano_per_unit(PODS)))
-    }
-
-    /// What is left of a resource, in nano units; negative when more is asked for than there is. Of what the node
-    /// does not have nothing can be left.
-    fn free(&self, node: &NodeRecord, id: Id) -> i128 {
-        node.offer(id)
-            .map_or(0, |offer| offer - self.used(id) * nano_per_unit(id))
-    }
-
-    fn used(&self, id: Id) -> i128 {
-        self.used
-            .iter()
-            .find(|(known, _)| *known == id)
-            .map_or(0, |(_, used)| *used)
-    }
-}
-
-impl NodeRecord {
-    /// What the node offers of a resource, in nano units.
-    fn offer(&self, id: Id) -> Option<i128> {
-        let offer = self.allocatable.iter().find(|(known, _)| *known == id);
-        offer.map(|(_, quantity)| quantity.nano())
     }
 }
 

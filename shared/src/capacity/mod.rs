@@ -27,6 +27,7 @@ mod amounts;
 mod census;
 mod models;
 mod request;
+mod row;
 mod shapes;
 mod view;
 

@@ -1,0 +1,58 @@
+//! A node of the census, and what pods ask of it.
+
+use std::sync::Arc;
+
+use super::amounts::{Id, PODS, nano_per_unit};
+use crate::quantity::Quantity;
+
+/// The number of a list. A list that breaks off has one, too, so that what only an older list saw is not taken for
+/// seen by the one after.
+pub(super) type Round = u32;
+
+/// A node name: what is known of the node, and what pods on it ask for. A row exists as long as there is either.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    pub name: Arc<str>,
+    pub node: Option<NodeRecord>,
+    /// Pods that say they are here.
+    pub pods: u32,
+    pub used: Vec<(Id, i128)>,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) struct NodeRecord {
+    pub ready: bool,
+    pub allocatable: Vec<(Id, Quantity)>,
+    pub round: Round,
+}
+
+impl Row {
+    /// Whether another pod fits. A node that has not said what it offers takes none; places are looked at only
+    /// once there are pods, as in Karmada.
+    pub fn has_room(&self, node: &NodeRecord) -> bool {
+        !node.allocatable.is_empty()
+            && (self.pods == 0 || node.offer(PODS) > Some(self.used(PODS) * nano_per_unit(PODS)))
+    }
+
+    /// What is left of a resource, in nano units; negative when more is asked for than there is. Of what the node
+    /// does not have nothing can be left.
+    pub fn free(&self, node: &NodeRecord, id: Id) -> i128 {
+        node.offer(id)
+            .map_or(0, |offer| offer - self.used(id) * nano_per_unit(id))
+    }
+
+    pub fn used(&self, id: Id) -> i128 {
+        self.used
+            .iter()
+            .find(|(known, _)| *known == id)
+            .map_or(0, |(_, used)| *used)
+    }
+}
+
+impl NodeRecord {
+    /// What the node offers of a resource, in nano units.
+    pub fn offer(&self, id: Id) -> Option<i128> {
+        let offer = self.allocatable.iter().find(|(known, _)| *known == id);
+        offer.map(|(_, quantity)| quantity.nano())
+    }
+}
