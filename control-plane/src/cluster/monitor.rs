@@ -149,7 +149,7 @@ mod tests {
 
     const GRACES: Graces = Graces {
         monitor: Duration::from_secs(40),
-        startup: Duration::from_secs(60),
+        startup: Duration::from_mins(1),
     };
 
     fn ready(status: &str) -> Condition {

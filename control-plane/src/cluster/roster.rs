@@ -160,7 +160,7 @@ mod tests {
 
     const GRACES: Graces = Graces {
         monitor: Duration::from_secs(40),
-        startup: Duration::from_secs(60),
+        startup: Duration::from_mins(1),
     };
 
     fn ready(status: &str) -> Condition {
@@ -180,12 +180,7 @@ mod tests {
         let mut roster = Roster::new(GRACES, start);
         let names: Vec<String> = (0..3_500).map(|i| format!("member{i}")).collect();
         for name in &names {
-            roster.cluster(
-                name,
-                Some(&ready("True")),
-                Duration::from_secs(9_000),
-                start,
-            );
+            roster.cluster(name, Some(&ready("True")), Duration::from_mins(150), start);
         }
         let mut silent = Vec::new();
         for tick in 1..=12_u64 {
@@ -208,7 +203,7 @@ mod tests {
         assert!(
             roster
                 .next_timer()
-                .is_some_and(|at| at > start + Duration::from_secs(120))
+                .is_some_and(|at| at > start + Duration::from_mins(2))
         );
     }
 
@@ -231,7 +226,7 @@ mod tests {
         let until = |name: &str| roster.judge(name, start);
         assert_eq!(
             until("old"),
-            Some(Verdict::Until(start + Duration::from_secs(60)))
+            Some(Verdict::Until(start + Duration::from_mins(1)))
         );
         assert_eq!(
             until("new"),

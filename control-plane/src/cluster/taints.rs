@@ -47,9 +47,9 @@ pub fn wanted(
             .saturating_add(wait)
             .unwrap_or(Timestamp::MAX);
         if due <= now {
-            keep.push((key, NO_EXECUTE))
+            keep.push((key, NO_EXECUTE));
         } else {
-            again = Some(due)
+            again = Some(due);
         }
     }
     // Without a condition nothing speaks against `unreachable`: it stays until a status is posted, as in Karmada.
@@ -124,6 +124,9 @@ mod tests {
         }
     }
 
+    /// The status of Ready, the taints before, and those after if they change.
+    type Case = (Option<&'static str>, Vec<Taint>, Option<Vec<Taint>>);
+
     #[test]
     fn no_schedule_follows_the_condition() {
         let (nr, un) = (
@@ -131,7 +134,7 @@ mod tests {
             taint(UNREACHABLE, NO_SCHEDULE, Some(1)),
         );
         let new = |key| taint(key, NO_SCHEDULE, Some(100));
-        let cases: [(Option<&str>, Vec<Taint>, Option<Vec<Taint>>); 8] = [
+        let cases: [Case; 8] = [
             (None, vec![], Some(vec![new(NOT_READY)])),
             (
                 None,
@@ -185,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_classic_mode_adds_no_execute_after_its_time_and_takes_it_back() {
-        let classic = Some(Duration::from_secs(300));
+        let classic = Some(Duration::from_mins(5));
         let unreachable = taint(UNREACHABLE, NO_SCHEDULE, Some(10));
         let down = ready("Unknown", 10);
         let judge = |present: &[Taint], condition: &Condition, now| {

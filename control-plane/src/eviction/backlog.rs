@@ -311,7 +311,7 @@ mod tests {
     fn an_item_is_in_one_place_only() {
         let mut backlog = Backlog::default();
         let (a, now) = (cluster("a"), Instant::now());
-        let until = now + Duration::from_secs(300);
+        let until = now + Duration::from_mins(5);
         assert!(backlog.put(
             &a,
             "x",
@@ -343,7 +343,7 @@ mod tests {
     fn a_toleration_wait_costs_nothing_until_it_is_due() {
         let mut backlog = Backlog::default();
         let (a, now) = (cluster("a"), Instant::now());
-        let until = now + Duration::from_secs(60);
+        let until = now + Duration::from_mins(1);
         backlog.put(
             &a,
             "x",

@@ -89,7 +89,7 @@ where
     bindings.on_change(move |change| {
         match change {
             Change::Applied { new, .. } => {
-                office.with(|desk, now| desk.binding(Arc::clone(new).into(), now))
+                office.with(|desk, now| desk.binding(&Arc::clone(new).into(), now))
             }
             Change::Deleted { old } => {
                 office.with(|desk, _| desk.binding_gone(&BindingKey::of(old.as_ref())))

@@ -140,7 +140,7 @@ pub struct Desk {
 /// Pause before a binding is tried again that somebody else wrote, or is just writing.
 const CONFLICT: Duration = Duration::from_millis(100);
 /// First and longest pause after a failed write.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 impl Desk {
     /// An empty desk.
@@ -233,10 +233,10 @@ impl Desk {
     }
 
     /// A binding is new or changed.
-    pub fn binding(&mut self, subject: Subject, now: Now) {
+    pub fn binding(&mut self, subject: &Subject, now: Now) {
         let key = subject.key();
         let old = self.subjects.insert(key.clone(), subject.clone());
-        if old.as_ref().is_some_and(|old| old.is_same_wish(&subject)) {
+        if old.as_ref().is_some_and(|old| old.is_same_wish(subject)) {
             return;
         }
         for target in old.iter().flat_map(|old| &old.spec().clusters) {
@@ -252,7 +252,7 @@ impl Desk {
             self.on.entry(name).or_default().insert(key.clone());
         }
         if self.open {
-            self.review_all(&subject, now);
+            self.review_all(subject, now);
         }
     }
 
@@ -351,7 +351,7 @@ impl Desk {
                     mode: errand.purge_mode.to_string(),
                 };
                 self.note(key, cluster, turn);
-                return self.binding(subject, now);
+                return self.binding(&subject, now);
             }
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {

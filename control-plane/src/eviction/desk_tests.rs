@@ -101,7 +101,7 @@ impl World {
     fn restart(&mut self, failover: bool) {
         self.desk = Desk::new(switches(failover), Rates::default(), self.now());
         for binding in self.bindings.iter().rev() {
-            self.desk.binding(Arc::clone(binding).into(), self.now());
+            self.desk.binding(&Arc::clone(binding).into(), self.now());
         }
         for cluster in &self.clusters {
             self.desk.cluster(cluster, self.now());
@@ -109,18 +109,18 @@ impl World {
         self.desk.open(self.now());
     }
 
-    fn set(&mut self, changed: Arc<Cluster>) {
+    fn set(&mut self, changed: &Arc<Cluster>) {
         let name = changed.name_any();
         self.clusters.retain(|cluster| cluster.name_any() != name);
-        self.clusters.push(Arc::clone(&changed));
-        self.desk.cluster(&changed, self.now());
+        self.clusters.push(Arc::clone(changed));
+        self.desk.cluster(changed, self.now());
     }
 
-    fn put(&mut self, changed: Arc<ResourceBinding>) {
+    fn put(&mut self, changed: &Arc<ResourceBinding>) {
         let name = changed.name_any();
         self.bindings.retain(|binding| binding.name_any() != name);
-        self.bindings.push(Arc::clone(&changed));
-        self.desk.binding(changed.into(), self.now());
+        self.bindings.push(Arc::clone(changed));
+        self.desk.binding(&Arc::clone(changed).into(), self.now());
     }
 
     /// Lets time pass; every errand comes to the end that `end` gives it. Returns the errands.
@@ -221,7 +221,7 @@ fn a_stopped_queue_goes_on_by_itself_when_enough_clusters_return() {
             .iter()
             .all(|(_, reason)| *reason == "StoppedByThreshold")
     );
-    world.set(cluster("c0", &json!([])));
+    world.set(&cluster("c0", &json!([])));
     let news = world.desk.take_news();
     assert!(
         news.clusters
@@ -244,9 +244,9 @@ fn the_first_of_many_failures_does_not_count_as_the_only_one() {
         Arc::new(cluster)
     };
     for n in 0..5 {
-        world.set(unknown(&format!("c{n}"), &json!([])));
+        world.set(&unknown(&format!("c{n}"), &json!([])));
     }
-    world.set(unknown("c0", &down(900)));
+    world.set(&unknown("c0", &down(900)));
     assert!(
         world.evict(100.0).is_empty(),
         "one cluster is tainted, five are silent"
@@ -287,7 +287,7 @@ fn each_effect_asks_the_policy_its_own_way() {
             vec![binding("w", &["c0"], &more)],
             true,
         );
-        world.set(cluster("c0", &taint(effect, 1_000)));
+        world.set(&cluster("c0", &taint(effect, 1_000)));
         if let Some(after) = leaves_after {
             assert!(
                 world.evict(f64::from(after) - 0.5).is_empty(),
@@ -305,7 +305,7 @@ fn what_waits_is_dropped_when_its_cluster_recovers() {
     let mut world = World::new(10, 2, 20);
     assert_eq!(world.evict(20.5).len(), 10);
     world.told();
-    world.set(cluster("c0", &json!([])));
+    world.set(&cluster("c0", &json!([])));
     let told = world.told();
     assert_eq!(
         told.len(),
@@ -349,7 +349,7 @@ fn a_policy_edited_while_the_item_waits_counts() {
     } else {
         "w0-0"
     };
-    world.put(binding(
+    world.put(&binding(
         left,
         &["c0"],
         &json!({"placement": {"clusterTolerations": [{"operator": "Exists"}]}}),
@@ -359,7 +359,7 @@ fn a_policy_edited_while_the_item_waits_counts() {
         world.told().last().unwrap(),
         &(left.to_owned(), "Tolerated")
     );
-    world.put(binding(left, &["c0"], &json!({})));
+    world.put(&binding(left, &["c0"], &json!({})));
     assert_eq!(world.evict(1_000.0), [left]);
 }
 
@@ -405,11 +405,11 @@ fn a_stranded_workload_is_tried_again_only_when_something_changes() {
     let mut world = World::new(10, 1, 1);
     let nowhere = |_: &Errand| Outcome::Nowhere("full".into());
     assert_eq!(world.pass(10_000.0, nowhere).len(), 1);
-    world.set(cluster("c5", &taint("NoSchedule", 0)));
+    world.set(&cluster("c5", &taint("NoSchedule", 0)));
     assert_eq!(world.pass(10_000.0, nowhere).len(), 1);
-    world.set(cluster("c5", &taint("NoSchedule", 0)));
+    world.set(&cluster("c5", &taint("NoSchedule", 0)));
     assert_eq!(world.pass(10_000.0, nowhere).len(), 0, "nothing changed");
-    world.put(binding(
+    world.put(&binding(
         "w0-0",
         &["c0"],
         &json!({"placement": {"clusterAffinity": {"clusterNames": ["c1"]}}}),

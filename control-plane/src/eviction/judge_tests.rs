@@ -35,6 +35,7 @@ fn exists(key: &str, seconds: Option<i64>) -> Toleration {
     }
 }
 
+#[expect(clippy::unnecessary_wraps)] // a policy may have none
 fn failover(seconds: Option<i32>, mode: Option<&str>) -> Option<FailoverBehavior> {
     let cluster = ClusterFailoverBehavior {
         toleration_seconds: seconds,

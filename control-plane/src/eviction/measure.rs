@@ -106,7 +106,7 @@ impl Meter {
         for (cluster, done) in &mut self.done {
             let depth = depths.get(cluster).copied().unwrap_or_default();
             let gauge = |name: &'static str, value: f64| {
-                metrics::gauge!(name, "cluster_name" => cluster.clone()).set(value)
+                metrics::gauge!(name, "cluster_name" => cluster.clone()).set(value);
             };
             gauge("evict_total", (depth.ready + depth.stranded) as f64);
             gauge("muster_evict_waiting", depth.waiting as f64);

@@ -264,6 +264,14 @@ mod tests {
             .map(|(_, done)| *done)
     }
 
+    /// Where it is placed, what is reported, how clusters stand, what becomes of the task.
+    type Row<'a> = (
+        &'a [TargetCluster],
+        &'a [AggregatedStatusItem],
+        &'a dyn Fn(&str) -> Standing,
+        Option<Done>,
+    );
+
     #[test]
     fn the_old_copy_stays_until_a_replacement_is_placed_and_healthy() {
         use ResourceHealth::{Healthy, Unhealthy, Unknown};
@@ -277,12 +285,7 @@ mod tests {
         };
         let everyone_silent: &dyn Fn(&str) -> Standing = &|_| Standing::Silent;
         let healthy = [report("new", Healthy, None)];
-        let cases: [(
-            &[TargetCluster],
-            &[AggregatedStatusItem],
-            &dyn Fn(&str) -> Standing,
-            Option<Done>,
-        ); 6] = [
+        let cases: [Row<'_>; 6] = [
             (&new, &healthy, sound, Some(Done::Replaced)),
             (&new, &[report("new", Unhealthy, None)], sound, None),
             (&new, &[report("new", Unknown, None)], sound, None),

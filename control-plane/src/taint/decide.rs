@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::ClusterAffinity;
-use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::api::taint_policy::{ClusterTaintPolicy, Taint as PolicyTaint};
 use muster_shared::k8s::{Condition, Taint, Time};
 
 use super::policy::{Fault, all_match, faults, taint_fault, verdict};
@@ -144,7 +144,7 @@ impl Work {
         for taint in spec
             .taints
             .iter()
-            .map(|t| t.taint())
+            .map(PolicyTaint::taint)
             .filter(|t| taint_fault(t).is_none())
         {
             let present = self.present(&taint).is_some();

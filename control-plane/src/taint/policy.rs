@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use muster_shared::api::taint_policy::{
-    ClusterTaintPolicySpec, MatchCondition, MatchConditionOperator,
+    ClusterTaintPolicySpec, MatchCondition, MatchConditionOperator, Taint as PolicyTaint,
+    TaintToAdd,
 };
 use muster_shared::k8s::{Condition, Taint};
 use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
@@ -72,8 +73,8 @@ pub fn faults(spec: &ClusterTaintPolicySpec) -> Vec<Fault> {
     let taints = spec
         .taints
         .iter()
-        .map(|t| t.taint())
-        .chain(spec.taints_to_add.iter().map(|t| t.taint()));
+        .map(PolicyTaint::taint)
+        .chain(spec.taints_to_add.iter().map(TaintToAdd::taint));
     let taints = taints
         .filter_map(|taint| taint_fault(&taint))
         .collect::<Vec<_>>();

@@ -54,6 +54,9 @@ impl Record {
     }
 
     /// The annotation's text.
+    ///
+    /// # Panics
+    /// Never: maps with text keys always serialise.
     pub fn write(&self) -> String {
         serde_json::to_string(self).expect("maps with text keys serialise: invariant of the type")
     }
