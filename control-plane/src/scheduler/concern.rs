@@ -108,3 +108,83 @@ pub fn may_choose(placement: &Placement, cluster: &Cluster) -> bool {
                     .any(|overflow| matches_affinity(&overflow.cluster_affinity, cluster))
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::scheduler::fixtures::{
+        cluster, config_map, decoded, deployment, dynamic, placed, tainted,
+    };
+
+    fn news(old: Option<&Value>, new: Option<&Value>) -> ClusterNews {
+        ClusterNews::between(old.map(decoded).as_ref(), new.map(decoded).as_ref())
+    }
+
+    #[test]
+    fn only_what_placements_depend_on_is_news() {
+        let before = cluster("m", 10);
+        let change = |path: &str, value: Value| {
+            let mut after = before.clone();
+            *after.pointer_mut(path).unwrap() = value;
+            after
+        };
+        let labelled = change("/metadata", json!({ "name": "m", "labels": { "a": "b" } }));
+        let deleting = change(
+            "/metadata",
+            json!({ "name": "m", "deletionTimestamp": "2024-01-01T00:00:00Z" }),
+        );
+        let blind = change("/status/apiEnablements", json!([]));
+        let moved = change("/spec", json!({ "region": "r" }));
+        let roomier = change("/status/resourceSummary/allocatable/cpu", json!("11"));
+        let fuller = change("/status/resourceSummary/allocatable/cpu", json!("9"));
+        let ready = {
+            let mut after = before.clone();
+            after["status"]["conditions"] = json!([{
+                "type": "Ready", "status": "True", "reason": "", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }]);
+            after
+        };
+        for (after, expected) in [
+            (&before, ClusterNews::None),
+            (&ready, ClusterNews::None),
+            (&fuller, ClusterNews::None),
+            (&roomier, ClusterNews::Room),
+            (&tainted("m", 10, "x", "NoSchedule"), ClusterNews::Admission),
+            (&labelled, ClusterNews::Admission),
+            (&deleting, ClusterNews::Admission),
+            (&blind, ClusterNews::Admission),
+            (&moved, ClusterNews::Admission),
+        ] {
+            assert_eq!(news(Some(&before), Some(after)), expected, "{after}");
+        }
+        assert_eq!(news(None, Some(&before)), ClusterNews::Admission);
+        assert_eq!(news(Some(&before), None), ClusterNews::Admission);
+    }
+
+    #[test]
+    fn a_change_of_a_cluster_concerns_whom_it_may_move() {
+        let only_m1 = json!({ "clusterAffinity": { "clusterNames": ["m1"] } });
+        let (m1, m2) = (decoded(&cluster("m1", 10)), decoded(&cluster("m2", 10)));
+        let mut going = m1.clone();
+        going.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2024-01-01T00:00:00Z")).unwrap();
+        let divided = placed(deployment(3, &dynamic()), &[("m1", 3)]);
+
+        for (spec, old, new, expected) in [
+            // Not divided: where it matches, or is.
+            (&config_map(&only_m1), &m1, &m1, true),
+            (&config_map(&only_m1), &m2, &m2, false),
+            (&placed(config_map(&only_m1), &[("m2", 0)]), &m2, &m2, true),
+            // Divided: it stays, unless its cluster goes.
+            (&divided, &m1, &m1, false),
+            (&divided, &m1, &going, true),
+            (&divided, &m2, &m2, false),
+        ] {
+            assert_eq!(concerns(spec, Some(old), Some(new)), expected);
+        }
+        assert!(concerns(&divided, Some(&m1), None));
+    }
+}

@@ -14,15 +14,21 @@ mod controller;
 pub mod divide;
 pub mod explain;
 pub mod filter;
+#[cfg(test)]
+mod fixtures;
 mod kinds;
 mod live;
 pub mod need;
 mod nofit;
 pub mod outcome;
 mod pass;
+#[cfg(test)]
+mod properties;
 pub mod report;
 pub mod select;
 mod snapshot;
+#[cfg(test)]
+mod specification;
 mod tell;
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};

@@ -105,3 +105,122 @@ fn is_target_deleting(spec: &ResourceBindingSpec, snapshot: &Snapshot) -> bool {
             .is_some_and(super::snapshot::Facts::is_deleting)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::scheduler::fixtures::{
+        cluster, config_map, deployment, dynamic, placed, snapshot, static_weights,
+    };
+
+    fn judge(spec: &ResourceBindingSpec, status: Value, applied: &str) -> Option<Need> {
+        let mut leaving = cluster("leaving", 10);
+        leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        let clusters = snapshot(&[cluster("m1", 10), leaving]);
+        need(
+            spec,
+            &serde_json::from_value(status).unwrap(),
+            Some(applied),
+            &clusters,
+        )
+    }
+
+    fn recorded(spec: &ResourceBindingSpec) -> String {
+        serde_json::to_string(&spec.placement).unwrap()
+    }
+
+    #[test]
+    fn a_divided_workload_is_left_alone_until_something_about_it_changes() {
+        let settled = placed(deployment(3, &dynamic()), &[("m1", 3)]);
+        let applied = recorded(&settled);
+        assert_eq!(judge(&settled, json!({}), &applied), None);
+
+        let mut grown = settled.clone();
+        grown.replicas = 4;
+        assert_eq!(
+            judge(&grown, json!({}), &applied),
+            Some(Need::ReplicasChanged)
+        );
+
+        let evicted = placed(settled.clone(), &[]);
+        assert_eq!(
+            judge(&evicted, json!({}), &applied),
+            Some(Need::ReplicasChanged)
+        );
+
+        let mut weighted = settled.clone();
+        weighted.placement = serde_json::from_value(static_weights(&[("m1", 1)])).unwrap();
+        assert_eq!(
+            judge(&weighted, json!({}), &applied),
+            Some(Need::PlacementChanged)
+        );
+
+        let going = placed(settled.clone(), &[("leaving", 3)]);
+        assert_eq!(
+            judge(&going, json!({}), &applied),
+            Some(Need::TargetDeleting)
+        );
+
+        for unknown in ["", "{", "[]"] {
+            assert_eq!(
+                judge(&settled, json!({}), unknown),
+                Some(Need::PlacementChanged)
+            );
+        }
+    }
+
+    #[test]
+    fn a_reschedule_counts_once_and_only_after_the_last_scheduling() {
+        let mut spec = placed(deployment(3, &dynamic()), &[("m1", 3)]);
+        let applied = recorded(&spec);
+        spec.reschedule_triggered_at =
+            serde_json::from_value(json!("2024-01-01T00:00:10Z")).unwrap();
+        for (last, expected) in [
+            (json!({}), None),
+            (
+                json!({ "lastScheduledTime": "2024-01-01T00:00:09Z" }),
+                Some(Need::RescheduleRequested),
+            ),
+            (json!({ "lastScheduledTime": "2024-01-01T00:00:10Z" }), None),
+        ] {
+            assert_eq!(judge(&spec, last, &applied), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_not_divided_is_always_looked_at() {
+        let copies = placed(deployment(3, &json!({})), &[("m1", 3)]);
+        assert_eq!(
+            judge(&copies, json!({}), &recorded(&copies)),
+            Some(Need::NotDivided)
+        );
+        let plain = placed(config_map(&dynamic()), &[("m1", 0)]);
+        assert_eq!(
+            judge(&plain, json!({}), &recorded(&plain)),
+            Some(Need::NotDivided)
+        );
+    }
+
+    #[test]
+    fn of_the_affinity_groups_only_the_one_in_use_matters() {
+        let grouped = |clusters: [&str; 2]| {
+            let mut placement = dynamic();
+            placement["clusterAffinities"] = json!([
+                { "affinityName": "home", "clusterNames": [clusters[0]] },
+                { "affinityName": "away", "clusterNames": [clusters[1]] },
+            ]);
+            placed(deployment(3, &placement), &[("m1", 3)])
+        };
+        let before = recorded(&grouped(["m1", "m2"]));
+        let at_home = json!({ "schedulerObservingAffinityName": "home" });
+        for (now, status, expected) in [
+            (["m1", "m9"], at_home.clone(), None),
+            (["m9", "m2"], at_home, Some(Need::PlacementChanged)),
+            (["m1", "m9"], json!({}), Some(Need::PlacementChanged)),
+        ] {
+            assert_eq!(judge(&grouped(now), status, &before), expected);
+        }
+    }
+}

@@ -100,3 +100,64 @@ impl Report {
         Some(json!({ "status": fields }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn success(generation: i64, second: i64) -> Report {
+        Report {
+            scheduled: Some(Verdict::success()),
+            observed_generation: Some(generation),
+            scheduled_at: Some(at(second)),
+            affinity_name: None,
+        }
+    }
+
+    #[test]
+    fn only_news_is_written_and_a_time_alone_is_none() {
+        let blank = ResourceBindingStatus::default();
+        let scheduled = success(1, 5).on(&blank, at(5));
+        assert!(success(1, 5).patch(&blank, at(5)).is_some());
+        assert_eq!(success(1, 9).patch(&scheduled, at(9)), None);
+        assert_eq!(
+            success(2, 9).patch(&scheduled, at(9)),
+            Some(json!({ "status": {
+                "schedulerObservedGeneration": 2,
+                "lastScheduledTime": "1970-01-01T00:00:09Z",
+            } }))
+        );
+    }
+
+    #[test]
+    fn conditions_of_others_survive_and_the_time_of_ours_moves_with_its_status() {
+        let mut status = ResourceBindingStatus::default();
+        status
+            .conditions
+            .push(conditions::new("FullyApplied", "True", "r", "m", at(1)));
+        let status = success(1, 5).on(&status, at(5));
+        let failure = Report {
+            scheduled: Some(Verdict {
+                scheduled: false,
+                reason: "NoClusterFit",
+                message: "m".to_owned(),
+            }),
+            ..Report::default()
+        };
+        let failed = failure.on(&status, at(7));
+        let times = |status: &ResourceBindingStatus| -> Vec<i64> {
+            status
+                .conditions
+                .iter()
+                .map(|it| it.last_transition_time.0.as_second())
+                .collect()
+        };
+        assert_eq!(times(&status), [1, 5]);
+        assert_eq!(times(&failed), [1, 7]);
+        assert_eq!(times(&failure.on(&failed, at(8))), [1, 7]);
+    }
+}

@@ -225,3 +225,114 @@ fn amount_of(amounts: &Amounts, name: &str) -> Option<i64> {
 fn find(amounts: &Amounts, name: &str) -> Result<usize, usize> {
     amounts.binary_search_by(|(candidate, _)| (**candidate).cmp(name))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn capacity(cluster: Value) -> Capacity {
+        Capacity::of(&serde_json::from_value(cluster).unwrap()).unwrap()
+    }
+
+    fn demand(cpu: &str, memory: &str) -> Demand {
+        Demand::new(&serde_json::from_value(json!({ "cpu": cpu, "memory": memory })).unwrap())
+    }
+
+    /// The three clusters of "Scheduling based on the general cluster resource model".
+    #[test]
+    fn the_sums_of_a_cluster_hold_what_is_neither_used_nor_short_of_pod_slots() {
+        let member = |used_cpu: &str, used_pods: &str| {
+            capacity(json!({ "status": { "resourceSummary": {
+                "allocatable": {
+                    "cpu": "4", "ephemeral-storage": "206291924Ki", "hugepages-1Gi": "0",
+                    "hugepages-2Mi": "0", "memory": "16265856Ki", "pods": "110",
+                },
+                "allocated": { "cpu": used_cpu, "memory": "290Mi", "pods": used_pods },
+            } } }))
+        };
+        for (used_cpu, used_pods, replicas) in [("950m", "11", 6), ("2", "11", 4), ("2", "110", 0)]
+        {
+            let room = member(used_cpu, used_pods)
+                .replicas(Some(&demand("500m", "0")), GradeRule::Minimums);
+            assert_eq!(room, replicas, "{used_cpu} {used_pods}");
+        }
+    }
+
+    /// The three clusters of "Scheduling based on customized cluster resource models", with the default grades.
+    fn graded(counts: &[(u64, i64)]) -> Capacity {
+        let ranges = [
+            ("0", "1", "0", "4Gi"),
+            ("1", "2", "4Gi", "16Gi"),
+            ("2", "4", "16Gi", "32Gi"),
+            ("4", "8", "32Gi", "64Gi"),
+            ("8", "16", "64Gi", "128Gi"),
+            ("16", "32", "128Gi", "256Gi"),
+            ("32", "64", "256Gi", "512Gi"),
+        ];
+        let models: Vec<Value> = ranges
+            .iter()
+            .enumerate()
+            .map(|(grade, (min_cpu, max_cpu, min_memory, max_memory))| {
+                json!({ "grade": grade, "ranges": [
+                    { "name": "cpu", "min": min_cpu, "max": max_cpu },
+                    { "name": "memory", "min": min_memory, "max": max_memory },
+                ] })
+            })
+            .collect();
+        let counts: Vec<Value> = counts
+            .iter()
+            .map(|(grade, count)| json!({ "grade": grade, "count": count }))
+            .collect();
+        capacity(json!({
+            "spec": { "resourceModels": models },
+            "status": { "resourceSummary": {
+                "allocatable": { "cpu": "1k", "memory": "10Ti", "pods": "10k" },
+                "allocatableModelings": counts,
+            } },
+        }))
+    }
+
+    #[test]
+    fn a_grade_holds_what_its_ranges_allow_or_only_what_they_promise() {
+        let members = [
+            graded(&[(2, 1), (3, 6)]),
+            graded(&[(2, 4), (3, 4)]),
+            graded(&[(6, 1)]),
+        ];
+        for (memory, rule, expected) in [
+            // The worked examples: a node may have anything below its upper ends.
+            ("20Gi", GradeRule::UpperBounds, [7, 8, 10]),
+            ("60Gi", GradeRule::UpperBounds, [6, 4, 4]),
+            // Karmada: a node has its lower ends for certain, and no more.
+            ("20Gi", GradeRule::Minimums, [6, 4, 10]),
+            ("60Gi", GradeRule::Minimums, [0, 0, 4]),
+        ] {
+            let demand = demand("3", memory);
+            let rooms = members
+                .each_ref()
+                .map(|member| member.replicas(Some(&demand), rule));
+            assert_eq!(rooms, expected, "{memory} {rule:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_free() {
+        let broken = capacity(json!({ "status": { "resourceSummary": {
+            "allocatable": { "cpu": "lots", "memory": "8Gi", "pods": "10" },
+        } } }));
+        assert_eq!(
+            broken.replicas(Some(&demand("1", "0")), GradeRule::Minimums),
+            0
+        );
+        assert_eq!(
+            broken.replicas(Some(&demand("0", "1Gi")), GradeRule::Minimums),
+            8
+        );
+        assert_eq!(
+            broken.replicas(Some(&demand("0", "lots")), GradeRule::Minimums),
+            0
+        );
+    }
+}

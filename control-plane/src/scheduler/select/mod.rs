@@ -46,6 +46,8 @@ pub enum SelectError {
 /// What a group of clusters has in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
+    /// The cluster itself.
+    Cluster,
     /// `spec.region`
     Region,
     /// `spec.provider`
@@ -57,6 +59,7 @@ pub enum Field {
 impl std::fmt::Display for Field {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Self::Cluster => "cluster",
             Self::Region => "region",
             Self::Provider => "provider",
             Self::Zone => "zone",
@@ -68,6 +71,7 @@ impl Field {
     /// The groups that the cluster belongs to.
     fn groups<'a>(self, candidate: &Candidate<'a>) -> &'a [String] {
         match self {
+            Self::Cluster => candidate.cluster.cluster().metadata.name.as_slice(),
             Self::Region => candidate.cluster.region(),
             Self::Provider => candidate.cluster.provider(),
             Self::Zone => candidate.cluster.zones(),
@@ -168,46 +172,50 @@ pub fn select<'a>(
     if !spread.any {
         return Ok(candidates);
     }
-    let others = match spreading {
-        Spreading::EveryField => (spread.provider, spread.zone),
-        Spreading::ClusterAndRegion => (None, None),
+    let all_fields = spreading == Spreading::EveryField;
+    let lead = [
+        (Field::Region, spread.region),
+        (Field::Provider, spread.provider.filter(|_| all_fields)),
+        (Field::Zone, spread.zone.filter(|_| all_fields)),
+    ]
+    .into_iter()
+    .find_map(|(field, groups)| Some((field, groups?)));
+    let chosen = match (lead, spread.cluster) {
+        (Some((field, mut groups)), clusters) => {
+            // Each region and provider that is chosen takes a cluster.
+            if let Some(clusters) = clusters.filter(|_| all_fields && field != Field::Zone) {
+                groups.max = groups.max.min(clusters.max);
+            }
+            by_group::select(&candidates, field, groups, clusters, load)?
+        }
+        (None, Some(groups)) => by_cluster::select(candidates, groups, load)?,
+        (None, None) => return Err(SelectError::Unsupported),
     };
-    let selected = match (spread.region, others) {
-        (Some(groups), _) => {
-            by_group::select(&candidates, Field::Region, groups, spread.cluster, load)?
-        }
-        (None, (Some(groups), _)) => {
-            by_group::select(&candidates, Field::Provider, groups, spread.cluster, load)?
-        }
-        (None, (None, Some(groups))) => {
-            by_group::select(&candidates, Field::Zone, groups, spread.cluster, load)?
-        }
-        (None, (None, None)) => {
-            let groups = spread.cluster.ok_or(SelectError::Unsupported)?;
-            by_cluster::select(candidates, groups, load)?
-        }
-    };
-    if let (Some(groups), _) = others {
-        check(&selected, Field::Provider, groups)?;
+    if all_fields {
+        check(&chosen, spread)?;
     }
-    if let (_, Some(groups)) = others {
-        check(&selected, Field::Zone, groups)?;
-    }
-    Ok(selected)
+    Ok(chosen)
 }
 
-/// Only one field can lead the choice; the others are at least never broken.
-fn check(selected: &[Candidate<'_>], field: Field, groups: Groups) -> Result<(), SelectError> {
-    let mut names: Vec<&str> = selected
-        .iter()
-        .flat_map(|candidate| field.groups(candidate))
-        .map(String::as_str)
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    if (groups.min..=groups.max).contains(&names.len()) {
-        Ok(())
-    } else {
-        Err(SelectError::Conflicting(field))
+/// Only one field leads the choice; the constraints by the others are at least never broken.
+fn check(selected: &[Candidate<'_>], spread: &Spread) -> Result<(), SelectError> {
+    let constraints = [
+        (Field::Cluster, spread.cluster),
+        (Field::Region, spread.region),
+        (Field::Provider, spread.provider),
+        (Field::Zone, spread.zone),
+    ];
+    for (field, groups) in constraints {
+        let Some(groups) = groups else { continue };
+        let mut names: Vec<&String> = selected
+            .iter()
+            .flat_map(|candidate| field.groups(candidate))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        if !(groups.min..=groups.max).contains(&names.len()) {
+            return Err(SelectError::Conflicting(field));
+        }
     }
+    Ok(())
 }

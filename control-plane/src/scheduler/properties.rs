@@ -1,0 +1,221 @@
+//! What holds for every fleet and every workload: replicas add up, constraints hold, nothing moves without cause, the
+//! order of the input does not matter, and more room never makes things worse.
+
+use std::collections::BTreeSet;
+
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::fixtures::{
+    aggregated, cluster, decide, deployment, dynamic, leaving, snapshot, static_weights,
+};
+use super::need::need;
+use super::{Decision, Options, schedule};
+
+fn clusters() -> impl Strategy<Value = Vec<Value>> {
+    let one = (0i64..12, 0u8..4, 0u8..3, prop::bool::weighted(0.15));
+    prop::collection::vec(one, 1..9).prop_map(|fleet| {
+        fleet
+            .into_iter()
+            .enumerate()
+            .map(|(number, (cores, region, zone, tainted))| {
+                let mut cluster = cluster(&format!("m{number}"), cores);
+                cluster["spec"] = json!({
+                    "region": format!("r{region}"),
+                    "provider": format!("p{}", region % 2),
+                    "zones": [format!("z{region}{zone}")],
+                });
+                if tainted {
+                    cluster["spec"]["taints"] = json!([{ "key": "x", "effect": "NoSchedule" }]);
+                }
+                cluster
+            })
+            .collect()
+    })
+}
+
+fn divided() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(dynamic()),
+        Just(aggregated()),
+        prop::collection::vec(1i64..5, 9).prop_map(|weights| {
+            let names: Vec<String> = (0..weights.len())
+                .map(|number| format!("m{number}"))
+                .collect();
+            let list: Vec<_> = names.iter().map(String::as_str).zip(weights).collect();
+            static_weights(&list)
+        }),
+    ]
+}
+
+fn by_room() -> impl Strategy<Value = Value> {
+    prop_oneof![Just(dynamic()), Just(aggregated())]
+}
+
+fn constraints() -> impl Strategy<Value = Vec<(&'static str, usize, usize)>> {
+    let field = prop::sample::select(vec!["cluster", "region", "zone", "provider"]);
+    prop::collection::vec((field, 1usize..4, 0usize..3), 0..3).prop_map(|list| {
+        let mut seen = BTreeSet::new();
+        list.into_iter()
+            .filter(|(field, ..)| seen.insert(*field))
+            .map(|(field, min, more)| (field, min, min + more))
+            .collect()
+    })
+}
+
+fn with_constraints(mut placement: Value, list: &[(&str, usize, usize)]) -> Value {
+    placement["spreadConstraints"] = list
+        .iter()
+        .map(|(field, min, max)| json!({ "spreadByField": field, "minGroups": min, "maxGroups": max }))
+        .collect();
+    placement
+}
+
+/// The binding after the decision was written, and its status.
+fn written(
+    mut spec: ResourceBindingSpec,
+    decision: Decision,
+) -> (ResourceBindingSpec, ResourceBindingStatus) {
+    spec.clusters = decision.clusters;
+    (spec, ResourceBindingStatus::default())
+}
+
+fn total(decision: &Decision) -> i32 {
+    decision.clusters.iter().map(|target| target.replicas).sum()
+}
+
+proptest! {
+    #[test]
+    fn divided_replicas_add_up(fleet in clusters(), placement in divided(), replicas in 1i32..60) {
+        if let Ok(decision) = decide(&deployment(replicas, &placement), &fleet) {
+            prop_assert_eq!(total(&decision), replicas);
+        }
+    }
+
+    #[test]
+    fn duplicated_replicas_go_to_each_cluster(fleet in clusters(), replicas in 1i32..60) {
+        if let Ok(decision) = decide(&deployment(replicas, &json!({})), &fleet) {
+            prop_assert!(decision.clusters.iter().all(|target| target.replicas == replicas));
+        }
+    }
+
+    #[test]
+    fn nothing_new_lands_where_a_taint_or_a_lack_of_room_forbids_it(
+        fleet in clusters(), placement in by_room(), replicas in 1i32..60,
+    ) {
+        if let Ok(decision) = decide(&deployment(replicas, &placement), &fleet) {
+            for target in decision.clusters {
+                let cluster = fleet.iter().find(|it| it["metadata"]["name"] == target.name.as_str());
+                let cluster = cluster.unwrap();
+                let cores = &cluster["status"]["resourceSummary"]["allocatable"]["cpu"];
+                prop_assert!(cluster["spec"]["taints"].is_null());
+                prop_assert!(i64::from(target.replicas) <= cores.as_str().unwrap().parse().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn constraints_hold(
+        fleet in clusters(), list in constraints(), replicas in 0i32..20, divide: bool,
+    ) {
+        let placement = if divide { dynamic() } else { json!({}) };
+        let mut spec = deployment(replicas, &with_constraints(placement, &list));
+        if replicas == 0 {
+            spec.replica_requirements = None;
+        }
+        let Ok(decision) = decide(&spec, &fleet) else { return Ok(()) };
+        for (field, min, max) in list {
+            let groups: BTreeSet<String> = decision
+                .clusters
+                .iter()
+                .map(|target| {
+                    let cluster = fleet.iter().find(|it| it["metadata"]["name"] == target.name.as_str());
+                    let cluster = cluster.unwrap();
+                    match field {
+                        "cluster" => target.name.clone(),
+                        "zone" => cluster["spec"]["zones"].to_string(),
+                        field => cluster["spec"][field].to_string(),
+                    }
+                })
+                .collect();
+            prop_assert!(groups.len() <= max, "{} {:?}", field, groups);
+            // A divided workload may leave a chosen cluster without replicas.
+            prop_assert!(divide || groups.len() >= min, "{} {:?}", field, groups);
+        }
+    }
+
+    #[test]
+    fn nothing_moves_without_cause(
+        fleet in clusters(), placement in by_room(), replicas in 1i32..40, cores in 0i64..50,
+    ) {
+        let spec = deployment(replicas, &placement);
+        let Ok(decision) = decide(&spec, &fleet) else { return Ok(()) };
+        let (spec, status) = written(spec, decision.clone());
+        // Neither a second look nor a new, roomier cluster is a cause.
+        let mut grown = fleet;
+        grown.push(cluster("newcomer", cores));
+        let clusters = snapshot(&grown);
+        let applied = serde_json::to_string(&spec.placement).unwrap();
+        prop_assert_eq!(need(&spec, &status, Some(&applied), &clusters), None);
+        let again = schedule(&spec, &status, &clusters, &Options::default()).unwrap();
+        prop_assert_eq!(again.clusters, decision.clusters);
+    }
+
+    #[test]
+    fn a_failover_moves_only_what_was_on_the_failed_cluster(
+        fleet in clusters(), placement in by_room(), replicas in 1i32..40, failed in 0usize..9,
+    ) {
+        let spec = deployment(replicas, &placement);
+        let Ok(decision) = decide(&spec, &fleet) else { return Ok(()) };
+        let (spec, _) = written(spec, decision.clone());
+        let failed = decision.clusters[failed % decision.clusters.len()].name.clone();
+        let mut fleet = fleet;
+        for cluster in &mut fleet {
+            if cluster["metadata"]["name"] == failed.as_str() {
+                cluster["spec"]["taints"] = json!([{ "key": "gone", "effect": "NoExecute" }]);
+            }
+        }
+        let moved = leaving(spec, &failed, "TaintUntolerated");
+        if let Ok(after) = decide(&moved, &fleet) {
+            prop_assert_eq!(total(&after), replicas);
+            for target in moved.clusters {
+                let kept = after.clusters.iter().find(|it| it.name == target.name);
+                prop_assert!(kept.is_some_and(|kept| kept.replicas >= target.replicas));
+            }
+            prop_assert!(after.clusters.iter().all(|target| target.name != failed));
+        }
+    }
+
+    #[test]
+    fn the_order_of_the_input_does_not_matter(
+        (fleet, shuffled) in clusters().prop_flat_map(|fleet| (Just(fleet.clone()), Just(fleet).prop_shuffle())),
+        placement in divided(), list in constraints(), replicas in 0i32..40,
+    ) {
+        let spec = deployment(replicas, &with_constraints(placement, &list));
+        prop_assert_eq!(decide(&spec, &fleet), decide(&spec, &shuffled));
+    }
+
+    #[test]
+    fn more_room_never_makes_a_workload_unschedulable(
+        fleet in clusters(), placement in by_room(), replicas in 1i32..60, index in 0usize..9, more in 1i64..20,
+    ) {
+        let spec = deployment(replicas, &placement);
+        let room = |fleet: &[Value]| {
+            let clusters = snapshot(fleet);
+            let demand = spec.replica_requirements.as_ref().map(|it| super::capacity::Demand::new(&it.resource_request));
+            clusters
+                .iter()
+                .map(|facts| facts.capacity().unwrap().replicas(demand.as_ref(), super::capacity::GradeRule::Minimums))
+                .sum::<i64>()
+        };
+        let mut roomier = fleet.clone();
+        let index = index % roomier.len();
+        let cpu = &mut roomier[index]["status"]["resourceSummary"]["allocatable"]["cpu"];
+        *cpu = json!((cpu.as_str().unwrap().parse::<i64>().unwrap() + more).to_string());
+        prop_assert_eq!(room(&roomier), room(&fleet) + more);
+        if decide(&spec, &fleet).is_ok() {
+            prop_assert!(decide(&spec, &roomier).is_ok());
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What the scheduler promises, beyond what the recorded vectors show: failover, taints, groups, spreading.
+
+use serde_json::{Value, json};
+
+use super::explain::explain;
+use super::fixtures::{
+    aggregated, cluster, config_map, decide, deployment, dynamic, leaving, outcome, placed,
+    snapshot, static_weights, tainted, text,
+};
+use super::{Growth, Kind, Options, schedule};
+
+const TAINT_UNTOLERATED: &str = "TaintUntolerated";
+
+fn fleet() -> Vec<Value> {
+    (1..=5)
+        .map(|number| cluster(&format!("member{number}"), 10))
+        .collect()
+}
+
+fn with(mut placement: Value, key: &str, value: Value) -> Value {
+    placement[key] = value;
+    placement
+}
+
+#[test]
+fn weights_of_one_to_two_share_three_replicas_and_the_survivor_takes_all() {
+    let placement = with(
+        static_weights(&[("member1", 1), ("member2", 2)]),
+        "clusterAffinity",
+        json!({ "clusterNames": ["member1", "member2"] }),
+    );
+    let spec = deployment(3, &placement);
+    let mut clusters = fleet();
+    assert_eq!(outcome(&spec, &clusters), "member1:1 member2:2");
+
+    clusters[0] = tainted("member1", 10, "cluster.karmada.io/unreachable", "NoExecute");
+    let failing = placed(spec, &[("member1", 1), ("member2", 2)]);
+    let moved = leaving(failing, "member1", TAINT_UNTOLERATED);
+    assert_eq!(outcome(&moved, &clusters), "member2:3");
+}
+
+#[test]
+fn a_duplicated_workload_keeps_its_healthy_cluster_and_gains_an_allowed_one() {
+    let placement = json!({
+        "clusterAffinity": { "clusterNames": ["member1", "member2", "member3", "member5"] },
+        // Admission writes the field; without admission it goes without saying.
+        "spreadConstraints": [{ "minGroups": 2, "maxGroups": 2 }],
+        "replicaScheduling": { "replicaSchedulingType": "Duplicated" },
+    });
+    let spec = deployment(2, &placement);
+    let mut clusters = fleet();
+    assert_eq!(outcome(&spec, &clusters), "member1:2 member2:2");
+
+    clusters[1] = tainted("member2", 10, "cluster.karmada.io/unreachable", "NoExecute");
+    let failing = placed(spec, &[("member1", 2), ("member2", 2)]);
+    let moved = leaving(failing, "member2", TAINT_UNTOLERATED);
+    assert_eq!(outcome(&moved, &clusters), "member1:2 member3:2");
+}
+
+#[test]
+fn what_is_placed_on_healthy_clusters_stays_in_a_failover() {
+    let mut clusters = fleet();
+    clusters[2] = tainted("member3", 10, "cluster.karmada.io/not-ready", "NoExecute");
+    for (placement, expected) in [
+        (dynamic(), "member1:4 member2:4 member4:1 member5:1"),
+        (aggregated(), "member1:7 member2:3"),
+    ] {
+        let before = [("member1", 3), ("member2", 3), ("member3", 4)];
+        let spec = placed(deployment(10, &placement), &before);
+        let moved = leaving(spec, "member3", TAINT_UNTOLERATED);
+        assert_eq!(outcome(&moved, &clusters), expected, "{placement}");
+    }
+}
+
+#[test]
+fn every_taint_that_keeps_work_away_refuses_what_is_new_and_keeps_what_is_placed() {
+    let placement = json!({ "clusterAffinity": { "clusterNames": ["member1"] } });
+    for (effect, refused) in [
+        ("NoSchedule", true),
+        ("PreferNoExecute", true),
+        ("NoExecute", true),
+        ("PreferNoSchedule", false),
+    ] {
+        let clusters = [tainted("member1", 10, "x", effect)];
+        let new = deployment(2, &placement);
+        let kept = placed(new.clone(), &[("member1", 2)]);
+        let expected = if refused {
+            format!(
+                "0/1 clusters are available: 1 cluster(s) had untolerated taint {{x:{effect}}}."
+            )
+        } else {
+            "member1:2".to_owned()
+        };
+        assert_eq!(outcome(&new, &clusters), expected);
+        assert_eq!(outcome(&kept, &clusters), "member1:2");
+    }
+}
+
+#[test]
+fn tolerations_admit_except_under_prefer_no_execute_which_knows_none() {
+    let placement = json!({ "clusterTolerations": [{ "operator": "Exists" }] });
+    let spec = config_map(&placement);
+    assert_eq!(outcome(&spec, &[tainted("m", 1, "x", "NoSchedule")]), "m:0");
+    assert_eq!(outcome(&spec, &[tainted("m", 1, "x", "NoExecute")]), "m:0");
+    let refused = decide(&spec, &[tainted("m", 1, "x", "PreferNoExecute")]).unwrap_err();
+    assert_eq!(refused.kind(), Kind::NoClusterFit);
+}
+
+#[test]
+fn a_cluster_takes_back_what_was_about_to_leave_once_it_has_recovered() {
+    let placement = with(
+        dynamic(),
+        "clusterTolerations",
+        json!([{ "key": "x", "operator": "Exists", "tolerationSeconds": 60 }]),
+    );
+    let spec = leaving(deployment(2, &placement), "m", TAINT_UNTOLERATED);
+    let evicting = "0/1 clusters are available: 1 cluster(s) is in the process of eviction.";
+
+    assert_eq!(outcome(&spec, &[cluster("m", 10)]), "m:2");
+    // A toleration for a minute does not bring the workload back to where that minute is over.
+    assert_eq!(
+        outcome(&spec, &[tainted("m", 10, "x", "NoExecute")]),
+        evicting
+    );
+    // The application failed there, and nothing says that it would not again.
+    let failed = leaving(deployment(2, &dynamic()), "m", "ApplicationFailure");
+    assert_eq!(outcome(&failed, &[cluster("m", 10)]), evicting);
+    // Karmada waits for the task.
+    let classic = schedule(
+        &spec,
+        &muster_shared::api::binding::ResourceBindingStatus::default(),
+        &snapshot(&[cluster("m", 10)]),
+        &Options::karmada(),
+    );
+    assert_eq!(text(classic), evicting);
+}
+
+#[test]
+fn new_replicas_avoid_clusters_with_taints_as_long_as_others_suffice() {
+    let ill = tainted("m1", 10, "cluster.karmada.io/not-ready", "NoSchedule");
+    let clusters = [ill, cluster("m2", 4)];
+    let weights = static_weights(&[("m1", 1), ("m2", 1)]);
+    for (placement, replicas, expected) in [
+        (dynamic(), 6, "m1:2 m2:4"),
+        (aggregated(), 6, "m1:2 m2:4"),
+        (weights.clone(), 6, "m1:2 m2:4"),
+        (weights, 2, "m1:1 m2:1"),
+        // m2 has room for four only: then m1 is better than nothing.
+        (dynamic(), 12, "m1:9 m2:3"),
+    ] {
+        let spec = placed(deployment(replicas, &placement), &[("m1", 2)]);
+        assert_eq!(
+            outcome(&spec, &clusters),
+            expected,
+            "{placement} {replicas}"
+        );
+    }
+}
+
+#[test]
+fn who_flees_one_failing_cluster_must_not_count_on_another() {
+    let clusters = [
+        tainted("m1", 10, "x", "NoExecute"),
+        tainted("m2", 10, "x", "NoExecute"),
+    ];
+    let options = Options {
+        growth: Growth::AdmittingOnly,
+        ..Options::default()
+    };
+    for placement in [
+        dynamic(),
+        aggregated(),
+        static_weights(&[("m1", 1), ("m2", 1)]),
+    ] {
+        let spec = placed(deployment(4, &placement), &[("m1", 2), ("m2", 2)]);
+        let moved = leaving(spec, "m1", TAINT_UNTOLERATED);
+        let status = muster_shared::api::binding::ResourceBindingStatus::default();
+        let refused = schedule(&moved, &status, &snapshot(&clusters), &options).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Unschedulable, "{placement}");
+    }
+}
+
+#[test]
+fn groups_are_tried_in_order_and_a_fallback_sticks() {
+    let group =
+        |name: &str, cluster: &str| json!({ "affinityName": name, "clusterNames": [cluster] });
+    let placement = with(
+        dynamic(),
+        "clusterAffinities",
+        json!([group("home", "m1"), group("away", "m2")]),
+    );
+    let spec = deployment(4, &placement);
+    let clusters = snapshot(&[cluster("m1", 2), cluster("m2", 8)]);
+    let decide = |status: Value| {
+        let status = serde_json::from_value(status).unwrap();
+        schedule(&spec, &status, &clusters, &Options::default())
+            .unwrap()
+            .affinity_name
+    };
+    assert_eq!(decide(json!({})).as_deref(), Some("away"));
+    assert_eq!(
+        decide(json!({ "schedulerObservingAffinityName": "away" })).as_deref(),
+        Some("away")
+    );
+}
+
+#[test]
+fn zones_and_providers_are_spread_over_as_regions_are() {
+    let place = |name: &str, provider: &str, zones: &[&str]| {
+        let mut cluster = cluster(name, 10);
+        cluster["spec"] = json!({ "provider": provider, "zones": zones });
+        cluster
+    };
+    let clusters = [
+        place("a1", "alpha", &["z1"]),
+        place("a2", "alpha", &["z2"]),
+        place("b1", "beta", &["z1", "z2"]),
+        place("b2", "beta", &["z3"]),
+    ];
+    let spread = |fields: &[(&str, i64, i64)]| {
+        let constraints: Vec<_> = fields
+            .iter()
+            .map(|(field, min, max)| json!({ "spreadByField": field, "minGroups": min, "maxGroups": max }))
+            .collect();
+        config_map(&json!({ "spreadConstraints": constraints }))
+    };
+    for (fields, expected) in [
+        (&[("provider", 2, 2), ("cluster", 2, 2)][..], "a1:0 b1:0"),
+        (&[("provider", 1, 1), ("cluster", 1, 5)], "a1:0 a2:0"),
+        (&[("zone", 3, 3), ("cluster", 3, 3)], "a1:0 a2:0 b2:0"),
+        (&[("zone", 2, 2), ("cluster", 1, 5)], "a1:0 a2:0 b1:0"),
+        (&[("zone", 1, 1), ("cluster", 1, 5)], "a1:0"),
+        (
+            &[("zone", 4, 4), ("cluster", 1, 5)],
+            "failed to select clusters: the number of feasible zone is less than spreadConstraint.MinGroups",
+        ),
+        // An upper bound that is not given is none.
+        (&[("cluster", 1, 0)], "a1:0 a2:0 b1:0 b2:0"),
+    ] {
+        assert_eq!(outcome(&spread(fields), &clusters), expected, "{fields:?}");
+    }
+}
+
+#[test]
+fn the_decision_is_explained_cluster_by_cluster() {
+    let placement = with(
+        aggregated(),
+        "clusterAffinity",
+        json!({ "exclude": ["m3"] }),
+    );
+    let spec = placed(deployment(6, &placement), &[("m1", 2)]);
+    let mut clusters = vec![cluster("m1", 10), cluster("m2", 10), cluster("m3", 10)];
+    clusters.push(tainted("m4", 10, "x", "NoSchedule"));
+    clusters[3]["status"]["apiEnablements"] = json!([]);
+    let status = muster_shared::api::binding::ResourceBindingStatus::default();
+    let explanations = explain(&spec, &status, &snapshot(&clusters), &Options::default());
+    assert_eq!(explanations.len(), 1);
+    assert_eq!(
+        explanations[0].to_string(),
+        "CLUSTER  SCORE  ROOM        HOLDS  GIVEN  WHY\n\
+         m1       100    10          2      6      fits\n\
+         m2       0      10          -      -      fits, not needed\n\
+         m3       -      -           -      -      ClusterAffinity: cluster(s) did not match the placement cluster affinity constraint\n\
+         m4       -      -           -      -      APIEnablement: cluster(s) did not have the API resource; \
+         TaintToleration: cluster(s) had untolerated taint {x:NoSchedule}\n"
+    );
+}
