@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Context;
 use futures::future::try_join_all;
@@ -16,7 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::link::{Condition, Link};
 use super::observer::Observer;
-use super::process::{Process, Program};
+use super::process::{Launch, Process, Program};
 use super::provider::{Cluster, Provider};
 use super::{apply, kubeconfig};
 use crate::member::{self, Member};
@@ -70,8 +70,8 @@ pub struct Site {
     pub to_member: Link,
     /// What the harness plays in the member; `None` where the provider runs pods.
     pub simulation: Option<Member>,
-    agent: Mutex<Process>,
-    agent_arguments: Vec<String>,
+    /// Its agent.
+    pub agent: Process,
 }
 
 /// A running fleet. Dropping it ends everything in it.
@@ -82,9 +82,9 @@ pub struct Fleet {
     pub sites: BTreeMap<String, Site>,
     /// What is seen of it all.
     pub observer: Observer,
-    plan: Plan,
-    control_plane: Mutex<Option<Process>>,
-    control_plane_arguments: Vec<String>,
+    /// The control plane.
+    pub control_plane: Process,
+    directory: PathBuf,
     _guard: DropGuard,
 }
 
@@ -120,29 +120,30 @@ impl Fleet {
         let observer = Observer::new(&api.watch_client, views);
         observer.start().await;
 
-        let identity = api
-            .cluster
-            .identity("muster-control-plane", &["system:masters"])?;
+        let identity = api.cluster.identity("muster-control-plane", &["system:masters"])?;
         let path = plan.directory.join("kube/control-plane.kubeconfig");
         kubeconfig::write(&identity, &path)?;
-        let mut control_plane_arguments = vec![format!("--kubeconfig={}", path.display())];
-        control_plane_arguments.extend(plan.control_plane.iter().cloned());
-        let fleet = Arc::new(Self {
+        let mut arguments = vec![format!("--kubeconfig={}", path.display())];
+        arguments.extend(plan.control_plane.iter().cloned());
+        let control_plane = Process::start(Launch {
+            binary: plan.binary,
+            program: Program::ControlPlane,
+            arguments,
+            log: plan.directory.join("logs/control-plane.log"),
+        })?;
+        Ok(Arc::new(Self {
             api,
             sites,
             observer,
-            plan,
-            control_plane: Mutex::default(),
-            control_plane_arguments,
+            control_plane,
+            directory: plan.directory,
             _guard: shutdown.drop_guard(),
-        });
-        fleet.start_control_plane()?;
-        Ok(fleet)
+        }))
     }
 
     /// Where kubeconfigs and logs are.
     pub fn directory(&self) -> &Path {
-        &self.plan.directory
+        &self.directory
     }
 
     /// A member by name.
@@ -170,99 +171,24 @@ impl Fleet {
         Ok(())
     }
 
-    /// Starts the control plane, if it does not run.
-    pub fn start_control_plane(&self) -> anyhow::Result<()> {
-        let mut running = self
-            .control_plane
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if running
-            .as_mut()
-            .is_some_and(|process| process.ended().is_none())
-        {
-            return Ok(());
-        }
-        *running = Some(Process::start(
-            &self.plan.binary,
-            Program::ControlPlane,
-            &self.control_plane_arguments,
-            &self.plan.directory.join("logs/control-plane.log"),
-        )?);
-        Ok(())
-    }
-
-    /// Kills the control plane with SIGKILL.
-    pub async fn kill_control_plane(&self) -> anyhow::Result<()> {
-        let process = self
-            .control_plane
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        match process {
-            Some(mut process) => process.kill().await,
-            None => Ok(()),
-        }
-    }
-
-    /// Kills the agent of a member with SIGKILL and starts it again.
-    pub async fn restart_agent(&self, name: &str) -> anyhow::Result<()> {
-        let site = self.site(name)?;
-        let fresh = Process::start(
-            &self.plan.binary,
-            Program::Agent,
-            &site.agent_arguments,
-            &self.agent_log(name),
-        )?;
-        let mut old = {
-            let mut agent = site.agent.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *agent, fresh)
-        };
-        old.kill().await
-    }
-
-    /// The processes that ended although nobody asked them to.
+    /// How processes ended although nobody asked them to.
     pub fn lost_processes(&self) -> Vec<String> {
-        let mut lost = Vec::new();
-        if let Some(process) = &mut *self
-            .control_plane
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            && let Some(status) = process.ended()
-        {
-            lost.push(format!("the control plane ended with {status}"));
-        }
-        for (name, site) in &self.sites {
-            let mut agent = site.agent.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(status) = agent.ended() {
-                lost.push(format!("the agent of {name} ended with {status}"));
-            }
+        let mut lost: Vec<String> = Vec::new();
+        for (name, process) in self.processes() {
+            lost.extend(process.lost().iter().map(|how| format!("{name} ended: {how}")));
         }
         lost
     }
 
-    /// Resident memory of the product's processes in bytes, by the names of their logs.
+    /// Resident memory of the product's processes in bytes.
     pub fn memory(&self) -> BTreeMap<String, u64> {
-        let mut memory = BTreeMap::new();
-        if let Some(process) = &*self
-            .control_plane
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-        {
-            memory.extend(
-                process
-                    .resident_memory()
-                    .map(|bytes| ("control-plane".to_owned(), bytes)),
-            );
-        }
-        for (name, site) in &self.sites {
-            let agent = site.agent.lock().unwrap_or_else(PoisonError::into_inner);
-            memory.extend(
-                agent
-                    .resident_memory()
-                    .map(|bytes| (format!("agent-{name}"), bytes)),
-            );
-        }
-        memory
+        let measured = |(name, process): (String, &Process)| Some((name, process.resident_memory()?));
+        self.processes().filter_map(measured).collect()
+    }
+
+    fn processes(&self) -> impl Iterator<Item = (String, &Process)> {
+        let agents = self.sites.iter().map(|(name, site)| (format!("agent of {name}"), &site.agent));
+        std::iter::once(("control plane".to_owned(), &self.control_plane)).chain(agents)
     }
 
     /// Applies YAML to the fleet API.
@@ -272,12 +198,12 @@ impl Fleet {
 
     /// The control plane's log.
     pub fn control_plane_log(&self) -> PathBuf {
-        self.plan.directory.join("logs/control-plane.log")
+        self.directory.join("logs/control-plane.log")
     }
 
     /// A member's agent's log.
     pub fn agent_log(&self, name: &str) -> PathBuf {
-        self.plan.directory.join(format!("logs/agent-{name}.log"))
+        self.directory.join(format!("logs/agent-{name}.log"))
     }
 }
 
@@ -329,22 +255,19 @@ impl Site {
             &kubeconfig::through(at_member, to_member.address())?,
             &file("member"),
         )?;
-        let mut agent_arguments = vec![
+        let mut arguments = vec![
             format!("--kubeconfig={}", file("member").display()),
             format!("--karmada-kubeconfig={}", file("fleet").display()),
             format!("--cluster-name={name}"),
         ];
-        agent_arguments.extend(plan.agent.iter().cloned());
-        let log = plan.directory.join(format!("logs/agent-{name}.log"));
-        let agent = Process::start(&plan.binary, Program::Agent, &agent_arguments, &log)?;
-        Ok(Self {
-            api,
-            to_fleet,
-            to_member,
-            simulation,
-            agent: Mutex::new(agent),
-            agent_arguments,
-        })
+        arguments.extend(plan.agent.iter().cloned());
+        let agent = Process::start(Launch {
+            binary: plan.binary.clone(),
+            program: Program::Agent,
+            arguments,
+            log: plan.directory.join(format!("logs/agent-{name}.log")),
+        })?;
+        Ok(Self { api, to_fleet, to_member, simulation, agent })
     }
 }
 

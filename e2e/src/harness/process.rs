@@ -7,9 +7,12 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 /// A program that the sandbox binary can become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,73 +57,156 @@ fn end_with_parent() {
     std::process::exit(0);
 }
 
-/// A running program. Dropping it kills it.
-#[derive(Debug)]
-pub struct Process {
-    child: Child,
-    log: PathBuf,
+/// How a program is started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The sandbox binary.
+    pub binary: PathBuf,
+    /// What it becomes.
+    pub program: Program,
+    /// The program's arguments.
+    pub arguments: Vec<String>,
+    /// Where its log is appended.
+    pub log: PathBuf,
 }
 
-impl Process {
-    /// Starts a program; its log is appended to `log`.
-    pub fn start(
-        binary: &Path,
-        program: Program,
-        arguments: &[String],
-        log: &Path,
-    ) -> anyhow::Result<Self> {
-        let file = std::fs::File::options()
+impl Launch {
+    fn start(&self) -> anyhow::Result<Child> {
+        let log = std::fs::File::options()
             .create(true)
             .append(true)
-            .open(log)
-            .with_context(|| format!("cannot write {}", log.display()))?;
-        let child = Command::new(binary)
-            .arg(program.name())
-            .args(arguments)
+            .open(&self.log)
+            .with_context(|| format!("cannot write {}", self.log.display()))?;
+        Command::new(&self.binary)
+            .arg(self.program.name())
+            .args(&self.arguments)
             .env("RUST_BACKTRACE", "1")
-            .env("NO_COLOR", "1")
             .stdin(Stdio::piped())
-            .stdout(file.try_clone()?)
-            .stderr(file)
+            .stdout(log.try_clone()?)
+            .stderr(log)
             // An interrupt from the keyboard is for the sandbox, which then ends its children in order.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .with_context(|| format!("cannot start {} as {}", binary.display(), program.name()))?;
-        Ok(Self {
-            child,
-            log: log.to_owned(),
-        })
+            .with_context(|| format!("cannot start {} as {}", self.binary.display(), self.program.name()))
+    }
+}
+
+/// A program that is started again when it ends, as a pod is. Dropping it kills it.
+///
+/// That matters: a program that loses its leadership ends on purpose, and counts on somebody to start it again.
+#[derive(Debug)]
+pub struct Process {
+    wanted: watch::Sender<bool>,
+    state: watch::Receiver<State>,
+    keeper: JoinHandle<()>,
+}
+
+/// How a program fares.
+#[derive(Clone, Debug, Default)]
+struct State {
+    id: Option<u32>,
+    /// How often it ended although it was wanted, and how the last time.
+    lost: Vec<String>,
+}
+
+/// Pause before a program that ended is started again. A kubelet begins with ten seconds and doubles them.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+impl Process {
+    /// Starts a program and keeps it running.
+    pub fn start(launch: Launch) -> anyhow::Result<Self> {
+        // The first start is not left to the keeper, so that a binary that cannot be started is told to whoever asked.
+        let child = launch.start()?;
+        let first = State { id: child.id(), lost: Vec::new() };
+        let (reports, state) = watch::channel(first);
+        let (wanted, asked) = watch::channel(true);
+        let keeper = tokio::spawn(keep(launch, child, asked, reports));
+        Ok(Self { wanted, state, keeper })
     }
 
     /// The process id, while it runs.
     pub fn id(&self) -> Option<u32> {
-        self.child.id()
+        self.state.borrow().id
     }
 
-    /// Where it logs to.
-    pub fn log(&self) -> &Path {
-        &self.log
+    /// How it ended, each time that nobody had asked it to.
+    pub fn lost(&self) -> Vec<String> {
+        self.state.borrow().lost.clone()
     }
 
-    /// How it ended, if it did.
-    pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
-        self.child.try_wait().ok().flatten()
+    /// Kills it at once (SIGKILL); returns when it is gone. It stays so until [`resume`](Self::resume).
+    pub async fn kill(&self) {
+        self.wanted.send_replace(false);
+        // An error means that the keeper ended, and the child with it.
+        let _ = self.state.clone().wait_for(|state| state.id.is_none()).await;
     }
 
-    /// Kills it at once (SIGKILL) and waits until it is gone.
-    pub async fn kill(&mut self) -> anyhow::Result<()> {
-        self.child.kill().await.context("cannot kill the process")
+    /// Starts it again after a kill.
+    pub fn resume(&self) {
+        self.wanted.send_replace(true);
     }
 
     /// Resident memory in bytes, where the system tells (`/proc`).
     pub fn resident_memory(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?)).ok()?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
         Some(kibibytes * 1024)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+async fn keep(
+    launch: Launch,
+    first: Child,
+    mut wanted: watch::Receiver<bool>,
+    reports: watch::Sender<State>,
+) {
+    let mut running = Some(first);
+    loop {
+        let ended = match &mut running {
+            Some(child) => tokio::select! {
+                status = child.wait() => match status {
+                    Ok(status) => Some(status.to_string()),
+                    Err(error) => Some(error.to_string()),
+                },
+                () = until(&mut wanted, false) => {
+                    // Killing fails only if it is gone already.
+                    let _ = child.kill().await;
+                    None
+                }
+            },
+            None => None,
+        };
+        running = None;
+        reports.send_modify(|state| {
+            state.id = None;
+            state.lost.extend(ended.clone());
+        });
+        if ended.is_some() {
+            tokio::time::sleep(RESTART_PAUSE).await;
+        }
+        until(&mut wanted, true).await;
+        match launch.start() {
+            Ok(child) => {
+                reports.send_modify(|state| state.id = child.id());
+                running = Some(child);
+            }
+            Err(error) => reports.send_modify(|state| state.lost.push(format!("{error:#}"))),
+        }
+    }
+}
+
+async fn until(wanted: &mut watch::Receiver<bool>, value: bool) {
+    if wanted.wait_for(|wanted| *wanted == value).await.is_err() {
+        // Whoever could want something is gone, and aborts us.
+        std::future::pending::<()>().await;
     }
 }
 

@@ -176,7 +176,8 @@ fn two_allowed(workload: &Workload, name: &str) -> Result<BTreeSet<String>, Stri
     Ok(clusters)
 }
 
-/// The members run what the binding says: as many replicas as placed there (or `each`), all of them serving.
+/// The members run what the binding says, as many replicas as placed there (or `each`), all of them serving, and the fleet
+/// knows it.
 fn settled(workload: &Workload, name: &str, each: Option<i64>) -> Verdict {
     for (cluster, replicas) in workload.placed.iter().flatten() {
         let wanted = each.unwrap_or(*replicas);
@@ -187,7 +188,10 @@ fn settled(workload: &Workload, name: &str, each: Option<i64>) -> Verdict {
                 copy.ready
             )
         })?;
-    }
+
+        ensure(workload.healthy.contains(cluster), || {
+            format!("{name} in {cluster} is not reported healthy to the fleet")
+        })?;    }
     Ok(())
 }
 
@@ -205,6 +209,7 @@ mod tests {
                     .collect(),
             ),
             leaving: BTreeSet::new(),
+            healthy: copies.iter().map(|(name, _)| (*name).to_owned()).collect(),
             copies: copies
                 .iter()
                 .map(|(name, ready)| {

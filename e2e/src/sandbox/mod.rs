@@ -258,7 +258,7 @@ async fn conclude(
     let memory: Vec<String> = fleet
         .memory()
         .iter()
-        .filter(|(name, _)| matches!(name.as_str(), "control-plane" | "agent-member2"))
+        .filter(|(name, _)| matches!(name.as_str(), "control plane" | "agent of member2"))
         .map(|(name, bytes)| format!("{name} {} MiB", bytes / (1024 * 1024)))
         .collect();
     println!("\n  Memory: {}", memory.join(", "));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt as _;
-use muster_shared::api::binding::Binding as _;
+use muster_shared::api::binding::{Binding as _, ResourceHealth};
 
 use super::scenario::{SETTINGS, SHOP, WEB};
 use crate::harness::observer::View;
@@ -42,6 +42,8 @@ pub struct Workload {
     pub placed: Option<BTreeMap<String, i64>>,
     /// The clusters it is leaving.
     pub leaving: BTreeSet<String>,
+    /// The clusters whose copies are reported healthy to the fleet.
+    pub healthy: BTreeSet<String>,
     /// What is in the members.
     pub copies: BTreeMap<String, Copy>,
 }
@@ -114,6 +116,12 @@ fn workload(view: &View, name: &str) -> Workload {
             .iter()
             .flat_map(|binding| &binding.spec().graceful_eviction_tasks)
             .map(|task| task.from_cluster.clone())
+            .collect(),
+        healthy: binding
+            .iter()
+            .flat_map(|binding| &binding.status().aggregated_status)
+            .filter(|item| item.health == Some(ResourceHealth::Healthy))
+            .map(|item| item.cluster_name.clone())
             .collect(),
         copies: BTreeMap::new(),
     };
