@@ -120,7 +120,9 @@ impl Fleet {
         let observer = Observer::new(&api.watch_client, views);
         observer.start().await;
 
-        let identity = api.cluster.identity("muster-control-plane", &["system:masters"])?;
+        let identity = api
+            .cluster
+            .identity("muster-control-plane", &["system:masters"])?;
         let path = plan.directory.join("kube/control-plane.kubeconfig");
         kubeconfig::write(&identity, &path)?;
         let mut arguments = vec![format!("--kubeconfig={}", path.display())];
@@ -175,19 +177,28 @@ impl Fleet {
     pub fn lost_processes(&self) -> Vec<String> {
         let mut lost: Vec<String> = Vec::new();
         for (name, process) in self.processes() {
-            lost.extend(process.lost().iter().map(|how| format!("{name} ended: {how}")));
+            lost.extend(
+                process
+                    .lost()
+                    .iter()
+                    .map(|how| format!("{name} ended: {how}")),
+            );
         }
         lost
     }
 
     /// Resident memory of the product's processes in bytes.
     pub fn memory(&self) -> BTreeMap<String, u64> {
-        let measured = |(name, process): (String, &Process)| Some((name, process.resident_memory()?));
+        let measured =
+            |(name, process): (String, &Process)| Some((name, process.resident_memory()?));
         self.processes().filter_map(measured).collect()
     }
 
     fn processes(&self) -> impl Iterator<Item = (String, &Process)> {
-        let agents = self.sites.iter().map(|(name, site)| (format!("agent of {name}"), &site.agent));
+        let agents = self
+            .sites
+            .iter()
+            .map(|(name, site)| (format!("agent of {name}"), &site.agent));
         std::iter::once(("control plane".to_owned(), &self.control_plane)).chain(agents)
     }
 
@@ -267,7 +278,13 @@ impl Site {
             arguments,
             log: plan.directory.join(format!("logs/agent-{name}.log")),
         })?;
-        Ok(Self { api, to_fleet, to_member, simulation, agent })
+        Ok(Self {
+            api,
+            to_fleet,
+            to_member,
+            simulation,
+            agent,
+        })
     }
 }
 

@@ -88,7 +88,13 @@ impl Launch {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .with_context(|| format!("cannot start {} as {}", self.binary.display(), self.program.name()))
+            .with_context(|| {
+                format!(
+                    "cannot start {} as {}",
+                    self.binary.display(),
+                    self.program.name()
+                )
+            })
     }
 }
 
@@ -118,11 +124,18 @@ impl Process {
     pub fn start(launch: Launch) -> anyhow::Result<Self> {
         // The first start is not left to the keeper, so that a binary that cannot be started is told to whoever asked.
         let child = launch.start()?;
-        let first = State { id: child.id(), lost: Vec::new() };
+        let first = State {
+            id: child.id(),
+            lost: Vec::new(),
+        };
         let (reports, state) = watch::channel(first);
         let (wanted, asked) = watch::channel(true);
         let keeper = tokio::spawn(keep(launch, child, asked, reports));
-        Ok(Self { wanted, state, keeper })
+        Ok(Self {
+            wanted,
+            state,
+            keeper,
+        })
     }
 
     /// The process id, while it runs.
@@ -139,7 +152,11 @@ impl Process {
     pub async fn kill(&self) {
         self.wanted.send_replace(false);
         // An error means that the keeper ended, and the child with it.
-        let _ = self.state.clone().wait_for(|state| state.id.is_none()).await;
+        let _ = self
+            .state
+            .clone()
+            .wait_for(|state| state.id.is_none())
+            .await;
     }
 
     /// Starts it again after a kill.
@@ -150,7 +167,9 @@ impl Process {
     /// Resident memory in bytes, where the system tells (`/proc`).
     pub fn resident_memory(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
         let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
         Some(kibibytes * 1024)
     }

@@ -191,7 +191,8 @@ fn settled(workload: &Workload, name: &str, each: Option<i64>) -> Verdict {
 
         ensure(workload.healthy.contains(cluster), || {
             format!("{name} in {cluster} is not reported healthy to the fleet")
-        })?;    }
+        })?;
+    }
     Ok(())
 }
 
