@@ -175,16 +175,15 @@ impl Fleet {
 
     /// How processes ended although nobody asked them to.
     pub fn lost_processes(&self) -> Vec<String> {
-        let mut lost: Vec<String> = Vec::new();
-        for (name, process) in self.processes() {
-            lost.extend(
-                process
-                    .lost()
-                    .iter()
-                    .map(|how| format!("{name} ended: {how}")),
-            );
-        }
-        lost
+        let described = |(name, process): (String, &Process)| {
+            let lost = process.lost();
+            let last = lost.last()?;
+            Some(format!(
+                "the {name} ended {} times, the last time with {last}",
+                lost.len()
+            ))
+        };
+        self.processes().filter_map(described).collect()
     }
 
     /// Resident memory of the product's processes in bytes.

@@ -10,7 +10,7 @@ use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -71,13 +71,13 @@ pub struct Launch {
 }
 
 impl Launch {
-    fn start(&self) -> anyhow::Result<Child> {
+    fn start(&self) -> anyhow::Result<(Child, Option<ChildStdin>)> {
         let log = std::fs::File::options()
             .create(true)
             .append(true)
             .open(&self.log)
             .with_context(|| format!("cannot write {}", self.log.display()))?;
-        Command::new(&self.binary)
+        let mut child = Command::new(&self.binary)
             .arg(self.program.name())
             .args(&self.arguments)
             .env("RUST_BACKTRACE", "1")
@@ -94,7 +94,10 @@ impl Launch {
                     self.binary.display(),
                     self.program.name()
                 )
-            })
+            })?;
+        // Waiting for a child closes the standard input that tokio holds for it, which would tell the child to end.
+        let input = child.stdin.take();
+        Ok((child, input))
     }
 }
 
@@ -125,7 +128,7 @@ impl Process {
         // The first start is not left to the keeper, so that a binary that cannot be started is told to whoever asked.
         let child = launch.start()?;
         let first = State {
-            id: child.id(),
+            id: child.0.id(),
             lost: Vec::new(),
         };
         let (reports, state) = watch::channel(first);
@@ -183,14 +186,14 @@ impl Drop for Process {
 
 async fn keep(
     launch: Launch,
-    first: Child,
+    first: (Child, Option<ChildStdin>),
     mut wanted: watch::Receiver<bool>,
     reports: watch::Sender<State>,
 ) {
     let mut running = Some(first);
     loop {
         let ended = match &mut running {
-            Some(child) => tokio::select! {
+            Some((child, _input)) => tokio::select! {
                 status = child.wait() => match status {
                     Ok(status) => Some(status.to_string()),
                     Err(error) => Some(error.to_string()),
@@ -214,7 +217,7 @@ async fn keep(
         until(&mut wanted, true).await;
         match launch.start() {
             Ok(child) => {
-                reports.send_modify(|state| state.id = child.id());
+                reports.send_modify(|state| state.id = child.0.id());
                 running = Some(child);
             }
             Err(error) => reports.send_modify(|state| state.lost.push(format!("{error:#}"))),

@@ -21,7 +21,18 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Screen {
     inner: Arc<Mutex<Inner>>,
     palette: Palette,
-    live: bool,
+    manner: Manner,
+}
+
+/// How the story is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// A table that is drawn over itself.
+    Live,
+    /// Lines with times.
+    Plain,
+    /// Not at all, as in tests.
+    Silent,
 }
 
 struct Inner {
@@ -40,6 +51,15 @@ impl Screen {
     pub fn new(plain: bool) -> Self {
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let live = !plain && !no_colour && std::io::stdout().is_terminal();
+        Self::told(if live { Manner::Live } else { Manner::Plain })
+    }
+
+    /// A screen that shows nothing and only keeps the time.
+    pub fn silent() -> Self {
+        Self::told(Manner::Silent)
+    }
+
+    fn told(manner: Manner) -> Self {
         let inner = Inner {
             timeline: Timeline::begin(),
             headline: String::new(),
@@ -51,8 +71,10 @@ impl Screen {
         };
         Self {
             inner: Arc::new(Mutex::new(inner)),
-            palette: Palette { colours: live },
-            live,
+            palette: Palette {
+                colours: manner == Manner::Live,
+            },
+            manner,
         }
     }
 
@@ -64,9 +86,11 @@ impl Screen {
     /// Prints a line above the table.
     pub fn say(&self, line: &str) {
         let mut inner = self.lock();
-        self.erase(&mut inner);
-        println!("{line}");
-        self.redraw(&mut inner);
+        if self.manner != Manner::Silent {
+            self.erase(&mut inner);
+            println!("{line}");
+            self.redraw(&mut inner);
+        }
     }
 
     /// Says what happens now, and why.
@@ -74,14 +98,11 @@ impl Screen {
         let mut inner = self.lock();
         headline.clone_into(&mut inner.headline);
         because.clone_into(&mut inner.because);
-        if self.live {
-            self.redraw(&mut inner);
-        } else {
-            self.stamp(&inner, &format!("— {headline}"));
-            if !because.is_empty() {
-                self.stamp(&inner, &format!("  {because}"));
-            }
+        self.stamp(&inner, &format!("— {headline}"));
+        if !because.is_empty() {
+            self.stamp(&inner, &format!("  {because}"));
         }
+        self.redraw(&mut inner);
     }
 
     /// Shows which cluster is cut off.
@@ -95,9 +116,7 @@ impl Screen {
     pub fn reach(&self, what: &str) {
         let mut inner = self.lock();
         inner.timeline.reach(what);
-        if !self.live {
-            self.stamp(&inner, &format!("✓ {what}"));
-        }
+        self.stamp(&inner, &format!("✓ {what}"));
     }
 
     /// The milestones so far, a line each.
@@ -134,7 +153,7 @@ impl Screen {
     /// Ends the live table and leaves it on the terminal.
     pub fn finish(&self) {
         let mut inner = self.lock();
-        if self.live && inner.drawn > 0 {
+        if self.manner == Manner::Live && inner.drawn > 0 {
             inner.drawn = 0;
             // Lines wrap again, and the cursor is back.
             print!("\x1b[?7h\x1b[?25h");
@@ -148,9 +167,7 @@ impl Screen {
         let lines = news(&inner.picture, &picture);
         let elapsed = inner.timeline.elapsed();
         for line in lines {
-            if !self.live {
-                self.stamp(&inner, &format!("  {line}"));
-            }
+            self.stamp(&inner, &format!("  {line}"));
             inner
                 .news
                 .push(format!("{:>5.1} s  {line}", elapsed.as_secs_f64()));
@@ -159,20 +176,24 @@ impl Screen {
         self.redraw(&mut inner);
     }
 
+    /// Prints a line with its time, where lines are how the story is told.
     fn stamp(&self, inner: &Inner, line: &str) {
+        if self.manner != Manner::Plain {
+            return;
+        }
         let seconds = format!("{:>6.1} s", inner.timeline.elapsed().as_secs_f64());
         println!("{}  {line}", self.palette.paint(Tone::Quiet, &seconds));
     }
 
     fn erase(&self, inner: &mut Inner) {
-        if self.live && inner.drawn > 0 {
+        if self.manner == Manner::Live && inner.drawn > 0 {
             print!("\x1b[{}A\x1b[J", inner.drawn);
             inner.drawn = 0;
         }
     }
 
     fn redraw(&self, inner: &mut Inner) {
-        if !self.live || inner.headline.is_empty() {
+        if self.manner != Manner::Live || inner.headline.is_empty() {
             return;
         }
         let scene = Scene {
