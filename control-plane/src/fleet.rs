@@ -12,7 +12,6 @@ use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::api::work::Work;
 use muster_shared::client::{self, Gateway, Limits, Profile};
 use muster_shared::events::Events;
 use muster_shared::lease::Leadership;
@@ -22,7 +21,7 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Followed, Informer, Selection};
 use tokio_util::sync::CancellationToken;
 
-use crate::binding::WorkIndex;
+use crate::binding::{CachedWork, WorkIndex};
 use crate::detector::Templates;
 use crate::settings::Settings;
 
@@ -50,7 +49,7 @@ pub struct Fleet {
     /// All taint policies.
     pub taint_policies: Informer<ClusterTaintPolicy>,
     /// All Works.
-    pub works: Informer<Work>,
+    pub works: Informer<CachedWork>,
     /// The members' leases (namespace `karmada-cluster`).
     pub leases: Informer<Lease>,
     /// All namespaces.

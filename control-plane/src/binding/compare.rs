@@ -1,11 +1,11 @@
 //! What has to be written so that a Work is as it was rendered.
 
-use muster_shared::api::work::Work;
 use muster_shared::merge;
 use muster_shared::names::{finalizer, label};
 use serde_json::{Map, Value, json};
 
 use super::render::{Pairs, Rendered};
+use super::works::CachedWork;
 
 /// The whole Work, for one that does not exist yet.
 pub fn create(rendered: &Rendered) -> Value {
@@ -24,7 +24,7 @@ pub fn create(rendered: &Rendered) -> Value {
 }
 
 /// The merge patch for an existing Work, `None` when it is as rendered. Labels, annotations and finalizers of others stay.
-pub fn patch(work: &Work, rendered: &Rendered) -> Option<Value> {
+pub fn patch(work: &CachedWork, rendered: &Rendered) -> Option<Value> {
     let held = &work.metadata;
     let id = held
         .labels
@@ -63,13 +63,26 @@ pub fn patch(work: &Work, rendered: &Rendered) -> Option<Value> {
         metadata.insert("resourceVersion".to_owned(), json!(held.resource_version));
     }
     let mut patch = Map::new();
-    if let Some(spec) = merge::difference(&json!(work.spec), &rendered.spec(id)) {
+    if let Some(spec) = merge::difference(&held_spec(work), &rendered.spec(id)) {
         patch.insert("spec".to_owned(), spec);
     }
     if !metadata.is_empty() {
         patch.insert("metadata".to_owned(), Value::Object(metadata));
     }
     (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// The part of the spec that we decide.
+fn held_spec(work: &CachedWork) -> Value {
+    let spec = work.spec();
+    let ours = [
+        "workload",
+        "suspendDispatching",
+        "preserveResourcesOnDeletion",
+    ];
+    ours.into_iter()
+        .map(|key| (key.to_owned(), spec[key].clone()))
+        .collect()
 }
 
 fn missing(held: Option<&Pairs>, wanted: &Pairs) -> Map<String, Value> {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::compare;
 use super::kept::{BindingKey, Kept, patch_params};
 use super::render::{Origin, Rendered, Scope, render};
-use super::works::binding_of;
+use super::works::{CachedWork, binding_of};
 use crate::detector::{Lookup, TemplateKey};
 use crate::fleet::Fleet;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
@@ -136,11 +136,11 @@ async fn sync<B: Kept>(fleet: &Fleet, written: &Written, key: &BindingKey) -> Re
     let works = fleet.work_index.of(id);
     let scope = Scope::of(spec);
 
-    let elsewhere = |work: &&Arc<Work>| {
+    let elsewhere = |work: &&Arc<CachedWork>| {
         cluster_of(work).is_none_or(|cluster| !scope.expected.contains(cluster))
     };
     remove(fleet, works.iter().filter(elsewhere)).await?;
-    let still_there = |work: &Arc<Work>| {
+    let still_there = |work: &Arc<CachedWork>| {
         cluster_of(work).is_some_and(|cluster| scope.purged_first.contains(cluster))
     };
     if works.iter().any(still_there) {
@@ -207,7 +207,7 @@ async fn sync<B: Kept>(fleet: &Fleet, written: &Written, key: &BindingKey) -> Re
 struct Written(Mutex<HashMap<String, (Option<String>, u64)>>);
 
 impl Written {
-    fn holds(&self, work: &Work, patch: &Value) -> bool {
+    fn holds(&self, work: &CachedWork, patch: &Value) -> bool {
         let last = self
             .lock()
             .get(work.metadata.uid.as_deref().unwrap_or_default())
@@ -215,7 +215,7 @@ impl Written {
         last == Some((work.metadata.resource_version.clone(), fingerprint(patch)))
     }
 
-    fn note(&self, work: &Work, patch: &Value) {
+    fn note(&self, work: &CachedWork, patch: &Value) {
         if let Some(uid) = work.metadata.uid.clone() {
             self.lock().insert(
                 uid,
@@ -224,7 +224,7 @@ impl Written {
         }
     }
 
-    fn forget(&self, work: &Work) {
+    fn forget(&self, work: &CachedWork) {
         self.lock()
             .remove(work.metadata.uid.as_deref().unwrap_or_default());
     }
@@ -284,7 +284,7 @@ async fn create(api: &Api<Work>, rendered: &Rendered) -> Result<(), kube::Error>
 }
 
 /// Deletes Works; the agents then remove the objects from the members.
-async fn remove(fleet: &Fleet, works: impl Iterator<Item = &Arc<Work>>) -> Result<(), Error> {
+async fn remove(fleet: &Fleet, works: impl Iterator<Item = &Arc<CachedWork>>) -> Result<(), Error> {
     let removals = works
         .filter(|work| work.metadata.deletion_timestamp.is_none())
         .map(|work| async move {
@@ -358,6 +358,6 @@ async fn identify<B: Kept>(fleet: &Fleet, key: &BindingKey, binding: &B) -> Resu
 }
 
 /// The cluster that a Work is for.
-fn cluster_of(work: &Work) -> Option<&str> {
+fn cluster_of(work: &CachedWork) -> Option<&str> {
     names::cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)
 }

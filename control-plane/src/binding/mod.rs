@@ -13,4 +13,4 @@ mod conformance;
 pub use controller::start;
 pub use kept::{BindingKey, Kept};
 pub use namespaces::start as start_namespaces;
-pub use works::WorkIndex;
+pub use works::{CachedWork, WorkIndex};

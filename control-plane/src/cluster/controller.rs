@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::lifecycle::{Farewell, Lack, Remains, lack};
 use super::{rollcall, taints};
+use crate::binding::CachedWork;
 use crate::fleet::Fleet;
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
@@ -261,8 +262,8 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
 }
 
 /// The Works of a namespace that wait for the agent to act on them.
-fn held_works(fleet: &Fleet, namespace: &str) -> Vec<Arc<Work>> {
-    let held = |work: &Arc<Work>| {
+fn held_works(fleet: &Fleet, namespace: &str) -> Vec<Arc<CachedWork>> {
+    let held = |work: &Arc<CachedWork>| {
         work.metadata.namespace.as_deref() == Some(namespace)
             && work.finalizers().iter().any(|it| it == finalizer::WORK)
     };

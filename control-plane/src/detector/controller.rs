@@ -79,6 +79,8 @@ pub(super) struct Detector {
 struct Memory {
     /// The content that each template had when its binding was last built.
     built: HashMap<TemplateKey, u64>,
+    /// Templates whose binding was created and is not in the cache yet.
+    arriving: HashSet<TemplateKey>,
     /// Templates that did not change since their lazy policy did: their bindings are left alone.
     for_policy: HashSet<TemplateKey>,
 }
@@ -132,6 +134,7 @@ fn listen(detector: &Arc<Detector>) {
         if news.event == TemplateEvent::Gone {
             let mut memory = to.memory();
             memory.built.remove(&news.key);
+            memory.arriving.remove(&news.key);
             memory.for_policy.remove(&news.key);
             return;
         }
@@ -152,9 +155,15 @@ fn listen_to_bindings<B: Kept>(detector: &Arc<Detector>, bindings: &Informer<B>)
     bindings.on_change(move |change| {
         let key = TemplateKey::of(&change.object().spec().resource);
         match change {
-            Change::Applied { old: None, .. } => to.fleet.templates.want(&key.kind),
+            Change::Applied { old: None, .. } => {
+                to.memory().arriving.remove(&key);
+                to.fleet.templates.want(&key.kind);
+            }
             Change::Applied { .. } => {}
-            Change::Deleted { .. } => to.templates.add(key),
+            Change::Deleted { .. } => {
+                to.memory().arriving.remove(&key);
+                to.templates.add(key);
+            }
         }
     });
 }
@@ -331,7 +340,7 @@ impl Detector {
         let api = B::api(&self.fleet, &binding);
         let Some(held) = B::cache(&self.fleet).get(binding.namespace.as_deref(), &binding.name)
         else {
-            return self.create(&api, &binding, wanted.create()).await;
+            return self.create(&api, key, &binding, wanted.create()).await;
         };
         if held.meta().deletion_timestamp.is_some() {
             // It is made again when it is gone; its disappearance is heard of.
@@ -355,14 +364,22 @@ impl Detector {
     async fn create<B: Kept>(
         &self,
         api: &Api<B>,
+        template: &TemplateKey,
         key: &BindingKey,
         object: Value,
     ) -> Result<Next, Error> {
+        // Noted before the request, so that the event of the new binding finds it, however early it comes.
+        if !self.memory().arriving.insert(template.clone()) {
+            return Ok(Next::After(SOON));
+        }
         let binding = serde_json::from_value(object)
             .map_err(|error| Error::api("compose", key)(kube::Error::SerdeError(error)))?;
-        match api.create(&PostParams::default(), &binding).await {
+        let answer = api.create(&PostParams::default(), &binding).await;
+        if answer.is_err() {
+            self.memory().arriving.remove(template);
+        }
+        match answer {
             Ok(_) => Ok(Next::Done),
-            // The cache lags behind.
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Next::After(SOON)),
             Err(error) => Err(Error::api("create", key)(error)),
         }

@@ -6,10 +6,12 @@ use jiff::Timestamp;
 use muster_shared::api::binding::{
     AggregatedStatusItem, ObjectReference, ResourceBindingStatus, ResourceHealth,
 };
-use muster_shared::api::work::{ResourceIdentifier, Work};
+use muster_shared::api::work::ResourceIdentifier;
 use muster_shared::conditions;
 use muster_shared::names::{self, condition};
 use serde_json::{Map, Value, json};
+
+use crate::binding::CachedWork;
 
 const SUCCESS: (&str, &str) = (
     "FullyAppliedSuccess",
@@ -22,7 +24,7 @@ const FAILED: (&str, &str) = (
 
 /// One item per Work, sorted by cluster. Works that are going away do not count.
 pub fn items<'w>(
-    works: impl IntoIterator<Item = &'w Work>,
+    works: impl IntoIterator<Item = &'w CachedWork>,
     resource: &ObjectReference,
 ) -> Vec<AggregatedStatusItem> {
     let mut items: Vec<_> = works
@@ -40,7 +42,7 @@ pub fn items<'w>(
     items
 }
 
-fn item(cluster: &str, work: &Work, resource: &ObjectReference) -> AggregatedStatusItem {
+fn item(cluster: &str, work: &CachedWork, resource: &ObjectReference) -> AggregatedStatusItem {
     let status = work.status.clone().unwrap_or_default();
     let blank = AggregatedStatusItem {
         cluster_name: cluster.to_owned(),
@@ -149,7 +151,7 @@ mod tests {
         }
     }
 
-    fn work(cluster: &str, status: &Value) -> Work {
+    fn work(cluster: &str, status: &Value) -> CachedWork {
         serde_json::from_value(json!({
             "metadata": { "namespace": format!("karmada-es-{cluster}"), "name": "web" }, "status": status,
         }))

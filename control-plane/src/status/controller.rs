@@ -16,6 +16,7 @@ use muster_shared::watch::{Change, Informer};
 use serde_json::{Value, json};
 
 use super::aggregate::{fully_applied, items, patch};
+use crate::binding::CachedWork;
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::binding::render::Scope;
 use crate::binding::works::binding_of;
@@ -103,11 +104,9 @@ async fn reconcile<B: Kept>(fleet: &Fleet, key: &BindingKey) -> Result<Next, Err
     };
     let (spec, status) = (binding.spec(), binding.status());
     let works = fleet.work_index.of(id);
-    if works.is_empty()
-        && status.last_scheduled_time.is_none()
-        && status.aggregated_status.is_empty()
-    {
-        // It was never placed: there is nothing to judge.
+    let reported = |work: &Arc<CachedWork>| work.status.is_some();
+    if status.aggregated_status.is_empty() && !works.iter().any(reported) {
+        // No agent has said anything yet: there is nothing to judge, and a write less while a fleet is being filled.
         return Ok(Next::Done);
     }
     let items = items(works.iter().map(AsRef::as_ref), &spec.resource);
