@@ -1,26 +1,26 @@
-//! Runs an embedded API server until interrupted: `cargo run --example apiserver -- KUBECONFIG [PORT]`.
+//! The embedded API server alone, with Muster's CRDs, to try clients against: writes an administrator's kubeconfig to
+//! the path that it is given and serves until it is interrupted.
 
-use anyhow::Context;
 use muster_e2e::apiserver::{ApiServer, Options};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    tracing_subscriber::fmt().with_env_filter("info").init();
-    let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().context("name the kubeconfig to write")?;
-    let port = arguments
-        .next()
-        .map_or(Ok(0), |p| p.parse())
-        .context("the port is no number")?;
-    let running = ApiServer::start(Options {
-        port,
+    let path = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "embedded.kubeconfig".to_owned());
+    let crds = muster_shared::api::crds()
+        .into_iter()
+        .map(serde_json::to_value);
+    let options = Options {
+        crds: crds.collect::<Result<_, _>>()?,
         ..Options::default()
-    })
-    .await?;
-    let kubeconfig = serde_json::to_string_pretty(&running.admin_kubeconfig()?)?;
-    std::fs::write(&path, kubeconfig).with_context(|| format!("writing {path:?}"))?;
+    };
+    let running = ApiServer::start(options).await?;
+    std::fs::write(
+        &path,
+        serde_saphyr::to_string(&running.admin_kubeconfig()?)?,
+    )?;
     println!("{} serves; kubectl --kubeconfig {path}", running.url());
-    tokio::signal::ctrl_c()
-        .await
-        .context("waiting for an interrupt")
+    tokio::signal::ctrl_c().await?;
+    Ok(())
 }

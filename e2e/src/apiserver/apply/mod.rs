@@ -296,6 +296,23 @@ fn note(
     }
 }
 
+/// Where nothing differs but when managers wrote, the old times stay: nothing was written.
+pub fn keep_times(old: &Value, new: &mut Value) {
+    fn timeless(object: &Value) -> Value {
+        let mut object = object.clone();
+        let entries = object
+            .pointer_mut("/metadata/managedFields")
+            .and_then(Value::as_array_mut);
+        for entry in entries.into_iter().flatten() {
+            entry.as_object_mut().map(|entry| entry.remove("time"));
+        }
+        object
+    }
+    if timeless(old) == timeless(new) {
+        new.clone_from(old);
+    }
+}
+
 /// A list that is there but empty, or holds one empty entry, asks to forget all owners.
 fn asks_for_reset(object: &Value) -> bool {
     match object["metadata"]["managedFields"]

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{ApplyError, apply, manager_name, track_update};
+use super::{ApplyError, apply, keep_times, manager_name, track_update};
 use crate::apiserver::kinds;
 use crate::apiserver::schema::Schema;
 
@@ -325,6 +325,18 @@ fn time_moves_only_when_the_object_changes() {
         object["metadata"]["resourceVersion"] = json!("7")
     });
     assert_eq!(story.fields("other", "Update"), Value::Null);
+}
+
+#[test]
+fn times_alone_are_no_difference() {
+    let object = |time: &str, value: &str| json!({"metadata": {"managedFields": [{"manager": "m", "time": time}]}, "data": {"a": value}});
+    let old = object("1", "x");
+    for (new, kept) in [(object("2", "x"), true), (object("2", "y"), false)] {
+        let mut settled = new.clone();
+        keep_times(&old, &mut settled);
+        assert_eq!(settled == old, kept, "{new}");
+        assert_eq!(settled == new, !kept, "{new}");
+    }
 }
 
 #[test]

@@ -109,9 +109,13 @@ fn check_options(call: &Call<'_>) -> Result<(), Refusal> {
 }
 
 async fn server_side(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
-    let config: Value = serde_saphyr::from_slice(body)
+    // What is applied is not decoded: an applier owns what it wrote, not what a Go type would print for it.
+    let mut config: Value = serde_saphyr::from_slice(body)
         .map_err(|e| Refusal::bad_request(format!("error decoding YAML: {e}")))?;
-    let mut config = decode_tree(call, config)?;
+    if !config.is_object() {
+        let message = "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal into Go value of type map[string]interface {}";
+        return Err(Refusal::bad_request(message));
+    }
     let name = metadata::text(&config, "name").to_owned();
     if name.is_empty() {
         metadata::of(&mut config).insert("name".to_owned(), call.path.name.as_ref().into());
@@ -157,7 +161,7 @@ async fn server_side(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
 }
 
 fn merged(call: &Call<'_>, live: Option<&Value>, config: &Value) -> Result<Value, Refusal> {
-    apply::apply(
+    let applied = apply::apply(
         live,
         config,
         call.manager(),
@@ -173,5 +177,6 @@ fn merged(call: &Call<'_>, live: Option<&Value>, config: &Value) -> Result<Value
         }
         ApplyError::BadRequest(message) => Refusal::bad_request(message),
         ApplyError::Typed(message) => Refusal::unknown(message),
-    })
+    })?;
+    decode_tree(call, applied)
 }

@@ -163,6 +163,7 @@ fn commit(
             now,
         );
     }
+    apply::keep_times(old, &mut new);
     let mut errors = metadata::validate(&new, resource.traits.names, resource.namespaced);
     errors.extend(metadata::validate_update(old, &new));
     errors.extend(version.schema.validate(&new, Some(old)));
