@@ -179,20 +179,17 @@ impl Member {
             .object)
     }
 
-    /// Merge patch of an object that exists.
-    pub async fn patch(&self, key: &ObjectKey, patch: &Value) -> Result<(), Error> {
+    /// Merge patch of an object that exists; gives it as it is then.
+    pub async fn patch(&self, key: &ObjectKey, patch: &Value) -> Result<Value, Error> {
         let api = self.api(key).await?;
         let params = PatchParams {
             field_manager: Some(FIELD_MANAGER.into()),
             ..PatchParams::default()
         };
-        within(
-            "release",
-            key,
-            api.patch(&key.name, &params, &Patch::Merge(patch)),
-        )
-        .await?;
-        Ok(())
+        let patch = Patch::Merge(patch);
+        Ok(within("patch", key, api.patch(&key.name, &params, &patch))
+            .await?
+            .object)
     }
 
     /// Deletes exactly the object that was read, its dependents in the background; gone already is fine.
@@ -215,22 +212,22 @@ impl Member {
 
     async fn api(&self, key: &ObjectKey) -> Result<Api<Raw>, Error> {
         let found = self.discovery.resolve(&key.kind).await?;
-        let Some((resource, namespaced)) = found else {
+        let Some(place) = found else {
             return Err(Error::UnknownKind {
                 api_version: key.kind.api_version(),
                 kind: key.kind.kind.clone(),
             });
         };
-        Ok(if namespaced {
+        Ok(if place.namespaced {
             // As kubectl does for a manifest without a namespace.
             let namespace = if key.namespace.is_empty() {
                 "default"
             } else {
                 &key.namespace
             };
-            Api::namespaced_with(self.client.clone(), namespace, &resource)
+            Api::namespaced_with(self.client.clone(), namespace, &place.resource)
         } else {
-            Api::all_with(self.client.clone(), &resource)
+            Api::all_with(self.client.clone(), &place.resource)
         })
     }
 }

@@ -10,6 +10,7 @@ pub mod member;
 pub mod object;
 mod outcome;
 pub mod settled;
+mod takeover;
 pub mod work;
 
 pub use self::controller::Applier;

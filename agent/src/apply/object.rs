@@ -8,6 +8,7 @@ use super::desired::ObjectKey;
 use super::marks;
 use super::member::{self, FIELD_MANAGER, Member};
 use super::settled::settled;
+use super::takeover::takeover;
 
 /// Attempts when others change the object between our read and our write.
 const ATTEMPTS: usize = 4;
@@ -114,7 +115,7 @@ async fn attempt(
     key: &ObjectKey,
     desired: &Value,
 ) -> Result<(Change, Value), Error> {
-    let Some(observed) = member.get(key).await? else {
+    let Some(mut observed) = member.get(key).await? else {
         // Without force: should an object appear in this moment, it is not ours to take.
         return Ok((Change::Created, member.apply(key, desired, false).await?));
     };
@@ -127,6 +128,9 @@ async fn attempt(
                 .unwrap_or("empty")
                 .to_owned(),
         });
+    }
+    if let Some(takeover) = takeover(&observed) {
+        observed = member.patch(key, &takeover).await?;
     }
     let plan = plan(desired, &observed).map_err(|source| Error::Retain {
         object: key.to_string(),
@@ -143,7 +147,7 @@ async fn attempt(
         after = member.apply(key, &apply, true).await?;
     }
     if let Some(leftovers) = plan.leftovers {
-        member.patch(key, &leftovers).await?;
+        after = member.patch(key, &leftovers).await?;
     }
     Ok((Change::Updated, after))
 }
@@ -165,7 +169,7 @@ pub async fn remove(
     }
     if preserve {
         return match marks::release(&observed) {
-            Some(patch) => member.patch(key, &patch).await,
+            Some(patch) => member.patch(key, &patch).await.map(|_| ()),
             None => Ok(()),
         };
     }

@@ -85,17 +85,26 @@ impl Catalog {
     }
 
     /// Where objects of a kind are found.
-    pub fn resolve(&self, kind: &GroupVersionKind) -> Option<(ApiResource, &Served)> {
-        let served = self
-            .versions
-            .get(&kind.api_version())?
-            .iter()
-            .find(|served| served.kind == kind.kind)?;
-        Some((
-            ApiResource::from_gvk_with_plural(kind, &served.name),
-            served,
-        ))
+    pub fn resolve(&self, kind: &GroupVersionKind) -> Option<Place> {
+        let served = self.versions.get(&kind.api_version())?;
+        let served = served.iter().find(|served| served.kind == kind.kind)?;
+        Some(Place {
+            resource: ApiResource::from_gvk_with_plural(kind, &served.name),
+            namespaced: served.namespaced,
+            watchable: served.watchable,
+        })
     }
+}
+
+/// Where objects of a kind are found, and what can be done with them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// For URLs.
+    pub resource: ApiResource,
+    /// Whether they live in namespaces.
+    pub namespaced: bool,
+    /// Whether they can be watched.
+    pub watchable: bool,
 }
 
 #[cfg(test)]

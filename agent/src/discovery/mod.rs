@@ -9,11 +9,11 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use http::{Request, StatusCode, header};
 use kube::client::Body;
-use muster_shared::k8s::{ApiResource, Client, GroupVersionKind};
+use muster_shared::k8s::{Client, GroupVersionKind};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use self::catalog::{Catalog, Completeness};
+use self::catalog::{Catalog, Completeness, Place};
 use self::wire::Root;
 
 /// Asks for everything in one answer, in the newest form that the server knows, and takes the old form otherwise.
@@ -108,16 +108,9 @@ impl Discovery {
         self.ask(&mut asked).await
     }
 
-    /// Where objects of a kind are found, and whether they live in namespaces; asks the member when the kind is unknown.
-    pub async fn resolve(
-        &self,
-        kind: &GroupVersionKind,
-    ) -> Result<Option<(ApiResource, bool)>, Error> {
-        let find = |catalog: &Catalog| {
-            catalog
-                .resolve(kind)
-                .map(|(resource, served)| (resource, served.namespaced))
-        };
+    /// Where objects of a kind are found; asks the member when the kind is unknown.
+    pub async fn resolve(&self, kind: &GroupVersionKind) -> Result<Option<Place>, Error> {
+        let find = |catalog: &Catalog| catalog.resolve(kind);
         if let Some(found) = find(&self.catalog()) {
             return Ok(Some(found));
         }

@@ -21,6 +21,7 @@ use crate::apply::member::Raw;
 use crate::apply::work::{concerns_us, desired_for};
 use crate::apply::{marks, object};
 use crate::discovery::Discovery;
+use crate::discovery::catalog::Place;
 
 /// Objects per page of a list: whole objects, of which a page is in memory at a time.
 const PAGE: u32 = 100;
@@ -84,13 +85,20 @@ impl Watches {
                 if watched.contains_key(&kind) {
                     continue;
                 }
-                if let Some(api) = self.api(&kind).await {
-                    let stop = shutdown.child_token();
-                    tasks.spawn(Arc::clone(&self).follow(api, kind.clone(), stop.clone()));
-                    watched.insert(kind, stop);
-                } else {
-                    unserved += 1;
+                let stop = shutdown.child_token();
+                match self.place(&kind).await {
+                    None => {
+                        unserved += 1;
+                        continue;
+                    }
+                    // Nothing to see there, ever.
+                    Some(place) if !place.watchable => {}
+                    Some(place) => {
+                        let api = Api::all_with(self.member.clone(), &place.resource);
+                        tasks.spawn(Arc::clone(&self).follow(api, kind.clone(), stop.clone()));
+                    }
                 }
+                watched.insert(kind, stop);
             }
             metrics::gauge!("muster_watched_kinds")
                 .set(u32::try_from(watched.len()).unwrap_or(u32::MAX));
@@ -119,15 +127,12 @@ impl Watches {
             .collect()
     }
 
-    /// Where objects of a kind are watched; `None` (and a later attempt) while the member does not serve it.
-    async fn api(&self, kind: &GroupVersionKind) -> Option<Api<Raw>> {
-        match self.discovery.resolve(kind).await {
-            Ok(found) => Some(Api::all_with(self.member.clone(), &found?.0)),
-            Err(error) => {
-                tracing::debug!(kind = kind.kind, %error, "cannot watch yet");
-                None
-            }
-        }
+    /// Where objects of a kind are found; `None` (and a later attempt) while the member does not serve it.
+    async fn place(&self, kind: &GroupVersionKind) -> Option<Place> {
+        self.discovery.resolve(kind).await.unwrap_or_else(|error| {
+            tracing::debug!(kind = kind.kind, %error, "cannot watch yet");
+            None
+        })
     }
 
     async fn follow(
@@ -205,12 +210,7 @@ impl Watches {
     }
 
     fn lose(&self, place: &ObjectKey, name: &str) {
-        let Some(work) = self
-            .works
-            .list()
-            .into_iter()
-            .find(|work| work.name_any() == name)
-        else {
+        let Some(work) = self.works.get(self.works.api().namespace(), name) else {
             return;
         };
         if let Some((key, _)) = keys(&work).find(|(key, _)| names(key, place)) {

@@ -1,5 +1,6 @@
 //! What must be asked for: the version of the member and the kinds that it serves.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,21 +74,23 @@ pub async fn collect(
                     collected.version = Some(version.git_version);
                     collected.version_since = None;
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "keeping the last known version");
-                    collected.version_since.get_or_insert(now);
-                }
+                Err(error) => grow_old(&mut collected.version_since, now, "version", &error),
             }
             match catalog {
                 Ok(catalog) => {
                     collected.catalog = Some(catalog);
                     collected.catalog_since = None;
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "keeping the last known kinds");
-                    collected.catalog_since.get_or_insert(now);
-                }
+                Err(error) => grow_old(&mut collected.catalog_since, now, "kinds", &error),
             }
         });
+    }
+}
+
+/// Notes that an answer was not confirmed; says so once, not every period.
+fn grow_old(since: &mut Option<Timestamp>, now: Timestamp, what: &str, error: &dyn Display) {
+    if since.is_none() {
+        tracing::warn!(what, %error, "not confirmed by the member: keeping what was known");
+        *since = Some(now);
     }
 }

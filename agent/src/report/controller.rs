@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Api, Condition};
+use muster_shared::lease::Leadership;
 use muster_shared::names::condition::READY;
 use muster_shared::watch::Informer;
 use tokio::sync::watch;
@@ -32,6 +33,8 @@ const NEVER_UPDATED: &str = "ClusterStatusNeverUpdated";
 pub struct Reporter {
     /// Name of the Cluster.
     pub cluster: String,
+    /// Whether we may speak for the member.
+    pub leadership: Leadership,
     /// The Cluster as the fleet has it.
     pub clusters: Informer<Cluster>,
     /// For writes.
@@ -98,6 +101,9 @@ impl Reporter {
     }
 
     async fn report(&self, memories: &mut Memories) -> Result<(), write::Error> {
+        if !self.leadership.is_current() {
+            return Ok(());
+        }
         let Some(cluster) = self.clusters.get(None, &self.cluster) else {
             // It left the fleet. Whoever wants it back registers it anew.
             return Ok(());

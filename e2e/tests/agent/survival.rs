@@ -2,7 +2,7 @@
 
 use muster_e2e::apiserver::Forget;
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_shared::k8s::{Lease, ResourceExt};
+use muster_shared::k8s::{Api, Lease, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::bench::{AGENT, Bench, MEMBER, WORKS, config_map, delete, gone, patch, until, value};
@@ -77,8 +77,10 @@ async fn a_returning_member_deletes_nothing_on_stale_knowledge() {
     let bench = Bench::start().await;
     let _agent = bench.agent();
     bench.joined().await;
-    bench.create_work("a", |_| {}).await;
-    bench.applied("a", "True").await;
+    for name in ["a", "witness"] {
+        bench.create_work(name, |_| {}).await;
+        bench.applied(name, "True").await;
+    }
     let maps = bench.config_maps();
     let before = maps.get("a").await.unwrap();
 
@@ -106,6 +108,14 @@ async fn a_returning_member_deletes_nothing_on_stale_knowledge() {
     let again = bench.create_work("a", |_| {}).await;
 
     bench.member.faults().heal();
+    // The agent acts in the member, on its old list, for longer than the pending removal backs off.
+    for _ in 0..3 {
+        patch(&maps, "witness", &json!({"data": {"k": "drifted"}})).await;
+        until(&maps, "witness", "drift is repaired", |object| {
+            value(object) == "1"
+        })
+        .await;
+    }
     bench.fleet.faults().heal();
     let work = bench.applied("a", "True").await;
     assert_eq!(work.uid(), again.uid());
@@ -116,14 +126,45 @@ async fn a_returning_member_deletes_nothing_on_stale_knowledge() {
     );
 }
 
+/// A dead agent and a dead member look alike from afar; an agent that lives tells the difference, even one that starts then.
+#[tokio::test]
+async fn an_agent_that_starts_beside_a_silent_member_says_that_the_member_is_silent() {
+    let bench = Bench::start().await;
+    let agent = bench.agent();
+    bench.joined().await;
+    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
+    let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
+    until(&leases, MEMBER, "it is there", |lease| renewed(lease).is_some()).await;
+    agent.stop().await;
+    bench.member.faults().inject_for(agent_only(), Effect::Cut);
+    let last = renewed(&leases.get(MEMBER).await.unwrap());
+    let _agent = bench.agent();
+    until(&leases, MEMBER, "it is renewed", |lease| {
+        renewed(lease) > last
+    })
+    .await;
+    until(
+        &bench.clusters(),
+        MEMBER,
+        "the member is silent",
+        |cluster| {
+            cluster
+                .condition("Ready")
+                .is_some_and(|ready| ready.reason == "ClusterNotReachable")
+        },
+    )
+    .await;
+    bench.member.faults().heal();
+    bench.joined().await;
+}
+
 #[tokio::test]
 async fn the_lease_does_not_wait_for_a_member_that_hangs() {
     let bench = Bench::start().await;
     let _agent = bench.agent();
     bench.joined().await;
     bench.member.faults().inject(Effect::Hang);
-    let leases: muster_shared::k8s::Api<Lease> =
-        muster_shared::k8s::Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
+    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
     let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
     let mut last = None;
     for _ in 0..4 {

@@ -141,6 +141,7 @@ async fn an_object_that_is_as_desired_is_not_written_again() {
     bench.create_work("z", |_| {}).await;
     bench.applied("z", "True").await;
     let after = deployments.get("web").await.unwrap();
+    println!("{}\n{}", serde_json::to_string(&before).unwrap(), serde_json::to_string(&after).unwrap());
     assert_eq!(after.resource_version(), before.resource_version());
 }
 
@@ -186,6 +187,38 @@ async fn an_unmanaged_object_is_left_alone_until_the_policy_says_overwrite() {
     patch(&bench.works(), "a", &overwrite).await;
     bench.applied("a", "True").await;
     assert_eq!(value(&maps.get("a").await.unwrap()), "1");
+}
+
+/// karmada-agent writes whole objects. What it set and the template has no longer must go, as if it were still there.
+#[tokio::test]
+async fn an_object_of_karmadas_agent_is_taken_over_with_everything_it_had_set() {
+    let bench = Bench::start().await;
+    let mut theirs = config_map("a", "1");
+    theirs["data"]["gone"] = json!("x");
+    theirs["metadata"]["labels"] = json!({"karmada.io/managed": "true", "old": "1"});
+    theirs["metadata"]["annotations"] = json!({"work.karmada.io/namespace": "karmada-es-m1",
+        "work.karmada.io/name": "a", "resourcetemplate.karmada.io/managed-labels": "karmada.io/managed,old"});
+    let params = PostParams {
+        field_manager: Some("karmada-agent".into()),
+        ..PostParams::default()
+    };
+    let maps = bench.config_maps();
+    let before = maps
+        .create(&params, &serde_json::from_value(theirs).unwrap())
+        .await
+        .unwrap();
+
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    let after = maps.get("a").await.unwrap();
+    assert_eq!(after.uid(), before.uid());
+    assert_eq!(after.data["data"], json!({"k": "1"}));
+    assert_eq!(
+        after.labels().keys().collect::<Vec<_>>(),
+        ["karmada.io/managed"]
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,4 @@
-//! Becoming a member: the Cluster object, the namespaces, and the proof that nobody else bears our name.
-
-use std::time::Duration;
+//! The Cluster object, the namespaces, and the proof that nobody else bears our name.
 
 use kube::api::PostParams;
 use muster_shared::api::cluster::{Cluster, ClusterSpec, ClusterSyncMode, ResourceModel};
@@ -36,10 +34,15 @@ impl Error {
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Taken(_))
     }
+
+    /// Whether the member did not tell who it is.
+    pub fn is_anonymity(&self) -> bool {
+        matches!(self, Self::Identify(_))
+    }
 }
 
 /// The identity of a cluster: the uid of its namespace `kube-system`, as in Karmada.
-pub async fn identity(member: &Client) -> Result<String, Error> {
+async fn identity(member: &Client) -> Result<String, Error> {
     let api: Api<Namespace> = Api::all(member.clone());
     let namespace = within(
         "read namespace \"kube-system\"",
@@ -53,56 +56,79 @@ pub async fn identity(member: &Client) -> Result<String, Error> {
         .ok_or(Error::NoIdentity)
 }
 
-/// Registers the member, or takes its registration over after a restart. `models` are given to a Cluster that has none.
-pub async fn join(
-    fleet: &Client,
-    settings: &Settings,
-    id: &str,
-    endpoint: &str,
-    insecure: bool,
-    models: Vec<ResourceModel>,
-) -> Result<(), Error> {
-    let api: Api<Cluster> = Api::all(fleet.clone());
-    let name = settings.cluster_name.as_str();
-    refuse_a_taken_name(&api, name, id).await?;
-    ensure_namespace(fleet, names::CLUSTER_NAMESPACE).await?;
-    let wanted = wanted(settings, id, endpoint, insecure);
-    let found = within("read the Cluster", api.get_opt(name)).await?;
-    match found {
-        None => {
-            let spec = ClusterSpec {
-                resource_models: models,
-                ..wanted
-            };
-            let cluster = Cluster {
-                metadata: ObjectMeta {
-                    name: Some(name.to_owned()),
-                    ..ObjectMeta::default()
-                },
-                spec,
-                status: None,
-            };
-            within(
-                "create the Cluster",
-                api.create(&PostParams::default(), &cluster),
-            )
-            .await?;
-            tracing::info!(cluster = name, id, "registered with the fleet");
-        }
-        Some(found) => {
-            if let Some(patch) = adoption(&found.spec, &wanted, models) {
-                match within("update the Cluster", write::merge(&api, name, None, &patch)).await {
-                    Ok(_) => tracing::info!(cluster = name, %patch, "updated the registration"),
-                    // karmadactl's role for agents may not change its Cluster. Whoever edited it meant it, then.
-                    Err(error) if error.is_forbidden() => {
-                        tracing::warn!(%error, %patch, "the Cluster differs from the flags and stays so");
-                    }
-                    Err(error) => return Err(error.into()),
+/// What a member registers with.
+#[derive(Clone)]
+pub struct Registration {
+    /// The fleet API.
+    pub fleet: Client,
+    /// The member's API.
+    pub member: Client,
+    /// The operator's flags.
+    pub settings: Settings,
+    /// Address of the member's API in its kubeconfig.
+    pub endpoint: String,
+    /// Whether the kubeconfig accepts any certificate.
+    pub insecure: bool,
+    /// Given to a Cluster that has no models.
+    pub models: Vec<ResourceModel>,
+}
+
+impl Registration {
+    /// Registers the member, or takes its registration over after a restart.
+    pub async fn register(&self) -> Result<(), Error> {
+        let id = identity(&self.member).await?;
+        let name = self.settings.cluster_name.as_str();
+        let api: Api<Cluster> = Api::all(self.fleet.clone());
+        refuse_a_taken_name(&api, name, &id).await?;
+        ensure_namespace(&self.fleet, names::CLUSTER_NAMESPACE).await?;
+        let wanted = wanted(&self.settings, &id, &self.endpoint, self.insecure);
+        match within("read the Cluster", api.get_opt(name)).await? {
+            None => {
+                let spec = ClusterSpec {
+                    resource_models: self.models.clone(),
+                    ..wanted
+                };
+                let cluster = Cluster::new(name, spec);
+                within(
+                    "create the Cluster",
+                    api.create(&PostParams::default(), &cluster),
+                )
+                .await?;
+                tracing::info!(cluster = name, id, "registered with the fleet");
+            }
+            Some(found) => {
+                if let Some(patch) = adoption(&found.spec, &wanted, self.models.clone()) {
+                    adopt(&api, name, &patch).await?;
                 }
             }
         }
+        ensure_namespace(&self.fleet, &names::execution_namespace(name)).await
     }
-    ensure_namespace(fleet, &names::execution_namespace(name)).await
+
+    /// Whether the fleet has a Cluster of our name at our address: ours, by all that can be told without the member.
+    pub async fn is_known(&self) -> bool {
+        let api: Api<Cluster> = Api::all(self.fleet.clone());
+        let wanted = wanted(&self.settings, "", &self.endpoint, self.insecure);
+        match within("read the Cluster", api.get_opt(&self.settings.cluster_name)).await {
+            Ok(Some(found)) => {
+                found.spec.sync_mode == wanted.sync_mode
+                    && found.spec.api_endpoint == wanted.api_endpoint
+            }
+            Ok(None) | Err(_) => false,
+        }
+    }
+}
+
+async fn adopt(api: &Api<Cluster>, name: &str, patch: &Value) -> Result<(), Error> {
+    match within("update the Cluster", write::merge(api, name, None, patch)).await {
+        Ok(_) => tracing::info!(cluster = name, %patch, "updated the registration"),
+        // karmadactl's role for agents may not change its Cluster. Whoever edited it meant it, then.
+        Err(error) if error.is_forbidden() => {
+            tracing::warn!(%error, %patch, "the Cluster differs from the flags and stays so");
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
 }
 
 /// What the flags say about the Cluster. Fields without a flag, and flags that are empty, say nothing.
@@ -207,9 +233,6 @@ async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
         _ => Ok(()),
     }
 }
-
-/// First and longest pause between attempts to join.
-pub const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,207 @@
+//! From settings to a running agent: connections, admin servers, election, registration, supervision.
+
+mod parts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use metrics_exporter_prometheus::PrometheusHandle;
+use muster_shared::capacity::default_models;
+use muster_shared::client::{Gateway, Limits, Profile, Source};
+use muster_shared::lease::{self, Leadership};
+use muster_shared::serve::{self, Health};
+use muster_shared::tasks::Tasks;
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::COMPONENT;
+use crate::join::{self, Registration, Standing};
+use crate::settings::Settings;
+
+/// How long tasks may take to finish after a shutdown was asked for; below Kubernetes' default grace of 30 s.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(15);
+
+/// An agent that is configured and not running yet.
+pub struct Agent {
+    settings: Settings,
+    fleet: Arc<Gateway>,
+    member: Arc<Gateway>,
+    leadership: Leadership,
+    health: Health,
+    tasks: Tasks,
+    standing: watch::Receiver<Standing>,
+    shutdown: CancellationToken,
+}
+
+impl Agent {
+    /// Reads both kubeconfigs and opens the admin servers.
+    pub async fn open(
+        settings: Settings,
+        metrics: Option<PrometheusHandle>,
+        shutdown: CancellationToken,
+    ) -> anyhow::Result<Self> {
+        let fleet = Source {
+            kubeconfig: settings.karmada_kubeconfig.clone(),
+            context: settings.karmada_context.clone(),
+        };
+        let member = Source {
+            kubeconfig: settings.kubeconfig.clone(),
+            context: settings.cluster_context.clone(),
+        };
+        let leadership = if settings.leader_elect {
+            Leadership::elected()
+        } else {
+            Leadership::always()
+        };
+        let health = Health::default();
+        for part in ["registration", "works"] {
+            health.expect(part);
+        }
+        let mut tasks = Tasks::new(shutdown.clone());
+        let addresses = [
+            ("metrics server", settings.metrics_bind_address.0),
+            ("health server", settings.health_probe_bind_address.0),
+        ];
+        for (name, address) in addresses {
+            let Some(address) = address else { continue };
+            let listener = tokio::net::TcpListener::bind(address)
+                .await
+                .with_context(|| format!("cannot serve on {address}"))?;
+            let admin = serve::admin(listener, health.clone(), metrics.clone(), shutdown.clone());
+            tasks.spawn(name, admin);
+        }
+        Ok(Self {
+            fleet: Gateway::open("fleet", fleet).await?,
+            member: Gateway::open("member", member).await?,
+            settings,
+            leadership,
+            health,
+            tasks,
+            standing: watch::channel(Standing::Stranger).1,
+            shutdown,
+        })
+    }
+
+    /// Stands for election, joins, and does its work until shutdown.
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        for gateway in [&self.fleet, &self.member] {
+            self.tasks.spawn(
+                "credentials",
+                Arc::clone(gateway).follow(self.shutdown.clone()),
+            );
+        }
+        let election = tokio::spawn(self.campaign()?);
+        let (publish, standing) = watch::channel(Standing::Stranger);
+        self.standing = standing;
+        let mut refused = self.start_joining(publish)?;
+        self.start()?;
+        let ended = self.tasks.supervise(SHUTDOWN_GRACE).await;
+        // Gives the lease up, so that a successor need not wait.
+        election.await.context("the election ended badly")?;
+        if let Ok(refusal) = refused.try_recv() {
+            return Err(refusal.into());
+        }
+        Ok(ended?)
+    }
+
+    /// Campaigns where that was asked for, again after every loss.
+    fn campaign(&self) -> anyhow::Result<impl Future<Output = ()> + use<>> {
+        let settings = &self.settings;
+        let candidate = lease::Candidate {
+            namespace: settings.leader_elect_resource_namespace.clone(),
+            name: format!("karmada-agent-{}", settings.cluster_name),
+            identity: identity(),
+            timing: lease::Timing {
+                lease_duration: *settings.leader_elect_lease_duration,
+                renew_deadline: *settings.leader_elect_renew_deadline,
+                retry_period: *settings.leader_elect_retry_period,
+            },
+        };
+        let client = self.fleet.client(Profile::Probe, Limits::NONE)?;
+        let (leadership, shutdown) = (self.leadership.clone(), self.shutdown.clone());
+        let elect = settings.leader_elect;
+        Ok(async move {
+            if !elect {
+                return;
+            }
+            // A member cut off from the fleet loses the election by silence. Its agent stays: nobody else can act for the member,
+            // and everything it does asks for leadership at each act.
+            loop {
+                let campaign = lease::campaign(
+                    client.clone(),
+                    candidate.clone(),
+                    leadership.clone(),
+                    shutdown.clone(),
+                );
+                if campaign.await == lease::Outcome::Stopped {
+                    return;
+                }
+            }
+        })
+    }
+
+    /// Registers the member in a task of its own; a refusal for good ends the agent and is told through the channel.
+    fn start_joining(
+        &mut self,
+        standing: watch::Sender<Standing>,
+    ) -> anyhow::Result<oneshot::Receiver<join::Error>> {
+        let config = self.member.config();
+        let registration = Registration {
+            fleet: self.fleet.client(Profile::Write, Limits::NONE)?,
+            member: self.member.client(Profile::Write, Limits::NONE)?,
+            settings: self.settings.clone(),
+            endpoint: config
+                .cluster_url
+                .to_string()
+                .trim_end_matches('/')
+                .to_owned(),
+            insecure: config.accept_invalid_certs,
+            models: if self.settings.models_enabled() {
+                default_models()
+            } else {
+                Vec::new()
+            },
+        };
+        let (refuse, refused) = oneshot::channel();
+        let (leadership, health) = (self.leadership.clone(), self.health.clone());
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn("registration", async move {
+            let joining = join::run(registration, leadership, standing, health, shutdown.clone());
+            if let Err(error) = joining.await {
+                refuse.send(error).ok();
+                shutdown.cancel();
+            }
+        });
+        Ok(refused)
+    }
+
+    /// Starts a task that begins its work once the member has this standing.
+    fn spawn_as(
+        &mut self,
+        standing: Standing,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let (mut reached, shutdown) = (self.standing.clone(), self.shutdown.clone());
+        self.tasks.spawn(name, async move {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                // The sender lives as long as the registration task does: waiting cannot fail before shutdown.
+                Ok(_) = reached.wait_for(|reached| *reached >= standing) => {}
+                else => return,
+            }
+            task.await;
+        });
+    }
+}
+
+/// A name that no other process has: the host (in a pod, the pod's name), the process and the time of its start.
+fn identity() -> String {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| COMPONENT.to_owned());
+    format!(
+        "{host}_{}_{}",
+        std::process::id(),
+        jiff::Timestamp::now().as_millisecond()
+    )
+}

@@ -1,0 +1,261 @@
+//! The parts of a running agent and what each of them is given.
+
+use std::sync::Arc;
+
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::work::Work;
+use muster_shared::client::{Limits, Profile};
+use muster_shared::events::Events;
+use muster_shared::k8s::{Api, Client, OwnerReference, Resource};
+use muster_shared::names;
+use muster_shared::queue::Queue;
+use muster_shared::watch::{Informer, Selection};
+use tokio::sync::watch;
+
+use super::Agent;
+use crate::COMPONENT;
+use crate::apply::Applier;
+use crate::apply::member::Member;
+use crate::census::Census;
+use crate::discovery::Discovery;
+use crate::health;
+use crate::health::debounce::Thresholds;
+use crate::heartbeat::Heartbeat;
+use crate::join::Standing;
+use crate::reflect::{self, Reflections, Watches};
+use crate::report::Reporter;
+use crate::report::collector::{self, Collected};
+
+/// Works whose status is written at the same time.
+const REPORTERS: usize = 8;
+
+impl Agent {
+    /// Starts everything; each part waits for the standing that it needs.
+    pub(super) fn start(&mut self) -> anyhow::Result<()> {
+        let clusters = self.follow_cluster()?;
+        self.start_heartbeat(&clusters)?;
+        let discovery = Discovery::new(self.member_client(Profile::Write)?);
+        if self.runs("clusterStatus") {
+            self.start_report(clusters.clone(), &discovery)?;
+        }
+        if self.runs("execution") || self.runs("workStatus") {
+            self.start_works(clusters, discovery)?;
+        }
+        Ok(())
+    }
+
+    /// Our own Cluster, as the fleet has it.
+    fn follow_cluster(&mut self) -> anyhow::Result<Informer<Cluster>> {
+        let client = self.fleet.client(Profile::Watch, Limits::NONE)?;
+        let ours = format!("metadata.name={}", self.settings.cluster_name);
+        let clusters = Informer::new(Api::all(client), Selection::everything().fields(ours));
+        self.spawn_as(
+            Standing::Registered,
+            "cluster informer",
+            clusters.clone().run(self.shutdown.clone()),
+        );
+        Ok(clusters)
+    }
+
+    fn start_heartbeat(&mut self, clusters: &Informer<Cluster>) -> anyhow::Result<()> {
+        let settings = &self.settings;
+        let duration = *settings.cluster_lease_duration;
+        let heartbeat = Heartbeat {
+            cluster: settings.cluster_name.clone(),
+            duration,
+            interval: duration.mul_f64(settings.cluster_lease_renew_interval_fraction),
+        };
+        let client = self.fleet.client(Profile::Probe, Limits::NONE)?;
+        let (clusters, name) = (clusters.clone(), settings.cluster_name.clone());
+        let leadership = self.leadership.clone();
+        let owner = move || owner_of(&clusters, &name).filter(|_| leadership.is_current());
+        self.spawn_as(
+            Standing::Registered,
+            "heartbeat",
+            heartbeat.run(client, owner, self.shutdown.clone()),
+        );
+        Ok(())
+    }
+
+    fn start_report(
+        &mut self,
+        clusters: Informer<Cluster>,
+        discovery: &Discovery,
+    ) -> anyhow::Result<()> {
+        let period = *self.settings.cluster_status_update_frequency;
+        let (publish_health, health) = watch::channel(None);
+        let probe = self.member.client(Profile::Probe, Limits::NONE)?;
+        let probing = health::watch(probe, period, publish_health, self.shutdown.clone());
+        self.spawn_as(Standing::Registered, "probe", probing);
+
+        let (publish, collected) = watch::channel(Collected::nothing(jiff::Timestamp::now()));
+        let asking = self.member_client(Profile::Write)?;
+        let collecting = collector::collect(
+            asking,
+            discovery.clone(),
+            period,
+            publish,
+            self.shutdown.clone(),
+        );
+        self.spawn_as(Standing::Registered, "collector", collecting);
+
+        let census = if self.settings.enable_cluster_resource_modeling {
+            let census = Census::begin();
+            let client = self.member.client(Profile::Watch, Limits::NONE)?;
+            self.spawn_as(
+                Standing::Registered,
+                "census",
+                census.clone().run(client, self.shutdown.clone()),
+            );
+            Some(census)
+        } else {
+            None
+        };
+        let reporter = Reporter {
+            cluster: self.settings.cluster_name.clone(),
+            leadership: self.leadership.clone(),
+            clusters,
+            api: Api::all(self.fleet_client(Profile::Write)?),
+            health,
+            collected,
+            census,
+            models: self.settings.models_enabled(),
+            thresholds: Thresholds {
+                success: *self.settings.cluster_success_threshold,
+                failure: *self.settings.cluster_failure_threshold,
+            },
+            frequency: period,
+        };
+        self.spawn_as(
+            Standing::Registered,
+            "status report",
+            reporter.run(self.shutdown.clone()),
+        );
+        Ok(())
+    }
+
+    fn start_works(
+        &mut self,
+        clusters: Informer<Cluster>,
+        discovery: Discovery,
+    ) -> anyhow::Result<()> {
+        let namespace = names::execution_namespace(&self.settings.cluster_name);
+        let watching = self.fleet.client(Profile::Watch, Limits::NONE)?;
+        let works: Informer<Work> = Informer::new(
+            Api::namespaced(watching, &namespace),
+            Selection::everything(),
+        );
+        let api: Api<Work> = Api::namespaced(self.fleet_client(Profile::Write)?, &namespace);
+        let (events, delivery) = Events::new(
+            self.fleet_client(Profile::Write)?,
+            COMPONENT,
+            self.shutdown.clone(),
+        );
+        self.tasks.spawn("events", delivery);
+
+        let (to_apply, to_report) = (Queue::new("works"), Queue::new("work-status"));
+        let reflections = Arc::new(Reflections::new(to_report.clone()));
+        if self.runs("workStatus") {
+            let watches = Watches::new(
+                works.clone(),
+                self.member.client(Profile::Watch, Limits::NONE)?,
+                discovery.clone(),
+                Arc::clone(&reflections),
+                to_apply.clone(),
+            );
+            self.spawn_as(
+                Standing::Member,
+                "member watches",
+                watches.run(self.shutdown.clone()),
+            );
+            let reporter =
+                reflect::Reporter::new(works.clone(), api.clone(), Arc::clone(&reflections));
+            let reporting = to_report.run(REPORTERS, self.shutdown.clone(), move |name| {
+                Arc::clone(&reporter).report(name)
+            });
+            self.spawn_as(Standing::Member, "work status", reporting);
+        }
+        if self.runs("execution") {
+            let member = Member::new(self.member_client(Profile::Write)?, discovery);
+            let applier = Applier::new(
+                self.settings.cluster_name.clone(),
+                (works.clone(), api),
+                clusters,
+                member,
+                events,
+                reflections,
+                to_apply.clone(),
+            );
+            let (workers, leadership) =
+                (self.settings.concurrent_work_syncs, self.leadership.clone());
+            let (synced, shutdown) = (works.clone(), self.shutdown.clone());
+            self.spawn_as(Standing::Member, "applier", async move {
+                // Before the first complete list we do not know what the fleet wants.
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    () = synced.synced() => {}
+                }
+                let work = move |name| {
+                    let (applier, leads) = (Arc::clone(&applier), leadership.is_current());
+                    async move {
+                        if leads {
+                            applier
+                                .reconcile(name)
+                                .await
+                                .map_err(|error| error.to_string())
+                        } else {
+                            Err("another agent leads".to_owned())
+                        }
+                    }
+                };
+                to_apply.run(workers, shutdown, work).await;
+            });
+        }
+        let (synced, health, shutdown) =
+            (works.clone(), self.health.clone(), self.shutdown.clone());
+        self.spawn_as(Standing::Member, "works readiness", async move {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = synced.synced() => health.ready("works", Ok(())),
+            }
+            shutdown.cancelled().await;
+        });
+        self.spawn_as(
+            Standing::Member,
+            "work informer",
+            works.run(self.shutdown.clone()),
+        );
+        Ok(())
+    }
+
+    fn runs(&self, controller: &str) -> bool {
+        self.settings.controllers.enabled(controller, false)
+    }
+
+    /// A client of the fleet API within the operator's limits.
+    fn fleet_client(&self, profile: Profile) -> anyhow::Result<Client> {
+        let (qps, burst) = (self.settings.kube_api_qps, self.settings.kube_api_burst);
+        Ok(self.fleet.client(profile, Limits { qps, burst })?)
+    }
+
+    /// A client of the member's API within the operator's limits.
+    fn member_client(&self, profile: Profile) -> anyhow::Result<Client> {
+        let (qps, burst) = (
+            self.settings.cluster_api_qps,
+            self.settings.cluster_api_burst,
+        );
+        Ok(self.member.client(profile, Limits { qps, burst })?)
+    }
+}
+
+/// The reference by which the lease belongs to the Cluster; none while there is no Cluster.
+fn owner_of(clusters: &Informer<Cluster>, name: &str) -> Option<OwnerReference> {
+    let cluster = clusters.get(None, name)?;
+    Some(OwnerReference {
+        api_version: Cluster::api_version(&()).into_owned(),
+        kind: Cluster::kind(&()).into_owned(),
+        name: name.to_owned(),
+        uid: cluster.metadata.uid.clone()?,
+        ..OwnerReference::default()
+    })
+}
