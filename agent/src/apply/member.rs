@@ -1,6 +1,7 @@
 //! The member's objects of any kind: read, applied, deleted, each call within a deadline.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::client;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::desired::ObjectKey;
+use super::echo::Echoes;
 use crate::discovery::{self, Discovery};
 
 /// The name under which our fields are recorded in `managedFields`.
@@ -143,12 +145,22 @@ impl Resource for Raw {
 pub struct Member {
     client: Client,
     discovery: Discovery,
+    echoes: Arc<Echoes>,
 }
 
 impl Member {
     /// Over a connection for writes.
-    pub fn new(client: Client, discovery: Discovery) -> Self {
-        Self { client, discovery }
+    pub fn new(client: Client, discovery: Discovery, echoes: Arc<Echoes>) -> Self {
+        Self {
+            client,
+            discovery,
+            echoes,
+        }
+    }
+
+    /// What the member made of earlier applies.
+    pub fn echoes(&self) -> &Echoes {
+        &self.echoes
     }
 
     /// The object as it is now; `None` when there is none.

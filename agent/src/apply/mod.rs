@@ -5,6 +5,7 @@
 
 mod controller;
 pub mod desired;
+pub mod echo;
 pub mod marks;
 pub mod member;
 pub mod object;

@@ -5,9 +5,9 @@ use muster_shared::names::annotation;
 use serde_json::Value;
 
 use super::desired::ObjectKey;
+use super::echo::Echoes;
 use super::marks;
-use super::member::{self, FIELD_MANAGER, Member};
-use super::settled::settled;
+use super::member::{self, Member};
 use super::takeover::takeover;
 
 /// Attempts when others change the object between our read and our write.
@@ -82,13 +82,25 @@ impl Plan {
 }
 
 /// Compares an object in the member with what is desired (see [`super::desired::desired`]).
-pub fn plan(desired: &Value, observed: &Value) -> Result<Plan, interpreter::Error> {
+///
+/// What the member decides (a cluster IP, the replicas under an autoscaler) is taken over only when something has to be sent: fields that
+/// an apply does not mention and that were never ours stay as they are.
+pub fn plan(
+    echoes: &Echoes,
+    key: &ObjectKey,
+    desired: &Value,
+    observed: &Value,
+) -> Result<Plan, interpreter::Error> {
+    let leftovers = marks::leftovers(desired, observed);
+    if echoes.settled(key, desired, observed) {
+        return Ok(Plan {
+            apply: None,
+            leftovers,
+        });
+    }
     let retained = interpreter::retain(desired.clone(), observed)?;
-    let apply = (!settled(&retained, observed, FIELD_MANAGER)).then_some(retained);
-    Ok(Plan {
-        apply,
-        leftovers: marks::leftovers(desired, observed),
-    })
+    let apply = (!echoes.settled(key, &retained, observed)).then_some(retained);
+    Ok(Plan { apply, leftovers })
 }
 
 /// Creates or updates one object, and gives it as it was read last.
@@ -117,7 +129,9 @@ async fn attempt(
 ) -> Result<(Change, Value), Error> {
     let Some(mut observed) = member.get(key).await? else {
         // Without force: should an object appear in this moment, it is not ours to take.
-        return Ok((Change::Created, member.apply(key, desired, false).await?));
+        let created = member.apply(key, desired, false).await?;
+        member.echoes().applied(key, desired, &created);
+        return Ok((Change::Created, created));
     };
     if !marks::may_update(desired, &observed) {
         return Err(Error::Unmanaged {
@@ -132,7 +146,7 @@ async fn attempt(
     if let Some(takeover) = takeover(&observed) {
         observed = member.patch(key, &takeover).await?;
     }
-    let plan = plan(desired, &observed).map_err(|source| Error::Retain {
+    let plan = plan(member.echoes(), key, desired, &observed).map_err(|source| Error::Retain {
         object: key.to_string(),
         source,
     })?;
@@ -140,11 +154,13 @@ async fn attempt(
         return Ok((Change::None, observed));
     }
     let mut after = observed;
-    if let Some(mut apply) = plan.apply {
+    if let Some(apply) = plan.apply {
+        let mut versioned = apply.clone();
         // What was retained was read from this version, and so was the permission.
         let version = after.pointer("/metadata/resourceVersion").cloned();
-        apply["metadata"]["resourceVersion"] = version.unwrap_or(Value::Null);
-        after = member.apply(key, &apply, true).await?;
+        versioned["metadata"]["resourceVersion"] = version.unwrap_or(Value::Null);
+        after = member.apply(key, &versioned, true).await?;
+        member.echoes().applied(key, &apply, &after);
     }
     if let Some(leftovers) = plan.leftovers {
         after = member.patch(key, &leftovers).await?;
@@ -181,25 +197,50 @@ pub async fn remove(
 mod tests {
     use serde_json::json;
 
+    use super::super::member::FIELD_MANAGER;
     use super::*;
+
+    fn plan_for(desired: &Value, observed: &Value) -> Plan {
+        let key = ObjectKey::of(desired, 0).unwrap();
+        plan(&Echoes::default(), &key, desired, observed).unwrap()
+    }
+
+    fn service(spec: &Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec})
+    }
+
+    fn applied(object: &Value, fields: &Value) -> Value {
+        let mut observed = object.clone();
+        observed["metadata"]["managedFields"] =
+            json!([{"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}]);
+        observed
+    }
 
     #[test]
     fn an_object_that_is_as_desired_needs_nothing() {
         let desired = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
-        let mut observed = desired.clone();
-        observed["metadata"]["managedFields"] = json!([
-            {"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:data": {"f:k": {}}}}]);
-        assert!(plan(&desired, &observed).unwrap().is_empty());
+        let mut observed = applied(&desired, &json!({"f:data": {"f:k": {}}}));
+        assert!(plan_for(&desired, &observed).is_empty());
         observed["data"]["k"] = json!("other");
-        assert_eq!(plan(&desired, &observed).unwrap().apply, Some(desired));
+        assert_eq!(plan_for(&desired, &observed).apply, Some(desired));
     }
 
     #[test]
-    fn what_the_member_decides_is_part_of_what_we_want() {
-        let desired = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"ports": []}});
-        let observed = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
-            "spec": {"clusterIP": "10.0.0.1", "ports": []}});
-        let apply = plan(&desired, &observed).unwrap().apply.unwrap();
-        assert_eq!(apply["spec"]["clusterIP"], "10.0.0.1");
+    fn what_the_member_decides_is_sent_along_when_something_is_sent() {
+        let observed = service(&json!({"clusterIP": "10.0.0.1", "type": "ClusterIP"}));
+        let apply = plan_for(&service(&json!({"type": "NodePort"})), &observed)
+            .apply
+            .unwrap();
+        assert_eq!(
+            apply["spec"],
+            json!({"clusterIP": "10.0.0.1", "type": "NodePort"})
+        );
+    }
+
+    #[test]
+    fn what_the_member_decides_is_no_reason_to_send_anything() {
+        let found = service(&json!({"clusterIP": "10.0.0.1", "type": "ClusterIP"}));
+        let observed = applied(&found, &json!({"f:spec": {"f:type": {}}}));
+        assert!(plan_for(&service(&json!({"type": "ClusterIP"})), &observed).is_empty());
     }
 }

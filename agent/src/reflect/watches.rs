@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::reflections::{Reflection, Reflections};
 use crate::apply::desired::ObjectKey;
+use crate::apply::echo::Echoes;
 use crate::apply::member::Raw;
 use crate::apply::work::{concerns_us, desired_for};
 use crate::apply::{marks, object};
@@ -36,6 +37,7 @@ pub struct Watches {
     member: Client,
     discovery: Discovery,
     reflections: Arc<Reflections>,
+    echoes: Arc<Echoes>,
     /// Works to be applied again.
     repairs: Queue<String>,
     kinds_changed: Arc<Notify>,
@@ -47,7 +49,7 @@ impl Watches {
         works: Informer<Work>,
         member: Client,
         discovery: Discovery,
-        reflections: Arc<Reflections>,
+        (reflections, echoes): (Arc<Reflections>, Arc<Echoes>),
         repairs: Queue<String>,
     ) -> Arc<Self> {
         let kinds_changed = Arc::new(Notify::new());
@@ -61,6 +63,7 @@ impl Watches {
             member,
             discovery,
             reflections,
+            echoes,
             repairs,
             kinds_changed,
         })
@@ -197,7 +200,7 @@ impl Watches {
             Err(error) => tracing::warn!(object = %key, %error, "cannot interpret the status"),
         }
         if is_to_be_kept(&work) {
-            let differs = object::plan(&desired_for(&work, manifest), &object)
+            let differs = object::plan(&self.echoes, &key, &desired_for(&work, manifest), &object)
                 .is_ok_and(|plan| !plan.is_empty());
             if differs {
                 metrics::counter!("muster_drift_detected_total", "kind" => key.kind.kind.clone())
@@ -215,6 +218,7 @@ impl Watches {
         };
         if let Some((key, _)) = keys(&work).find(|(key, _)| names(key, place)) {
             self.reflections.lose(name, &key);
+            self.echoes.forget(&key);
             if is_to_be_kept(&work) {
                 tracing::info!(object = %key, work = name, "disappeared from the member");
                 self.repairs.add(name.to_owned());

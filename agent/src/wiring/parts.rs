@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::Agent;
 use crate::COMPONENT;
 use crate::apply::Applier;
+use crate::apply::echo::Echoes;
 use crate::apply::member::Member;
 use crate::census::Census;
 use crate::discovery::Discovery;
@@ -155,12 +156,13 @@ impl Agent {
 
         let (to_apply, to_report) = (Queue::new("works"), Queue::new("work-status"));
         let reflections = Arc::new(Reflections::new(to_report.clone()));
+        let echoes = Arc::new(Echoes::default());
         if self.runs("workStatus") {
             let watches = Watches::new(
                 works.clone(),
                 self.member.client(Profile::Watch, Limits::NONE)?,
                 discovery.clone(),
-                Arc::clone(&reflections),
+                (Arc::clone(&reflections), Arc::clone(&echoes)),
                 to_apply.clone(),
             );
             self.spawn_as(
@@ -176,7 +178,7 @@ impl Agent {
             self.spawn_as(Standing::Member, "work status", reporting);
         }
         if self.runs("execution") {
-            let member = Member::new(self.member_client(Profile::Write)?, discovery);
+            let member = Member::new(self.member_client(Profile::Write)?, discovery, echoes);
             let applier = Applier::new(
                 self.settings.cluster_name.clone(),
                 (works.clone(), api),

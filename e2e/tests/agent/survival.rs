@@ -134,7 +134,10 @@ async fn an_agent_that_starts_beside_a_silent_member_says_that_the_member_is_sil
     bench.joined().await;
     let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
     let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
-    until(&leases, MEMBER, "it is there", |lease| renewed(lease).is_some()).await;
+    until(&leases, MEMBER, "it is there", |lease| {
+        renewed(lease).is_some()
+    })
+    .await;
     agent.stop().await;
     bench.member.faults().inject_for(agent_only(), Effect::Cut);
     let last = renewed(&leases.get(MEMBER).await.unwrap());

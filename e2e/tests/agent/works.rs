@@ -141,7 +141,6 @@ async fn an_object_that_is_as_desired_is_not_written_again() {
     bench.create_work("z", |_| {}).await;
     bench.applied("z", "True").await;
     let after = deployments.get("web").await.unwrap();
-    println!("{}\n{}", serde_json::to_string(&before).unwrap(), serde_json::to_string(&after).unwrap());
     assert_eq!(after.resource_version(), before.resource_version());
 }
 

@@ -1,0 +1,113 @@
+//! Objects whose ownership record never agrees with what we sent.
+//!
+//! Some servers normalise what is applied (a duration in another spelling, zero values added). Such an object would look different after
+//! every apply, and each look would be another apply. So what came back is remembered next to what was sent: as long as both stay
+//! the same, nothing is to be done.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use super::desired::ObjectKey;
+use super::member::FIELD_MANAGER;
+use super::settled::settled;
+
+/// What was sent and what came back, as hashes, by object. Only objects that do not look settled are remembered.
+#[derive(Debug, Default)]
+pub struct Echoes {
+    known: Mutex<HashMap<ObjectKey, (u64, u64)>>,
+}
+
+impl Echoes {
+    /// Whether applying `desired` would leave `observed` as it is, as far as can be told.
+    pub fn settled(&self, key: &ObjectKey, desired: &Value, observed: &Value) -> bool {
+        settled(desired, observed, FIELD_MANAGER)
+            || self.lock().get(key) == Some(&(digest(desired), digest_of_content(observed)))
+    }
+
+    /// Notes what the server made of an apply.
+    pub fn applied(&self, key: &ObjectKey, desired: &Value, answer: &Value) {
+        if settled(desired, answer, FIELD_MANAGER) {
+            self.lock().remove(key);
+        } else {
+            let echo = (digest(desired), digest_of_content(answer));
+            self.lock().insert(key.clone(), echo);
+        }
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&self, key: &ObjectKey) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, (u64, u64)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Everything but what changes without anybody wanting it: status, versions, the record of who set what.
+fn digest_of_content(object: &Value) -> u64 {
+    let mut content = object.clone();
+    if let Some(object) = content.as_object_mut() {
+        object.remove("status");
+    }
+    if let Some(metadata) = content.get_mut("metadata").and_then(Value::as_object_mut) {
+        for key in ["generation", "managedFields", "resourceVersion"] {
+            metadata.remove(key);
+        }
+    }
+    digest(&content)
+}
+
+fn digest(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A server that writes durations its own way.
+    fn answer(timeout: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a", "resourceVersion": "1", "managedFields": [
+            {"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {"f:timeout": {}}}}]},
+            "spec": {"timeout": timeout}})
+    }
+
+    fn desired(timeout: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"timeout": timeout}})
+    }
+
+    #[test]
+    fn what_came_back_once_is_not_sent_again_until_one_side_changes() {
+        let echoes = Echoes::default();
+        let (wanted, found) = (desired("60s"), answer("1m0s"));
+        let key = ObjectKey::of(&wanted, 0).unwrap();
+        assert!(
+            !echoes.settled(&key, &wanted, &found),
+            "nothing was sent yet"
+        );
+        echoes.applied(&key, &wanted, &found);
+        assert!(echoes.settled(&key, &wanted, &found));
+
+        let mut busy = found.clone();
+        busy["metadata"]["resourceVersion"] = json!("2");
+        busy["status"] = json!({"phase": "Running"});
+        assert!(
+            echoes.settled(&key, &wanted, &busy),
+            "a status is no difference"
+        );
+        assert!(!echoes.settled(&key, &wanted, &answer("2m0s")), "drift");
+        assert!(
+            !echoes.settled(&key, &desired("90s"), &found),
+            "another wish"
+        );
+    }
+}
