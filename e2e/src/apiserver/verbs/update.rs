@@ -166,7 +166,10 @@ fn commit(
     apply::keep_times(old, &mut new);
     let mut errors = metadata::validate(&new, resource.traits.names, resource.namespaced);
     errors.extend(metadata::validate_update(old, &new));
-    errors.extend(version.schema.validate(&new, Some(old)));
+    // A binding is what may assign a node; every other write finds the assignment immutable.
+    if call.path.subresource != "binding" {
+        errors.extend(version.schema.validate(&new, Some(old)));
+    }
     if !errors.is_empty() {
         return Err(call.invalid(&call.path.name, &errors));
     }
