@@ -50,7 +50,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         meter: Mutex::new(Meter::new(now.tick)),
         changed: Notify::new(),
         teller: Teller::start(fleet, tasks),
-        options: Options::of(settings),
+        options: Options::of(settings).for_departure(),
     });
     fleet.clusters.on_change({
         let (office, events) = (Arc::clone(&office), fleet.events.clone());

@@ -73,6 +73,15 @@ impl Options {
         }
     }
 
+    /// The options for moving a workload off a failing cluster: another failing one is no refuge.
+    #[must_use]
+    pub fn for_departure(self) -> Self {
+        Self {
+            growth: Growth::AdmittingOnly,
+            ..self
+        }
+    }
+
     /// Karmada's behaviour.
     pub const fn karmada() -> Self {
         Self {

@@ -1,0 +1,520 @@
+//! The scheduler against a real API: what it writes for bindings, when, and when not.
+
+// Helpers of tests are tests to us, if not to clippy.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use kube::api::{Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::runtime::wait::await_condition;
+use muster_control_plane::settings::Settings;
+use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::{Api, Client, Event, ListParams, Resource, ResourceExt};
+use muster_shared::settings::BindAddress;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take. The real times are well below a second; a loaded machine takes longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A fleet API with an administrator's client.
+struct Bench {
+    server: Running,
+    client: Client,
+    folder: PathBuf,
+}
+
+impl Bench {
+    /// A fleet with members of so many free cores each.
+    async fn with_members(members: &[(&str, u32)]) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        muster_shared::tls::install_provider();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("muster-scheduler-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let crds = muster_shared::api::crds();
+        let crds = crds
+            .iter()
+            .map(|crd| serde_json::to_value(crd).unwrap())
+            .collect();
+        let server = ApiServer::start(Options {
+            crds,
+            ..Options::default()
+        })
+        .await
+        .unwrap();
+        let client = server.client().await.unwrap();
+        let bench = Self {
+            server,
+            client,
+            folder,
+        };
+        for (name, cores) in members {
+            bench.join(name, *cores).await;
+        }
+        bench
+    }
+
+    fn clusters(&self) -> Api<Cluster> {
+        Api::all(self.client.clone())
+    }
+
+    fn bindings(&self) -> Api<ResourceBinding> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    async fn join(&self, name: &str, cores: u32) {
+        let cluster: Cluster = from(json!({
+            "metadata": { "name": name }, "spec": { "syncMode": "Pull" },
+        }));
+        self.clusters()
+            .create(&PostParams::default(), &cluster)
+            .await
+            .unwrap();
+        self.report(name, cores).await;
+    }
+
+    async fn report(&self, name: &str, cores: u32) {
+        let status = json!({ "status": {
+            "apiEnablements": [{
+                "groupVersion": "apps/v1",
+                "resources": [{ "name": "deployments", "kind": "Deployment" }],
+            }],
+            "resourceSummary": { "allocatable": { "cpu": cores.to_string(), "pods": "1000" } },
+        } });
+        let params = PatchParams::default();
+        self.clusters()
+            .patch_status(name, &params, &Patch::Merge(&status))
+            .await
+            .unwrap();
+    }
+
+    /// Creates the binding of a Deployment whose replicas ask for a core each.
+    async fn bind(&self, name: &str, replicas: u32, placement: Value) {
+        let binding: ResourceBinding = from(binding(name, replicas, &placement));
+        self.bindings()
+            .create(&PostParams::default(), &binding)
+            .await
+            .unwrap();
+    }
+
+    async fn patch(&self, name: &str, patch: Value) {
+        let params = PatchParams::default();
+        self.bindings()
+            .patch(name, &params, &Patch::Merge(&patch))
+            .await
+            .unwrap();
+    }
+
+    /// Waits until the binding has this result, such as `m1:2 m2:1`, and all of it is reported.
+    async fn placed(&self, name: &str, result: &str) -> ResourceBinding {
+        until(
+            &self.bindings(),
+            name,
+            &format!("it is on {result}"),
+            |binding| {
+                shown(binding) == result && verdict(binding).0 == "Success" && is_observed(binding)
+            },
+        )
+        .await
+    }
+
+    /// Starts a control plane that does nothing but schedule.
+    fn scheduler(&self) -> Scheduler {
+        let kubeconfig = self
+            .server
+            .kubeconfig("scheduler", &["system:masters"])
+            .unwrap();
+        let path = self.folder.join("fleet.kubeconfig");
+        std::fs::write(&path, serde_saphyr::to_string(&kubeconfig).unwrap()).unwrap();
+        let settings = Settings {
+            kubeconfig: Some(path),
+            controllers: "scheduler".parse().unwrap(),
+            leader_elect: false,
+            metrics_bind_address: BindAddress(None),
+            health_probe_bind_address: BindAddress(None),
+            ..Settings::default()
+        };
+        let shutdown = CancellationToken::new();
+        let run = muster_control_plane::run(settings, None, shutdown.clone());
+        Scheduler {
+            shutdown,
+            task: tokio::spawn(run),
+        }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.folder).ok();
+    }
+}
+
+/// A running scheduler; it stops when it is dropped.
+struct Scheduler {
+    shutdown: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Scheduler {
+    async fn stop(mut self) {
+        self.shutdown.cancel();
+        timeout(PATIENCE, &mut self.task)
+            .await
+            .expect("it ends")
+            .unwrap()
+            .unwrap();
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+        self.task.abort();
+    }
+}
+
+fn from<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn binding(name: &str, replicas: u32, placement: &Value) -> Value {
+    json!({
+        "metadata": { "name": name },
+        "spec": {
+            "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name },
+            "replicas": replicas,
+            "replicaRequirements": { "resourceRequest": { "cpu": "1" } },
+            "placement": placement,
+        },
+    })
+}
+
+fn aggregated() -> Value {
+    json!({ "replicaScheduling": {
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+    } })
+}
+
+fn shown(binding: &ResourceBinding) -> String {
+    let mut parts: Vec<String> = binding
+        .spec
+        .clusters
+        .iter()
+        .map(|target| format!("{}:{}", target.name, target.replicas))
+        .collect();
+    parts.sort();
+    parts.join(" ")
+}
+
+/// Reason and message of the condition `Scheduled`.
+fn verdict(binding: &ResourceBinding) -> (&str, &str) {
+    let conditions = binding.status.iter().flat_map(|status| &status.conditions);
+    conditions
+        .filter(|condition| condition.type_ == "Scheduled")
+        .map(|condition| (condition.reason.as_str(), condition.message.as_str()))
+        .next()
+        .unwrap_or_default()
+}
+
+fn is_observed(binding: &ResourceBinding) -> bool {
+    binding
+        .status
+        .as_ref()
+        .map(|status| status.scheduler_observed_generation)
+        == binding.metadata.generation
+}
+
+async fn until<K>(api: &Api<K>, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> K
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let waiting = await_condition(api.clone(), name, |object: Option<&K>| {
+        object.is_some_and(&holds)
+    });
+    if let Ok(found) = timeout(PATIENCE, waiting).await {
+        return found.unwrap().unwrap();
+    }
+    let last = api.get_opt(name).await;
+    panic!("{name}: waited {PATIENCE:?} until {what}; it is {last:?}")
+}
+
+#[tokio::test]
+async fn a_binding_is_placed_and_reported_in_two_writes() {
+    let bench = Bench::with_members(&[("m1", 10), ("m2", 4)]).await;
+    let _scheduler = bench.scheduler();
+    let params = WatchParams::default();
+    let mut watch = bench.bindings().watch(&params, "0").await.unwrap().boxed();
+    for name in ["divided", "copies"] {
+        let placement = if name == "divided" {
+            aggregated()
+        } else {
+            json!({})
+        };
+        bench.bind(name, 2, placement).await;
+        bench
+            .placed(
+                name,
+                if name == "divided" {
+                    "m1:2"
+                } else {
+                    "m1:2 m2:2"
+                },
+            )
+            .await;
+    }
+    // Whatever else was to be written about them comes before this is done.
+    bench.bind("witness", 1, aggregated()).await;
+    bench.placed("witness", "m1:1").await;
+
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    while let Some(event) = watch.next().await {
+        let (WatchEvent::Added(binding) | WatchEvent::Modified(binding)) = event.unwrap() else {
+            continue;
+        };
+        *seen.entry(binding.name_any()).or_default() += 1;
+        if binding.name_any() == "witness" && is_observed(&binding) {
+            break;
+        }
+    }
+    // Created, placed, reported.
+    assert_eq!((seen["divided"], seen["copies"]), (3, 3));
+}
+
+#[tokio::test]
+async fn the_result_comes_with_the_placement_it_was_made_for_and_an_event() {
+    let bench = Bench::with_members(&[("m1", 10), ("m2", 4)]).await;
+    let _scheduler = bench.scheduler();
+    bench.bind("web", 6, aggregated()).await;
+    let binding = bench.placed("web", "m1:6").await;
+
+    let applied = &binding.annotations()["policy.karmada.io/applied-placement"];
+    assert_eq!(
+        serde_json::from_str::<Value>(applied).unwrap(),
+        aggregated()
+    );
+    assert!(
+        binding
+            .status
+            .as_ref()
+            .unwrap()
+            .last_scheduled_time
+            .is_some()
+    );
+
+    let events: Api<Event> = Api::namespaced(bench.client.clone(), "default");
+    until_event(
+        &events,
+        "Binding has been scheduled successfully. Result: {m1:6}",
+    )
+    .await;
+}
+
+async fn until_event(events: &Api<Event>, note: &str) {
+    let found = async {
+        loop {
+            let listed = events.list(&ListParams::default()).await.unwrap();
+            if listed
+                .iter()
+                .any(|event| event.message.as_deref() == Some(note))
+            {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, found)
+        .await
+        .expect("the event is published");
+}
+
+#[tokio::test]
+async fn a_waiting_binding_is_placed_within_a_second_when_room_returns_and_others_stay() {
+    let bench = Bench::with_members(&[("m1", 10), ("m2", 2)]).await;
+    let _scheduler = bench.scheduler();
+    bench.bind("settled", 2, aggregated()).await;
+    let settled = bench.placed("settled", "m1:2").await;
+    bench.bind("large", 15, aggregated()).await;
+    let large = until(&bench.bindings(), "large", "it waits", |binding| {
+        verdict(binding).0 == "Unschedulable"
+    })
+    .await;
+    assert_eq!(
+        verdict(&large).1,
+        "failed to assign replicas: failed to scale up: \
+         Clusters available replicas 12 are not enough to schedule."
+    );
+    assert_eq!(shown(&large), "");
+
+    let started = Instant::now();
+    bench.report("m2", 20).await;
+    bench.placed("large", "m2:15").await;
+    assert!(
+        started.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        started.elapsed()
+    );
+    let after = bench.bindings().get("settled").await.unwrap();
+    assert_eq!(after.resource_version(), settled.resource_version());
+}
+
+#[tokio::test]
+async fn what_fits_nowhere_is_placed_when_a_cluster_joins_or_loses_its_taint() {
+    let bench = Bench::with_members(&[]).await;
+    let _scheduler = bench.scheduler();
+    bench.bind("web", 1, aggregated()).await;
+    let waits = |message: &'static str| {
+        let bindings = bench.bindings();
+        async move {
+            until(&bindings, "web", message, |binding| {
+                verdict(binding) == ("NoClusterFit", message)
+            })
+            .await
+        }
+    };
+    waits("0/0 clusters are available: no cluster exists.").await;
+
+    let taint = json!({ "spec": { "taints": [{ "key": "x", "effect": "NoSchedule" }] } });
+    bench.join("m1", 10).await;
+    bench.placed("web", "m1:1").await;
+
+    bench
+        .patch("web", json!({ "spec": { "clusters": null } }))
+        .await;
+    bench.placed("web", "m1:1").await;
+
+    let clusters = bench.clusters();
+    clusters
+        .patch("m1", &PatchParams::default(), &Patch::Merge(&taint))
+        .await
+        .unwrap();
+    bench.bind("late", 1, aggregated()).await;
+    until(&bench.bindings(), "late", "it waits", |binding| {
+        verdict(binding).0 == "NoClusterFit"
+    })
+    .await;
+    let clean = json!({ "spec": { "taints": null } });
+    clusters
+        .patch("m1", &PatchParams::default(), &Patch::Merge(&clean))
+        .await
+        .unwrap();
+    bench.placed("late", "m1:1").await;
+}
+
+#[tokio::test]
+async fn a_new_member_gets_its_copy_of_what_is_not_divided_and_nothing_of_what_is() {
+    let bench = Bench::with_members(&[("m1", 10)]).await;
+    let _scheduler = bench.scheduler();
+    bench.bind("copies", 2, json!({})).await;
+    bench.bind("divided", 4, aggregated()).await;
+    bench.placed("copies", "m1:2").await;
+    let divided = bench.placed("divided", "m1:4").await;
+    bench.join("m2", 10).await;
+    bench.placed("copies", "m1:2 m2:2").await;
+    let after = bench.bindings().get("divided").await.unwrap();
+    assert_eq!(after.resource_version(), divided.resource_version());
+}
+
+#[tokio::test]
+async fn a_restart_repeats_nothing() {
+    let bench = Bench::with_members(&[("m1", 10), ("m2", 10)]).await;
+    let first = bench.scheduler();
+    bench.bind("copies", 2, json!({})).await;
+    bench.bind("divided", 4, aggregated()).await;
+    let copies = bench.placed("copies", "m1:2 m2:2").await;
+    let divided = bench.placed("divided", "m1:4").await;
+    first.stop().await;
+
+    let _second = bench.scheduler();
+    // Something that the second one does after it has looked at everything that was there.
+    bench.bind("witness", 1, aggregated()).await;
+    bench.placed("witness", "m1:1").await;
+    for before in [copies, divided] {
+        let after = bench.bindings().get(&before.name_any()).await.unwrap();
+        assert_eq!(
+            after.resource_version(),
+            before.resource_version(),
+            "{}",
+            before.name_any()
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_others_write_at_the_same_time_survives() {
+    let bench = Bench::with_members(&[("m1", 100)]).await;
+    let _scheduler = bench.scheduler();
+    for number in 0..20 {
+        let name = format!("web-{number}");
+        bench.bind(&name, 1, aggregated()).await;
+        let status = json!({ "status": {
+            "conditions": [{
+                "type": "FullyApplied", "status": "True", "reason": "FullyAppliedSuccess",
+                "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }],
+            "aggregatedStatus": [{ "clusterName": "m1", "applied": true }],
+        } });
+        let params = PatchParams::default();
+        bench
+            .bindings()
+            .patch_status(&name, &params, &Patch::Merge(&status))
+            .await
+            .unwrap();
+        bench
+            .patch(&name, json!({ "spec": { "replicas": 2 } }))
+            .await;
+    }
+    for number in 0..20 {
+        let binding = bench.placed(&format!("web-{number}"), "m1:2").await;
+        let status = binding.status.unwrap();
+        assert_eq!(status.aggregated_status.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn cluster_scoped_bindings_are_placed_and_those_of_others_are_not() {
+    let bench = Bench::with_members(&[("m1", 10)]).await;
+    let mut suspended = binding("suspended", 1, &aggregated());
+    suspended["spec"]["suspension"] = json!({ "scheduling": true });
+    let mut foreign = binding("foreign", 1, &aggregated());
+    foreign["spec"]["schedulerName"] = json!("another");
+    for other in [suspended, foreign] {
+        let other: ResourceBinding = from(other);
+        bench
+            .bindings()
+            .create(&PostParams::default(), &other)
+            .await
+            .unwrap();
+    }
+    let _scheduler = bench.scheduler();
+    let wide: Api<ClusterResourceBinding> = Api::all(bench.client.clone());
+    let binding: ClusterResourceBinding = from(binding("wide", 1, &aggregated()));
+    wide.create(&PostParams::default(), &binding).await.unwrap();
+    until(&wide, "wide", "it is placed", |binding| {
+        binding
+            .spec
+            .clusters
+            .first()
+            .is_some_and(|target| target.name == "m1")
+    })
+    .await;
+    for other in ["suspended", "foreign"] {
+        let binding = bench.bindings().get(other).await.unwrap();
+        assert_eq!((shown(&binding).as_str(), verdict(&binding).0), ("", ""));
+    }
+    bench
+        .patch("suspended", json!({ "spec": { "suspension": null } }))
+        .await;
+    bench.placed("suspended", "m1:1").await;
+}
