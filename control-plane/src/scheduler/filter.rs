@@ -158,8 +158,13 @@ impl<'a> Filters<'a> {
 
     /// `PreferNoExecute` knows no tolerations (proposal "Optimize Cluster Failover"): it drives out only what
     /// asked for it, and as it is stronger than `NoSchedule`, it lets nothing new in.
+    ///
+    /// A limited toleration of `NoExecute` lets in only what is to leave again: whatever is driven out when its time is
+    /// over would come back at once and be driven out again, for ever (Karmada admits it).
     fn is_refused_by(&self, taint: &Taint) -> bool {
+        let admits_guests = self.return_rule == ReturnRule::TaskDone;
         match taint.effect.as_str() {
+            NO_EXECUTE if !admits_guests => self.drives_out(taint),
             NO_SCHEDULE | NO_EXECUTE => !self
                 .tolerations
                 .iter()
@@ -214,20 +219,20 @@ impl<'a> Filters<'a> {
         refused.then_some(Rejection::Evicting)
     }
 
-    /// Whether a taint still drives the workload out. A toleration for a limited time lets a workload stay for
-    /// that time; it does not let it in again.
+    /// Whether a taint still drives the workload out.
     fn is_driven_out(&self, cluster: &Facts) -> bool {
-        cluster
-            .cluster()
-            .spec
-            .taints
-            .iter()
-            .any(|taint| match taint.effect.as_str() {
-                NO_EXECUTE => !self.tolerations.iter().any(|toleration| {
-                    toleration.toleration_seconds.is_none() && tolerates(toleration, taint)
-                }),
-                PREFER_NO_EXECUTE => true,
-                _ => false,
-            })
+        let taints = &cluster.cluster().spec.taints;
+        taints.iter().any(|taint| self.drives_out(taint))
+    }
+
+    /// A toleration for a limited time lets a workload stay for that time; it does not let it in again.
+    fn drives_out(&self, taint: &Taint) -> bool {
+        match taint.effect.as_str() {
+            NO_EXECUTE => !self.tolerations.iter().any(|toleration| {
+                toleration.toleration_seconds.is_none() && tolerates(toleration, taint)
+            }),
+            PREFER_NO_EXECUTE => true,
+            _ => false,
+        }
     }
 }

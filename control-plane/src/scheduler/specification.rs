@@ -117,11 +117,16 @@ fn a_cluster_takes_back_what_was_about_to_leave_once_it_has_recovered() {
     let evicting = "0/1 clusters are available: 1 cluster(s) is in the process of eviction.";
 
     assert_eq!(outcome(&spec, &[cluster("m", 10)]), "m:2");
-    // A toleration for a minute does not bring the workload back to where that minute is over.
-    assert_eq!(
-        outcome(&spec, &[tainted("m", 10, "x", "NoExecute")]),
-        evicting
-    );
+    // A toleration for a minute brings the workload neither back to where that minute is over, nor, once the task is
+    // done, in again.
+    let driven_out =
+        "0/1 clusters are available: 1 cluster(s) had untolerated taint {x:NoExecute}.";
+    for spec in [&spec, &deployment(2, &placement)] {
+        assert_eq!(
+            outcome(spec, &[tainted("m", 10, "x", "NoExecute")]),
+            driven_out
+        );
+    }
     // The application failed there, and nothing says that it would not again.
     let failed = leaving(deployment(2, &dynamic()), "m", "ApplicationFailure");
     assert_eq!(outcome(&failed, &[cluster("m", 10)]), evicting);
