@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::claim::{Claim, Pairs, missing};
 use super::template::{Template, TemplateKey};
+use crate::scheduler::outcome::Placed;
 
 /// Why a binding cannot be built or must not be touched.
 #[derive(Debug, thiserror::Error)]
@@ -71,9 +72,19 @@ impl<'a> Wanted<'a> {
     ///
     /// Its permanent id is the uid of the template: unique, known before the binding exists, and kept as a label from then on. Karmada's
     /// admission leaves an id alone that is there.
-    pub fn create(&self) -> Value {
+    ///
+    /// `place` decides where it goes, if that can be decided now.
+    pub fn create(&self, place: impl FnOnce(&ResourceBindingSpec) -> Option<Placed>) -> Value {
         let mut spec = ResourceBindingSpec::default();
         self.apply(&mut spec);
+        let mut annotations = self.claim.annotations();
+        if let Some(placed) = place(&spec) {
+            spec.clusters = placed.clusters;
+            annotations.insert(
+                annotation::APPLIED_PLACEMENT.to_owned(),
+                placed.applied_placement,
+            );
+        }
         let namespaced = self.template.namespace.is_some();
         let kind = if namespaced {
             "ResourceBinding"
@@ -85,7 +96,7 @@ impl<'a> Wanted<'a> {
         let mut metadata = json!({
             "name": self.name(),
             "labels": labels,
-            "annotations": self.claim.annotations(),
+            "annotations": annotations,
             "finalizers": [self.finalizer()],
             "ownerReferences": [self.owner()],
         });

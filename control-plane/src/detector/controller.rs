@@ -25,6 +25,7 @@ use super::templates::{Lookup, TemplateEvent};
 use super::{dependencies, policies};
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::fleet::Fleet;
+use crate::scheduler::FirstPlacement;
 use crate::settings::{PRIORITY_BASED_SCHEDULING, PROPAGATE_DEPS};
 
 /// How long to wait for something of ours to arrive in a cache.
@@ -72,6 +73,8 @@ pub(super) struct Detector {
     pub(super) templates: Queue<TemplateKey>,
     pub(super) policies: Queue<PolicyKey>,
     scope: Scope,
+    /// Places new bindings, where this process is the scheduler, too.
+    first: Option<FirstPlacement>,
     memory: Mutex<Memory>,
 }
 
@@ -106,6 +109,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         templates: Queue::new("detector"),
         policies: Queue::new("policies"),
         scope: scope.clone(),
+        first: FirstPlacement::follow(fleet),
         memory: Mutex::default(),
     });
     listen(&detector);
@@ -340,7 +344,14 @@ impl Detector {
         let api = B::api(&self.fleet, &binding);
         let Some(held) = B::cache(&self.fleet).get(binding.namespace.as_deref(), &binding.name)
         else {
-            return self.create(&api, key, &binding, wanted.create()).await;
+            return self
+                .create(
+                    &api,
+                    key,
+                    &binding,
+                    wanted.create(|spec| self.first.as_ref()?.of(spec)),
+                )
+                .await;
         };
         if held.meta().deletion_timestamp.is_some() {
             // It is made again when it is gone; its disappearance is heard of.
@@ -372,14 +383,19 @@ impl Detector {
         if !self.memory().arriving.insert(template.clone()) {
             return Ok(Next::After(SOON));
         }
-        let binding = serde_json::from_value(object)
+        let binding: B = serde_json::from_value(object)
             .map_err(|error| Error::api("compose", key)(kube::Error::SerdeError(error)))?;
         let answer = api.create(&PostParams::default(), &binding).await;
         if answer.is_err() {
             self.memory().arriving.remove(template);
         }
         match answer {
-            Ok(_) => Ok(Next::Done),
+            Ok(created) => {
+                if !created.spec().clusters.is_empty() {
+                    FirstPlacement::tell(&self.fleet, &created);
+                }
+                Ok(Next::Done)
+            }
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Next::After(SOON)),
             Err(error) => Err(Error::api("create", key)(error)),
         }

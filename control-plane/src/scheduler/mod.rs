@@ -14,6 +14,7 @@ mod controller;
 pub mod divide;
 pub mod explain;
 pub mod filter;
+mod first;
 #[cfg(test)]
 mod fixtures;
 mod kinds;
@@ -37,6 +38,7 @@ use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
 
 use capacity::GradeRule;
 pub use controller::start;
+pub use first::FirstPlacement;
 pub use live::LiveSnapshot;
 pub use nofit::{Kind, NoFit, Refusals};
 pub use pass::{Attempt, Pass};

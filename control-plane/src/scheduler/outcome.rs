@@ -83,7 +83,7 @@ pub fn pass(
         return settled.fail(subject, NoFit::NoPlacement);
     }
     let Some(need) = need(spec, status, applied_placement, snapshot) else {
-        return settled.confirm(spec);
+        return settled.confirm(subject, now);
     };
     let Pass { attempts, result } = Pass::run(spec, status, snapshot, options);
     let outcome = Outcome {
@@ -100,8 +100,12 @@ pub fn pass(
 impl Outcome {
     /// Says of a binding which has clusters and needs no others that it is scheduled. A crash between result and
     /// report, or a failure that the user has since undone, would otherwise be shown for ever.
-    fn confirm(mut self, spec: &ResourceBindingSpec) -> Self {
-        self.report.scheduled = (!spec.clusters.is_empty()).then(Verdict::success);
+    /// A binding that was created with its clusters gets the time of its scheduling here.
+    fn confirm(mut self, subject: &Subject<'_>, now: Timestamp) -> Self {
+        let placed = !subject.spec.clusters.is_empty();
+        self.report.scheduled = placed.then(Verdict::success);
+        let timed = subject.status.last_scheduled_time.is_some();
+        self.report.scheduled_at = (placed && !timed).then_some(now);
         self
     }
 

@@ -54,8 +54,19 @@ pub(super) fn tell<B: Binding>(fleet: &Fleet, binding: &B, outcome: &Outcome) {
     }
     let result = result_text(&placed.clusters);
     tracing::info!(binding = %Key::of(binding), need = ?outcome.need, result, "placed");
-    let note = format!("Binding has been scheduled successfully. Result: {result}");
-    publish(EventType::Normal, "ScheduleBindingSucceed", note);
+    publish(
+        EventType::Normal,
+        "ScheduleBindingSucceed",
+        success_note(&placed.clusters),
+    );
+}
+
+/// What is said of a binding that was placed.
+pub(super) fn success_note(clusters: &[TargetCluster]) -> String {
+    format!(
+        "Binding has been scheduled successfully. Result: {}",
+        result_text(clusters)
+    )
 }
 
 /// `{m1:2, m2:1}`, as Karmada writes it.

@@ -1,0 +1,73 @@
+//! The first placement of a binding, decided by whoever is about to create it.
+//!
+//! A binding that is created with its clusters costs the API one write less than one that is placed afterwards, and has no moment
+//! without a target. It is the same decision by the same [`pass`]; the scheduler finds it made, and reports it.
+
+use jiff::Timestamp;
+use muster_shared::api::binding::{Binding, ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::events::EventType;
+use muster_shared::names::DEFAULT_SCHEDULER;
+
+use super::Options;
+use super::live::LiveSnapshot;
+use super::outcome::{Placed, Subject, pass};
+use super::tell::success_note;
+use crate::fleet::Fleet;
+
+/// Places bindings that do not exist yet.
+#[derive(Debug)]
+pub struct FirstPlacement {
+    snapshot: LiveSnapshot,
+    options: Options,
+    scheduler_name: String,
+}
+
+impl FirstPlacement {
+    /// Follows the clusters; `None` when this process does not schedule.
+    pub fn follow(fleet: &Fleet) -> Option<Self> {
+        fleet.settings.runs("scheduler").then(|| Self {
+            snapshot: LiveSnapshot::follow(&fleet.clusters),
+            options: Options::of(&fleet.settings),
+            scheduler_name: fleet.settings.scheduler_name.clone(),
+        })
+    }
+
+    /// Where a new binding goes. `None` leaves it to the scheduler: it is somebody else's to place, nothing fits, or its placement has
+    /// ordered groups, of which the status has to say which one is in use.
+    pub fn of(&self, spec: &ResourceBindingSpec) -> Option<Placed> {
+        let placement = spec.placement.as_ref()?;
+        let named = spec
+            .scheduler_name
+            .as_deref()
+            .filter(|name| !name.is_empty());
+        let ours = named.unwrap_or(DEFAULT_SCHEDULER) == self.scheduler_name
+            && !spec.scheduling_suspended();
+        if !ours || !placement.cluster_affinities.is_empty() {
+            return None;
+        }
+        let status = ResourceBindingStatus::default();
+        let subject = Subject {
+            generation: 0,
+            applied_placement: None,
+            spec,
+            status: &status,
+        };
+        let outcome = pass(
+            &subject,
+            &self.snapshot.get(),
+            &self.options,
+            Timestamp::now(),
+        );
+        outcome
+            .placed
+            .filter(|placed| outcome.failure.is_none() && !placed.clusters.is_empty())
+    }
+
+    /// Says where a binding was placed when it was created.
+    pub fn tell<B: Binding>(fleet: &Fleet, binding: &B) {
+        let note = success_note(&binding.spec().clusters);
+        fleet
+            .events
+            .publish(binding, EventType::Normal, "ScheduleBindingSucceed", note);
+    }
+}
