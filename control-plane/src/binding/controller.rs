@@ -28,6 +28,8 @@ use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
 /// How long to wait for the first list of a kind of template.
 const UNLISTED: Duration = Duration::from_millis(200);
+/// How long to wait for the execution namespace of a cluster that is just joining.
+const JOINING: Duration = Duration::from_secs(1);
 /// How long to wait for a Work that is going away; its disappearance is heard of earlier.
 const LEAVING: Duration = Duration::from_secs(5);
 
@@ -176,9 +178,12 @@ async fn sync<B: Kept>(fleet: &Fleet, written: &Written, key: &BindingKey) -> Re
         }
     };
     let outcomes = join_all(rendered.iter().map(|work| ensure(fleet, written, work))).await;
-    let waits = outcomes
-        .iter()
-        .any(|outcome| matches!(outcome, Ok(Ensured::Leaving)));
+    let wait = outcomes.iter().filter_map(|outcome| match outcome {
+        Ok(Ensured::Leaving) => Some(LEAVING),
+        Ok(Ensured::Joining) => Some(JOINING),
+        Ok(Ensured::AsRendered) | Err(_) => None,
+    });
+    let wait = wait.min();
     let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
     if let Some(Err(first)) = outcomes.into_iter().find(Result::is_err) {
         let error = Error::Some {
@@ -194,11 +199,7 @@ async fn sync<B: Kept>(fleet: &Fleet, written: &Written, key: &BindingKey) -> Re
         );
         return Err(error);
     }
-    Ok(if waits {
-        Next::After(LEAVING)
-    } else {
-        Next::Done
-    })
+    Ok(wait.map_or(Next::Done, Next::After))
 }
 
 /// The last patch of each Work (its fingerprint, by the Work's uid), and the version that it was for. Until the cache shows the
@@ -244,6 +245,8 @@ enum Ensured {
     AsRendered,
     /// The old one has to go first.
     Leaving,
+    /// The cluster has no execution namespace yet.
+    Joining,
 }
 
 async fn ensure(fleet: &Fleet, written: &Written, rendered: &Rendered) -> Result<Ensured, Error> {
@@ -252,6 +255,7 @@ async fn ensure(fleet: &Fleet, written: &Written, rendered: &Rendered) -> Result
     let Some(work) = fleet.works.get(Some(&rendered.namespace), &rendered.name) else {
         return match create(&api, rendered).await {
             Ok(()) => Ok(Ensured::AsRendered),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Ensured::Joining),
             Err(error) => Err(Error::api("create", &subject())(error)),
         };
     };

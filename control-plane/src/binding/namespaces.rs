@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Namespace;
@@ -23,6 +24,9 @@ use super::kept::patch_params;
 use super::render::Rendered;
 use crate::detector::scope::Scope;
 use crate::fleet::Fleet;
+
+/// How long to wait for the execution namespace of a cluster that is just joining.
+const JOINING: Duration = Duration::from_secs(1);
 
 /// Why a namespace is not everywhere.
 #[derive(Debug, thiserror::Error)]
@@ -118,14 +122,19 @@ async fn spread(fleet: &Fleet, namespace: &Namespace) -> Result<Next, Error> {
         .iter()
         .filter(|cluster| cluster.metadata.deletion_timestamp.is_none());
     let writes = here.map(|cluster| ensure(fleet, namespace, cluster.name_any()));
-    join_all(writes)
+    let everywhere = join_all(writes)
         .await
         .into_iter()
-        .collect::<Result<Vec<()>, _>>()?;
-    Ok(Next::Done)
+        .collect::<Result<Vec<bool>, _>>()?;
+    Ok(if everywhere.contains(&false) {
+        Next::After(JOINING)
+    } else {
+        Next::Done
+    })
 }
 
-async fn ensure(fleet: &Fleet, namespace: &Namespace, cluster: String) -> Result<(), Error> {
+/// Whether the cluster has the Work now; a cluster that is just joining has no execution namespace yet.
+async fn ensure(fleet: &Fleet, namespace: &Namespace, cluster: String) -> Result<bool, Error> {
     let compose = |source| Error::Compose {
         namespace: namespace.name_any(),
         source,
@@ -149,8 +158,9 @@ async fn ensure(fleet: &Fleet, namespace: &Namespace, cluster: String) -> Result
         },
     };
     match outcome {
-        Ok(()) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        Ok(()) => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(false),
         Err(source) => Err(Error::Api {
             work: format!("{}/{}", rendered.namespace, rendered.name),
             source: Box::new(source),

@@ -113,7 +113,11 @@ impl Template {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
-        let metadata = ObjectMeta::deserialize(object.get("metadata").unwrap_or(&Value::Null))?;
+        let mut metadata = ObjectMeta::deserialize(object.get("metadata").unwrap_or(&Value::Null))?;
+        if let Some(annotations) = &mut metadata.annotations {
+            // The largest annotation by far, and none that a policy looks at; it stays in the text.
+            annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        }
         let text = object.to_string().into_boxed_str();
         let content = content(&mut object);
         let users_content = users_content(object);
