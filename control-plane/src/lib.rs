@@ -12,6 +12,7 @@ pub mod deviations;
 pub mod eviction;
 pub mod fleet;
 pub mod graceful_eviction;
+pub mod kubectl;
 pub mod scheduler;
 pub mod settings;
 pub mod status;

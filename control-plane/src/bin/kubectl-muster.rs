@@ -1,0 +1,7 @@
+//! `kubectl muster`, the plug-in.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    muster_control_plane::kubectl::execute(std::env::args_os())
+}
