@@ -21,6 +21,8 @@ pub struct Held {
 pub struct Candidate<'a> {
     /// The cluster.
     pub cluster: &'a Facts,
+    /// Its place among all clusters by name: compared instead of the name.
+    pub order: usize,
     /// How much the cluster is preferred: [`LOCALITY_SCORE`] or 0.
     pub score: i64,
     /// 0 for the primary affinity, n for the n-th overflow affinity: lower tiers are filled first.
@@ -52,11 +54,12 @@ impl<'a> Candidate<'a> {
 
 /// Best first: the lower tier, then the higher score, then more available replicas, then the name.
 pub fn rank(candidates: &mut [Candidate<'_>]) {
-    candidates.sort_unstable_by(|a, b| {
+    // Stable, because that is quick with what is sorted by name and otherwise alike, as most fleets are.
+    candidates.sort_by(|a, b| {
         a.tier
             .cmp(&b.tier)
             .then_with(|| b.score.cmp(&a.score))
             .then_with(|| b.available().cmp(&a.available()))
-            .then_with(|| a.name().cmp(b.name()))
+            .then_with(|| a.order.cmp(&b.order))
     });
 }

@@ -1,5 +1,7 @@
 //! Which clusters may take a workload at all: one filter a function, each knowing only its own rule.
 
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt;
 
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
@@ -86,6 +88,7 @@ pub struct Filters<'a> {
     affinity: &'a Affinity<'a>,
     spread: Spread,
     return_rule: ReturnRule,
+    last_served: Cell<Option<(*const HashSet<Api>, bool)>>,
 }
 
 impl<'a> Filters<'a> {
@@ -107,16 +110,27 @@ impl<'a> Filters<'a> {
             affinity,
             spread,
             return_rule,
+            last_served: Cell::new(None),
         }
     }
 
-    /// The first rejection, or none. `placed` says whether the cluster has the workload already.
-    pub fn first<'c>(&self, cluster: &'c Facts, placed: bool) -> Option<Rejection<'c>> {
-        self.api_enablement(cluster, placed)
-            .or_else(|| self.taints(cluster, placed))
-            .or_else(|| self.cluster_affinity(cluster))
-            .or_else(|| self.spread_fields(cluster))
+    /// The tier of the cluster under the affinity in use, or the first rejection. `placed` says whether the cluster has
+    /// the workload already.
+    pub fn admit<'c>(&self, cluster: &'c Facts, placed: bool) -> Result<u32, Rejection<'c>> {
+        let first = self
+            .api_enablement(cluster, placed)
+            .or_else(|| self.taints(cluster, placed));
+        if let Some(rejection) = first {
+            return Err(rejection);
+        }
+        let tier = self.affinity.tier(cluster).ok_or(Rejection::Affinity)?;
+        match self
+            .spread_fields(cluster)
             .or_else(|| self.eviction(cluster))
+        {
+            Some(rejection) => Err(rejection),
+            None => Ok(tier),
+        }
     }
 
     /// All rejections, at most one of each filter.
@@ -135,7 +149,20 @@ impl<'a> Filters<'a> {
 
     /// The cluster must serve the kind; an incomplete list of kinds counts as complete. What is placed stays.
     fn api_enablement(&self, cluster: &Facts, placed: bool) -> Option<Rejection<'static>> {
-        (!placed && !cluster.serves(&self.api)).then_some(Rejection::ApiMissing)
+        (!placed && !self.is_served(cluster)).then_some(Rejection::ApiMissing)
+    }
+
+    /// Equal clusters share their sets of kinds, so that most often the answer for the last one is the answer.
+    fn is_served(&self, cluster: &Facts) -> bool {
+        let set = cluster.kinds();
+        if let Some((known, served)) = self.last_served.get()
+            && std::ptr::eq(known, set)
+        {
+            return served;
+        }
+        let served = set.contains(&self.api);
+        self.last_served.set(Some((set, served)));
+        served
     }
 
     /// Taints that keep new work away must be tolerated. What is placed stays: driving it out is for eviction to

@@ -175,21 +175,25 @@ impl<'a> Trial<'a> {
         let demand = self.demand();
         let mut candidates = Vec::with_capacity(self.snapshot.len());
         let mut refused: Vec<Rejection<'_>> = Vec::new();
-        for (cluster, held) in self.snapshot.iter().zip(held) {
+        for ((order, cluster), held) in self.snapshot.iter().enumerate().zip(held) {
             if cluster.is_deleting() {
                 continue;
             }
-            if let Some(rejection) = filters.first(cluster, held.is_some()) {
-                refused.push(rejection);
-                continue;
-            }
+            let tier = match filters.admit(cluster, held.is_some()) {
+                Ok(tier) => tier,
+                Err(rejection) => {
+                    refused.push(rejection);
+                    continue;
+                }
+            };
             let closed = held.is_some()
                 && self.options.growth != Growth::Anywhere
                 && filters.is_closed(cluster);
             candidates.push(Candidate {
                 cluster,
+                order,
                 score: if held.is_some() { LOCALITY_SCORE } else { 0 },
-                tier: affinity.tier(cluster).unwrap_or(0),
+                tier,
                 allocatable: if closed {
                     0
                 } else {

@@ -136,9 +136,9 @@ impl Facts {
         self.capacity.as_ref()
     }
 
-    /// Whether the cluster serves this kind.
-    pub(super) fn serves(&self, api: &Api) -> bool {
-        self.apis.contains(api)
+    /// The kinds that the cluster serves; clusters that serve the same share one set.
+    pub(super) fn kinds(&self) -> &HashSet<Api> {
+        &self.apis
     }
 }
 

@@ -47,6 +47,9 @@ fn evaluate(input: &Value) -> Value {
                 });
             let candidate = Candidate {
                 cluster: snapshot.get(name).expect("the cluster is in the snapshot"),
+                order: snapshot
+                    .position(name)
+                    .expect("the cluster is in the snapshot"),
                 score: listed["score"].as_i64().unwrap_or(0),
                 tier: decode(&listed["overflowOrder"]),
                 allocatable: listed["allocatableReplicas"].as_i64().unwrap_or(0),

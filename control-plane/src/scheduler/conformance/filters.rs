@@ -28,7 +28,10 @@ fn evaluate(input: &Value) -> Value {
     let filters = Filters::new(&spec, &placement, &affinity, spread, ReturnRule::TaskDone);
     let placed = spec.target(cluster.name()).is_some();
     let rejections = filters.all(cluster, placed);
-    assert_eq!(filters.first(cluster, placed), rejections.first().copied());
+    assert_eq!(
+        filters.admit(cluster, placed).err(),
+        rejections.first().copied()
+    );
     if rejections.is_empty() {
         json!({ "fits": true })
     } else {

@@ -50,6 +50,9 @@ fn evaluate(input: &Value) -> Value {
             let cluster = snapshot.get(name).expect("the cluster is in the snapshot");
             Candidate {
                 cluster,
+                order: snapshot
+                    .position(name)
+                    .expect("the cluster is in the snapshot"),
                 score: listed["score"].as_i64().unwrap_or(0),
                 tier: tier(cluster),
                 allocatable: listed["allocatableReplicas"].as_i64().unwrap_or(0),

@@ -193,18 +193,20 @@ fn divide_by_weights<'a>(
 ) -> Result<Vec<Share<'a>>, DivideError> {
     let mut full: Vec<Share<'a>> = Vec::new();
     loop {
-        let mut shares = hand_out(&claims, replicas, tie_break);
-        let (over, rest): (Vec<_>, Vec<_>) = claims.into_iter().partition(|(candidate, _)| {
-            candidate.closed
-                && shares
-                    .binary_search_by_key(&candidate.name(), |share| share.cluster)
-                    .is_ok_and(|at| shares[at].replicas > candidate.held_replicas())
-        });
+        let mut shares = hand_out(&mut claims, replicas, tie_break);
+        // The shares are in the order of the claims.
+        let (over, rest): (Vec<_>, Vec<_>) =
+            claims
+                .into_iter()
+                .zip(&shares)
+                .partition(|((candidate, _), share)| {
+                    candidate.closed && share.replicas > candidate.held_replicas()
+                });
         if over.is_empty() {
             shares.extend(full);
             return Ok(shares);
         }
-        for (candidate, _) in over {
+        for ((candidate, _), _) in over {
             let (cluster, held) = (candidate.name(), candidate.held_replicas());
             full.push(Share {
                 cluster,
@@ -215,7 +217,7 @@ fn divide_by_weights<'a>(
         if rest.is_empty() && replicas > 0 {
             return Err(DivideError::Closed { left: replicas });
         }
-        claims = rest;
+        claims = rest.into_iter().map(|(claim, _)| claim).collect();
     }
 }
 
@@ -258,7 +260,7 @@ fn divide_by_room<'a>(
     if aggregated {
         aggregate(&mut claims, amount, change);
     }
-    let mut shares = hand_out(&claims, amount, division.tie_break);
+    let mut shares = hand_out(&mut claims, amount, division.tie_break);
     if change == Change::Up {
         add_held(&mut shares, candidates);
     }
@@ -283,15 +285,15 @@ fn aggregate(claims: &mut Vec<Claim<'_>>, amount: i64, change: Change) {
 }
 
 /// The seats by name.
-fn hand_out<'a>(claims: &[Claim<'a>], replicas: i64, tie_break: TieBreak) -> Vec<Share<'a>> {
-    let mut parties: Vec<Party<'a>> = claims
+fn hand_out<'a>(claims: &mut [Claim<'a>], replicas: i64, tie_break: TieBreak) -> Vec<Share<'a>> {
+    claims.sort_unstable_by_key(|(candidate, _)| candidate.order);
+    let parties: Vec<Party<'a>> = claims
         .iter()
         .map(|(candidate, claim)| Party {
             name: candidate.name(),
             votes: u64::try_from(*claim).unwrap_or(0),
         })
         .collect();
-    parties.sort_unstable_by_key(|party| party.name);
     let seats = webster(&parties, u64::try_from(replicas).unwrap_or(0), tie_break);
     parties
         .iter()

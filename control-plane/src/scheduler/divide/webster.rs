@@ -1,7 +1,8 @@
 //! Proportional division of seats by Webster's method (highest averages with the divisors 1, 3, 5, …): how
 //! replicas follow weights.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 
 use muster_shared::names::fnv32a;
 
@@ -24,13 +25,6 @@ impl TieBreak {
             Self::Ascending
         } else {
             Self::Descending
-        }
-    }
-
-    fn order(self, a: &str, b: &str) -> Ordering {
-        match self {
-            Self::Ascending => a.cmp(b),
-            Self::Descending => b.cmp(a),
         }
     }
 }
@@ -63,47 +57,89 @@ pub fn webster(parties: &[Party<'_>], seats: u64, tie_break: TieBreak) -> Vec<u6
         })
         .collect();
     let mut given: u64 = result.iter().sum();
-
-    while given < seats {
-        let next = first_by(parties, |a, b| {
-            claim(parties[a], result[a], parties[b], result[b], tie_break)
-        });
-        result[next] += 1;
-        given += 1;
+    if given == seats {
+        return result;
     }
-    while given > seats {
-        let last = first_by(parties, |a, b| match (result[a], result[b]) {
-            (0, 0) => Ordering::Equal,
-            (0, _) => Ordering::Greater,
-            (_, 0) => Ordering::Less,
-            (held_a, held_b) => claim(parties[b], held_b - 1, parties[a], held_a - 1, tie_break),
-        });
-        result[last] -= 1;
-        given -= 1;
+    let ranks = ranks(parties, tie_break);
+    let bid = |index: usize, held: u64| Bid {
+        votes: parties[index].votes,
+        held,
+        rank: ranks[index],
+        index,
+    };
+    if given < seats {
+        let mut next: BinaryHeap<Reverse<Bid>> = result
+            .iter()
+            .enumerate()
+            .map(|(index, &held)| Reverse(bid(index, held)))
+            .collect();
+        while given < seats
+            && let Some(mut first) = next.peek_mut()
+        {
+            let Bid { index, held, .. } = first.0;
+            result[index] += 1;
+            given += 1;
+            *first = Reverse(bid(index, held + 1));
+        }
+    } else {
+        let granted = |index: usize, held: u64| Some(bid(index, held.checked_sub(1)?));
+        let mut last: BinaryHeap<Bid> = result
+            .iter()
+            .enumerate()
+            .filter_map(|(index, &held)| granted(index, held))
+            .collect();
+        while given > seats
+            && let Some(Bid { index, held, .. }) = last.pop()
+        {
+            result[index] = held;
+            given -= 1;
+            last.extend(granted(index, held));
+        }
     }
     result
 }
 
-/// Index of the party that `order` puts first.
-fn first_by(parties: &[Party<'_>], order: impl Fn(usize, usize) -> Ordering) -> usize {
-    (1..parties.len()).fold(0, |best, index| {
-        if order(index, best) == Ordering::Less {
-            index
-        } else {
-            best
-        }
-    })
+/// The place of each party's name in the order in which ties are broken.
+fn ranks(parties: &[Party<'_>], tie_break: TieBreak) -> Vec<usize> {
+    let mut by_name: Vec<usize> = (0..parties.len()).collect();
+    // Quick where the parties are sorted already, as they are here.
+    by_name.sort_by_key(|&index| parties[index].name);
+    let mut ranks = vec![0; parties.len()];
+    for (rank, index) in by_name.into_iter().enumerate() {
+        ranks[index] = match tie_break {
+            TieBreak::Ascending => rank,
+            TieBreak::Descending => parties.len() - rank,
+        };
+    }
+    ranks
 }
 
-/// `Less` when `a`, holding `held_a` seats, gets its next seat before `b` gets its own.
-fn claim(a: Party<'_>, held_a: u64, b: Party<'_>, held_b: u64, tie_break: TieBreak) -> Ordering {
-    // Cross-multiplied, so that no rounding turns unequal claims into ties.
-    let claim_a = u128::from(a.votes) * (2 * u128::from(held_b) + 1);
-    let claim_b = u128::from(b.votes) * (2 * u128::from(held_a) + 1);
-    claim_b
-        .cmp(&claim_a)
-        .then(held_a.cmp(&held_b))
-        .then_with(|| tie_break.order(a.name, b.name))
+/// A party's claim to one more seat; the smaller bid gets its seat first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bid {
+    votes: u64,
+    /// Seats it has.
+    held: u64,
+    rank: usize,
+    index: usize,
+}
+
+impl Ord for Bid {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Cross-multiplied, so that no rounding turns unequal claims into ties.
+        let mine = u128::from(self.votes) * (2 * u128::from(other.held) + 1);
+        let theirs = u128::from(other.votes) * (2 * u128::from(self.held) + 1);
+        theirs
+            .cmp(&mine)
+            .then_with(|| self.held.cmp(&other.held))
+            .then_with(|| self.rank.cmp(&other.rank))
+    }
+}
+
+impl PartialOrd for Bid {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 #[cfg(test)]
@@ -165,9 +201,25 @@ mod tests {
         let mut held = vec![0; parties.len()];
         if parties.iter().any(|party| party.votes > 0) {
             for _ in 0..seats {
-                let next = first_by(parties, |a, b| {
-                    claim(parties[a], held[a], parties[b], held[b], tie_break)
-                });
+                let average = |index: usize| {
+                    (
+                        u128::from(parties[index].votes),
+                        2 * u128::from(held[index]) + 1,
+                    )
+                };
+                let next = (0..parties.len())
+                    .min_by(|&a, &b| {
+                        let ((votes_a, divisor_a), (votes_b, divisor_b)) = (average(a), average(b));
+                        let by_name = parties[a].name.cmp(parties[b].name);
+                        (votes_b * divisor_a)
+                            .cmp(&(votes_a * divisor_b))
+                            .then(held[a].cmp(&held[b]))
+                            .then(match tie_break {
+                                TieBreak::Ascending => by_name,
+                                TieBreak::Descending => by_name.reverse(),
+                            })
+                    })
+                    .unwrap();
                 held[next] += 1;
             }
         }
