@@ -113,10 +113,13 @@ pub struct ClusterNote {
 #[derive(Debug, Default)]
 pub struct News {
     /// About bindings.
-    pub bindings: Vec<(BindingKey, Note)>,
+    pub bindings: Vec<(Key, Note)>,
     /// About clusters.
     pub clusters: Vec<ClusterNote>,
 }
+
+/// One key for each binding, however many places mention it.
+pub type Key = Arc<BindingKey>;
 
 /// The desk.
 #[derive(Debug)]
@@ -124,11 +127,11 @@ pub struct Desk {
     switches: Switches,
     rates: Rates,
     fleet: FleetView,
-    subjects: HashMap<BindingKey, Subject>,
-    on: HashMap<Arc<str>, HashSet<BindingKey>>,
-    backlog: Backlog<BindingKey>,
-    in_hand: HashSet<BindingKey>,
-    failures: HashMap<BindingKey, u32>,
+    subjects: HashMap<Key, Subject>,
+    on: HashMap<Arc<str>, HashSet<Key>>,
+    backlog: Backlog<Key>,
+    in_hand: HashSet<Key>,
+    failures: HashMap<Key, u32>,
     budget: Budget,
     band: Band,
     wake: Option<Instant>,
@@ -207,7 +210,7 @@ impl Desk {
             }
             return;
         }
-        let keys: Vec<BindingKey> = self.on.get(&name).into_iter().flatten().cloned().collect();
+        let keys: Vec<Key> = self.on.get(&name).into_iter().flatten().cloned().collect();
         let fresh = keys
             .into_iter()
             .filter(|key| self.review(&name, key, now))
@@ -234,7 +237,7 @@ impl Desk {
 
     /// A binding is new or changed.
     pub fn binding(&mut self, subject: &Subject, now: Now) {
-        let key = subject.key();
+        let key = self.key_of(subject);
         let old = self.subjects.insert(key.clone(), subject.clone());
         if old.as_ref().is_some_and(|old| old.is_same_wish(subject)) {
             return;
@@ -258,9 +261,9 @@ impl Desk {
 
     /// A binding is gone.
     pub fn binding_gone(&mut self, key: &BindingKey) {
-        if let Some(subject) = self.subjects.remove(key) {
+        if let Some((key, subject)) = self.subjects.remove_entry(key) {
             for target in &subject.spec().clusters {
-                self.take_off(&target.name, key);
+                self.take_off(&target.name, &key);
             }
         }
         self.failures.remove(key);
@@ -293,13 +296,7 @@ impl Desk {
     }
 
     /// Judges an item once more at the moment of its eviction, so that what changed meanwhile counts.
-    fn last_look(
-        &mut self,
-        cluster: &Arc<str>,
-        key: BindingKey,
-        rank: Rank,
-        now: Now,
-    ) -> Option<Errand> {
+    fn last_look(&mut self, cluster: &Arc<str>, key: Key, rank: Rank, now: Now) -> Option<Errand> {
         if self.in_hand.contains(&key) {
             self.backlog.put(
                 cluster,
@@ -334,7 +331,7 @@ impl Desk {
 
     /// An errand came to an end.
     pub fn done(&mut self, errand: &Errand, outcome: Outcome, now: Now) {
-        let key = errand.subject.key();
+        let key = self.key_of(&errand.subject);
         let (cluster, rank) = (&errand.cluster, errand.rank);
         self.in_hand.remove(&key);
         if !matches!(outcome, Outcome::Evicted { .. }) {
@@ -390,7 +387,7 @@ impl Desk {
     }
 
     /// The queue, to be measured.
-    pub fn backlog(&self) -> &Backlog<BindingKey> {
+    pub fn backlog(&self) -> &Backlog<Key> {
         &self.backlog
     }
 
@@ -405,7 +402,7 @@ impl Desk {
     }
 
     /// The kind of a binding's resource, for metrics.
-    pub fn resource_kind(&self, key: &BindingKey) -> Option<String> {
+    pub fn resource_kind(&self, key: &Key) -> Option<String> {
         self.subjects.get(key).map(Subject::resource_kind)
     }
 
@@ -414,21 +411,22 @@ impl Desk {
         judge(
             self.fleet.taints(cluster),
             subject.spec(),
-            placement.as_ref(),
+            placement.as_deref(),
             &self.switches,
             now.wall,
         )
     }
 
     fn review_all(&mut self, subject: &Subject, now: Now) {
+        let key = self.key_of(subject);
         for target in &subject.spec().clusters {
             let name = self.share(&target.name);
-            self.review(&name, &subject.key(), now);
+            self.review(&name, &key, now);
         }
     }
 
     /// Puts a workload of a cluster where it belongs. Says whether it is new in the queue.
-    fn review(&mut self, cluster: &Arc<str>, key: &BindingKey, now: Now) -> bool {
+    fn review(&mut self, cluster: &Arc<str>, key: &Key, now: Now) -> bool {
         let Some(subject) = self.subjects.get(key) else {
             self.backlog.remove(cluster, key);
             return false;
@@ -522,7 +520,7 @@ impl Desk {
             .map(|(name, _)| Arc::clone(name))
             .collect();
         for cluster in lanes {
-            let ready: Vec<BindingKey> = self
+            let ready: Vec<Key> = self
                 .backlog
                 .items(&cluster)
                 .filter(|(_, place)| matches!(place, Place::Ready(_)))
@@ -545,18 +543,18 @@ impl Desk {
             .any(|target| self.fleet.taints(&target.name).iter().any(evicts));
         if let Some(target) = targets.first().filter(|_| !pending) {
             let name = self.share(&target.name);
-            self.note(subject.key(), &name, Turn::Recovered);
+            self.note(self.key_of(subject), &name, Turn::Recovered);
         }
     }
 
-    fn is_on(&self, cluster: &str, key: &BindingKey) -> bool {
+    fn is_on(&self, cluster: &str, key: &Key) -> bool {
         self.subjects
             .get(key)
             .is_some_and(|subject| subject.spec().target(cluster).is_some())
             && self.fleet.taints(cluster).iter().any(evicts)
     }
 
-    fn take_off(&mut self, cluster: &str, key: &BindingKey) {
+    fn take_off(&mut self, cluster: &str, key: &Key) {
         let name = self.share(cluster);
         self.backlog.remove(&name, key);
         if let Some(keys) = self.on.get_mut(&name) {
@@ -567,6 +565,15 @@ impl Desk {
         }
     }
 
+    fn key_of(&self, subject: &Subject) -> Key {
+        let key = subject.key();
+        let known = self
+            .subjects
+            .get_key_value(&key)
+            .map(|(key, _)| Arc::clone(key));
+        known.unwrap_or_else(|| Arc::new(key))
+    }
+
     /// One text for each cluster name, however many bindings mention it.
     fn share(&self, name: &str) -> Arc<str> {
         let known = self.fleet.get(name).map(|(name, _)| name);
@@ -575,7 +582,7 @@ impl Desk {
             .map_or_else(|| Arc::from(name), Arc::clone)
     }
 
-    fn note(&mut self, key: BindingKey, cluster: &str, turn: Turn) {
+    fn note(&mut self, key: Key, cluster: &str, turn: Turn) {
         self.news.bindings.push((
             key,
             Note {

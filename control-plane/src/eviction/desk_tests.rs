@@ -168,7 +168,7 @@ impl World {
             .take_news()
             .bindings
             .into_iter()
-            .map(|(key, note)| (key.name, note.reason()))
+            .map(|(key, note)| (key.name.clone(), note.reason()))
             .collect()
     }
 }
@@ -455,4 +455,21 @@ fn a_condition_left_over_from_before_a_restart_is_put_right() {
         true,
     );
     assert_eq!(world.told(), [("w".to_owned(), "AbandonedOnRecovery")]);
+}
+
+#[test]
+fn however_often_a_cluster_changes_each_of_its_workloads_is_queued_once() {
+    let count = 5_000;
+    let bindings = (0..count)
+        .map(|n| binding(&format!("w{n}"), &["c0"], &json!({})))
+        .collect();
+    let clusters = ["c0", "c1", "c2"].map(|name| cluster(name, &json!([])));
+    let mut world = World::of(clusters.to_vec(), bindings, true);
+    for second in [900, 901, 902] {
+        world.set(&cluster("c0", &down(second)));
+    }
+    let depths: Vec<_> = world.desk.backlog().depths().collect();
+    assert_eq!(depths.len(), 1);
+    assert_eq!((depths[0].1.ready, depths[0].1.waiting), (count, 0));
+    assert_eq!(world.evict(100.0).len(), 50);
 }

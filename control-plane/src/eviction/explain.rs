@@ -84,6 +84,8 @@ impl Note {
             Turn::Failed { .. } => "EvictWorkloadFromClusterFailed",
             Turn::Evicted { .. } => "Evicted",
             Turn::Recovered => "AbandonedOnRecovery",
+            Turn::Stays(Stay::NotAsked) => "FailoverNotRequested",
+            Turn::Stays(Stay::NoPlacement) => "PlacementUnknown",
             Turn::Stays(_) => "Tolerated",
         }
     }
@@ -129,7 +131,10 @@ impl Note {
     /// How serious the event is.
     pub fn severity(&self) -> EventType {
         match self.turn {
-            Turn::Stopped { .. } | Turn::Nowhere { .. } | Turn::Failed { .. } => EventType::Warning,
+            Turn::Stopped { .. }
+            | Turn::Nowhere { .. }
+            | Turn::Failed { .. }
+            | Turn::Stays(Stay::NoPlacement) => EventType::Warning,
             _ => EventType::Normal,
         }
     }

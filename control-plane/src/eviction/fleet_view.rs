@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use muster_shared::api::cluster::Cluster;
+use muster_shared::api::cluster::{Cluster, ClusterStatus};
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
 use muster_shared::names::condition;
@@ -113,33 +113,24 @@ fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
             helps_after: Some(SOON),
         };
     };
-    let ready = |cluster: &Cluster| {
-        cluster
-            .condition(condition::READY)
-            .map(|it| it.status.clone())
+    // By reference: this is asked for every heartbeat of every cluster.
+    let (before, after) = (old.status.as_ref(), new.status.as_ref());
+    let status = |cluster: Option<&ClusterStatus>| {
+        conditions::status(cluster.map_or(&[], |it| &it.conditions), condition::READY)
+            .map(str::to_owned)
     };
-    let apis = |cluster: &Cluster| {
-        cluster
-            .status
-            .as_ref()
-            .map(|status| status.api_enablements.clone())
-    };
-    let room = |cluster: &Cluster| {
-        cluster
-            .status
-            .as_ref()
-            .map(|status| status.resource_summary.clone())
-    };
+    let apis = before.map(|it| &it.api_enablements) != after.map(|it| &it.api_enablements);
+    let room = before.map(|it| &it.resource_summary) != after.map(|it| &it.resource_summary);
     let taints = old.spec.taints != new.spec.taints;
     let allowed = old.spec != new.spec
         || old.metadata.labels != new.metadata.labels
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-        || ready(old) != ready(new)
-        || apis(old) != apis(new);
+        || status(before) != status(after)
+        || apis;
     let helps_after = if allowed {
         Some(SOON)
     } else {
-        (room(old) != room(new)).then_some(LATER)
+        room.then_some(LATER)
     };
     Effect {
         taints,

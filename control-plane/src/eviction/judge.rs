@@ -3,6 +3,7 @@
 //! `NoExecute` drives out what does not tolerate it, or no longer does. `PreferNoExecute` drives out what asked for it
 //! with `failover.cluster`, after the time given there; tolerations play no part. `NoSchedule` moves nothing.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use jiff::Timestamp;
@@ -97,7 +98,10 @@ impl fmt::Display for Cause {
         match self.rule {
             Rule::Untolerated => write!(f, "taint {taint}, which is not tolerated"),
             Rule::TolerationEnds => {
-                write!(f, "taint {taint}, which is tolerated for a limited time")
+                write!(
+                    f,
+                    "taint {taint}, which is tolerated for a limited time only"
+                )
             }
             Rule::ClusterFailover => write!(f, "taint {taint}, on which failover.cluster moves"),
         }
@@ -109,10 +113,12 @@ const DEFAULT_TOLERATION_SECONDS: i32 = 300;
 
 /// The placement that counts. The binding's own is the policy's present word; without one, what the scheduler last
 /// applied.
-pub fn placement(spec: &ResourceBindingSpec, applied: Option<&str>) -> Option<Placement> {
-    spec.placement
-        .clone()
-        .or_else(|| serde_json::from_str(applied?).ok())
+pub fn placement<'a>(
+    spec: &'a ResourceBindingSpec,
+    applied: Option<&str>,
+) -> Option<Cow<'a, Placement>> {
+    let own = spec.placement.as_ref().map(Cow::Borrowed);
+    own.or_else(|| serde_json::from_str(applied?).ok().map(Cow::Owned))
 }
 
 /// Judges a workload that runs on a cluster with these taints.

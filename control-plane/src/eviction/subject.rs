@@ -1,5 +1,6 @@
 //! A binding of either kind, as the eviction queue holds it: shared with the cache, never copied.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use kube::ResourceExt;
@@ -68,7 +69,7 @@ impl Subject {
     }
 
     /// The placement whose tolerations count.
-    pub fn placement(&self) -> Option<Placement> {
+    pub fn placement(&self) -> Option<Cow<'_, Placement>> {
         let annotations = match self {
             Self::Namespaced(binding) => binding.annotations(),
             Self::Cluster(binding) => binding.annotations(),

@@ -16,8 +16,9 @@ use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use serde_json::json;
 
+use super::desk::Key;
 use super::explain::{CONDITION, Note, Turn};
-use crate::binding::kept::{BindingKey, Kept, patch_params};
+use crate::binding::kept::{Kept, patch_params};
 use crate::fleet::Fleet;
 use crate::graceful_eviction::controller::reference;
 
@@ -34,16 +35,16 @@ const CONFLICT: Duration = Duration::from_millis(50);
 #[derive(Debug, thiserror::Error)]
 #[error("cannot explain the eviction of {key}: {}", client::brief(error))]
 struct Error {
-    key: BindingKey,
+    key: Key,
     error: Box<kube::Error>,
 }
 
 /// Takes notes. Cheap to clone.
 #[derive(Clone)]
 pub struct Teller {
-    latest: Arc<Mutex<HashMap<BindingKey, Note>>>,
-    urgent: Queue<BindingKey>,
-    patient: Queue<BindingKey>,
+    latest: Arc<Mutex<HashMap<Key, Note>>>,
+    urgent: Queue<Key>,
+    patient: Queue<Key>,
 }
 
 impl Teller {
@@ -64,7 +65,7 @@ impl Teller {
                 name,
                 queue.clone(),
                 writers,
-                move |fleet, key: BindingKey| {
+                move |fleet, key: Key| {
                     let teller = teller.clone();
                     async move {
                         let next = if key.namespace.is_some() {
@@ -82,7 +83,7 @@ impl Teller {
     }
 
     /// Takes a note; it replaces an earlier one about the same binding that was not written yet.
-    pub fn tell(&self, key: BindingKey, note: Note) {
+    pub fn tell(&self, key: Key, note: Note) {
         let urgent = note.is_urgent();
         self.lock().insert(key.clone(), note);
         if urgent {
@@ -92,7 +93,7 @@ impl Teller {
         }
     }
 
-    async fn write<B: Kept>(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
+    async fn write<B: Kept>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
         let Some(note) = self.lock().get(&key).cloned() else {
             return Ok(Next::Done);
         };
@@ -133,7 +134,7 @@ impl Teller {
         Ok(Next::Done)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, Note>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Note>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

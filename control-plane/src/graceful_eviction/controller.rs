@@ -164,7 +164,7 @@ fn standing<B: Binding>(
     match judge(
         &cluster.spec.taints,
         binding.spec(),
-        placement.as_ref(),
+        placement.as_deref(),
         switches,
         now,
     ) {

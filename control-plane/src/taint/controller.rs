@@ -79,16 +79,11 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 
 /// Whether a change can change a decision: heartbeats and resource counts cannot.
 fn matters(old: &Cluster, new: &Cluster) -> bool {
-    let conditions = |cluster: &Cluster| {
-        cluster
-            .status
-            .as_ref()
-            .map(|status| status.conditions.clone())
-    };
+    let conditions = [old, new].map(|it| it.status.as_ref().map(|status| &status.conditions));
     old.spec != new.spec
         || old.metadata.labels != new.metadata.labels
         || old.annotations().get(ANNOTATION) != new.annotations().get(ANNOTATION)
-        || conditions(old) != conditions(new)
+        || conditions[0] != conditions[1]
 }
 
 fn report_faults(fleet: &Fleet, policy: &ClusterTaintPolicy) {
