@@ -173,14 +173,14 @@ pub fn select<'a>(
         return Ok(candidates);
     }
     let all_fields = spreading == Spreading::EveryField;
-    let lead = [
+    let leading = [
         (Field::Region, spread.region),
         (Field::Provider, spread.provider.filter(|_| all_fields)),
         (Field::Zone, spread.zone.filter(|_| all_fields)),
     ]
     .into_iter()
     .find_map(|(field, groups)| Some((field, groups?)));
-    let chosen = match (lead, spread.cluster) {
+    let chosen = match (leading, spread.cluster) {
         (Some((field, mut groups)), clusters) => {
             // Each region and provider that is chosen takes a cluster.
             if let Some(clusters) = clusters.filter(|_| all_fields && field != Field::Zone) {
