@@ -3,6 +3,7 @@
 //! A task and a connection of its own, so that no long list, busy applier or slow member delays it. What it writes is our own
 //! clock; nobody compares it with another one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use muster_shared::k8s::{Api, Client, Lease, LeaseSpec, MicroTime, ObjectMeta, O
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::queue::jittered;
 use serde_json::json;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -33,10 +35,12 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// Renews until shutdown, in the namespace of all leases, which does not follow `--cluster-namespace` (as in Karmada). `owner` gives the reference to the Cluster, by which the lease goes when the Cluster goes;
     /// without a Cluster there is nothing to be alive for.
+    /// `returned` is told when a renewal succeeds after failures: the fleet is there again.
     pub async fn run(
         self,
         client: Client,
         owner: impl Fn() -> Option<OwnerReference> + Send + Sync,
+        returned: Arc<Notify>,
         shutdown: CancellationToken,
     ) {
         let api: Api<Lease> = Api::namespaced(client, CLUSTER_NAMESPACE);
@@ -59,6 +63,7 @@ impl Heartbeat {
             match outcome {
                 Ok(()) => {
                     if failing {
+                        returned.notify_one();
                         tracing::info!(silent_for = ?renewed.elapsed(), "the lease is renewed again");
                     }
                     failing = false;

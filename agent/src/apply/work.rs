@@ -1,8 +1,10 @@
 //! Reading a Work: what it wants, in which order, and what it wanted before.
 
 use muster_shared::api::work::{ResourceIdentifier, Work};
+use muster_shared::conditions;
 use muster_shared::k8s::{GroupVersionKind, ResourceExt};
 use muster_shared::names::annotation;
+use muster_shared::names::condition::APPLIED;
 use serde_json::{Value, json};
 
 use super::desired::{self, ObjectKey};
@@ -44,6 +46,15 @@ pub fn concerns_us(old: Option<&Work>, new: &Work) -> bool {
             || old.metadata.finalizers != new.metadata.finalizers
             || old.metadata.annotations != new.metadata.annotations
     })
+}
+
+/// Whether something is left to do for the Work: it goes, or was not applied.
+pub fn is_pending(work: &Work) -> bool {
+    let conditions = work
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.conditions);
+    work.metadata.deletion_timestamp.is_some() || !conditions::is_true(conditions, APPLIED)
 }
 
 /// Whether the Work waits for us before it goes.

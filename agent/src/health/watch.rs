@@ -1,9 +1,10 @@
 //! Probing the member once a period, for as long as the agent runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::k8s::Client;
-use tokio::sync::watch as channel;
+use tokio::sync::{Notify, watch as channel};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -19,11 +20,12 @@ pub struct Health {
 }
 
 /// Probes at the start and then once a period; every probe is over before the next is due. Each observation is published, the
-/// unchanged ones too: the debounce counts their time.
+/// unchanged ones too: the debounce counts their time. `returned` is told when the member answers again after silence.
 pub async fn watch(
     client: Client,
     period: Duration,
     publish: channel::Sender<Option<Health>>,
+    returned: Arc<Notify>,
     shutdown: CancellationToken,
 ) {
     let mut timer = tokio::time::interval(period);
@@ -41,6 +43,9 @@ pub async fn watch(
         };
         metrics::histogram!("muster_member_probe_seconds").record(started.elapsed());
         if last.as_ref() != Some(&observation) {
+            if matches!(last, Some(Observation::Unreachable { .. })) {
+                returned.notify_one();
+            }
             match &observation {
                 Observation::Ready => tracing::info!("the member is well"),
                 Observation::NotReady { code } => {

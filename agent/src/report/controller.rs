@@ -108,9 +108,14 @@ impl Reporter {
             // It left the fleet. Whoever wants it back registers it anew.
             return Ok(());
         };
+        let Some(health) = self.health.borrow().clone() else {
+            // The first probe is over within its deadline; a status that does not say how the member is would be half a status.
+            return Ok(());
+        };
         let mut cluster = memories.written.newest(cluster);
+        let started = Instant::now();
         for _ in 0..ATTEMPTS {
-            let findings = self.findings(&cluster, memories);
+            let findings = self.findings(&cluster, &health, memories);
             let Some(patch) = status::patch(&cluster, &findings) else {
                 break;
             };
@@ -131,22 +136,22 @@ impl Reporter {
                 Err(error) => return Err(error),
             }
         }
+        metrics::histogram!("cluster_sync_status_duration_seconds", "member_cluster" => self.cluster.clone())
+            .record(started.elapsed());
         super::gauges::show(&cluster);
         Ok(())
     }
 
-    fn findings(&self, cluster: &Cluster, memories: &mut Memories) -> Findings {
+    fn findings(&self, cluster: &Cluster, health: &Health, memories: &mut Memories) -> Findings {
         let now = Timestamp::now();
         let mut findings = Findings::default();
-        let health = self.health.borrow().clone();
-        if let Some(health) = &health {
-            if !matches!(health.observation, Observation::Unreachable { .. }) {
-                memories.reachable_at = now;
-            }
-            findings
-                .conditions
-                .extend(self.ready(cluster, health, memories, now));
+        let unreachable = matches!(health.observation, Observation::Unreachable { .. });
+        if !unreachable {
+            memories.reachable_at = now;
         }
+        findings
+            .conditions
+            .extend(self.ready(cluster, health, memories, now));
         let collected = self.collected.borrow().clone();
         findings.version.clone_from(&collected.version);
         let mut served = collected.catalog_since;
@@ -177,9 +182,6 @@ impl Reporter {
             } else {
                 &[]
             };
-            let unreachable = health.is_some_and(|health| {
-                matches!(health.observation, Observation::Unreachable { .. })
-            });
             let since = match census.summary(models) {
                 Some((nodes, resources)) => {
                     findings.nodes = Some(nodes);

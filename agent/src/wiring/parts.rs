@@ -1,22 +1,24 @@
 //! The parts of a running agent and what each of them is given.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::client::{Limits, Profile};
 use muster_shared::events::Events;
-use muster_shared::k8s::{Api, Client, OwnerReference, Resource};
+use muster_shared::k8s::{Api, Client, OwnerReference, Resource, ResourceExt};
 use muster_shared::names;
-use muster_shared::queue::Queue;
+use muster_shared::queue::{Next, Queue};
 use muster_shared::watch::{Informer, Selection};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::Agent;
 use crate::COMPONENT;
 use crate::apply::Applier;
 use crate::apply::echo::Echoes;
 use crate::apply::member::Member;
+use crate::apply::work::is_pending;
 use crate::census::Census;
 use crate::discovery::Discovery;
 use crate::health;
@@ -29,18 +31,21 @@ use crate::report::collector::{self, Collected};
 
 /// Works whose status is written at the same time.
 const REPORTERS: usize = 8;
+/// While another agent leads, or none does, work waits.
+const WHEN_LED: Next = Next::After(Duration::from_secs(1));
 
 impl Agent {
     /// Starts everything; each part waits for the standing that it needs.
     pub(super) fn start(&mut self) -> anyhow::Result<()> {
+        let returned = Arc::new(Notify::new());
         let clusters = self.follow_cluster()?;
-        self.start_heartbeat(&clusters)?;
+        self.start_heartbeat(&clusters, Arc::clone(&returned))?;
         let discovery = Discovery::new(self.member_client(Profile::Write)?);
         if self.runs("clusterStatus") {
-            self.start_report(clusters.clone(), &discovery)?;
+            self.start_report(clusters.clone(), &discovery, Arc::clone(&returned))?;
         }
         if self.runs("execution") || self.runs("workStatus") {
-            self.start_works(clusters, discovery)?;
+            self.start_works(clusters, discovery, returned)?;
         }
         Ok(())
     }
@@ -58,7 +63,11 @@ impl Agent {
         Ok(clusters)
     }
 
-    fn start_heartbeat(&mut self, clusters: &Informer<Cluster>) -> anyhow::Result<()> {
+    fn start_heartbeat(
+        &mut self,
+        clusters: &Informer<Cluster>,
+        returned: Arc<Notify>,
+    ) -> anyhow::Result<()> {
         let settings = &self.settings;
         let duration = *settings.cluster_lease_duration;
         let heartbeat = Heartbeat {
@@ -73,7 +82,7 @@ impl Agent {
         self.spawn_as(
             Standing::Registered,
             "heartbeat",
-            heartbeat.run(client, owner, self.shutdown.clone()),
+            heartbeat.run(client, owner, returned, self.shutdown.clone()),
         );
         Ok(())
     }
@@ -82,11 +91,18 @@ impl Agent {
         &mut self,
         clusters: Informer<Cluster>,
         discovery: &Discovery,
+        returned: Arc<Notify>,
     ) -> anyhow::Result<()> {
         let period = *self.settings.cluster_status_update_frequency;
         let (publish_health, health) = watch::channel(None);
         let probe = self.member.client(Profile::Probe, Limits::NONE)?;
-        let probing = health::watch(probe, period, publish_health, self.shutdown.clone());
+        let probing = health::watch(
+            probe,
+            period,
+            publish_health,
+            returned,
+            self.shutdown.clone(),
+        );
         self.spawn_as(Standing::Registered, "probe", probing);
 
         let (publish, collected) = watch::channel(Collected::nothing(jiff::Timestamp::now()));
@@ -139,6 +155,7 @@ impl Agent {
         &mut self,
         clusters: Informer<Cluster>,
         discovery: Discovery,
+        returned: Arc<Notify>,
     ) -> anyhow::Result<()> {
         let namespace = names::execution_namespace(&self.settings.cluster_name);
         let watching = self.fleet.client(Profile::Watch, Limits::NONE)?;
@@ -172,9 +189,19 @@ impl Agent {
             );
             let reporter =
                 reflect::Reporter::new(works.clone(), api.clone(), Arc::clone(&reflections));
-            let reporting = to_report.run(REPORTERS, self.shutdown.clone(), move |name| {
-                Arc::clone(&reporter).report(name)
-            });
+            let leadership = self.leadership.clone();
+            let reporting = to_report
+                .clone()
+                .run(REPORTERS, self.shutdown.clone(), move |name| {
+                    let (reporter, leads) = (Arc::clone(&reporter), leadership.is_current());
+                    async move {
+                        if leads {
+                            reporter.report(name).await
+                        } else {
+                            Ok(WHEN_LED)
+                        }
+                    }
+                });
             self.spawn_as(Standing::Member, "work status", reporting);
         }
         if self.runs("execution") {
@@ -191,6 +218,7 @@ impl Agent {
             let (workers, leadership) =
                 (self.settings.concurrent_work_syncs, self.leadership.clone());
             let (synced, shutdown) = (works.clone(), self.shutdown.clone());
+            let applying = to_apply.clone();
             self.spawn_as(Standing::Member, "applier", async move {
                 // Before the first complete list we do not know what the fleet wants.
                 tokio::select! {
@@ -201,18 +229,24 @@ impl Agent {
                     let (applier, leads) = (Arc::clone(&applier), leadership.is_current());
                     async move {
                         if leads {
-                            applier
-                                .reconcile(name)
-                                .await
-                                .map_err(|error| error.to_string())
+                            applier.reconcile(name).await
                         } else {
-                            Err("another agent leads".to_owned())
+                            Ok(WHEN_LED)
                         }
                     }
                 };
-                to_apply.run(workers, shutdown, work).await;
+                applying.run(workers, shutdown, work).await;
             });
         }
+        let (retried, shutdown) = (works.clone(), self.shutdown.clone());
+        self.spawn_as(Standing::Member, "second wind", async move {
+            loop {
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    () = returned.notified() => try_again(&retried, &to_apply, &to_report),
+                }
+            }
+        });
         let (synced, health, shutdown) =
             (works.clone(), self.health.clone(), self.shutdown.clone());
         self.spawn_as(Standing::Member, "works readiness", async move {
@@ -247,6 +281,16 @@ impl Agent {
             self.settings.cluster_api_burst,
         );
         Ok(self.member.client(profile, Limits { qps, burst })?)
+    }
+}
+
+/// Does at once what failed while an API was away; its back-off may have grown to a minute.
+fn try_again(works: &Informer<Work>, to_apply: &Queue<String>, to_report: &Queue<String>) {
+    for work in works.list() {
+        to_report.add(work.name_any());
+        if is_pending(&work) {
+            to_apply.add(work.name_any());
+        }
     }
 }
 
