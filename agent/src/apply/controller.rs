@@ -72,10 +72,13 @@ impl Applier {
         let written = Arc::new(Written::default());
         let (keys, forget) = (queue.clone(), Arc::clone(&written));
         works.on_change(move |seen| match seen {
-            Seen::Applied { old, new } if concerns_us(old.as_deref(), new) => {
-                keys.add(new.name_any());
+            Seen::Applied { old, new } => {
+                // What we wrote need not be remembered once it is seen.
+                forget.newest(Arc::clone(new));
+                if concerns_us(old.as_deref(), new) {
+                    keys.add(new.name_any());
+                }
             }
-            Seen::Applied { .. } => {}
             Seen::Deleted { old } => forget.forget(&old.name_any()),
         });
         Arc::new(Self {
@@ -255,8 +258,6 @@ impl Applier {
             let owner = (namespace.as_str(), name.as_str());
             match object::remove(&self.member, &key, owner, preserve).await {
                 Ok(()) => tracing::info!(object = %key, work = name, preserve, "removed"),
-                // A kind that the member does not serve has no objects there.
-                Err(member::Error::UnknownKind { .. }) => {}
                 Err(error) if error.is_silence() && self.cluster_is_leaving() => {
                     tracing::warn!(object = %key, %error, "left behind: the cluster leaves the fleet and its API is silent");
                 }
@@ -313,9 +314,14 @@ impl Applier {
         patch["metadata"]["resourceVersion"] = json!(work.resource_version());
         let name = work.name_any();
         let call = write::merge(&self.api, &name, subresource, &patch);
-        Ok(self
+        let after = self
             .written
-            .remember(work, within("update the Work", call).await?))
+            .remember(work, within("update the Work", call).await?);
+        // The informer may have been faster.
+        if let Some(cached) = self.works.get(self.api.namespace(), &name) {
+            self.written.newest(cached);
+        }
+        Ok(after)
     }
 
     fn tell_template(

@@ -62,7 +62,8 @@ fn digest_of_content(object: &Value) -> u64 {
     digest(&content)
 }
 
-fn digest(value: &Value) -> u64 {
+/// A number that differs when the values do, within one process.
+pub fn digest(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::desired::ObjectKey;
 use super::echo::Echoes;
+use crate::discovery::catalog::Completeness;
 use crate::discovery::{self, Discovery};
 
 /// The name under which our fields are recorded in `managedFields`.
@@ -32,6 +33,8 @@ pub enum Error {
         api_version: String,
         /// Kind.
         kind: String,
+        /// Whether everything that the member serves is known, so that it has no objects of this kind either.
+        certain: bool,
     },
     /// The member could not be asked what it serves.
     #[error(transparent)]
@@ -228,6 +231,7 @@ impl Member {
             return Err(Error::UnknownKind {
                 api_version: key.kind.api_version(),
                 kind: key.kind.kind.clone(),
+                certain: self.discovery.catalog().completeness() == Completeness::Complete,
             });
         };
         Ok(if place.namespaced {

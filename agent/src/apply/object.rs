@@ -169,15 +169,17 @@ async fn attempt(
 }
 
 /// Removes one object on behalf of a Work, or leaves it to the member with our marks taken off. An object that is gone, was never
-/// ours, or belongs to another Work by now is none of our business.
+/// ours, or belongs to another Work by now is none of our business; nor is one of a kind that the member does not serve.
 pub async fn remove(
     member: &Member,
     key: &ObjectKey,
     work: (&str, &str),
     preserve: bool,
 ) -> Result<(), member::Error> {
-    let Some(observed) = member.get(key).await? else {
-        return Ok(());
+    let observed = match member.get(key).await {
+        Ok(Some(observed)) => observed,
+        Ok(None) | Err(member::Error::UnknownKind { certain: true, .. }) => return Ok(()),
+        Err(error) => return Err(error),
     };
     if !marks::may_remove(&observed, work.0, work.1) {
         tracing::info!(object = %key, work = work.1, "left alone: it is not this work's object");

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::compose::compose;
 use super::reflections::Reflections;
+use crate::apply::echo::digest;
 use crate::write::{self, within};
 
 /// Writes `manifestStatuses`, the part of a Work's status that is ours alone.
@@ -19,11 +20,9 @@ pub struct Reporter {
     works: Informer<Work>,
     api: Api<Work>,
     reflections: Arc<Reflections>,
-    /// What we wrote last, by Work and its uid. The cache may still show what was there before.
-    written: Mutex<HashMap<String, Report>>,
+    /// Digest of what we wrote last, by Work, with its uid. The cache may still show what was there before.
+    written: Mutex<HashMap<String, (Option<String>, u64)>>,
 }
-
-type Report = (Option<String>, Vec<ManifestStatus>);
 
 impl Reporter {
     /// Forgets Works that go.
@@ -54,17 +53,18 @@ impl Reporter {
             return Ok(Next::Done);
         }
         let (seen, gone) = self.reflections.of(&name);
-        let report = (work.uid(), compose(&work, &seen, &gone));
-        if !self.is_news(&name, &work, &report) {
+        let report = compose(&work, &seen, &gone);
+        let patch = json!({ "status": { "manifestStatuses": report } });
+        let digest = (work.uid(), digest(&patch));
+        if !self.is_news(&work, &report, &digest) {
             return Ok(Next::Done);
         }
-        let patch = json!({ "status": { "manifestStatuses": report.1 } });
         let call = write::merge(&self.api, &name, Some("status"), &patch);
         match within("report the status of a Work", call).await {
             Ok(_) => {
                 metrics::counter!("muster_work_reports_total").increment(1);
                 self.reflections.settle_gone(&name, &gone);
-                self.lock().insert(name, report);
+                self.lock().insert(name, digest);
                 Ok(Next::Done)
             }
             Err(error) if error.is_not_found() => Ok(Next::Done),
@@ -72,20 +72,22 @@ impl Reporter {
         }
     }
 
-    fn is_news(&self, name: &str, work: &Work, report: &Report) -> bool {
-        match self.lock().get(name) {
-            Some(written) if written.0 == report.0 => written.1 != report.1,
+    fn is_news(
+        &self,
+        work: &Work,
+        report: &[ManifestStatus],
+        digest: &(Option<String>, u64),
+    ) -> bool {
+        match self.lock().get(&work.name_any()) {
+            Some(written) if written.0 == digest.0 => written.1 != digest.1,
             _ => {
-                let known = work
-                    .status
-                    .as_ref()
-                    .map_or(&[][..], |status| &status.manifest_statuses);
-                known != report.1
+                let status = work.status.as_ref();
+                status.map_or(&[][..], |status| &status.manifest_statuses) != report
             }
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Report>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Option<String>, u64)>> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
