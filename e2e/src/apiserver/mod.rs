@@ -29,6 +29,7 @@ mod reviews;
 mod running;
 mod scale;
 pub mod schema;
+pub mod seed;
 mod selectors;
 mod serve;
 mod server;

@@ -32,6 +32,8 @@ pub struct Options {
     pub rbac: bool,
     /// Whether the controllers of kube-controller-manager that keep an API tidy run.
     pub manager: bool,
+    /// Whether lists are streamed to watches that ask for it (the gate `WatchList`).
+    pub watch_list: bool,
 }
 
 impl Default for Options {
@@ -43,6 +45,7 @@ impl Default for Options {
             crds: Vec::new(),
             rbac: true,
             manager: true,
+            watch_list: true,
         }
     }
 }
@@ -114,6 +117,7 @@ impl ApiServer {
             clock: Clock::default(),
             addresses: Mutex::new(1),
             rbac: options.rbac,
+            watch_list: options.watch_list,
             notices,
         });
         let tls = TlsAcceptor::from(Arc::new(server.authority.server_tls()?));
@@ -212,6 +216,11 @@ impl Running {
     /// The objects.
     pub fn store(&self) -> &super::store::Store {
         &self.server.store
+    }
+
+    /// What is served.
+    pub(super) fn registry(&self) -> &Registry {
+        &self.server.registry
     }
 
     /// Failures on demand.

@@ -50,6 +50,8 @@ pub struct Server {
     pub addresses: Mutex<u32>,
     /// Whether roles are enforced; members of `system:masters` may do everything either way.
     pub rbac: bool,
+    /// Whether lists are streamed to watches that ask for it.
+    pub watch_list: bool,
     /// Where the controllers hear of changes.
     pub notices: mpsc::UnboundedSender<Notice>,
 }

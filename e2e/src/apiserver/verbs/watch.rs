@@ -125,6 +125,12 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
 fn initial_events(call: &Call<'_>) -> Result<Option<bool>, Refusal> {
     let asked = call.query.optional_flag("sendInitialEvents");
     let matching = call.query.get("resourceVersionMatch");
+    if asked.is_some() && !call.server.watch_list {
+        return Err(read::list_invalid(FieldError::forbidden(
+            "sendInitialEvents",
+            "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+        )));
+    }
     match (asked, matching) {
         (Some(_), Some("NotOlderThan")) | (None, None) => Ok(asked),
         (Some(_), None) => Err(read::list_invalid(FieldError::forbidden(

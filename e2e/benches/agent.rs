@@ -1,0 +1,323 @@
+//! How light the agent is: memory, time to the first complete status, CPU in quiet and in busy times, by the size of its member.
+//!
+//! A real agent process over TLS against an embedded API that holds the nodes and pods. Prints figures, judges none:
+//! `cargo bench -p muster-e2e --bench agent -- --sizes 5000:100000 --lists paged`.
+
+mod common;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{Parser, ValueEnum};
+use common::{Budget, Scratch, Table, megabytes, number, objects, until, usage};
+use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_e2e::harness::kubeconfig;
+use muster_e2e::harness::process::{Launch, Process, Program, become_program, last_lines};
+use serde_json::Value;
+
+/// Name of the member.
+const MEMBER: &str = "m1";
+/// How long the first complete status may take before the benchmark gives up.
+const PATIENCE: Duration = Duration::from_mins(5);
+/// Pods changed in one go, ten times a second: a thousand events a second.
+const BURST: usize = 100;
+
+#[derive(Parser)]
+struct Arguments {
+    /// Members to try, as NODES:PODS.
+    #[arg(long, value_delimiter = ',', default_value = "1000:30000,5000:100000,10000:200000", value_parser = size)]
+    sizes: Vec<(usize, usize)>,
+    /// How lists are served.
+    #[arg(long, value_enum, default_value = "both")]
+    lists: Lists,
+    /// Seconds over which idle CPU is measured, scaled to a minute.
+    #[arg(long, default_value_t = 30)]
+    idle: u64,
+    /// Pods changed to measure the cost of an event.
+    #[arg(long, default_value_t = 5000)]
+    events: usize,
+    /// Given by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Lists {
+    Streamed,
+    Paged,
+    Both,
+}
+
+fn size(text: &str) -> Result<(usize, usize), String> {
+    let parsed = text.split_once(':').and_then(|(nodes, pods)| {
+        Some((
+            nodes.parse().ok().filter(|nodes| *nodes > 0)?,
+            pods.parse().ok()?,
+        ))
+    });
+    parsed.ok_or_else(|| format!("{text:?} is not NODES:PODS"))
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(code) = become_program(&arguments) {
+        return code;
+    }
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("agent benchmark: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    muster_shared::tls::install_provider();
+    for &(nodes, pods) in &arguments.sizes {
+        for streamed in [true, false] {
+            let wanted = match arguments.lists {
+                Lists::Streamed => streamed,
+                Lists::Paged => !streamed,
+                Lists::Both => true,
+            };
+            if wanted {
+                Trial {
+                    nodes,
+                    pods,
+                    streamed,
+                }
+                .run(arguments)
+                .await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One member of one size.
+#[derive(Clone, Copy)]
+struct Trial {
+    nodes: usize,
+    pods: usize,
+    streamed: bool,
+}
+
+/// The budgets of the sizes that have one, in megabytes, seconds and CPU-seconds a minute.
+struct Budgets {
+    steady: Budget,
+    peak: Budget,
+    first: Budget,
+    idle: Budget,
+}
+
+impl Trial {
+    fn budgets(self) -> Budgets {
+        let (steady, peak, first) = match (self.nodes, self.pods) {
+            (1000, 30_000) => (Budget::AtMost(20.0), Budget::None, Budget::None),
+            (5000, 100_000) => (
+                Budget::AtMost(32.0),
+                Budget::AtMost(48.0),
+                Budget::AtMost(8.0),
+            ),
+            _ => (Budget::None, Budget::None, Budget::None),
+        };
+        Budgets {
+            steady,
+            peak,
+            first,
+            idle: Budget::AtMost(0.2),
+        }
+    }
+
+    async fn run(self, arguments: &Arguments) -> anyhow::Result<()> {
+        let scratch = Scratch::new("agent")?;
+        let fleet = common::fleet::start().await?;
+        let member = ApiServer::start(Options {
+            name: MEMBER.into(),
+            watch_list: self.streamed,
+            ..Options::default()
+        })
+        .await?;
+        let pod_size = self.load(&member)?;
+        let budgets = self.budgets();
+        let lists = if self.streamed { "streamed" } else { "paged" };
+        let mut table = Table::new(format!(
+            "agent: {} nodes, {} pods of {pod_size} bytes, lists {lists}",
+            self.nodes, self.pods
+        ));
+
+        let started = Instant::now();
+        let log = scratch.path().join("agent.log");
+        let agent = start_agent(&scratch, &fleet, &member)?;
+        let process = agent.id().context("the agent ended at once")?;
+        let clusters = fleet.seeds("cluster.karmada.io", "v1alpha1", "clusters")?;
+        let reported = || {
+            clusters
+                .get("", MEMBER)
+                .is_some_and(|cluster| self.is_complete(&cluster))
+        };
+        let pause = Duration::from_millis(10);
+        if let Err(error) = until("a complete status", PATIENCE, pause, reported).await {
+            let lines = last_lines(&log, 20).join("\n");
+            let status = clusters.get("", MEMBER).unwrap_or_default();
+            anyhow::bail!("{error}\n{lines}\n{}", status["status"]);
+        }
+        let first = started.elapsed().as_secs_f64();
+        let after_list = usage(process)?;
+        table.figure("first complete status", first, "s", budgets.first);
+        table.figure("CPU until then", after_list.cpu, "s", Budget::None);
+
+        // The first list leaves work behind: reports, watches of member objects, connections that close.
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        let before = usage(process)?;
+        tokio::time::sleep(Duration::from_secs(arguments.idle)).await;
+        let idle = usage(process)?;
+        let quiet = (idle.cpu - before.cpu) / Duration::from_secs(arguments.idle).as_secs_f64();
+        table.figure(
+            "memory, steady",
+            megabytes(idle.resident),
+            "MB",
+            budgets.steady,
+        );
+        table.figure(
+            "of it not the program's file",
+            megabytes(idle.anonymous),
+            "MB",
+            Budget::None,
+        );
+        table.figure("memory, peak", megabytes(idle.peak), "MB", budgets.peak);
+        let what = format!("CPU of an idle minute (measured over {} s)", arguments.idle);
+        table.figure(what, quiet * 60.0, "s", budgets.idle);
+
+        for (what, replaced) in [("status of a pod changed", false), ("pod replaced", true)] {
+            let busy = self
+                .disturb(&member, process, arguments.events, replaced)
+                .await?;
+            let cost = (busy.cpu - quiet * busy.seconds).max(0.0) / busy.thousands;
+            table.figure(
+                format!("CPU per 1,000 events: {what}"),
+                cost,
+                "s",
+                Budget::None,
+            );
+        }
+        let end = usage(process)?;
+        table.figure(
+            "memory after that",
+            megabytes(end.resident),
+            "MB",
+            budgets.steady,
+        );
+        table.figure("memory, peak", megabytes(end.peak), "MB", budgets.peak);
+        let lost = agent.lost();
+        anyhow::ensure!(lost.is_empty(), "the agent ended by itself: {lost:?}");
+        table.print();
+        Ok(())
+    }
+
+    /// Fills the member; returns the size of a pod in bytes.
+    fn load(self, member: &Running) -> anyhow::Result<usize> {
+        let nodes = member.seeds("", "v1", "nodes")?;
+        for number in 0..self.nodes {
+            nodes.put(objects::node(number))?;
+        }
+        let pods = member.seeds("", "v1", "pods")?;
+        for number in 0..self.pods {
+            pods.put(objects::pod(number, self.nodes, 0))?;
+        }
+        Ok(objects::pod(0, self.nodes, 0).to_string().len())
+    }
+
+    /// Whether the Cluster tells everything about the member, and rightly.
+    fn is_complete(self, cluster: &Value) -> bool {
+        let status = &cluster["status"];
+        let ready = status["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+        let pods = status["resourceSummary"]["allocated"]["pods"].as_str();
+        ready
+            && status["kubernetesVersion"].is_string()
+            && status["apiEnablements"].is_array()
+            && status["nodeSummary"]["totalNum"] == self.nodes
+            && pods.is_none_or(|pods| pods == self.pods.to_string())
+            && status["resourceSummary"]["allocated"]["cpu"] == cores(self.pods * 120)
+    }
+
+    /// Changes so many pods, a thousand a second, and measures what the agent does meanwhile.
+    async fn disturb(
+        self,
+        member: &Running,
+        process: u32,
+        events: usize,
+        replaced: bool,
+    ) -> anyhow::Result<Busy> {
+        let pods = member.seeds("", "v1", "pods")?;
+        let mut beat = tokio::time::interval(Duration::from_millis(100));
+        let (before, start) = (usage(process)?, Instant::now());
+        let mut told = 0;
+        for event in 0..events {
+            if told % BURST == 0 {
+                beat.tick().await;
+            }
+            let number = event % self.pods.max(1);
+            if replaced {
+                let name = format!("app-{number}");
+                pods.remove("default", &name)?;
+                told += 1;
+            }
+            pods.put(objects::pod(number, self.nodes, event + 1))?;
+            told += 1;
+        }
+        // Until the last of it has been read and reported.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        Ok(Busy {
+            cpu: usage(process)?.cpu - before.cpu,
+            seconds: start.elapsed().as_secs_f64(),
+            thousands: number_of_thousands(told),
+        })
+    }
+}
+
+/// What a busy time cost.
+struct Busy {
+    cpu: f64,
+    seconds: f64,
+    thousands: f64,
+}
+
+fn number_of_thousands(events: usize) -> f64 {
+    number(events) / 1000.0
+}
+
+/// Millicores as a quantity is spelled.
+fn cores(milli: usize) -> String {
+    if milli % 1000 == 0 {
+        (milli / 1000).to_string()
+    } else {
+        format!("{milli}m")
+    }
+}
+
+fn start_agent(scratch: &Scratch, fleet: &Running, member: &Running) -> anyhow::Result<Process> {
+    let mut arguments = vec![
+        format!("--cluster-name={MEMBER}"),
+        "--metrics-bind-address=0".to_owned(),
+        "--health-probe-bind-address=0".to_owned(),
+    ];
+    for (flag, server) in [("karmada-kubeconfig", fleet), ("kubeconfig", member)] {
+        let path = scratch.path().join(flag);
+        kubeconfig::write(&server.kubeconfig("agent", &["system:masters"])?, &path)?;
+        arguments.push(format!("--{flag}={}", path.display()));
+    }
+    Process::start(Launch {
+        binary: std::env::current_exe()?,
+        program: Program::Agent,
+        arguments,
+        log: scratch.path().join("agent.log"),
+    })
+}

@@ -1,0 +1,77 @@
+//! A fleet API with what an installation brings, and a control plane process against it.
+
+use anyhow::Context;
+use jiff::Timestamp;
+use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_e2e::harness::kubeconfig;
+use muster_e2e::harness::process::{Launch, Process, Program};
+use serde_json::{Value, json};
+
+use super::Scratch;
+
+/// Starts a fleet API with our kinds and the namespaces of an installation.
+pub async fn start() -> anyhow::Result<Running> {
+    let crds: Result<Vec<Value>, _> = muster_shared::api::crds()
+        .iter()
+        .map(serde_json::to_value)
+        .collect();
+    let fleet = ApiServer::start(Options {
+        name: "fleet".into(),
+        crds: crds?,
+        ..Options::default()
+    })
+    .await?;
+    let namespaces = fleet.seeds("", "v1", "namespaces")?;
+    for name in ["karmada-system", "karmada-cluster"] {
+        namespaces
+            .put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))?;
+    }
+    Ok(fleet)
+}
+
+/// Starts the control plane; warnings only go to its log, `control-plane.log` in the scratch directory.
+pub fn control_plane(
+    scratch: &Scratch,
+    fleet: &Running,
+    flags: impl IntoIterator<Item = String>,
+) -> anyhow::Result<Process> {
+    let path = scratch.path().join("fleet.kubeconfig");
+    let access = fleet.kubeconfig("muster-control-plane", &["system:masters"])?;
+    kubeconfig::write(&access, &path).context("writing the control plane's kubeconfig")?;
+    let mut arguments = vec![
+        format!("--kubeconfig={}", path.display()),
+        "--leader-elect=false".to_owned(),
+        "--health-probe-bind-address=0".to_owned(),
+        "--log-filter=warn".to_owned(),
+    ];
+    arguments.extend(flags);
+    Process::start(Launch {
+        binary: std::env::current_exe()?,
+        program: Program::ControlPlane,
+        arguments,
+        log: scratch.path().join("control-plane.log"),
+    })
+}
+
+/// A ready Pull cluster that serves Deployments and has plenty of room.
+pub fn cluster(name: &str) -> Value {
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let condition = |kind: &str, reason: &str| json!({"type": kind, "status": "True", "reason": reason, "message": "", "lastTransitionTime": now});
+    json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+        "metadata": {"name": name, "creationTimestamp": now, "generation": 1, "finalizers": ["karmada.io/cluster-controller"]},
+        "spec": {"syncMode": "Pull", "apiEndpoint": "https://127.0.0.1:1", "id": name},
+        "status": {
+            "kubernetesVersion": "v1.33.0",
+            "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment", "name": "deployments"}]}],
+            "conditions": [
+                condition("Ready", "ClusterReady"),
+                condition("CompleteAPIEnablements", "FullAPIEnablementsDiscovered"),
+            ],
+            "resourceSummary": {
+                "allocatable": {"cpu": "100000", "memory": "400000Gi", "pods": "1000000"},
+                "allocated": {"cpu": "1"},
+            },
+        },
+    })
+}

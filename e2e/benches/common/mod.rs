@@ -1,0 +1,184 @@
+//! What the benchmarks share: figures in a table beside their budgets, and what a process uses.
+
+// Each benchmark is a program of its own and uses a part of this.
+#![allow(dead_code)]
+
+pub mod fleet;
+pub mod objects;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+
+/// Ticks of the kernel's CPU accounting per second, the same on every Linux (`USER_HZ`).
+const TICKS: f64 = 100.0;
+
+/// What a process has used and uses.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// Resident memory in bytes.
+    pub resident: u64,
+    /// The part of it that is not shared with the program's file.
+    pub anonymous: u64,
+    /// The most that was resident at any time, in bytes.
+    pub peak: u64,
+    /// CPU time of all threads since the start, in seconds, to a hundredth.
+    pub cpu: f64,
+}
+
+/// Reads what a process uses, from `/proc`.
+pub fn usage(process: u32) -> anyhow::Result<Usage> {
+    let status = format!("/proc/{process}/status");
+    let text = std::fs::read_to_string(&status).with_context(|| format!("reading {status}"))?;
+    let kibibytes = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        let number = line.and_then(|rest| rest.split_whitespace().next());
+        number
+            .and_then(|number| number.parse::<u64>().ok())
+            .with_context(|| format!("{key} in {status}"))
+    };
+    let stat = format!("/proc/{process}/stat");
+    let line = std::fs::read_to_string(&stat).with_context(|| format!("reading {stat}"))?;
+    // The name in parentheses may hold blanks: the fields are counted from behind it. User and system time are the 14th and
+    // 15th of all.
+    let fields = line.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: f64 = ticks.filter_map(|field| field.parse::<f64>().ok()).sum();
+    Ok(Usage {
+        resident: kibibytes("VmRSS:")? * 1024,
+        anonymous: kibibytes("RssAnon:")? * 1024,
+        peak: kibibytes("VmHWM:")? * 1024,
+        cpu: ticks / TICKS,
+    })
+}
+
+/// Bytes as megabytes (of a million bytes), for people.
+#[expect(clippy::cast_precision_loss)]
+pub fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// A count as a number to calculate with.
+#[expect(clippy::cast_precision_loss)]
+pub fn number(count: usize) -> f64 {
+    count as f64
+}
+
+/// How much of a budget may be used.
+#[derive(Clone, Copy, Debug)]
+pub enum Budget {
+    /// The figure is to be at most this.
+    AtMost(f64),
+    /// The figure is to be at least this.
+    AtLeast(f64),
+    /// There is none.
+    None,
+}
+
+/// Figures beside their budgets.
+pub struct Table {
+    title: String,
+    rows: Vec<[String; 3]>,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a figure with its unit.
+    pub fn figure(&mut self, what: impl Into<String>, figure: f64, unit: &str, budget: Budget) {
+        let (limit, met) = match budget {
+            Budget::AtMost(limit) => (format!("at most {}", short(limit)), figure <= limit),
+            Budget::AtLeast(limit) => (format!("at least {}", short(limit)), figure >= limit),
+            Budget::None => (String::new(), true),
+        };
+        let verdict = match budget {
+            Budget::None => String::new(),
+            _ if met => format!("{limit}: met"),
+            _ => format!("{limit}: MISSED"),
+        };
+        self.rows
+            .push([what.into(), format!("{} {unit}", short(figure)), verdict]);
+    }
+
+    /// Adds a figure that is a text.
+    pub fn text(&mut self, what: impl Into<String>, text: impl Into<String>) {
+        self.rows.push([what.into(), text.into(), String::new()]);
+    }
+
+    /// Prints it.
+    pub fn print(&self) {
+        let width = |column: usize| {
+            let lengths = self.rows.iter().map(|row| row[column].chars().count());
+            lengths.max().unwrap_or(0)
+        };
+        let (first, second) = (width(0), width(1));
+        let mut text = format!("\n{}\n", self.title);
+        for [what, figure, budget] in &self.rows {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  {what:first$}  {figure:>second$}  {budget}");
+        }
+        println!("{text}");
+    }
+}
+
+/// Three significant digits, as far as they stand behind the point.
+fn short(figure: f64) -> String {
+    let size = figure.abs();
+    if size >= 100.0 || figure.fract() == 0.0 {
+        format!("{figure:.0}")
+    } else if size >= 10.0 {
+        format!("{figure:.1}")
+    } else {
+        format!("{figure:.2}")
+    }
+}
+
+/// A directory that goes when it is dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes one.
+    pub fn new(name: &str) -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("muster-bench-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed now the system removes later.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Waits until something is so, looking every `pause`; the time that took.
+pub async fn until(
+    what: &str,
+    patience: Duration,
+    pause: Duration,
+    mut holds: impl FnMut() -> bool,
+) -> anyhow::Result<Duration> {
+    let start = std::time::Instant::now();
+    while !holds() {
+        anyhow::ensure!(
+            start.elapsed() < patience,
+            "waited {patience:?} in vain: {what}"
+        );
+        tokio::time::sleep(pause).await;
+    }
+    Ok(start.elapsed())
+}

@@ -1,0 +1,409 @@
+//! How fast workloads are bound, scheduled, and placed anew when their cluster fails; and how many API requests that takes.
+//!
+//! A real control plane process against an embedded API: ready clusters, one policy, so many Deployments that each go to one
+//! cluster; then one cluster is tainted NoExecute with the eviction rate lifted. Prints figures, judges none:
+//! `cargo bench -p muster-e2e --bench failover -- --workloads 10000`.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Parser;
+use common::{Budget, Scratch, Table, megabytes, number, until, usage};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use muster_e2e::apiserver::Running;
+use muster_e2e::harness::process::{become_program, last_lines};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::PropagationPolicy;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Deployments that are created at a time.
+const CREATORS: usize = 8;
+/// Where the control plane shows its metrics.
+const METRICS: &str = "127.0.0.1";
+
+#[derive(Parser)]
+struct Arguments {
+    /// Clusters.
+    #[arg(long, default_value_t = 10)]
+    clusters: usize,
+    /// Deployments.
+    #[arg(long, default_value_t = 1000)]
+    workloads: usize,
+    /// Which controllers run.
+    #[arg(long, default_value = "*")]
+    controllers: String,
+    /// Seconds after which the benchmark gives up.
+    #[arg(long, default_value_t = 600)]
+    timeout: u64,
+    /// Given by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(code) = become_program(&arguments) {
+        return code;
+    }
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("failover benchmark: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    muster_shared::tls::install_provider();
+    let scratch = Scratch::new("failover")?;
+    let fleet = common::fleet::start().await?;
+    let clusters = fleet.seeds("cluster.karmada.io", "v1alpha1", "clusters")?;
+    let names: Vec<String> = (0..arguments.clusters)
+        .map(|n| format!("bench-{n}"))
+        .collect();
+    for name in &names {
+        clusters.put(common::fleet::cluster(name))?;
+    }
+    let port = free_port()?;
+    let flags = [
+        format!("--controllers={}", arguments.controllers),
+        "--feature-gates=Failover=true".to_owned(),
+        "--resource-eviction-rate=100000".to_owned(),
+        format!("--metrics-bind-address={METRICS}:{port}"),
+        // Nobody sends heartbeats here.
+        "--cluster-monitor-grace-period=1h".to_owned(),
+        "--cluster-startup-grace-period=1h".to_owned(),
+    ];
+    let control_plane = common::fleet::control_plane(&scratch, &fleet, flags)?;
+    let process = control_plane
+        .id()
+        .context("the control plane ended at once")?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let story = Story {
+        fleet: &fleet,
+        patience: Duration::from_secs(arguments.timeout),
+        workloads: arguments.workloads,
+        names,
+        process,
+        port,
+    };
+    let mut table = Table::new(format!(
+        "failover: {} clusters, {} Deployments",
+        arguments.clusters, arguments.workloads
+    ));
+    let result = async {
+        story.schedule(&mut table).await?;
+        story.fail_over(&mut table).await
+    }
+    .await;
+    if result.is_err() {
+        let lines = last_lines(&scratch.path().join("control-plane.log"), 20).join("\n");
+        eprintln!("{lines}");
+    }
+    table.print();
+    let lost = control_plane.lost();
+    anyhow::ensure!(
+        lost.is_empty(),
+        "the control plane ended by itself: {lost:?}"
+    );
+    result
+}
+
+/// A binding, as far as it says where it is placed.
+#[derive(Deserialize)]
+struct Placed {
+    metadata: Named,
+    spec: Targets,
+}
+
+#[derive(Deserialize)]
+struct Targets {
+    #[serde(default)]
+    clusters: Vec<Named>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+struct Story<'a> {
+    fleet: &'a Running,
+    patience: Duration,
+    workloads: usize,
+    names: Vec<String>,
+    process: u32,
+    port: u16,
+}
+
+impl Story<'_> {
+    /// Creates policy and Deployments, and waits until every binding has a cluster.
+    async fn schedule(&self, table: &mut Table) -> anyhow::Result<()> {
+        let client = self.fleet.client().await?;
+        let policies: Api<PropagationPolicy> = Api::namespaced(client.clone(), "default");
+        let policy = serde_json::from_value(policy(&self.names))?;
+        policies.create(&PostParams::default(), &policy).await?;
+        let (before, used) = (self.requests()?, usage(self.process)?);
+        let start = Instant::now();
+        let next = Arc::new(AtomicUsize::new(0));
+        let mut creators = tokio::task::JoinSet::new();
+        for _ in 0..CREATORS {
+            let (next, total) = (Arc::clone(&next), self.workloads);
+            let api: Api<Deployment> = Api::namespaced(client.clone(), "default");
+            creators.spawn(async move {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= total {
+                        return anyhow::Ok(());
+                    }
+                    let deployment = serde_json::from_value(deployment(n))?;
+                    api.create(&PostParams::default(), &deployment).await?;
+                }
+            });
+        }
+        while let Some(created) = creators.join_next().await {
+            created??;
+        }
+        let created = start.elapsed().as_secs_f64();
+        self.wait("all bindings have a cluster", || {
+            let placed = self.placements();
+            placed.len() >= self.workloads && placed.values().all(Option::is_some)
+        })
+        .await?;
+        let scheduled = start.elapsed().as_secs_f64();
+        table.figure(
+            "created by the benchmark",
+            number(self.workloads) / created,
+            "/s",
+            Budget::None,
+        );
+        table.figure(
+            "bound and scheduled",
+            number(self.workloads) / scheduled,
+            "/s",
+            Budget::AtLeast(300.0),
+        );
+        self.settle().await?;
+        let settled = start.elapsed().as_secs_f64() - QUIET.as_secs_f64();
+        table.figure(
+            "everything written, Works and status included",
+            number(self.workloads) / settled,
+            "/s",
+            Budget::None,
+        );
+        self.tell(
+            table,
+            "per workload",
+            number(self.workloads),
+            &before,
+            used.cpu,
+        )
+    }
+
+    /// Taints the cluster with most workloads and waits until all of them are placed elsewhere.
+    async fn fail_over(&self, table: &mut Table) -> anyhow::Result<()> {
+        let mut held: BTreeMap<String, usize> = BTreeMap::new();
+        for cluster in self.placements().into_values().flatten() {
+            *held.entry(cluster).or_default() += 1;
+        }
+        let (victim, hit) = held
+            .iter()
+            .max_by_key(|(_, held)| **held)
+            .context("nothing is placed")?;
+        let (before, used) = (self.requests()?, usage(self.process)?);
+        let clusters: Api<Cluster> = Api::all(self.fleet.client().await?);
+        let taints: Vec<Value> = ["NoExecute", "NoSchedule"]
+            .iter()
+            .map(|effect| json!({"key": "bench/down", "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"}))
+            .collect();
+        let start = Instant::now();
+        let patch = Patch::Merge(json!({"spec": {"taints": taints}}));
+        clusters
+            .patch(victim, &PatchParams::default(), &patch)
+            .await?;
+        self.wait("all workloads are placed anew", || {
+            self.placements()
+                .values()
+                .all(|placed| placed.as_ref().is_some_and(|cluster| cluster != victim))
+        })
+        .await?;
+        let moved = start.elapsed().as_secs_f64();
+        table.figure(
+            format!("placed anew, of {hit} on the failed cluster"),
+            number(*hit) / moved,
+            "/s",
+            Budget::AtLeast(200.0),
+        );
+        self.settle().await?;
+        self.tell(table, "per move", number(*hit), &before, used.cpu)
+    }
+
+    fn tell(
+        &self,
+        table: &mut Table,
+        per: &str,
+        items: f64,
+        before: &BTreeMap<String, f64>,
+        cpu: f64,
+    ) -> anyhow::Result<()> {
+        for (kind, count) in self.requests()? {
+            let more = count - before.get(&kind).copied().unwrap_or_default();
+            if more > 0.0 {
+                table.figure(
+                    format!("requests {per}: {kind}"),
+                    more / items,
+                    "",
+                    Budget::None,
+                );
+            }
+        }
+        let used = usage(self.process)?;
+        table.figure(
+            format!("CPU {per}"),
+            (used.cpu - cpu) / items * 1e3,
+            "ms",
+            Budget::None,
+        );
+        let budget = if self.workloads == 1000 {
+            Budget::AtMost(40.0)
+        } else {
+            Budget::None
+        };
+        table.figure(
+            "memory of the control plane",
+            megabytes(used.resident),
+            "MB",
+            budget,
+        );
+        table.figure(
+            "of it not the program's file",
+            megabytes(used.anonymous),
+            "MB",
+            Budget::None,
+        );
+        table.figure("memory, peak", megabytes(used.peak), "MB", Budget::None);
+        Ok(())
+    }
+
+    /// Each binding's cluster, by the name of the binding.
+    fn placements(&self) -> BTreeMap<String, Option<String>> {
+        let Ok(bindings) = self
+            .fleet
+            .seeds("work.karmada.io", "v1alpha2", "resourcebindings")
+        else {
+            return BTreeMap::new();
+        };
+        bindings
+            .all::<Placed>()
+            .into_iter()
+            .map(|binding| {
+                let cluster = binding.spec.clusters.into_iter().next();
+                (binding.metadata.name, cluster.map(|cluster| cluster.name))
+            })
+            .collect()
+    }
+
+    async fn wait(&self, what: &str, holds: impl FnMut() -> bool) -> anyhow::Result<()> {
+        until(what, self.patience, Duration::from_millis(200), holds).await?;
+        Ok(())
+    }
+
+    /// Waits until nothing has been written for a while.
+    async fn settle(&self) -> anyhow::Result<()> {
+        let mut last = (self.fleet.store().version(), Instant::now());
+        self.wait("nothing is written any more", || {
+            let version = self.fleet.store().version();
+            if version != last.0 {
+                last = (version, Instant::now());
+            }
+            last.1.elapsed() >= QUIET
+        })
+        .await
+    }
+
+    /// Requests so far, by method and code, as the control plane counts them.
+    fn requests(&self) -> anyhow::Result<BTreeMap<String, f64>> {
+        let text = scrape(self.port)?;
+        let mut counts = BTreeMap::new();
+        for line in text
+            .lines()
+            .filter(|line| line.starts_with("muster_api_requests_total{"))
+        {
+            let (labels, value) = line.rsplit_once(' ').unwrap_or((line, "0"));
+            let label = |key: &str| {
+                let from = labels.split_once(&format!("{key}=\""))?.1;
+                from.split_once('"').map(|(value, _)| value)
+            };
+            let (method, code) = (label("method").unwrap_or("?"), label("code").unwrap_or("?"));
+            let value: f64 = value.parse().context("a metric that is no number")?;
+            *counts.entry(format!("{method} {code}")).or_default() += value;
+        }
+        Ok(counts)
+    }
+}
+
+/// Nothing written for this long: the control plane is done. Its slowest writers pause for less.
+const QUIET: Duration = Duration::from_secs(4);
+
+/// Reads the metrics of a process on this machine.
+fn scrape(port: u16) -> anyhow::Result<String> {
+    use std::io::{Read as _, Write as _};
+    let mut stream =
+        std::net::TcpStream::connect((METRICS, port)).context("reaching the metrics")?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// A port that nobody uses now.
+fn free_port() -> anyhow::Result<u16> {
+    Ok(std::net::TcpListener::bind((METRICS, 0))?
+        .local_addr()?
+        .port())
+}
+
+fn policy(clusters: &[String]) -> Value {
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": "load", "namespace": "default"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "labelSelector": {"matchLabels": {"load": "yes"}}}],
+            "placement": {
+                "clusterAffinity": {"clusterNames": clusters},
+                "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+                "replicaScheduling": {
+                    "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+                    "weightPreference": {"dynamicWeight": "AvailableReplicas"},
+                },
+            },
+        },
+    })
+}
+
+fn deployment(number: usize) -> Value {
+    let name = format!("load-{number}");
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default", "labels": {"load": "yes"}},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "c", "image": "nginx", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}]},
+            },
+        },
+    })
+}

@@ -1,0 +1,376 @@
+//! What it costs to listen to a large fleet, and to hold a large queue of evictions.
+//!
+//! A real control plane process against an embedded API in which so many clusters renew their leases; some fall silent, and
+//! how late that is noticed is measured. Then the eviction queue alone, in this process. Prints figures, judges none:
+//! `cargo bench -p muster-e2e --bench rollcall -- --clusters 3500`.
+
+mod common;
+
+use std::collections::HashSet;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Parser;
+use common::{Budget, Scratch, Table, megabytes, number, until, usage};
+use jiff::Timestamp;
+use muster_control_plane::eviction::desk::{Desk, Now, Step};
+use muster_control_plane::eviction::judge::Switches;
+use muster_control_plane::eviction::rate::Rates;
+use muster_control_plane::eviction::subject::Subject;
+use muster_e2e::apiserver::seed::Seeds;
+use muster_e2e::harness::process::{become_program, last_lines};
+use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::PurgeMode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Seconds after the grace in which a silence is to be noticed.
+const LATENESS: f64 = 0.3;
+
+#[derive(Parser)]
+struct Arguments {
+    /// Clusters that send heartbeats.
+    #[arg(long, default_value_t = 3500)]
+    clusters: usize,
+    /// Clusters that fall silent.
+    #[arg(long, default_value_t = 200)]
+    silent: usize,
+    /// Seconds between two heartbeats of a cluster.
+    #[arg(long, default_value_t = 10)]
+    interval: u64,
+    /// Seconds of silence that make a cluster's condition Unknown.
+    #[arg(long, default_value_t = 25)]
+    grace: u64,
+    /// Seconds over which CPU is measured.
+    #[arg(long, default_value_t = 30)]
+    window: u64,
+    /// Evictions that wait.
+    #[arg(long, default_value_t = 100_000)]
+    evictions: usize,
+    /// Given by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(code) = become_program(&arguments) {
+        return code;
+    }
+    let arguments = Arguments::parse();
+    // The queue first: memory that was freed before would hide what it takes.
+    match queue(arguments.evictions).and_then(|()| heartbeats(&arguments)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("roll call benchmark: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
+    muster_shared::tls::install_provider();
+    let scratch = Scratch::new("rollcall")?;
+    let fleet = common::fleet::start().await?;
+    let clusters = fleet.seeds("cluster.karmada.io", "v1alpha1", "clusters")?;
+    let leases = Arc::new(fleet.seeds("coordination.k8s.io", "v1", "leases")?);
+    let namespaces = fleet.seeds("", "v1", "namespaces")?;
+    for n in 0..arguments.clusters {
+        let name = name(n);
+        namespaces.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("karmada-es-{name}")}}))?;
+        clusters.put(common::fleet::cluster(&name))?;
+        leases.put(lease(&name))?;
+    }
+    let flags = [
+        format!("--cluster-monitor-grace-period={}s", arguments.grace),
+        "--controllers=cluster,clustertaintpolicy,taintmanager".to_owned(),
+        "--feature-gates=Failover=true".to_owned(),
+    ];
+    let control_plane = common::fleet::control_plane(&scratch, &fleet, flags)?;
+    let process = control_plane
+        .id()
+        .context("the control plane ended at once")?;
+    let started = Instant::now();
+
+    // Every cluster beats once in an interval, evenly spread; the last beats of those that fall silent are noted.
+    let (silence, mut falls) = tokio::sync::watch::channel(0_usize);
+    let beating = tokio::spawn({
+        let (leases, total) = (Arc::clone(&leases), arguments.clusters);
+        let interval = Duration::from_secs(arguments.interval);
+        async move {
+            let mut last = vec![Instant::now(); total];
+            let slots = 100;
+            let mut beat = tokio::time::interval(interval / slots);
+            for slot in (0..slots as usize).cycle() {
+                beat.tick().await;
+                let silent = *falls.borrow_and_update();
+                if silent == usize::MAX {
+                    break;
+                }
+                for n in (slot..total)
+                    .step_by(slots as usize)
+                    .filter(|n| *n >= silent)
+                {
+                    leases.put(lease(&name(n)))?;
+                    last[n] = Instant::now();
+                }
+            }
+            anyhow::Ok(last)
+        }
+    });
+
+    tokio::time::sleep(Duration::from_secs(arguments.interval + 5)).await;
+    let warm = usage(process)?;
+    let window = Duration::from_secs(arguments.window);
+    tokio::time::sleep(window).await;
+    let after = usage(process)?;
+    let mut table = Table::new(format!(
+        "roll call: {} clusters, a heartbeat every {} s, grace {} s",
+        arguments.clusters, arguments.interval, arguments.grace
+    ));
+    let minute = (after.cpu - warm.cpu) / window.as_secs_f64() * 60.0;
+    table.figure(
+        format!("CPU a minute (measured over {} s)", arguments.window),
+        minute,
+        "s",
+        Budget::None,
+    );
+    let beats =
+        number(arguments.clusters) * 60.0 / Duration::from_secs(arguments.interval).as_secs_f64();
+    table.figure(
+        "CPU per 1,000 heartbeats",
+        minute / beats * 1000.0,
+        "s",
+        Budget::None,
+    );
+    table.figure("memory", megabytes(after.resident), "MB", Budget::None);
+    table.figure("memory, peak", megabytes(after.peak), "MB", Budget::None);
+
+    let early = unknown(&clusters).len();
+    table.figure(
+        "clusters taken for silent that were not",
+        number(early),
+        "",
+        Budget::AtMost(0.0),
+    );
+    // Those of the first slots have beaten latest when the fall begins, so the silences end over a whole interval.
+    silence.send_replace(arguments.silent);
+    let mut seen = 0;
+    let mut noticed: Vec<Option<Instant>> = vec![None; arguments.silent];
+    let patience = Duration::from_secs(arguments.grace + arguments.interval + 60);
+    let result = until(
+        "all silences noticed",
+        patience,
+        Duration::from_millis(20),
+        || {
+            let version = clusters.version();
+            if std::mem::replace(&mut seen, version) == version {
+                return false;
+            }
+            let (unknown, now) = (unknown(&clusters), Instant::now());
+            for (n, noticed) in noticed.iter_mut().enumerate() {
+                if unknown.contains(&name(n)) {
+                    noticed.get_or_insert(now);
+                }
+            }
+            noticed.iter().all(Option::is_some)
+        },
+    )
+    .await;
+    if let Err(error) = result {
+        let missed = noticed.iter().filter(|noticed| noticed.is_none()).count();
+        let lines = last_lines(&scratch.path().join("control-plane.log"), 20).join("\n");
+        anyhow::bail!("{error}: {missed} clusters\n{lines}");
+    }
+    let wrong = unknown(&clusters).len() - arguments.silent;
+    silence.send_replace(usize::MAX);
+    let last = beating.await??;
+    let grace = Duration::from_secs(arguments.grace);
+    let mut late: Vec<f64> = noticed
+        .iter()
+        .zip(&last)
+        .filter_map(|(noticed, last)| {
+            let silent = noticed.as_ref()?.duration_since(*last);
+            Some(silent.as_secs_f64() - grace.as_secs_f64())
+        })
+        .collect();
+    late.sort_by(f64::total_cmp);
+    let (median, worst) = (late[late.len() / 2], late[late.len() - 1]);
+    table.figure("silences noticed", number(late.len()), "", Budget::None);
+    table.figure(
+        "noticed before the grace was over",
+        number(late.iter().filter(|late| **late < 0.0).count()),
+        "",
+        Budget::AtMost(0.0),
+    );
+    table.figure("lateness, median", median, "s", Budget::AtMost(LATENESS));
+    table.figure("lateness, worst", worst, "s", Budget::AtMost(LATENESS));
+    table.figure(
+        "others taken for silent",
+        number(wrong),
+        "",
+        Budget::AtMost(0.0),
+    );
+    let end = usage(process)?;
+    table.figure("CPU of the whole run", end.cpu, "s", Budget::None);
+    table.text(
+        "length of the run",
+        format!("{:.0} s", started.elapsed().as_secs_f64()),
+    );
+    table.print();
+    let lost = control_plane.lost();
+    anyhow::ensure!(
+        lost.is_empty(),
+        "the control plane ended by itself: {lost:?}"
+    );
+    Ok(())
+}
+
+fn name(number: usize) -> String {
+    format!("member-{number}")
+}
+
+/// The clusters whose condition Ready is Unknown.
+fn unknown(clusters: &Seeds) -> HashSet<String> {
+    #[derive(Deserialize)]
+    struct Seen {
+        metadata: Named,
+        status: Conditions,
+    }
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    #[derive(Deserialize)]
+    struct Conditions {
+        conditions: Vec<Condition>,
+    }
+    #[derive(Deserialize)]
+    struct Condition {
+        #[serde(rename = "type")]
+        kind: String,
+        status: String,
+    }
+    let is_unknown = |seen: &Seen| {
+        let mut conditions = seen.status.conditions.iter();
+        conditions.any(|condition| condition.kind == "Ready" && condition.status == "Unknown")
+    };
+    let seen = clusters.all::<Seen>();
+    let unknown = seen.into_iter().filter(is_unknown);
+    unknown.map(|seen| seen.metadata.name).collect()
+}
+
+fn lease(cluster: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"namespace": "karmada-cluster", "name": cluster},
+        "spec": {"holderIdentity": cluster, "leaseDurationSeconds": 40, "renewTime": format!("{:.6}", Timestamp::now())},
+    })
+}
+
+/// Tells an eviction desk of so many workloads on one cluster that fails, and takes them out again.
+fn queue(evictions: usize) -> anyhow::Result<()> {
+    let mut table = Table::new(format!(
+        "eviction queue: {evictions} workloads on one failed cluster of 20"
+    ));
+    let switches = Switches {
+        failover: true,
+        no_execute: true,
+        purge_mode: PurgeMode::Gracefully,
+    };
+    let rates = Rates {
+        primary: f64::INFINITY,
+        ..Rates::default()
+    };
+    let mut desk = Desk::new(switches, rates, Now::read());
+    for n in 0..20 {
+        desk.cluster(&member(n, false)?, Now::read());
+    }
+    let bindings: Result<Vec<Subject>, serde_json::Error> = (0..evictions).map(binding).collect();
+    let bindings = bindings?;
+    let own = std::process::id();
+    let memory =
+        || usage(own).map(|usage| number(usize::try_from(usage.anonymous).unwrap_or(usize::MAX)));
+
+    let empty = memory()?;
+    let told = Instant::now();
+    for binding in &bindings {
+        desk.binding(binding, Now::read());
+    }
+    desk.open(Now::read());
+    let known = memory()?;
+    table.figure(
+        "telling it of the bindings",
+        told.elapsed().as_secs_f64(),
+        "s",
+        Budget::None,
+    );
+    table.figure(
+        "memory of the index",
+        (known - empty) / number(evictions),
+        "bytes an item",
+        Budget::None,
+    );
+
+    let filling = Instant::now();
+    desk.cluster(&member(0, true)?, Now::read());
+    let filled = filling.elapsed();
+    let told = desk.take_news().bindings.len();
+    let full = memory()?;
+    table.figure("filling the queue", filled.as_secs_f64(), "s", Budget::None);
+    table.figure(
+        "memory of the queue and its notes",
+        (full - known) / number(evictions),
+        "bytes an item",
+        Budget::None,
+    );
+    table.figure("notes about bindings", number(told), "", Budget::None);
+
+    // As many as are in flight at a time in the controller are in hand; each errand is dropped, which costs nothing.
+    let taking = Instant::now();
+    let mut taken = 0;
+    let mut now = Now::read();
+    while taken < evictions {
+        match desk.next(now) {
+            Step::Evict(errand) => {
+                std::hint::black_box(errand);
+                taken += 1;
+            }
+            Step::Wait(None) => break,
+            Step::Wait(Some(at)) => now.tick = now.tick.max(at),
+        }
+    }
+    table.figure("taken out again", number(taken), "", Budget::None);
+    table.figure(
+        "taken a second",
+        number(taken) / taking.elapsed().as_secs_f64(),
+        "/s",
+        Budget::None,
+    );
+    table.print();
+    Ok(())
+}
+
+fn member(number: usize, failed: bool) -> anyhow::Result<Arc<Cluster>> {
+    let mut cluster = common::fleet::cluster(&name(number));
+    if failed {
+        cluster["spec"]["taints"] =
+            json!([{"key": "down", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}]);
+    }
+    Ok(Arc::new(serde_json::from_value(cluster)?))
+}
+
+fn binding(number: usize) -> Result<Subject, serde_json::Error> {
+    let binding: ResourceBinding = serde_json::from_value(json!({
+        "metadata": {"namespace": "default", "name": format!("web-{number}-deployment"), "resourceVersion": "1"},
+        "spec": {
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": format!("web-{number}")},
+            "replicas": 2, "clusters": [{"name": "member-0", "replicas": 2}], "placement": {},
+        },
+    }))?;
+    Ok(Arc::new(binding).into())
+}

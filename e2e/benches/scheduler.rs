@@ -1,0 +1,246 @@
+//! How fast one decision of the scheduler is, by fleet size and strategy.
+//!
+//! A decision is the pure function from a binding and a snapshot; nothing is read or written. Prints figures, judges none:
+//! `cargo bench -p muster-e2e --bench scheduler -- --clusters 100`.
+
+mod common;
+
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Parser;
+use common::{Budget, Table, number};
+use muster_control_plane::scheduler::{Options, Snapshot, schedule};
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::capacity::default_models;
+use serde_json::{Value, json};
+
+/// Microseconds that a decision may take over 100 clusters.
+const BUDGET: f64 = 20.0;
+/// Group versions that a cluster serves, with ten kinds each: a plain cluster with some operators in it.
+const GROUPS: usize = 30;
+
+#[derive(Parser)]
+struct Arguments {
+    /// Sizes of fleets to try.
+    #[arg(long, value_delimiter = ',', default_value = "10,100,1000")]
+    clusters: Vec<usize>,
+    /// Milliseconds for each figure.
+    #[arg(long, default_value_t = 500)]
+    time: u64,
+    /// Given by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("scheduler benchmark: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let time = Duration::from_millis(arguments.time);
+    for &clusters in &arguments.clusters {
+        let budget = if clusters <= 100 {
+            Budget::AtMost(BUDGET)
+        } else {
+            Budget::None
+        };
+        for graded in [false, true] {
+            let capacity = if graded {
+                "nodes in 9 grades"
+            } else {
+                "plain sums"
+            };
+            let fleet: Result<Vec<_>, _> = (0..clusters).map(|n| cluster(n, graded)).collect();
+            let fleet = fleet?;
+            let (snapshot, built) = timed(|| Snapshot::new(fleet.iter().cloned()));
+            let mut table = Table::new(format!("scheduler: {clusters} clusters, {capacity}"));
+            for (name, placement) in strategies(clusters) {
+                let fresh = binding(&placement)?;
+                let taken = decision(&fresh, &snapshot, time)
+                    .with_context(|| format!("{name}, {clusters} clusters"))?;
+                row(&mut table, format!("{name}, new"), taken, budget);
+                let mut placed = fresh.clone();
+                placed.clusters =
+                    schedule(&fresh, &nothing(), &snapshot, &Options::default())?.clusters;
+                let taken = decision(&placed, &snapshot, time)?;
+                row(&mut table, format!("{name}, settled"), taken, budget);
+                placed.replicas += 7;
+                let taken = decision(&placed, &snapshot, time)?;
+                row(
+                    &mut table,
+                    format!("{name}, 7 replicas more"),
+                    taken,
+                    budget,
+                );
+            }
+            table.figure("snapshot of all clusters", built * 1e6, "µs", Budget::None);
+            table.print();
+        }
+    }
+    Ok(())
+}
+
+fn row(table: &mut Table, what: String, seconds: f64, budget: Budget) {
+    let what = format!("{what} ({:.0}/s)", 1.0 / seconds);
+    table.figure(what, seconds * 1e6, "µs", budget);
+}
+
+/// Seconds for one decision: the median of twenty stretches, because others use this machine, too.
+fn decision(
+    spec: &ResourceBindingSpec,
+    snapshot: &Snapshot,
+    time: Duration,
+) -> anyhow::Result<f64> {
+    let (options, status) = (Options::default(), nothing());
+    let decide = || schedule(black_box(spec), &status, snapshot, &options);
+    decide()?;
+    let mut stretches = Vec::new();
+    let start = Instant::now();
+    while stretches.len() < 20 {
+        let mut decisions = 0;
+        let stretch = Instant::now();
+        while stretch.elapsed() < time / 20 {
+            for _ in 0..10 {
+                black_box(decide()?);
+            }
+            decisions += 10;
+        }
+        stretches.push(stretch.elapsed().as_secs_f64() / number(decisions));
+        if start.elapsed() > 10 * time {
+            break;
+        }
+    }
+    stretches.sort_by(f64::total_cmp);
+    Ok(stretches[stretches.len() / 2])
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let start = Instant::now();
+    let result = work();
+    (result, start.elapsed().as_secs_f64())
+}
+
+fn nothing() -> ResourceBindingStatus {
+    ResourceBindingStatus::default()
+}
+
+/// The ways to divide, over a fleet of so many clusters.
+fn strategies(clusters: usize) -> Vec<(&'static str, Value)> {
+    let divided = |preference: &str, weights: Value| json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": preference, "weightPreference": weights});
+    let weights: Vec<Value> = (0..clusters)
+        .map(|n| json!({"targetCluster": {"clusterNames": [name(n)]}, "weight": n % 3 + 1}))
+        .collect();
+    let dynamic = json!({"dynamicWeight": "AvailableReplicas"});
+    let affinity = json!({"labelSelector": {"matchLabels": {"tier": "production"}}});
+    let placement = |scheduling: Value, spread: Value| json!({"clusterAffinity": affinity, "spreadConstraints": spread, "replicaScheduling": scheduling});
+    let three = json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 3}]);
+    let regions = json!([
+        {"spreadByField": "region", "minGroups": 2, "maxGroups": 3},
+        {"spreadByField": "cluster", "minGroups": 2, "maxGroups": 6},
+    ]);
+    vec![
+        (
+            "Duplicated",
+            placement(json!({"replicaSchedulingType": "Duplicated"}), json!([])),
+        ),
+        (
+            "Duplicated to 3",
+            placement(
+                json!({"replicaSchedulingType": "Duplicated"}),
+                three.clone(),
+            ),
+        ),
+        (
+            "static weights",
+            placement(
+                divided("Weighted", json!({"staticWeightList": weights})),
+                json!([]),
+            ),
+        ),
+        (
+            "dynamic weights",
+            placement(divided("Weighted", dynamic.clone()), json!([])),
+        ),
+        (
+            "dynamic weights, 3",
+            placement(divided("Weighted", dynamic.clone()), three.clone()),
+        ),
+        (
+            "Aggregated",
+            placement(divided("Aggregated", Value::Null), json!([])),
+        ),
+        (
+            "Aggregated, 3",
+            placement(divided("Aggregated", Value::Null), three),
+        ),
+        (
+            "dynamic weights, regions",
+            placement(divided("Weighted", dynamic), regions),
+        ),
+    ]
+}
+
+fn binding(placement: &Value) -> anyhow::Result<ResourceBindingSpec> {
+    let spec = json!({
+        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web",
+            "uid": "8f1c5a52-6b1e-4b9e-9a0e-0d6f6e1f2a11"},
+        "replicas": 20,
+        "replicaRequirements": {"resourceRequest": {"cpu": "250m", "memory": "512Mi"}},
+        "placement": placement,
+    });
+    Ok(serde_json::from_value(spec)?)
+}
+
+fn name(number: usize) -> String {
+    format!("member-{number}")
+}
+
+/// A cluster like others: labels, a region, many kinds, some load, and a taint of the mild kind on every tenth.
+fn cluster(number: usize, graded: bool) -> anyhow::Result<Arc<Cluster>> {
+    let groups: Vec<Value> = (0..GROUPS)
+        .map(|group| {
+            let kinds: Vec<Value> = (0..10)
+                .map(|kind| json!({"name": format!("kind{kind}s"), "kind": format!("Kind{kind}")}))
+                .collect();
+            json!({"groupVersion": format!("group{group}.example.io/v1"), "resources": kinds})
+        })
+        .chain([json!({"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]})])
+        .collect();
+    let taints = if number % 10 == 9 {
+        json!([{"key": "maintenance", "effect": "PreferNoSchedule"}])
+    } else {
+        json!([])
+    };
+    let cores = 100 + number % 37;
+    let mut summary = json!({
+        "allocatable": {"cpu": cores.to_string(), "memory": format!("{}Gi", cores * 4), "pods": "1100"},
+        "allocated": {"cpu": format!("{}m", cores * 300), "memory": format!("{cores}Gi"), "pods": "300"},
+    });
+    let mut spec = json!({"syncMode": "Pull", "provider": "example", "region": format!("region-{}", number % 5), "taints": taints});
+    if graded {
+        let models = default_models();
+        let counts: Vec<Value> = models
+            .iter()
+            .map(|model| json!({"grade": model.grade, "count": (number + 3) % 7}))
+            .collect();
+        summary["allocatableModelings"] = json!(counts);
+        spec["resourceModels"] = serde_json::to_value(models)?;
+    }
+    let object = json!({
+        "metadata": {"name": name(number), "labels": {"tier": "production", "team": format!("team-{}", number % 4)}},
+        "spec": spec,
+        "status": {"apiEnablements": groups, "resourceSummary": summary},
+    });
+    Ok(Arc::new(serde_json::from_value(object)?))
+}

@@ -1,0 +1,186 @@
+//! Objects put straight into the store, in the form in which they are to be found: without HTTP, defaults, validation or
+//! admission. For benchmarks that need more objects than anybody would wait for.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::registry::Served;
+use super::running::Running;
+use super::store::{Draft, Expect, Head, Scan};
+use super::{clock, fields, metadata};
+
+/// Why an object could not be put into the store.
+#[derive(Debug, thiserror::Error)]
+pub enum SeedError {
+    /// The resource is not served.
+    #[error("this server has no {plural:?} in group {group:?}")]
+    Unknown {
+        /// Its group.
+        group: String,
+        /// Its plural.
+        plural: String,
+    },
+    /// It has no metadata.
+    #[error("object {key:?} cannot be stored: {source}")]
+    Malformed {
+        /// Namespace and name.
+        key: String,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+    /// Somebody else wrote the same object.
+    #[error("object {key:?} was written by somebody else")]
+    Lost {
+        /// Namespace and name.
+        key: String,
+    },
+}
+
+/// One resource of a server, open for objects from nowhere. Watches see the changes like any others.
+#[derive(Debug)]
+pub struct Seeds {
+    served: Served,
+}
+
+impl Running {
+    /// The resource to sow.
+    pub fn seeds(&self, group: &str, version: &str, plural: &str) -> Result<Seeds, SeedError> {
+        let served = self.registry().find(group, version, plural);
+        let unknown = || SeedError::Unknown {
+            group: group.to_owned(),
+            plural: plural.to_owned(),
+        };
+        Ok(Seeds {
+            served: served.ok_or_else(unknown)?,
+        })
+    }
+}
+
+impl Seeds {
+    /// Writes an object, new or not. One without a uid gets that of the object it replaces, or a new one.
+    pub fn put(&self, mut object: Value) -> Result<(), SeedError> {
+        let key = key(&object);
+        let before = self.served.resource.collection.get(&key);
+        if object["metadata"]["uid"].is_null() {
+            let uid = before
+                .as_ref()
+                .map_or_else(clock::uid, |before| before.head.uid.to_string());
+            object["metadata"]["uid"] = json!(uid);
+        }
+        let draft = self.draft(&key, &object)?;
+        let expect = before.map_or(Expect::Absent, |before| Expect::Version(before.version));
+        match self.served.resource.collection.put(draft, expect) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(SeedError::Lost { key }),
+        }
+    }
+
+    /// Removes an object, if it is there.
+    pub fn remove(&self, namespace: &str, name: &str) -> Result<(), SeedError> {
+        let key = key(&json!({"metadata": {"namespace": namespace, "name": name}}));
+        let collection = &self.served.resource.collection;
+        let Some(last) = collection.get(&key) else {
+            return Ok(());
+        };
+        let draft = self.draft(&key, &last.value())?;
+        match collection.remove(draft, last.version) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(SeedError::Lost { key }),
+        }
+    }
+
+    /// An object as it is now.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Value> {
+        let key = key(&json!({"metadata": {"namespace": namespace, "name": name}}));
+        let found = self.served.resource.collection.get(&key)?;
+        Some(found.value())
+    }
+
+    /// The version of the latest change to any of the objects.
+    pub fn version(&self) -> u64 {
+        self.served.resource.collection.latest_version()
+    }
+
+    /// All objects as they are now, as much of each as `T` takes; those that do not decode are left out.
+    pub fn all<T: DeserializeOwned>(&self) -> Vec<T> {
+        let collection = &self.served.resource.collection;
+        // The present is never compacted.
+        let present = collection.scan(Scan::default(), |_| true);
+        let objects = present.map_or_else(|_| Vec::new(), |page| page.objects);
+        objects
+            .iter()
+            .filter_map(|object| serde_json::from_slice(&object.json()).ok())
+            .collect()
+    }
+
+    fn draft(&self, key: &str, object: &Value) -> Result<Draft, SeedError> {
+        let head = Head::of(
+            Arc::from(key),
+            object,
+            fields::of(&self.served.resource, object),
+        );
+        Draft::new(head, object).map_err(|source| SeedError::Malformed {
+            key: key.to_owned(),
+            source,
+        })
+    }
+}
+
+fn key(object: &Value) -> String {
+    let text = |key| metadata::text(object, key);
+    match text("namespace") {
+        "" => text("name").to_owned(),
+        namespace => format!("{namespace}/{}", text("name")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::Api;
+    use kube::api::ListParams;
+
+    use super::super::ApiServer;
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_sown_is_listed_selected_and_gone_when_removed() {
+        muster_shared::tls::install_provider();
+        let server = ApiServer::for_test().await;
+        let seeds = server.seeds("", "v1", "pods").unwrap();
+        let pod = |name: &str, phase: &str| {
+            json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"namespace": "default", "name": name}, "status": {"phase": phase}})
+        };
+        for (name, phase) in [("a", "Running"), ("b", "Succeeded"), ("c", "Running")] {
+            seeds.put(pod(name, phase)).unwrap();
+        }
+        seeds.remove("default", "c").unwrap();
+        let pods: Api<Pod> = Api::all(server.client().await.unwrap());
+        let names = async |selection: &ListParams| -> Vec<String> {
+            let found = pods.list(selection).await.unwrap();
+            found
+                .into_iter()
+                .filter_map(|pod| pod.metadata.name)
+                .collect()
+        };
+        assert_eq!(names(&ListParams::default()).await, ["a", "b"]);
+        let running = ListParams::default().fields("status.phase=Running");
+        assert_eq!(names(&running).await, ["a"]);
+        seeds.put(pod("a", "Failed")).unwrap();
+        assert!(names(&running).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_resource_that_is_not_served_is_refused_by_name() {
+        muster_shared::tls::install_provider();
+        let server = ApiServer::for_test().await;
+        let refused = server.seeds("apps", "v1", "pods").unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "this server has no \"pods\" in group \"apps\""
+        );
+    }
+}
