@@ -2,36 +2,129 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use muster_e2e::sandbox::expect;
+use muster_e2e::sandbox::expect::{self, Verdict};
 use muster_e2e::sandbox::picture::Picture;
 use muster_e2e::sandbox::scenario::VICTIM;
 use muster_e2e::sandbox::story::{Failure, Story};
-use support::scenario;
+use support::{Setting, scenario};
 
-/// How long a thing that must not happen is waited for: longer than it takes where it may happen.
-const LONG_ENOUGH: Duration = Duration::from_secs(12);
+/// How long something that must not happen is waited for: longer than it takes where it may happen.
+const LONG_ENOUGH: Duration = Duration::from_secs(10);
 
-async fn to_the_end(story: &Story) -> Result<(), Failure> {
+/// A member is lost, and comes back.
+async fn whole_story(story: &Story) -> Result<(), Failure> {
+    story.cut()?;
+    story.until_unknown().await?;
+    story.until_tainted().await?;
+    story.until_moved().await?;
+    the_rest(story).await
+}
+
+async fn the_rest(story: &Story) -> Result<(), Failure> {
     story.until_healthy_elsewhere().await?;
-    story.heal().await?;
+    story.heal()?;
+    story.until_old_copies_removed().await?;
+    story.until_back().await?;
     story.rest().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn workloads_of_a_silent_member_come_up_elsewhere_and_leave_it_when_it_returns() {
-    scenario(
-        "story",
-        |_| {},
-        async |story: Arc<Story>| {
-            story.cut()?;
-            story.until_unknown().await?;
-            story.until_tainted().await?;
-            story.until_moved().await?;
-            to_the_end(&story).await
+    let setting = Setting { members: 5, ..Setting::named("story") };
+    scenario(setting, whole_story).await;
+}
+
+/// Kills the control plane when the fleet is in that state, starts it again at once, and expects the same end.
+async fn killed_when(name: &'static str, state: &str, reached: fn(&Picture) -> Verdict) {
+    scenario(Setting::named(name), async |story: &Story| {
+        story.cut()?;
+        story.until(state, reached).await?;
+        let control_plane = &story.fleet().control_plane;
+        control_plane.kill().await;
+        control_plane.resume();
+        story.until_moved().await?;
+        the_rest(story).await
+    })
+    .await;
+}
+
+fn leaving(picture: &Picture, at_least: usize) -> Verdict {
+    let leaving = picture.workloads.values().filter(|workload| workload.leaving.contains(VICTIM)).count();
+    if leaving >= at_least { Ok(()) } else { Err(format!("{leaving} workloads are leaving {VICTIM}")) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_plane_killed_after_the_silence_was_noticed_ends_the_same() {
+    killed_when("killed-unknown", "the silence is noticed", expect::unknown).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_plane_killed_after_the_taint_ends_the_same() {
+    killed_when("killed-tainted", "the cluster is tainted", expect::tainted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_plane_killed_between_evictions_ends_the_same() {
+    killed_when("killed-evicting", "the first workload is leaving", |picture| leaving(picture, 1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_plane_killed_before_the_evictions_are_over_ends_the_same() {
+    killed_when("killed-leaving", "all that run somewhere are leaving", |picture| leaving(picture, 2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_plane_killed_while_the_member_returns_ends_the_same() {
+    scenario(Setting::named("killed-returning"), async |story: &Story| {
+        story.cut()?;
+        story.until_moved().await?;
+        story.until_healthy_elsewhere().await?;
+        story.heal()?;
+        let control_plane = &story.fleet().control_plane;
+        control_plane.kill().await;
+        control_plane.resume();
+        story.until_old_copies_removed().await?;
+        story.until_back().await?;
+        story.rest().await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_moves_while_failover_is_off() {
+    let setting = Setting {
+        plan: |plan| {
+            plan.control_plane.retain(|flag| !flag.starts_with("--feature-gates"));
+            plan.control_plane.push("--feature-gates=Failover=false".to_owned());
         },
-    )
+        ..Setting::named("gate-off")
+    };
+    scenario(setting, async |story: &Story| {
+        story.cut()?;
+        story.until_unknown().await?;
+        story.nothing_moves_for(LONG_ENOUGH).await?;
+        story.heal()?;
+        story.until_back().await?;
+        story.nothing_moves_for(Duration::from_secs(2)).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_moves_when_the_member_is_back_before_its_toleration_has_run_out() {
+    let setting = Setting {
+        manifest: |manifest| manifest.replace("tolerationSeconds: 2", "tolerationSeconds: 18"),
+        ..Setting::named("back-in-time")
+    };
+    scenario(setting, async |story: &Story| {
+        story.cut()?;
+        story.until_tainted().await?;
+        story.heal()?;
+        story.until_back().await?;
+        // Beyond the moment at which the eviction was due.
+        story.nothing_moves_for(Duration::from_secs(18)).await
+    })
     .await;
 }

@@ -175,15 +175,15 @@ impl Fleet {
 
     /// How processes ended although nobody asked them to.
     pub fn lost_processes(&self) -> Vec<String> {
-        let described = |(name, process): (String, &Process)| {
+        let describe = |(name, process): (String, &Process)| {
             let lost = process.lost();
-            let last = lost.last()?;
+            let how = lost.last()?;
             Some(format!(
-                "the {name} ended {} times, the last time with {last}",
+                "the {name} ended {} times, the last time with {how}",
                 lost.len()
             ))
         };
-        self.processes().filter_map(described).collect()
+        self.processes().filter_map(describe).collect()
     }
 
     /// Resident memory of the product's processes in bytes.

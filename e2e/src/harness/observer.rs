@@ -155,8 +155,8 @@ impl Observer {
                 return Ok(());
             };
             // The sender is ours: it cannot be gone.
-            let changed = tokio::time::timeout_at(begun + deadline, changes.changed()).await;
-            if changed.is_err() {
+            let waited = tokio::time::timeout_at(begun + deadline, changes.changed()).await;
+            if waited.is_err() {
                 let (what, waited) = (what.to_owned(), begun.elapsed());
                 return Err(Missing {
                     what,
@@ -196,9 +196,6 @@ impl Observer {
     }
 }
 
-fn everything<K: Followed>(client: &Client) -> Informer<K>
-where
-    K: kube::Resource<DynamicType = ()>,
-{
+fn everything<K: Followed<DynamicType = ()>>(client: &Client) -> Informer<K> {
     Informer::new(Api::all(client.clone()), Selection::everything())
 }

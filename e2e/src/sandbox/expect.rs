@@ -124,6 +124,22 @@ pub fn ended(picture: &Picture, before: &Picture) -> Verdict {
     old_copies_removed(picture)
 }
 
+/// Everything is placed as it was before, and nothing is leaving.
+pub fn unmoved(picture: &Picture, before: &Picture) -> Verdict {
+    for name in [WEB, SHOP, SETTINGS] {
+        let (now, then) = (picture.workload(name), before.workload(name));
+        ensure(now.placed == then.placed, || {
+            format!(
+                "{name} moved: it was on [{}], it is on [{}]",
+                places(&then.placed.clone().unwrap_or_default()),
+                places(&now.placed.clone().unwrap_or_default())
+            )
+        })?;
+        ensure(now.leaving.is_empty(), || format!("{name} is leaving {}", join(&now.leaving)))?;
+    }
+    Ok(())
+}
+
 fn ensure(holds: bool, missing: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { Err(missing()) }
 }

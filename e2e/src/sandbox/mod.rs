@@ -136,6 +136,9 @@ impl Drop for Place {
     }
 }
 
+/// Members that a table on a usual terminal has room for; more are told in lines.
+const TABLE_MEMBERS: u8 = 12;
+
 async fn start(run: &Run, place: &Place, screen: &Screen) -> anyhow::Result<Arc<Fleet>> {
     log_to(&place.path)?;
     let binary = std::env::current_exe().context("finding the sandbox's own binary")?;
@@ -186,14 +189,14 @@ fn introduce(screen: &Screen) {
 }
 
 async fn demonstrate(run: Run) -> anyhow::Result<ExitCode> {
-    let screen = Screen::new(run.plain);
+    let screen = Screen::new(run.plain || run.members > TABLE_MEMBERS);
     introduce(&screen);
     let mut place = Place::new(run.dir.clone())?;
     let outcome = tokio::select! {
         outcome = tell(&run, &place, &screen) => outcome,
         _ = tokio::signal::ctrl_c() => {
             screen.finish();
-            println!("Interrupted: everything is ended and cleaned up.");
+            screen.say("Interrupted: everything is ended and cleaned up.");
             return Ok(ExitCode::from(130));
         }
     };
@@ -201,7 +204,7 @@ async fn demonstrate(run: Run) -> anyhow::Result<ExitCode> {
         Ok(true) => Ok(ExitCode::SUCCESS),
         other => {
             place.temporary = false;
-            println!("Logs are kept in {}", place.path.join("logs").display());
+            screen.say(&format!("Logs are kept in {}", place.path.join("logs").display()));
             other.map(|_| ExitCode::FAILURE)
         }
     }
@@ -219,13 +222,15 @@ async fn tell(run: &Run, place: &Place, screen: &Screen) -> anyhow::Result<bool>
         story.until_tainted().await?;
         story.until_moved().await?;
         story.until_healthy_elsewhere().await?;
-        story.heal().await?;
+        story.heal()?;
+        story.until_old_copies_removed().await?;
+        story.until_back().await?;
         story.rest().await
     }
     .await;
     drop(following);
     screen.finish();
-    conclude(&fleet, screen, story.as_ref(), outcome).await
+    Ok(conclude(&fleet, screen, story.as_ref(), outcome).await)
 }
 
 async fn conclude(
@@ -233,58 +238,50 @@ async fn conclude(
     screen: &Screen,
     story: Option<&Story>,
     outcome: Result<(), Failure>,
-) -> anyhow::Result<bool> {
+) -> bool {
     let palette = screen.palette();
-    println!("\n{}", palette.paint(Tone::Strong, "Timeline"));
+    let title = |text: &str| screen.say(&format!("\n{}", palette.paint(Tone::Strong, text)));
+    title("Timeline");
     for line in screen.timeline() {
-        println!("  {line}");
+        screen.say(&format!("  {line}"));
     }
     let report = story.map(Story::report).unwrap_or_default();
     if !report.is_empty() {
-        println!(
-            "\n{}",
-            palette.paint(Tone::Strong, "Observed through the APIs")
-        );
+        title("Observed through the APIs");
     }
     for (what, verdict) in &report {
         match verdict {
-            Ok(()) => println!("  {} {what}", palette.paint(Tone::Good, "✓")),
-            Err(missing) => println!(
-                "  {} {what}\n      {missing}",
-                palette.paint(Tone::Bad, "✗")
-            ),
+            Ok(()) => screen.say(&format!("  {} {what}", palette.paint(Tone::Good, "✓"))),
+            Err(missing) => {
+                let cross = palette.paint(Tone::Bad, "✗");
+                screen.say(&format!("  {cross} {what}\n      {missing}"));
+            }
         }
     }
-    let memory: Vec<String> = fleet
-        .memory()
-        .iter()
-        .filter(|(name, _)| matches!(name.as_str(), "control plane" | "agent of member2"))
-        .map(|(name, bytes)| format!("{name} {} MiB", bytes / (1024 * 1024)))
+    let memory = fleet.memory();
+    let shown = ["control plane", "agent of member2"].into_iter();
+    let shown: Vec<String> = shown
+        .filter_map(|name| Some(format!("{name} {} MiB", memory.get(name)? / (1024 * 1024))))
         .collect();
-    println!("\n  Memory: {}", memory.join(", "));
-    let all_seen = report.iter().all(|(_, verdict)| verdict.is_ok());
-    match outcome {
-        Ok(()) if all_seen => {
-            println!(
-                "\n{}",
-                palette.paint(
-                    Tone::Good,
-                    "The failover happened, and nothing was without a copy on the way."
-                )
-            );
-            Ok(true)
+    screen.say(&format!("\n  Memory: {}", shown.join(", ")));
+    let failure = match outcome {
+        Err(failure) => failure.to_string(),
+        Ok(()) if report.iter().any(|(_, verdict)| verdict.is_err()) => {
+            "the end state did not last".to_owned()
         }
-        Ok(()) => Ok(false),
-        Err(failure) => {
-            println!("\n{}\n", dump(fleet).await);
-            println!("{} {failure}", palette.paint(Tone::Bad, "Failed:"));
-            Ok(false)
+        Ok(()) => {
+            let good = "The failover happened, and nothing was without a copy on the way.";
+            screen.say(&format!("\n{}", palette.paint(Tone::Good, good)));
+            return true;
         }
-    }
+    };
+    screen.say(&format!("\n{}", dump(fleet).await));
+    screen.say(&format!("{} {failure}", palette.paint(Tone::Bad, "Failed:")));
+    false
 }
 
 async fn stay_up(run: Run) -> anyhow::Result<ExitCode> {
-    let screen = Screen::new(run.plain);
+    let screen = Screen::new(run.plain || run.members > TABLE_MEMBERS);
     let place = Place::new(run.dir.clone())?;
     let fleet = start(&run, &place, &screen).await?;
     let directory = place.path.display();
@@ -314,7 +311,7 @@ async fn stay_up(run: Run) -> anyhow::Result<ExitCode> {
         () = until_told() => {}
     }
     screen.finish();
-    println!("Ended.");
+    screen.say("Ended.");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,7 @@
 //! The live display: a table that is drawn over itself on a terminal, lines with times elsewhere.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -88,7 +89,7 @@ impl Screen {
         let mut inner = self.lock();
         if self.manner != Manner::Silent {
             self.erase(&mut inner);
-            println!("{line}");
+            put(&format!("{line}\n"));
             self.redraw(&mut inner);
         }
     }
@@ -126,9 +127,9 @@ impl Screen {
 
     /// Follows what is observed until the guard is dropped.
     pub fn follow(&self, observer: &Observer) -> DropGuard {
-        let stop = CancellationToken::new();
+        let ending = CancellationToken::new();
         let (screen, mut changes, view) = (self.clone(), observer.changes(), observer.view.clone());
-        let stopped = stop.clone();
+        let ended = ending.clone();
         tokio::spawn(async move {
             loop {
                 screen.show(&view);
@@ -142,23 +143,23 @@ impl Screen {
                     }
                 };
                 tokio::select! {
-                    () = stopped.cancelled() => return,
+                    () = ended.cancelled() => return,
                     () = async { tokio::join!(changed, tokio::time::sleep(PAUSE)); } => {}
                 }
             }
         });
-        stop.drop_guard()
+        ending.drop_guard()
     }
 
     /// Ends the live table and leaves it on the terminal.
     pub fn finish(&self) {
         let mut inner = self.lock();
-        if self.manner == Manner::Live && inner.drawn > 0 {
-            inner.drawn = 0;
+        if inner.drawn > 0 {
             // Lines wrap again, and the cursor is back.
-            print!("\x1b[?7h\x1b[?25h");
-            let _ = std::io::stdout().flush();
+            put("\x1b[?7h\x1b[?25h");
         }
+        inner.drawn = 0;
+        inner.headline.clear();
     }
 
     fn show(&self, view: &View) {
@@ -182,12 +183,13 @@ impl Screen {
             return;
         }
         let seconds = format!("{:>6.1} s", inner.timeline.elapsed().as_secs_f64());
-        println!("{}  {line}", self.palette.paint(Tone::Quiet, &seconds));
+        put(&format!("{}  {line}
+", self.palette.paint(Tone::Quiet, &seconds)));
     }
 
     fn erase(&self, inner: &mut Inner) {
         if self.manner == Manner::Live && inner.drawn > 0 {
-            print!("\x1b[{}A\x1b[J", inner.drawn);
+            put(&format!("\x1b[{}A\x1b[J", inner.drawn));
             inner.drawn = 0;
         }
     }
@@ -208,18 +210,24 @@ impl Screen {
         // One write for the whole picture, without a visible cursor and without wrapped lines: nothing flickers.
         let mut text = String::from("\x1b[?25l\x1b[?7l");
         if inner.drawn > 0 {
-            text.push_str(&format!("\x1b[{}A", inner.drawn));
+            let _ = write!(text, "\x1b[{}A", inner.drawn);
         }
         for line in &lines {
             text.push_str(line);
             text.push_str("\x1b[K\n");
         }
         inner.drawn = lines.len();
-        print!("{text}");
-        let _ = std::io::stdout().flush();
+        put(&text);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Writes to standard output. Whoever closed it does not want to read on, which is no reason to end.
+fn put(text: &str) {
+    use std::io::Write as _;
+    let mut output = std::io::stdout().lock();
+    let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
 }

@@ -9,10 +9,10 @@ use super::picture::Picture;
 use super::scenario::{MANIFESTS, VICTIM};
 use super::screen::Screen;
 use crate::harness::fleet::Fleet;
-use crate::harness::observer::Missing;
+use crate::harness::observer::{Missing, View};
 
 /// How long the fleet may take to come up. It starts a dozen processes and servers, on whatever machine this is.
-const JOINING: Duration = Duration::from_secs(60);
+const JOINING: Duration = Duration::from_mins(1);
 /// How long any later step may take: several times what it takes.
 const STEP: Duration = Duration::from_secs(45);
 /// How long the end state must last before it is believed.
@@ -42,18 +42,26 @@ pub struct Story {
 }
 
 impl Story {
-    /// The fleet joins and the workloads run.
+    /// The fleet joins, and the workloads of the manifests run.
     pub async fn begin(fleet: Arc<Fleet>, screen: Screen) -> Result<Self, Failure> {
+        Self::begin_with(fleet, screen, MANIFESTS.map(|(_, manifest)| manifest)).await
+    }
+
+    /// The same with manifests of one's own; they bring the same workloads.
+    pub async fn begin_with(
+        fleet: Arc<Fleet>,
+        screen: Screen,
+        manifests: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, Failure> {
         let members = fleet.sites.len();
         screen.headline(
             &format!("{members} members join the fleet"),
             "each agent registers its cluster, renews its lease and reports health and capacity",
         );
+        let joined = |view: &View| expect::joined(&Picture::of(view));
         fleet
             .observer
-            .await_that("all members are ready", JOINING, |view| {
-                expect::joined(&Picture::of(view))
-            })
+            .await_that("all members are ready", JOINING, joined)
             .await?;
         screen.reach("all members are ready");
 
@@ -61,15 +69,14 @@ impl Story {
             "workloads are applied to the fleet API",
             "web is divided 1:2 between member1 and member2; shop and its settings go to two of four clusters",
         );
-        for (_, manifest) in MANIFESTS {
-            fleet.apply(manifest).await?;
+        for manifest in manifests {
+            fleet.apply(manifest.as_ref()).await?;
         }
         screen.reach("manifests applied");
+        let running = |view: &View| expect::running(&Picture::of(view));
         fleet
             .observer
-            .await_that("the workloads run where they were placed", STEP, |view| {
-                expect::running(&Picture::of(view))
-            })
+            .await_that("the workloads run where they were placed", STEP, running)
             .await?;
         screen.reach("everything runs as placed: web 1 + 2, shop and its settings in two clusters");
         let before = Picture::of(&fleet.observer.view);
@@ -144,8 +151,8 @@ impl Story {
         Ok(())
     }
 
-    /// The victim is back, and what it still runs is removed.
-    pub async fn heal(&self) -> Result<(), Failure> {
+    /// The network of the victim is back.
+    pub fn heal(&self) -> Result<(), Failure> {
         self.screen.headline(
             &format!("the network of {VICTIM} is back"),
             "its agent learns from freshly listed Works what it is no longer to run",
@@ -153,19 +160,22 @@ impl Story {
         self.fleet.heal(VICTIM)?;
         self.screen.mark_cut(None);
         self.screen.reach("healed");
-        self.until(
-            "the old copies are removed from the returned member",
-            expect::old_copies_removed,
-        )
-        .await?;
+        Ok(())
+    }
+
+    /// What the returned victim still ran is removed.
+    pub async fn until_old_copies_removed(&self) -> Result<(), Failure> {
+        self.until("the old copies are removed from the returned member", expect::old_copies_removed)
+            .await?;
         self.screen.reach("old copies removed");
-        self.until(
-            "the returned member is ready and no longer tainted",
-            expect::back,
-        )
-        .await?;
-        self.screen
-            .reach(&format!("{VICTIM} is ready and trusted again"));
+        Ok(())
+    }
+
+    /// The victim is trusted again.
+    pub async fn until_back(&self) -> Result<(), Failure> {
+        self.until("the returned member is ready and no longer tainted", expect::back)
+            .await?;
+        self.screen.reach(&format!("{VICTIM} is ready and trusted again"));
         Ok(())
     }
 
@@ -182,6 +192,13 @@ impl Story {
             })
             .await?;
         self.screen.reach("the end state lasts");
+        self.no_gaps()
+    }
+
+    /// For a while, nothing moves: everything is placed and runs as before anything failed.
+    pub async fn nothing_moves_for(&self, time: Duration) -> Result<(), Failure> {
+        let as_before = |view: &View| expect::unmoved(&Picture::of(view), &self.before);
+        self.fleet.observer.holds_for("nothing moves", time, as_before).await?;
         self.no_gaps()
     }
 
@@ -215,7 +232,8 @@ impl Story {
         report
     }
 
-    async fn until(
+    /// Waits for a state of the fleet, for as long as any step may take.
+    pub async fn until(
         &self,
         what: &str,
         mut condition: impl FnMut(&Picture) -> expect::Verdict,

@@ -1,6 +1,7 @@
 //! What the failover scenarios share: a fleet in a directory of its own, and a dump when something is missing.
 
-use std::future::Future;
+#![allow(clippy::panic, clippy::expect_used)] // how a test says that it failed
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,31 +22,49 @@ impl Drop for Place {
     }
 }
 
-/// Runs a scenario on a fleet of five, after its workloads have come up. `adjust` changes how the fleet is set up.
-pub async fn scenario<F, Fut>(name: &str, adjust: impl FnOnce(&mut Plan), tell: F)
-where
-    F: FnOnce(Arc<Story>) -> Fut,
-    Fut: Future<Output = Result<(), Failure>>,
-{
+/// How a scenario differs from the demonstration.
+#[derive(Clone, Copy)]
+pub struct Setting {
+    /// Names the directory of its logs.
+    pub name: &'static str,
+    /// How many members: three are enough for the placements, five are what the seed has.
+    pub members: usize,
+    /// Changes how the fleet is started.
+    pub plan: fn(&mut Plan),
+    /// Changes what is applied.
+    pub manifest: fn(&str) -> String,
+}
+
+impl Setting {
+    /// The demonstration with three members.
+    pub const fn named(name: &'static str) -> Self {
+        Self {
+            name,
+            members: 3,
+            plan: |_| {},
+            manifest: str::to_owned,
+        }
+    }
+}
+
+/// Runs a scenario on a fleet of its own, from the moment when the workloads run.
+pub async fn scenario(setting: Setting, tell: impl AsyncFnOnce(&Story) -> Result<(), Failure>) {
     muster_shared::tls::install_provider();
-    let directory =
-        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&directory);
-    std::fs::create_dir_all(&directory).expect("a directory for the test");
-    let place = Place(directory);
-    let mut plan = scenario::plan(env!("CARGO_BIN_EXE_sandbox").into(), place.0.clone(), 5);
-    adjust(&mut plan);
+    let name = format!("{}-{}", setting.name, std::process::id());
+    let place = Place(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name));
+    std::fs::create_dir_all(&place.0).expect("a directory for the test");
+    let binary = env!("CARGO_BIN_EXE_sandbox").into();
+    let mut plan = scenario::plan(binary, place.0.clone(), setting.members);
+    (setting.plan)(&mut plan);
     let fleet = Fleet::start(plan).await.expect("a fleet on this machine");
+    let manifests = scenario::MANIFESTS.map(|(_, manifest)| (setting.manifest)(manifest));
     let outcome = async {
-        let story = Story::begin(Arc::clone(&fleet), Screen::silent()).await?;
-        tell(Arc::new(story)).await
+        let story = Story::begin_with(Arc::clone(&fleet), Screen::silent(), manifests).await?;
+        tell(&story).await
     }
     .await;
     if let Err(failure) = outcome {
         let dump = dump(&fleet).await;
-        panic!(
-            "{failure}\n{dump}\nlogs: {}",
-            place.0.join("logs").display()
-        );
+        panic!("{failure}\n{dump}\n{failure}\nlogs: {}", place.0.join("logs").display());
     }
 }

@@ -22,24 +22,24 @@ pub(super) enum Plan {
 /// ready, younger (Kubernetes' `ActivePods` order without deletion costs).
 pub(super) fn plan(wanted: usize, pods: &[Arc<Record>]) -> Plan {
     let mut active: Vec<Arc<Record>> = pods.iter().filter(|pod| pod.active()).cloned().collect();
-    if active.len() == wanted {
-        Plan::Keep
-    } else if active.len() < wanted {
-        Plan::Create(wanted - active.len())
-    } else {
-        active.sort_by_key(|pod| {
-            let age = std::cmp::Reverse(pod.created);
-            (
-                pod.node.is_some(),
-                pod.phase != Phase::Pending,
-                pod.ready(),
-                age,
-                pod.key.clone(),
-            )
-        });
-        active.truncate(active.len() - wanted);
-        Plan::Delete(active)
+    let Some(surplus) = active.len().checked_sub(wanted) else {
+        return Plan::Create(wanted - active.len());
+    };
+    if surplus == 0 {
+        return Plan::Keep;
     }
+    active.sort_by_key(|pod| {
+        let age = std::cmp::Reverse(pod.created);
+        (
+            pod.node.is_some(),
+            pod.phase != Phase::Pending,
+            pod.ready(),
+            age,
+            pod.key.clone(),
+        )
+    });
+    active.truncate(surplus);
+    Plan::Delete(active)
 }
 
 /// The pods of a set by how far they are.
