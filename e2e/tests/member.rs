@@ -6,7 +6,7 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet}
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::{Client, ResourceExt as _};
+use kube::{Client, ResourceExt};
 use muster_e2e::apiserver::{ApiServer, Running};
 use muster_e2e::member::{Member, Shape, Timing};
 use muster_shared::watch::{Informer, Selection};
