@@ -32,7 +32,10 @@ async fn the_rest(story: &Story) -> Result<(), Failure> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn workloads_of_a_silent_member_come_up_elsewhere_and_leave_it_when_it_returns() {
-    let setting = Setting { members: 5, ..Setting::named("story") };
+    let setting = Setting {
+        members: 5,
+        ..Setting::named("story")
+    };
     scenario(setting, whole_story).await;
 }
 
@@ -51,8 +54,16 @@ async fn killed_when(name: &'static str, state: &str, reached: fn(&Picture) -> V
 }
 
 fn leaving(picture: &Picture, at_least: usize) -> Verdict {
-    let leaving = picture.workloads.values().filter(|workload| workload.leaving.contains(VICTIM)).count();
-    if leaving >= at_least { Ok(()) } else { Err(format!("{leaving} workloads are leaving {VICTIM}")) }
+    let leaving = picture
+        .workloads
+        .values()
+        .filter(|workload| workload.leaving.contains(VICTIM))
+        .count();
+    if leaving >= at_least {
+        Ok(())
+    } else {
+        Err(format!("{leaving} workloads are leaving {VICTIM}"))
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,12 +78,22 @@ async fn a_control_plane_killed_after_the_taint_ends_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_control_plane_killed_between_evictions_ends_the_same() {
-    killed_when("killed-evicting", "the first workload is leaving", |picture| leaving(picture, 1)).await;
+    killed_when(
+        "killed-evicting",
+        "the first workload is leaving",
+        |picture| leaving(picture, 1),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_control_plane_killed_before_the_evictions_are_over_ends_the_same() {
-    killed_when("killed-leaving", "all that run somewhere are leaving", |picture| leaving(picture, 2)).await;
+    killed_when(
+        "killed-leaving",
+        "all that run somewhere are leaving",
+        |picture| leaving(picture, 2),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,8 +117,10 @@ async fn a_control_plane_killed_while_the_member_returns_ends_the_same() {
 async fn nothing_moves_while_failover_is_off() {
     let setting = Setting {
         plan: |plan| {
-            plan.control_plane.retain(|flag| !flag.starts_with("--feature-gates"));
-            plan.control_plane.push("--feature-gates=Failover=false".to_owned());
+            plan.control_plane
+                .retain(|flag| !flag.starts_with("--feature-gates"));
+            plan.control_plane
+                .push("--feature-gates=Failover=false".to_owned());
         },
         ..Setting::named("gate-off")
     };

@@ -31,12 +31,22 @@ async fn cluster() -> Cluster {
     let shape = Shape {
         nodes: 2,
         cpu: "2".to_owned(),
-        timing: Timing { startup: Duration::from_millis(50), work: Duration::from_millis(50) },
+        timing: Timing {
+            startup: Duration::from_millis(50),
+            work: Duration::from_millis(50),
+        },
         ..Shape::default()
     };
     let clients = (client.clone(), client.clone());
-    let member = Member::start("m", clients, &shape, running.clone()).await.unwrap();
-    Cluster { client, member, _server: server, _running: running.drop_guard() }
+    let member = Member::start("m", clients, &shape, running.clone())
+        .await
+        .unwrap();
+    Cluster {
+        client,
+        member,
+        _server: server,
+        _running: running.drop_guard(),
+    }
 }
 
 fn template(cpu: &str) -> Value {
@@ -83,7 +93,13 @@ impl Cluster {
 /// Waits, change by change, until a collection is as expected.
 async fn until<K>(client: &Client, what: &str, mut reached: impl FnMut(&[K]) -> bool)
 where
-    K: kube::Resource<DynamicType = ()> + serde::de::DeserializeOwned + Clone + Send + Sync + std::fmt::Debug + 'static,
+    K: kube::Resource<DynamicType = ()>
+        + serde::de::DeserializeOwned
+        + Clone
+        + Send
+        + Sync
+        + std::fmt::Debug
+        + 'static,
 {
     let informer: Informer<K> = Informer::new(Api::all(client.clone()), Selection::everything());
     let (changed, mut changes) = tokio::sync::watch::channel(());
@@ -94,7 +110,13 @@ where
     let _stop = stop.clone().drop_guard();
     tokio::spawn(informer.clone().run(stop));
     informer.synced().await;
-    let seen = || -> Vec<K> { informer.list().iter().map(|object| (**object).clone()).collect() };
+    let seen = || -> Vec<K> {
+        informer
+            .list()
+            .iter()
+            .map(|object| (**object).clone())
+            .collect()
+    };
     let waited = tokio::time::timeout(DEADLINE, async {
         while !reached(&seen()) {
             changes.changed().await.unwrap();
@@ -110,109 +132,231 @@ fn names(pods: &[Pod]) -> Vec<String> {
 }
 
 fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    let conditions = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_grows_rolls_and_shrinks() {
     let cluster = cluster().await;
-    cluster.create::<Deployment>(workload("Deployment", "web", &json!({"replicas": 3}))).await;
-    until(&cluster.client, "three replicas serve", |all: &[Deployment]| {
-        all.iter().filter_map(|one| one.status.as_ref()).any(|status| {
-            status.ready_replicas == Some(3)
-                && status.updated_replicas == Some(3)
-                && status.available_replicas == Some(3)
-                && status.unavailable_replicas.is_none()
-                && status.observed_generation == Some(1)
-                && status.conditions.as_ref().is_some_and(|all| all.iter().all(|one| one.status == "True"))
-        })
-    })
+    cluster
+        .create::<Deployment>(workload("Deployment", "web", &json!({"replicas": 3})))
+        .await;
+    until(
+        &cluster.client,
+        "three replicas serve",
+        |all: &[Deployment]| {
+            all.iter()
+                .filter_map(|one| one.status.as_ref())
+                .any(|status| {
+                    status.ready_replicas == Some(3)
+                        && status.updated_replicas == Some(3)
+                        && status.available_replicas == Some(3)
+                        && status.unavailable_replicas.is_none()
+                        && status.observed_generation == Some(1)
+                        && status
+                            .conditions
+                            .as_ref()
+                            .is_some_and(|all| all.iter().all(|one| one.status == "True"))
+                })
+        },
+    )
     .await;
-    until(&cluster.client, "pods run on nodes and have addresses", |pods: &[Pod]| {
-        pods.len() == 3
-            && pods.iter().all(|pod| {
-                let status = pod.status.clone().unwrap_or_default();
-                is_ready(pod)
-                    && status.pod_ip.is_some()
-                    && status.phase.as_deref() == Some("Running")
-                    && pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
-            })
-    })
+    until(
+        &cluster.client,
+        "pods run on nodes and have addresses",
+        |pods: &[Pod]| {
+            pods.len() == 3
+                && pods.iter().all(|pod| {
+                    let status = pod.status.clone().unwrap_or_default();
+                    is_ready(pod)
+                        && status.pod_ip.is_some()
+                        && status.phase.as_deref() == Some("Running")
+                        && pod
+                            .spec
+                            .as_ref()
+                            .is_some_and(|spec| spec.node_name.is_some())
+                })
+        },
+    )
     .await;
 
     let image = json!({"spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "c", "image": "i:2"}]}}}});
     let api = cluster.api::<Deployment>();
-    api.patch("web", &PatchParams::default(), &Patch::Strategic(&image)).await.unwrap();
-    until(&cluster.client, "two replicas of the new image serve", |pods: &[Pod]| {
-        pods.len() == 2
-            && pods.iter().all(|pod| {
-                is_ready(pod) && pod.spec.as_ref().is_some_and(|spec| spec.containers[0].image.as_deref() == Some("i:2"))
-            })
-    })
+    api.patch("web", &PatchParams::default(), &Patch::Strategic(&image))
+        .await
+        .unwrap();
+    until(
+        &cluster.client,
+        "two replicas of the new image serve",
+        |pods: &[Pod]| {
+            pods.len() == 2
+                && pods.iter().all(|pod| {
+                    is_ready(pod)
+                        && pod
+                            .spec
+                            .as_ref()
+                            .is_some_and(|spec| spec.containers[0].image.as_deref() == Some("i:2"))
+                })
+        },
+    )
     .await;
-    until(&cluster.client, "the old set is kept, empty", |sets: &[ReplicaSet]| {
-        let replicas = |set: &ReplicaSet| set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-        let mut counts: Vec<i32> = sets.iter().map(replicas).collect();
-        counts.sort_unstable();
-        counts == [0, 2]
-    })
+    until(
+        &cluster.client,
+        "the old set is kept, empty",
+        |sets: &[ReplicaSet]| {
+            let replicas = |set: &ReplicaSet| {
+                set.spec
+                    .as_ref()
+                    .and_then(|spec| spec.replicas)
+                    .unwrap_or(1)
+            };
+            let mut counts: Vec<i32> = sets.iter().map(replicas).collect();
+            counts.sort_unstable();
+            counts == [0, 2]
+        },
+    )
     .await;
 
-    api.delete("web", &DeleteParams::background()).await.unwrap();
-    until(&cluster.client, "everything is collected", <[Pod]>::is_empty).await;
-    until(&cluster.client, "everything is collected", <[ReplicaSet]>::is_empty).await;
+    api.delete("web", &DeleteParams::background())
+        .await
+        .unwrap();
+    until(
+        &cluster.client,
+        "everything is collected",
+        <[Pod]>::is_empty,
+    )
+    .await;
+    until(
+        &cluster.client,
+        "everything is collected",
+        <[ReplicaSet]>::is_empty,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_wait_for_room_and_take_it_when_it_comes() {
     let cluster = cluster().await;
     let spec = json!({"replicas": 3, "template": template("2")});
-    cluster.create::<Deployment>(workload("Deployment", "big", &spec)).await;
-    until(&cluster.client, "two run, one has no room and says so", |pods: &[Pod]| {
-        let homeless = |pod: &&Pod| {
-            let conditions = pod.status.as_ref().and_then(|status| status.conditions.clone());
-            conditions.into_iter().flatten().any(|condition| {
-                condition.type_ == "PodScheduled"
-                    && condition.reason.as_deref() == Some("Unschedulable")
-                    && condition.message.as_deref() == Some("0/2 nodes are available: 2 Insufficient resources.")
-            })
-        };
-        pods.iter().filter(|pod| is_ready(pod)).count() == 2 && pods.iter().filter(homeless).count() == 1
-    })
+    cluster
+        .create::<Deployment>(workload("Deployment", "big", &spec))
+        .await;
+    until(
+        &cluster.client,
+        "two run, one has no room and says so",
+        |pods: &[Pod]| {
+            let homeless = |pod: &&Pod| {
+                let conditions = pod
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.conditions.clone());
+                conditions.into_iter().flatten().any(|condition| {
+                    condition.type_ == "PodScheduled"
+                        && condition.reason.as_deref() == Some("Unschedulable")
+                        && condition.message.as_deref()
+                            == Some("0/2 nodes are available: 2 Insufficient resources.")
+                })
+            };
+            pods.iter().filter(|pod| is_ready(pod)).count() == 2
+                && pods.iter().filter(homeless).count() == 1
+        },
+    )
     .await;
-    let pods = cluster.api::<Pod>().list(&ListParams::default()).await.unwrap().items;
+    let pods = cluster
+        .api::<Pod>()
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .items;
     let running = pods.iter().find(|pod| is_ready(pod)).unwrap().name_any();
     // The machine under it takes no more pods, so that its successor has no room either.
-    cluster.member.hands().cordon("m-node-1", true).await.unwrap();
-    cluster.member.hands().cordon("m-node-2", true).await.unwrap();
-    cluster.api::<Pod>().delete(&running, &DeleteParams::default()).await.unwrap();
+    cluster
+        .member
+        .hands()
+        .cordon("m-node-1", true)
+        .await
+        .unwrap();
+    cluster
+        .member
+        .hands()
+        .cordon("m-node-2", true)
+        .await
+        .unwrap();
+    cluster
+        .api::<Pod>()
+        .delete(&running, &DeleteParams::default())
+        .await
+        .unwrap();
     until(&cluster.client, "one runs, two wait", |pods: &[Pod]| {
         pods.len() == 3 && pods.iter().filter(|pod| is_ready(pod)).count() == 1
     })
     .await;
-    cluster.member.hands().cordon("m-node-1", false).await.unwrap();
-    cluster.member.hands().cordon("m-node-2", false).await.unwrap();
-    until(&cluster.client, "two run again", |pods: &[Pod]| pods.iter().filter(|pod| is_ready(pod)).count() == 2).await;
+    cluster
+        .member
+        .hands()
+        .cordon("m-node-1", false)
+        .await
+        .unwrap();
+    cluster
+        .member
+        .hands()
+        .cordon("m-node-2", false)
+        .await
+        .unwrap();
+    until(&cluster.client, "two run again", |pods: &[Pod]| {
+        pods.iter().filter(|pod| is_ready(pod)).count() == 2
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stateful_set_numbers_its_pods() {
     let cluster = cluster().await;
-    cluster.create::<StatefulSet>(workload("StatefulSet", "db", &json!({"replicas": 3, "serviceName": "db"}))).await;
-    until(&cluster.client, "three replicas serve", |all: &[StatefulSet]| {
-        all.iter().filter_map(|one| one.status.as_ref()).any(|status| {
-            status.ready_replicas == Some(3)
-                && status.updated_replicas == Some(3)
-                && status.current_revision == status.update_revision
-        })
-    })
+    cluster
+        .create::<StatefulSet>(workload(
+            "StatefulSet",
+            "db",
+            &json!({"replicas": 3, "serviceName": "db"}),
+        ))
+        .await;
+    until(
+        &cluster.client,
+        "three replicas serve",
+        |all: &[StatefulSet]| {
+            all.iter()
+                .filter_map(|one| one.status.as_ref())
+                .any(|status| {
+                    status.ready_replicas == Some(3)
+                        && status.updated_replicas == Some(3)
+                        && status.current_revision == status.update_revision
+                })
+        },
+    )
     .await;
-    let pods = cluster.api::<Pod>().list(&ListParams::default()).await.unwrap().items;
+    let pods = cluster
+        .api::<Pod>()
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .items;
     assert_eq!(names(&pods), ["db-0", "db-1", "db-2"]);
     let fewer = Patch::Merge(json!({"spec": {"replicas": 1}}));
-    cluster.api::<StatefulSet>().patch("db", &PatchParams::default(), &fewer).await.unwrap();
-    until(&cluster.client, "the first is left", |pods: &[Pod]| names(pods) == ["db-0"]).await;
+    cluster
+        .api::<StatefulSet>()
+        .patch("db", &PatchParams::default(), &fewer)
+        .await
+        .unwrap();
+    until(&cluster.client, "the first is left", |pods: &[Pod]| {
+        names(pods) == ["db-0"]
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -222,12 +366,17 @@ async fn a_job_ends() {
     spec["template"]["spec"]["restartPolicy"] = json!("Never");
     cluster.create::<Job>(workload("Job", "batch", &spec)).await;
     until(&cluster.client, "three pods ended well", |all: &[Job]| {
-        all.iter().filter_map(|one| one.status.as_ref()).any(|status| {
-            status.succeeded == Some(3)
-                && status.active.is_none()
-                && status.completion_time.is_some()
-                && status.conditions.as_ref().is_some_and(|all| all.iter().any(|one| one.type_ == "Complete"))
-        })
+        all.iter()
+            .filter_map(|one| one.status.as_ref())
+            .any(|status| {
+                status.succeeded == Some(3)
+                    && status.active.is_none()
+                    && status.completion_time.is_some()
+                    && status
+                        .conditions
+                        .as_ref()
+                        .is_some_and(|all| all.iter().any(|one| one.type_ == "Complete"))
+            })
     })
     .await;
 }
@@ -235,24 +384,48 @@ async fn a_job_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_fail_and_vanish() {
     let cluster = cluster().await;
-    cluster.create::<DaemonSet>(workload("DaemonSet", "probe", &json!({}))).await;
-    until(&cluster.client, "a pod on each node", |all: &[DaemonSet]| {
-        all.iter().filter_map(|one| one.status.as_ref()).any(|status| {
-            status.desired_number_scheduled == 2 && status.number_ready == 2 && status.number_available == Some(2)
-        })
-    })
+    cluster
+        .create::<DaemonSet>(workload("DaemonSet", "probe", &json!({})))
+        .await;
+    until(
+        &cluster.client,
+        "a pod on each node",
+        |all: &[DaemonSet]| {
+            all.iter()
+                .filter_map(|one| one.status.as_ref())
+                .any(|status| {
+                    status.desired_number_scheduled == 2
+                        && status.number_ready == 2
+                        && status.number_available == Some(2)
+                })
+        },
+    )
     .await;
     let hands = cluster.member.hands();
     hands.fail("m-node-1").await.unwrap();
-    until(&cluster.client, "the pod of the silent node is not ready", |pods: &[Pod]| {
-        pods.len() == 2 && pods.iter().filter(|pod| is_ready(pod)).count() == 1
-    })
+    until(
+        &cluster.client,
+        "the pod of the silent node is not ready",
+        |pods: &[Pod]| pods.len() == 2 && pods.iter().filter(|pod| is_ready(pod)).count() == 1,
+    )
     .await;
     hands.revive("m-node-1").await.unwrap();
-    until(&cluster.client, "it is ready again", |pods: &[Pod]| pods.iter().filter(|pod| is_ready(pod)).count() == 2).await;
-    hands.vanish("m-node-2").await.unwrap();
-    until(&cluster.client, "the pod of the vanished node is collected", |pods: &[Pod]| {
-        pods.len() == 1 && pods[0].spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some("m-node-1")
+    until(&cluster.client, "it is ready again", |pods: &[Pod]| {
+        pods.iter().filter(|pod| is_ready(pod)).count() == 2
     })
+    .await;
+    hands.vanish("m-node-2").await.unwrap();
+    until(
+        &cluster.client,
+        "the pod of the vanished node is collected",
+        |pods: &[Pod]| {
+            pods.len() == 1
+                && pods[0]
+                    .spec
+                    .as_ref()
+                    .and_then(|spec| spec.node_name.as_deref())
+                    == Some("m-node-1")
+        },
+    )
     .await;
 }

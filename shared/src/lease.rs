@@ -117,19 +117,33 @@ pub async fn campaign(
     let outcome = loop {
         let asked = Instant::now();
         let timing = candidate.timing;
-        match timeout(
-            timing.renew_deadline,
-            attempt(&api, &candidate, &mut observed, asked),
-        )
-        .await
-        {
-            Ok(Ok(true)) => {
-                let fresh = leadership.until.borrow().is_none();
+        let until = *leadership.until.borrow();
+        // A leader has the rest of its time for a renewal, and no more.
+        let patience = until.map_or(timing.renew_deadline, |until| {
+            until.saturating_duration_since(asked)
+        });
+        let ours = match timeout(patience, attempt(&api, &candidate, &mut observed, asked)).await {
+            Ok(Ok(ours)) => Some(ours),
+            Ok(Err(error)) => {
+                tracing::warn!(
+                    lease = candidate.name,
+                    error = client::brief(&error),
+                    "could not take or renew the lease"
+                );
+                None
+            }
+            Err(_) => {
+                tracing::warn!(lease = candidate.name, "no answer about the lease in time");
+                None
+            }
+        };
+        match judge(until, ours, Instant::now()) {
+            Standing::Leader => {
                 // Counted from before the request: whoever saw the renewal saw it later.
                 leadership
                     .until
                     .send_replace(Some(asked + timing.renew_deadline));
-                if fresh {
+                if until.is_none() {
                     tracing::info!(
                         lease = candidate.name,
                         identity = candidate.identity,
@@ -137,23 +151,8 @@ pub async fn campaign(
                     );
                 }
             }
-            Ok(Ok(false)) if leadership.until.borrow().is_some() => break Outcome::Lost,
-            Ok(Ok(false)) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(
-                    lease = candidate.name,
-                    error = client::brief(&error),
-                    "could not take or renew the lease"
-                );
-            }
-            Err(_) => tracing::warn!(lease = candidate.name, "no answer about the lease in time"),
-        }
-        if leadership
-            .until
-            .borrow()
-            .is_some_and(|until| Instant::now() >= until)
-        {
-            break Outcome::Lost;
+            Standing::Unchanged => {}
+            Standing::Lost => break Outcome::Lost,
         }
         tokio::select! {
             () = shutdown.cancelled() => break Outcome::Stopped,
@@ -168,6 +167,30 @@ pub async fn campaign(
         release(&api, &candidate).await;
     }
     outcome
+}
+
+/// What an attempt means for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// We lead, from now on or still.
+    Leader,
+    /// As before: a follower, or a leader with time left.
+    Unchanged,
+    /// We led and no longer may.
+    Lost,
+}
+
+/// Judges the answer (`None`: there was none) of an attempt that ended at `now`, for somebody who may act `until` then.
+///
+/// A renewal that comes too late is a loss although the lease is ours: in between [`Leadership::is_current`] has said no, and
+/// work was put down in the belief that somebody else would take it up. Once it says no it never says yes again in a campaign.
+fn judge(until: Option<Instant>, ours: Option<bool>, now: Instant) -> Standing {
+    match (until, ours) {
+        (Some(until), _) if now >= until => Standing::Lost,
+        (Some(_), Some(false)) => Standing::Lost,
+        (_, Some(true)) => Standing::Leader,
+        (None, Some(false)) | (_, None) => Standing::Unchanged,
+    }
 }
 
 /// What we last saw of the lease, and when it last changed before our eyes.
@@ -296,5 +319,59 @@ async fn release(api: &Api<Lease>, candidate: &Candidate) {
             tracing::debug!(error = client::brief(&error), "could not release the lease")
         }
         Err(_) => tracing::debug!("no answer when releasing the lease"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewal_that_comes_too_late_is_a_loss() {
+        let now = Instant::now();
+        let (past, future) = (Some(now), Some(now + Duration::from_secs(1)));
+        let cases = [
+            (
+                "a follower gets the lease",
+                None,
+                Some(true),
+                Standing::Leader,
+            ),
+            (
+                "a follower does not get it",
+                None,
+                Some(false),
+                Standing::Unchanged,
+            ),
+            ("a follower hears nothing", None, None, Standing::Unchanged),
+            ("a leader renews", future, Some(true), Standing::Leader),
+            (
+                "a leader hears nothing and has time",
+                future,
+                None,
+                Standing::Unchanged,
+            ),
+            (
+                "a leader hears nothing until its time is over",
+                past,
+                None,
+                Standing::Lost,
+            ),
+            (
+                "a leader renews when its time is over",
+                past,
+                Some(true),
+                Standing::Lost,
+            ),
+            (
+                "somebody else took the lease",
+                future,
+                Some(false),
+                Standing::Lost,
+            ),
+        ];
+        for (what, until, ours, expected) in cases {
+            assert_eq!(judge(until, ours, now), expected, "{what}");
+        }
     }
 }

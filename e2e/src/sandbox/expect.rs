@@ -10,12 +10,15 @@ use super::scenario::{
 /// Nothing is missing, or this is.
 pub type Verdict = Result<(), String>;
 
-/// All clusters have joined and are ready.
+/// All clusters have joined, are ready, and no taint of their first moments keeps workloads away.
 pub fn joined(picture: &Picture) -> Verdict {
     for (name, cluster) in &picture.clusters {
         ensure(cluster.ready == "True", || match cluster.ready.as_str() {
             "" => format!("{name} has not reported yet"),
             ready => format!("{name} has Ready={ready} ({})", cluster.reason),
+        })?;
+        ensure(cluster.taints.is_empty(), || {
+            format!("{name} has taints {}", join(&cluster.taints))
         })?;
     }
     Ok(())
@@ -135,7 +138,9 @@ pub fn unmoved(picture: &Picture, before: &Picture) -> Verdict {
                 places(&now.placed.clone().unwrap_or_default())
             )
         })?;
-        ensure(now.leaving.is_empty(), || format!("{name} is leaving {}", join(&now.leaving)))?;
+        ensure(now.leaving.is_empty(), || {
+            format!("{name} is leaving {}", join(&now.leaving))
+        })?;
     }
     Ok(())
 }

@@ -204,7 +204,10 @@ async fn demonstrate(run: Run) -> anyhow::Result<ExitCode> {
         Ok(true) => Ok(ExitCode::SUCCESS),
         other => {
             place.temporary = false;
-            screen.say(&format!("Logs are kept in {}", place.path.join("logs").display()));
+            screen.say(&format!(
+                "Logs are kept in {}",
+                place.path.join("logs").display()
+            ));
             other.map(|_| ExitCode::FAILURE)
         }
     }
@@ -276,7 +279,10 @@ async fn conclude(
         }
     };
     screen.say(&format!("\n{}", dump(fleet).await));
-    screen.say(&format!("{} {failure}", palette.paint(Tone::Bad, "Failed:")));
+    screen.say(&format!(
+        "{} {failure}",
+        palette.paint(Tone::Bad, "Failed:")
+    ));
     false
 }
 

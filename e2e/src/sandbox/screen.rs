@@ -183,8 +183,11 @@ impl Screen {
             return;
         }
         let seconds = format!("{:>6.1} s", inner.timeline.elapsed().as_secs_f64());
-        put(&format!("{}  {line}
-", self.palette.paint(Tone::Quiet, &seconds)));
+        put(&format!(
+            "{}  {line}
+",
+            self.palette.paint(Tone::Quiet, &seconds)
+        ));
     }
 
     fn erase(&self, inner: &mut Inner) {
@@ -229,5 +232,7 @@ impl Screen {
 fn put(text: &str) {
     use std::io::Write as _;
     let mut output = std::io::stdout().lock();
-    let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+    let _ = output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush());
 }

@@ -165,17 +165,24 @@ impl Story {
 
     /// What the returned victim still ran is removed.
     pub async fn until_old_copies_removed(&self) -> Result<(), Failure> {
-        self.until("the old copies are removed from the returned member", expect::old_copies_removed)
-            .await?;
+        self.until(
+            "the old copies are removed from the returned member",
+            expect::old_copies_removed,
+        )
+        .await?;
         self.screen.reach("old copies removed");
         Ok(())
     }
 
     /// The victim is trusted again.
     pub async fn until_back(&self) -> Result<(), Failure> {
-        self.until("the returned member is ready and no longer tainted", expect::back)
-            .await?;
-        self.screen.reach(&format!("{VICTIM} is ready and trusted again"));
+        self.until(
+            "the returned member is ready and no longer tainted",
+            expect::back,
+        )
+        .await?;
+        self.screen
+            .reach(&format!("{VICTIM} is ready and trusted again"));
         Ok(())
     }
 
@@ -198,7 +205,10 @@ impl Story {
     /// For a while, nothing moves: everything is placed and runs as before anything failed.
     pub async fn nothing_moves_for(&self, time: Duration) -> Result<(), Failure> {
         let as_before = |view: &View| expect::unmoved(&Picture::of(view), &self.before);
-        self.fleet.observer.holds_for("nothing moves", time, as_before).await?;
+        self.fleet
+            .observer
+            .holds_for("nothing moves", time, as_before)
+            .await?;
         self.no_gaps()
     }
 

@@ -65,6 +65,9 @@ pub async fn scenario(setting: Setting, tell: impl AsyncFnOnce(&Story) -> Result
     .await;
     if let Err(failure) = outcome {
         let dump = dump(&fleet).await;
-        panic!("{failure}\n{dump}\n{failure}\nlogs: {}", place.0.join("logs").display());
+        panic!(
+            "{failure}\n{dump}\n{failure}\nlogs: {}",
+            place.0.join("logs").display()
+        );
     }
 }
