@@ -292,7 +292,10 @@ fn note(
         let mine = managed.0.entry(me.clone()).or_default();
         mine.set = mine.set.union(&gained);
         api_version.clone_into(&mut mine.version);
-        managed.touch(me, now);
+        // Of a scale, the real server notes the fields but not the time.
+        if subresource != "scale" {
+            managed.touch(me, now);
+        }
     }
 }
 

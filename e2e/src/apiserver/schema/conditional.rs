@@ -191,6 +191,12 @@ fn workload(kind: &Kind, object: &mut Value) {
         };
         fill(object, strategy, "rollingUpdate", rolling);
     }
+    if kind.kind == "DaemonSet" {
+        // Left over from a field that became an annotation; clients of today still get it.
+        fill(object, "/metadata", "annotations", json!({}));
+        let annotation = "deprecated.daemonset.template.generation";
+        fill(object, "/metadata/annotations", annotation, json!("1"));
+    }
     for claim in each(object, "/spec/volumeClaimTemplates") {
         fill(claim, "", "apiVersion", json!("v1"));
         fill(claim, "", "kind", json!("PersistentVolumeClaim"));
@@ -224,8 +230,6 @@ fn service(object: &mut Value) {
     }
     if kind != "ExternalName" {
         fill(object, "/spec", "internalTrafficPolicy", json!("Cluster"));
-        fill(object, "/spec", "ipFamilyPolicy", json!("SingleStack"));
-        fill(object, "/spec", "ipFamilies", json!(["IPv4"]));
     }
 }
 
@@ -248,6 +252,7 @@ fn job(object: &mut Value) {
     );
     fill(object, "/spec", "completionMode", json!("NonIndexed"));
     fill(object, "/spec", "suspend", json!(false));
+    fill(object, "/spec", "manualSelector", json!(false));
     let replacement = if policy {
         "Failed"
     } else {

@@ -1,8 +1,9 @@
 //! Whether a `CustomResourceDefinition` is one: names, versions, columns, and schemas that are structural.
 
 use regex::Regex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::cel;
 use super::error::FieldError;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -44,7 +45,32 @@ pub fn check_crd(crd: &Value) -> Vec<FieldError> {
     }
     let versions = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
     for (index, version) in versions.iter().enumerate() {
-        check_version(version, &format!("spec.versions[{index}]"), &mut errors);
+        // What all versions share is checked where older versions of the API had it: above the versions.
+        let shared = |field: &str| versions.iter().all(|other| other[field] == version[field]);
+        let at = format!("spec.versions[{index}]");
+        if shared("schema") && version["schema"].is_object() {
+            if index == 0 {
+                check_schema(version, "spec.validation", &at, &mut errors);
+            }
+        } else {
+            check_schema(version, &format!("{at}.schema"), &at, &mut errors);
+        }
+        let above = |field: &str| {
+            if shared(field) {
+                "spec".to_owned()
+            } else {
+                at.clone()
+            }
+        };
+        check_columns(version, &above("additionalPrinterColumns"), &mut errors);
+        check_scale(version, &above("subresources"), &mut errors);
+        if !version["name"].as_str().is_some_and(is_1035) {
+            errors.push(FieldError::invalid(
+                format!("{at}.name"),
+                &version["name"],
+                LABEL_1035,
+            ));
+        }
     }
     let duplicated = versions
         .iter()
@@ -112,27 +138,25 @@ fn check_names(names: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn check_version(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    if !version["name"].as_str().is_some_and(is_1035) {
-        errors.push(FieldError::invalid(
-            format!("{path}.name"),
-            &version["name"],
-            LABEL_1035,
-        ));
-    }
+fn check_schema(version: &Value, path: &str, at: &str, errors: &mut Vec<FieldError>) {
     let schema = &version["schema"]["openAPIV3Schema"];
     if schema.is_object() {
-        let path = format!("{path}.schema.openAPIV3Schema");
         let mut found = Vec::new();
-        structural(schema, Level::Root, &path, &mut found);
+        structural(
+            schema,
+            Level::Root,
+            &format!("{path}.openAPIV3Schema"),
+            &mut found,
+        );
         found.sort_by_key(ToString::to_string);
         errors.extend(found);
     } else {
-        errors.push(FieldError::required(
-            format!("{path}.schema.openAPIV3Schema"),
-            "schemas are required",
-        ));
+        let path = format!("{at}.schema.openAPIV3Schema");
+        errors.push(FieldError::required(path, "schemas are required"));
     }
+}
+
+fn check_columns(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
     for (index, column) in version["additionalPrinterColumns"]
         .as_array()
         .into_iter()
@@ -145,6 +169,9 @@ fn check_version(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
             errors,
         );
     }
+}
+
+fn check_scale(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let scale = &version["subresources"]["scale"];
     if scale.is_object() {
         let path = format!("{path}.subresources.scale");
@@ -286,6 +313,30 @@ fn structural(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldEr
     list_type(schema, path, errors);
     nested(schema, path, either, errors);
     pattern(schema, path, errors);
+    expressions(schema, path, errors);
+}
+
+/// Rules in CEL can at least be read.
+fn expressions(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let rules = schema["x-kubernetes-validations"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    for (index, rule) in rules.iter().enumerate() {
+        let path = format!("{path}.x-kubernetes-validations[{index}]");
+        let source = rule["rule"].as_str().unwrap_or_default();
+        if source.trim().is_empty() {
+            errors.push(FieldError::required(
+                format!("{path}.rule"),
+                "rule is not specified",
+            ));
+        } else if let Err(error) = cel::parse(source) {
+            let text = |name: &str| rule[name].as_str().unwrap_or_default();
+            let shown = json!({"Rule": source, "Message": text("message"), "MessageExpression": text("messageExpression"),
+                "Reason": rule["reason"], "FieldPath": text("fieldPath"), "OptionalOldSelf": rule["optionalOldSelf"]});
+            let detail = format!("compilation failed: ERROR: <input>: Syntax error: {error}");
+            errors.push(FieldError::invalid(format!("{path}.rule"), &shown, detail));
+        }
+    }
 }
 
 fn check_type(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldError>) {
@@ -535,15 +586,15 @@ mod tests {
     fn faults_are_named_in_the_words_of_the_real_server() {
         let schema = "/spec/versions/0/schema/openAPIV3Schema";
         let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
-        let at = "spec.versions[0].schema.openAPIV3Schema";
-        let below = "spec.versions[0].schema.openAPIV3Schema.properties[spec]";
+        let at = "spec.validation.openAPIV3Schema";
+        let below = "spec.validation.openAPIV3Schema.properties[spec]";
         for (pointer, value, expected) in [
             ("/metadata/name", json!("x"),
                 "metadata.name: Invalid value: \"x\": must be spec.names.plural+\".\"+spec.group".to_owned()),
             ("/spec/scope", json!("Galaxy"),
                 "spec.scope: Unsupported value: \"Galaxy\": supported values: \"Cluster\", \"Namespaced\"".to_owned()),
             ("/spec/names/kind", json!(""), "spec.names.kind: Required value".to_owned()),
-            ("/spec/versions/0/schema", json!({}), format!("{at}: Required value: schemas are required")),
+            ("/spec/versions/0/schema", json!({}), "spec.versions[0].schema.openAPIV3Schema: Required value: schemas are required".to_owned()),
             (schema, json!({"properties": {}}), format!("{at}.type: Required value: must not be empty at the root")),
             (schema, json!({"type": "string"}), format!("{at}.type: Invalid value: \"string\": must be object at the root")),
             (spec, json!({"type": "array"}), format!("{below}.items: Required value: must be specified")),

@@ -84,6 +84,9 @@ fn struct_fields(
             read(child, value, &place)?;
             if vanishes(field, child, value) {
                 object.remove(name);
+            } else if value.as_array().is_some_and(Vec::is_empty) {
+                // What the real server stores does not tell an empty list from none.
+                *value = Value::Null;
             }
         } else if field.absent == Absent::Omitted {
             object.remove(name);

@@ -164,7 +164,7 @@ pub fn aggregate(errors: &[FieldError]) -> String {
     }
 }
 
-/// Values as messages quote them: strings with quotes, the rest as JSON, objects and lists included.
+/// Values as messages quote them: as JSON, text in quotes.
 fn shown(value: &Value) -> String {
     value.to_string()
 }

@@ -3,12 +3,14 @@
 
 mod build;
 pub mod builtin;
+mod cel;
 mod check;
 mod conditional;
 mod crd;
 mod decode;
 mod defaults;
 mod error;
+mod expressions;
 mod facts;
 mod format;
 pub mod node;
@@ -147,8 +149,12 @@ impl Schema {
         unknown
     }
 
-    /// Fills in what the real server would.
+    /// Fills in what the real server would, empty structs that it always prints included.
     pub fn default(&self, object: &mut Value) {
+        if let Origin::Builtin(_) = self.origin {
+            // What was decoded once decodes again; the caller may have taken something out since.
+            let _ = decode::decode(self.root(), object);
+        }
         walk::default(self.root(), object);
         if let Origin::Builtin(kind) = self.origin {
             conditional::conditional(kind, object);

@@ -194,6 +194,11 @@ impl<'a> At<'a> {
         self.declared(name).and_then(|field| field.default.as_ref())
     }
 
+    /// All nodes.
+    pub fn arena(self) -> &'a [Node] {
+        self.arena
+    }
+
     /// Another node of the same arena.
     pub fn node_at(self, id: Id) -> Self {
         self.to(id)

@@ -3,6 +3,7 @@
 use regex::Regex;
 use serde_json::Value;
 
+use super::cel::{self, Expr};
 use super::node::Id;
 
 /// Demands on one value; absent ones are `None` or empty.
@@ -62,6 +63,10 @@ pub struct Expression {
     pub reason: Option<String>,
     /// Where to report it, relative to the value.
     pub field_path: Option<String>,
+    /// What to say instead, worked out from the value.
+    pub message_expression: Option<Expr>,
+    /// The source, understood; `None` where it makes no sense, which the definition was refused for.
+    pub parsed: Option<Expr>,
 }
 
 impl Rules {
@@ -144,7 +149,14 @@ impl Bounds {
 impl Expression {
     fn read(value: &Value) -> Option<Self> {
         let text = |name: &str| value[name].as_str().map(str::to_owned);
+        let parsed = |name: &str| {
+            value[name]
+                .as_str()
+                .and_then(|source| cel::parse(source).ok())
+        };
         Some(Self {
+            parsed: parsed("rule"),
+            message_expression: parsed("messageExpression"),
             rule: text("rule")?,
             message: text("message"),
             reason: text("reason"),

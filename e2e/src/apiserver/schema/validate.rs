@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::error::FieldError;
+use super::expressions;
 use super::format;
 use super::node::{At, ListKind, Node, Shape};
 use super::rules::Rules;
@@ -13,6 +14,14 @@ use super::walk::join;
 pub fn validate(at: At<'_>, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     value(at, new, old, "", &mut errors);
+    if !expressions::any(at) {
+        return errors;
+    }
+    if errors.is_empty() {
+        expressions::check(at, new, old, "", &mut errors);
+    } else {
+        errors.push(expressions::not_checked());
+    }
     errors
 }
 
@@ -315,7 +324,7 @@ fn duplicates(at: At<'_>, list: &[Value], path: &str, errors: &mut Vec<FieldErro
 }
 
 /// The element of the old list that `item` is the new form of; only keyed lists tell.
-fn counterpart<'a>(at: At<'_>, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
+pub fn counterpart<'a>(at: At<'_>, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
     let Some(ListKind::Map(keys)) = at.list() else {
         return None;
     };
@@ -329,7 +338,7 @@ fn embedded(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     for name in ["apiVersion", "kind"] {
         let path = join(path, name);
         match object.get(name) {
-            None => errors.push(FieldError::required(path, "must not be empty")),
+            None => errors.push(FieldError::required(path, "")),
             Some(Value::String(text)) if text.is_empty() => {
                 errors.push(FieldError::invalid(
                     path,
@@ -469,7 +478,7 @@ mod tests {
                 json!({"type": "object", "x-kubernetes-embedded-resource": true,
                 "x-kubernetes-preserve-unknown-fields": true}),
                 json!({"apiVersion": "v1"}),
-                "x.kind: Required value: must not be empty",
+                "x.kind: Required value",
             ),
             (
                 json!({"type": "object", "not": {"required": ["a"]}, "properties": {"a": {"type": "string"}}}),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AGE, Column, NAME, Printer, Row, age, joined, number, text, wide};
+use super::{AGE, Column, NAME, Printer, Row, age, boolean, joined, number, text, wide};
 use crate::apiserver::kinds::Kind;
 
 /// The printer of `kind`, if it has one here.
@@ -115,7 +115,7 @@ static NAMESPACES: Printer = Printer {
 };
 
 static CONFIG_MAPS: Printer = Printer {
-    columns: &[NAME, number("Data"), AGE],
+    columns: &[NAME, text("Data"), AGE],
     cells: |row| {
         vec![
             row.name(),
@@ -126,7 +126,7 @@ static CONFIG_MAPS: Printer = Printer {
 };
 
 static SECRETS: Printer = Printer {
-    columns: &[NAME, text("Type"), number("Data"), AGE],
+    columns: &[NAME, text("Type"), text("Data"), AGE],
     cells: |row| {
         vec![
             row.name(),
@@ -138,8 +138,8 @@ static SECRETS: Printer = Printer {
 };
 
 static SERVICE_ACCOUNTS: Printer = Printer {
-    columns: &[NAME, number("Secrets"), AGE],
-    cells: |row| vec![row.name(), row.list("/secrets").len().into(), row.age()],
+    columns: &[NAME, AGE],
+    cells: |row| vec![row.name(), row.age()],
 };
 
 static QUOTAS: Printer = Printer {
@@ -313,7 +313,7 @@ static PRIORITY_CLASSES: Printer = Printer {
     columns: &[
         NAME,
         number("Value"),
-        text("Global-Default"),
+        boolean("Global-Default"),
         AGE,
         text("PreemptionPolicy"),
     ],

@@ -60,6 +60,12 @@ const NAME: Column = Column {
     priority: 0,
 };
 const AGE: Column = text("Age");
+const CREATED_AT: Column = Column {
+    name: "Created At",
+    kind: "date",
+    format: "",
+    priority: 0,
+};
 const CONTAINERS: Column = wide("Containers");
 const IMAGES: Column = wide("Images");
 const SELECTOR: Column = wide("Selector");
@@ -77,6 +83,15 @@ const fn number(name: &'static str) -> Column {
     Column {
         name,
         kind: "integer",
+        format: "",
+        priority: 0,
+    }
+}
+
+const fn boolean(name: &'static str) -> Column {
+    Column {
+        name,
+        kind: "boolean",
         format: "",
         priority: 0,
     }
@@ -167,10 +182,18 @@ impl Columns {
             Source::Builtin(printer) => printer
                 .columns
                 .iter()
-                .map(|c| definition(c.name, c.kind, c.format, "", c.priority.into()))
+                .map(|c| {
+                    definition(
+                        c.name,
+                        c.kind,
+                        c.format,
+                        described(c.name),
+                        c.priority.into(),
+                    )
+                })
                 .collect(),
             Source::Custom(columns) => {
-                let name = definition("Name", "string", "name", "", 0);
+                let name = definition("Name", "string", "name", described("Name"), 0);
                 std::iter::once(name)
                     .chain(columns.iter().map(CustomColumn::definition))
                     .collect()
@@ -193,7 +216,7 @@ impl Columns {
 
 /// What kinds without columns of their own show.
 static CREATED: Printer = Printer {
-    columns: &[NAME, text("Created At")],
+    columns: &[NAME, CREATED_AT],
     cells: |row| {
         vec![
             row.name(),
@@ -204,6 +227,20 @@ static CREATED: Printer = Printer {
 
 fn definition(name: &str, kind: &str, format: &str, description: &str, priority: i64) -> Value {
     json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority})
+}
+
+/// What the documentation of object metadata says of the columns that show it.
+fn described(column: &str) -> &'static str {
+    let field = match column {
+        "Name" => "name",
+        "Age" | "Created At" => "creationTimestamp",
+        _ => return "",
+    };
+    let metadata = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+    let metadata = super::schema::builtin::DEFINITIONS.get(metadata);
+    metadata
+        .and_then(|m| m["properties"][field]["description"].as_str())
+        .unwrap_or_default()
 }
 
 /// A `meta.k8s.io/v1` Table of `items`. The caller adds `metadata` (resourceVersion, continue, remainingItemCount).

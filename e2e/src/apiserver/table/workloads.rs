@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    AGE, CONTAINERS, IMAGES, NAME, Printer, Row, SELECTOR, age, joined, labels, number, pods,
-    selector, text,
+    AGE, CONTAINERS, IMAGES, NAME, Printer, Row, SELECTOR, age, boolean, joined, labels, number,
+    pods, selector, text,
 };
 use crate::apiserver::kinds::Kind;
 
@@ -55,8 +55,8 @@ static DEPLOYMENTS: Printer = Printer {
     columns: &[
         NAME,
         text("Ready"),
-        number("Up-to-date"),
-        number("Available"),
+        text("Up-to-date"),
+        text("Available"),
         AGE,
         CONTAINERS,
         IMAGES,
@@ -163,7 +163,7 @@ static DAEMON_SETS: Printer = Printer {
 };
 
 static CONTROLLER_REVISIONS: Printer = Printer {
-    columns: &[NAME, text("Controller"), number("Revision"), AGE],
+    columns: &[NAME, text("Controller"), text("Revision"), AGE],
     cells: |row| {
         let owner = row
             .list("/metadata/ownerReferences")
@@ -259,7 +259,7 @@ static CRON_JOBS: Printer = Printer {
         NAME,
         text("Schedule"),
         text("Timezone"),
-        text("Suspend"),
+        boolean("Suspend"),
         number("Active"),
         text("Last Schedule"),
         AGE,
@@ -303,7 +303,7 @@ static AUTOSCALERS: Printer = Printer {
         text("Targets"),
         text("MinPods"),
         text("MaxPods"),
-        number("Replicas"),
+        text("Replicas"),
         AGE,
     ],
     cells: |row| {

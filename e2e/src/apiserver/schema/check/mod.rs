@@ -1,9 +1,8 @@
 //! Validation of built-in kinds: what their types alone do not say, for what matters to workloads and their clusters.
 //!
-//! The wording is that of the real API server. Where it quotes a whole Go struct, we quote JSON instead.
+//! The wording is that of the real API server, from 1.36 on, which quotes whole values as JSON.
 
 mod config;
-mod go;
 mod network;
 mod nodes;
 mod pods;

@@ -73,11 +73,7 @@ pub fn ingress(check: &mut Check<'_>) {
     let spec = check.at("spec");
     if spec["defaultBackend"].is_null() && spec["rules"].as_array().is_none_or(Vec::is_empty) {
         let detail = "either `defaultBackend` or `rules` must be specified";
-        check.push(super::go::invalid(
-            "spec",
-            "[]networking.IngressRule(nil)",
-            detail,
-        ));
+        check.invalid("spec", &Value::Null, detail);
     }
     for (path, rule) in check.each("spec.rules") {
         for (path, route) in each(&rule["http"]["paths"], &format!("{path}.http.paths")) {

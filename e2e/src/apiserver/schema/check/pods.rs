@@ -163,7 +163,7 @@ fn restart_policy(check: &mut Check<'_>, path: &str, restarts: Restarts) {
     let at = format!("{path}.restartPolicy");
     let policy = &check.at(path)["restartPolicy"];
     match restarts {
-        Restarts::Any => check.one_of(&at, policy, &["Always", "Never", "OnFailure"]),
+        Restarts::Any => check.one_of(&at, policy, &["Always", "OnFailure", "Never"]),
         Restarts::Always => check.one_of(&at, policy, &["Always"]),
         Restarts::NotAlways => {
             if !matches!(policy.as_str(), Some("OnFailure" | "Never")) {
@@ -227,7 +227,7 @@ fn container(
     check.one_of(
         &format!("{path}.terminationMessagePolicy"),
         &container["terminationMessagePolicy"],
-        &["FallbackToLogsOnError", "File"],
+        &["File", "FallbackToLogsOnError"],
     );
     let mut names: Vec<&Value> = Vec::new();
     for (path, declared) in each(&container["ports"], &format!("{path}.ports")) {

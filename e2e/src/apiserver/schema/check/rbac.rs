@@ -1,8 +1,8 @@
 //! Roles and bindings.
 
-use serde_json::Value;
+use serde_json::json;
 
-use super::{Check, go};
+use super::Check;
 use crate::apiserver::schema::error::FieldError;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -17,19 +17,12 @@ pub fn role(check: &mut Check<'_>, namespaced: bool) {
         }
         if !empty("nonResourceURLs") {
             if namespaced {
-                let urls: Vec<String> = rule["nonResourceURLs"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .map(Value::to_string)
-                    .collect();
-                let shown = format!("[]string{{{}}}", urls.join(", "));
                 let detail = "namespaced rules cannot apply to non-resource URLs";
-                check.push(go::invalid(
+                check.invalid(
                     &format!("{path}.nonResourceURLs"),
-                    &shown,
+                    &rule["nonResourceURLs"],
                     detail,
-                ));
+                );
             }
             if !empty("apiGroups") || !empty("resources") || !empty("resourceNames") {
                 let urls = &rule["nonResourceURLs"];
@@ -76,9 +69,10 @@ pub fn binding(check: &mut Check<'_>, namespaced: bool) {
     }
     check.required("roleRef.name", &role["name"]);
     if check.was("roleRef").is_some_and(|old| old != role) {
-        let (group, kind, name) = (&role["apiGroup"], &role["kind"], &role["name"]);
-        let shown = format!("rbac.RoleRef{{APIGroup:{group}, Kind:{kind}, Name:{name}}}");
-        check.push(go::invalid("roleRef", &shown, "cannot change roleRef"));
+        // The server quotes its internal type, whose fields are spelt as in Go.
+        let shown =
+            json!({"APIGroup": role["apiGroup"], "Kind": role["kind"], "Name": role["name"]});
+        check.invalid("roleRef", &shown, "cannot change roleRef");
     }
     for (path, subject) in check.each("subjects") {
         check.required(&format!("{path}.name"), &subject["name"]);

@@ -143,7 +143,7 @@ fn pods_are_refused_for_these_reasons() {
         ),
         (
             json!({"spec": {"restartPolicy": "Sometimes"}}),
-            "spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \"Never\", \"OnFailure\"",
+            "spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \"OnFailure\", \"Never\"",
         ),
     ] {
         assert_eq!(create(&pod(), &change), [expected], "{change}");
@@ -181,11 +181,11 @@ fn workloads_are_refused_for_these_reasons() {
         ),
         (
             json!({"spec": {"selector": {"matchLabels": null}}}),
-            "spec.selector: Invalid value: v1.LabelSelector{MatchLabels:map[string]string(nil), MatchExpressions:[]v1.LabelSelectorRequirement(nil)}: empty selector is invalid for deployment",
+            "spec.selector: Invalid value: {}: empty selector is invalid for deployment",
         ),
         (
             json!({"spec": {"selector": {"matchLabels": {"app": "x"}}}}),
-            "spec.template.metadata.labels: Invalid value: map[string]string{\"app\":\"web\"}: `selector` does not match template `labels`",
+            "spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template `labels`",
         ),
         (
             json!({"spec": {"replicas": -1}}),
@@ -220,7 +220,7 @@ fn what_is_immutable_stays() {
         (
             deployment(),
             both,
-            "spec.selector: Invalid value: v1.LabelSelector{MatchLabels:map[string]string{\"app\":\"x\"}, MatchExpressions:[]v1.LabelSelectorRequirement(nil)}: field is immutable",
+            "spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"x\"}}: field is immutable",
         ),
         (
             config,
@@ -230,7 +230,7 @@ fn what_is_immutable_stays() {
         (
             binding,
             json!({"roleRef": {"name": "y"}}),
-            "roleRef: Invalid value: rbac.RoleRef{APIGroup:\"rbac.authorization.k8s.io\", Kind:\"Role\", Name:\"y\"}: cannot change roleRef",
+            "roleRef: Invalid value: {\"APIGroup\":\"rbac.authorization.k8s.io\",\"Kind\":\"Role\",\"Name\":\"y\"}: cannot change roleRef",
         ),
     ] {
         assert_eq!(update(&object, &change), [expected]);

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::Check;
 use super::pods::{self, Restarts};
-use super::{Check, go};
 use crate::apiserver::kinds::Kind;
 use crate::apiserver::schema::error::FieldError;
 
@@ -19,11 +19,7 @@ pub fn apps(check: &mut Check<'_>, kind: &Kind) {
     if kind.kind == "StatefulSet" {
         stateful_set(check);
     } else if changed && kind.group == "apps" {
-        check.push(go::invalid(
-            "spec.selector",
-            &go::selector(selector),
-            "field is immutable",
-        ));
+        check.invalid("spec.selector", selector, "field is immutable");
     }
     for field in ["replicas", "minReadySeconds", "revisionHistoryLimit"] {
         check.at_least(
@@ -87,11 +83,7 @@ fn selector(check: &mut Check<'_>, kind: &str) {
     }
     if empty("matchLabels") && no_expressions {
         let detail = format!("empty selector is invalid for {kind}");
-        check.push(go::invalid(
-            "spec.selector",
-            &go::selector(selector),
-            &detail,
-        ));
+        check.invalid("spec.selector", selector, &detail);
         return;
     }
     expressions(check, "spec.selector");
@@ -103,7 +95,7 @@ fn selector(check: &mut Check<'_>, kind: &str) {
 
 fn mismatch(labels: &Value) -> FieldError {
     let detail = "`selector` does not match template `labels`";
-    go::invalid("spec.template.metadata.labels", &go::labels(labels), detail)
+    FieldError::invalid("spec.template.metadata.labels", labels, detail)
 }
 
 /// The expressions of a label selector make sense.
@@ -303,7 +295,10 @@ pub fn autoscaler(check: &mut Check<'_>) {
     }
     let (least, most) = (check.at("spec.minReplicas"), check.at("spec.maxReplicas"));
     check.at_least("spec.minReplicas", least, 1);
-    check.at_least("spec.maxReplicas", most, 1);
+    if most.as_i64().is_some_and(|most| most < 1) {
+        let detail = "must be set and greater than 0";
+        check.push(FieldError::required("spec.maxReplicas", detail));
+    }
     if let (Some(low), Some(high)) = (least.as_i64(), most.as_i64())
         && high < low
     {
