@@ -167,6 +167,9 @@ impl Template {
 fn content(object: &mut Value) -> u64 {
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
+        // Items of a list of a built-in kind come without these two, single objects with them.
+        fields.remove("apiVersion");
+        fields.remove("kind");
     }
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
