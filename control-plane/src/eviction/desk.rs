@@ -7,116 +7,21 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::policy::PurgeMode;
-use muster_shared::conditions;
 use tokio::time::Instant;
 
+pub use self::errand::{ClusterNote, Errand, News, Now, Outcome, Step};
 use super::backlog::{Backlog, Place, Rank};
-use super::explain::{CONDITION, Note, Turn};
+use super::explain::Turn;
 use super::fleet_view::{FleetView, evicts};
-use super::judge::{Cause, Judgement, Stay, Switches, judge, purge_mode};
+use super::judge::{Judgement, Stay, Switches, judge, purge_mode};
 use super::rate::{Band, Budget, Rates};
 use super::subject::Subject;
 use crate::binding::BindingKey;
-use crate::scheduler::Snapshot;
 
-/// One moment on both clocks: the calendar that objects are dated by, and the monotonic one that waiting is done by.
-#[derive(Clone, Copy, Debug)]
-pub struct Now {
-    /// Calendar.
-    pub wall: Timestamp,
-    /// Monotonic.
-    pub tick: Instant,
-}
-
-impl Now {
-    /// This moment.
-    pub fn read() -> Self {
-        Self {
-            wall: Timestamp::now(),
-            tick: Instant::now(),
-        }
-    }
-
-    fn instant_of(self, moment: Timestamp) -> Instant {
-        self.tick + Duration::try_from(moment.duration_since(self.wall)).unwrap_or_default()
-    }
-}
-
-/// A workload whose turn has come, with all that is needed to move it.
-#[derive(Clone, Debug)]
-pub struct Errand {
-    /// The cluster it leaves.
-    pub cluster: Arc<str>,
-    /// Its binding.
-    pub subject: Subject,
-    /// Why it leaves.
-    pub cause: Cause,
-    /// What becomes of the old copy.
-    pub purge_mode: PurgeMode,
-    /// The fleet it is placed in.
-    pub snapshot: Snapshot,
-    rank: Rank,
-}
-
-impl Errand {
-    /// Since when it was to leave.
-    pub fn since(&self) -> Timestamp {
-        self.rank.since()
-    }
-}
-
-/// What the desk wants.
-#[derive(Debug)]
-pub enum Step {
-    /// Move a workload, then tell [`Desk::done`].
-    Evict(Box<Errand>),
-    /// Nothing before this instant, unless something changes.
-    Wait(Option<Instant>),
-}
-
-/// What came of an errand.
-#[derive(Debug)]
-pub enum Outcome {
-    /// It left: the binding as it is now, and where the workload is placed.
-    Evicted {
-        /// The binding.
-        subject: Subject,
-        /// The clusters.
-        to: String,
-    },
-    /// No other cluster could take it, in words.
-    Nowhere(String),
-    /// Somebody else wrote the binding first.
-    Conflict,
-    /// The binding is gone.
-    Gone,
-    /// The write failed, in words.
-    Failed(String),
-}
-
-/// Something to tell about a cluster.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClusterNote {
-    /// The cluster.
-    pub cluster: Arc<str>,
-    /// The reason, in one word.
-    pub reason: &'static str,
-    /// The same in a sentence.
-    pub message: String,
-}
-
-/// What people are to be told.
-#[derive(Debug, Default)]
-pub struct News {
-    /// About bindings.
-    pub bindings: Vec<(Key, Note)>,
-    /// About clusters.
-    pub clusters: Vec<ClusterNote>,
-}
+mod errand;
+mod telling;
 
 /// One key for each binding, however many places mention it.
 pub type Key = Arc<BindingKey>;
@@ -465,88 +370,6 @@ impl Desk {
         self.backlog.put(cluster, key.clone(), place)
     }
 
-    fn turn_of_ready(&self, cause: &Cause) -> Turn {
-        match self.band {
-            Band::Stopped => Turn::Stopped {
-                health: self.fleet.health(),
-            },
-            Band::Primary | Band::Secondary => Turn::Queued {
-                cause: cause.to_string(),
-            },
-        }
-    }
-
-    fn settle_band(&mut self, now: Now) {
-        let health = self.fleet.health();
-        let band = self.rates.band(health);
-        if band == self.band {
-            return;
-        }
-        let before = std::mem::replace(&mut self.band, band);
-        let per_second = self.rates.per_second(band);
-        self.budget.set_rate(per_second, now.tick);
-        let (reason, what) = match band {
-            Band::Primary => (
-                "EvictionResumed",
-                "workloads are evicted at the primary rate",
-            ),
-            Band::Secondary => (
-                "EvictionSlowed",
-                "workloads are evicted at the secondary rate",
-            ),
-            Band::Stopped => ("EvictionStopped", "no workload is evicted"),
-        };
-        let message = format!(
-            "{} of {} clusters have failed: {what} ({per_second} per second)",
-            health.failed, health.total
-        );
-        let failed: Vec<Arc<str>> = self
-            .fleet
-            .failed()
-            .map(|cluster| Arc::from(cluster.name_any()))
-            .collect();
-        for cluster in failed {
-            self.tell_of(&cluster, reason, message.clone());
-        }
-        if before == Band::Stopped || band == Band::Stopped {
-            self.explain_ready_items(now);
-        }
-    }
-
-    fn explain_ready_items(&mut self, now: Now) {
-        let lanes: Vec<Arc<str>> = self
-            .backlog
-            .depths()
-            .map(|(name, _)| Arc::clone(name))
-            .collect();
-        for cluster in lanes {
-            let ready: Vec<Key> = self
-                .backlog
-                .items(&cluster)
-                .filter(|(_, place)| matches!(place, Place::Ready(_)))
-                .map(|(key, _)| key.clone())
-                .collect();
-            for key in ready {
-                self.review(&cluster, &key, now);
-            }
-        }
-    }
-
-    /// A binding that says an eviction is pending although none is: the cluster recovered while nobody looked.
-    fn clear_stale(&mut self, subject: &Subject) {
-        if !conditions::is_true(&subject.status().conditions, CONDITION) {
-            return;
-        }
-        let targets = &subject.spec().clusters;
-        let pending = targets
-            .iter()
-            .any(|target| self.fleet.taints(&target.name).iter().any(evicts));
-        if let Some(target) = targets.first().filter(|_| !pending) {
-            let name = self.share(&target.name);
-            self.note(self.key_of(subject), &name, Turn::Recovered);
-        }
-    }
-
     fn is_on(&self, cluster: &str, key: &Key) -> bool {
         self.subjects
             .get(key)
@@ -580,24 +403,6 @@ impl Desk {
         known
             .or_else(|| self.on.get_key_value(name).map(|(name, _)| name))
             .map_or_else(|| Arc::from(name), Arc::clone)
-    }
-
-    fn note(&mut self, key: Key, cluster: &str, turn: Turn) {
-        self.news.bindings.push((
-            key,
-            Note {
-                cluster: cluster.to_owned(),
-                turn,
-            },
-        ));
-    }
-
-    fn tell_of(&mut self, cluster: &Arc<str>, reason: &'static str, message: String) {
-        self.news.clusters.push(ClusterNote {
-            cluster: Arc::clone(cluster),
-            reason,
-            message,
-        });
     }
 }
 

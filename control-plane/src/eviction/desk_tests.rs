@@ -1,4 +1,6 @@
+use jiff::Timestamp;
 use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::policy::PurgeMode;
 use serde_json::{Value, json};
 
 use super::*;
@@ -471,5 +473,5 @@ fn however_often_a_cluster_changes_each_of_its_workloads_is_queued_once() {
     let depths: Vec<_> = world.desk.backlog().depths().collect();
     assert_eq!(depths.len(), 1);
     assert_eq!((depths[0].1.ready, depths[0].1.waiting), (count, 0));
-    assert_eq!(world.evict(100.0).len(), 50);
+    assert_eq!(world.evict(101.0).len(), 50);
 }

@@ -1,0 +1,110 @@
+//! What the desk is asked and answers: moments, errands, outcomes, news.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use muster_shared::api::policy::PurgeMode;
+use tokio::time::Instant;
+
+use super::super::backlog::Rank;
+use super::super::explain::Note;
+use super::super::judge::Cause;
+use super::super::subject::Subject;
+use super::Key;
+use crate::scheduler::Snapshot;
+
+/// One moment on both clocks: the calendar that objects are dated by, and the monotonic one that waiting is done by.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// Calendar.
+    pub wall: Timestamp,
+    /// Monotonic.
+    pub tick: Instant,
+}
+
+impl Now {
+    /// This moment.
+    pub fn read() -> Self {
+        Self {
+            wall: Timestamp::now(),
+            tick: Instant::now(),
+        }
+    }
+
+    pub(super) fn instant_of(self, moment: Timestamp) -> Instant {
+        self.tick + Duration::try_from(moment.duration_since(self.wall)).unwrap_or_default()
+    }
+}
+
+/// A workload whose turn has come, with all that is needed to move it.
+#[derive(Clone, Debug)]
+pub struct Errand {
+    /// The cluster it leaves.
+    pub cluster: Arc<str>,
+    /// Its binding.
+    pub subject: Subject,
+    /// Why it leaves.
+    pub cause: Cause,
+    /// What becomes of the old copy.
+    pub purge_mode: PurgeMode,
+    /// The fleet it is placed in.
+    pub snapshot: Snapshot,
+    pub(super) rank: Rank,
+}
+
+impl Errand {
+    /// Since when it was to leave.
+    pub fn since(&self) -> Timestamp {
+        self.rank.since()
+    }
+}
+
+/// What the desk wants.
+#[derive(Debug)]
+pub enum Step {
+    /// Move a workload, then tell [`Desk::done`].
+    Evict(Box<Errand>),
+    /// Nothing before this instant, unless something changes.
+    Wait(Option<Instant>),
+}
+
+/// What came of an errand.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It left: the binding as it is now, and where the workload is placed.
+    Evicted {
+        /// The binding.
+        subject: Subject,
+        /// The clusters.
+        to: String,
+    },
+    /// No other cluster could take it, in words.
+    Nowhere(String),
+    /// Somebody else wrote the binding first.
+    Conflict,
+    /// The binding is gone.
+    Gone,
+    /// The write failed, in words.
+    Failed(String),
+}
+
+/// Something to tell about a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterNote {
+    /// The cluster.
+    pub cluster: Arc<str>,
+    /// The reason, in one word.
+    pub reason: &'static str,
+    /// The same in a sentence.
+    pub message: String,
+}
+
+/// What people are to be told.
+#[derive(Debug, Default)]
+pub struct News {
+    /// About bindings.
+    pub bindings: Vec<(Key, Note)>,
+    /// About clusters.
+    pub clusters: Vec<ClusterNote>,
+}
