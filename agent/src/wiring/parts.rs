@@ -238,30 +238,45 @@ impl Agent {
                 applying.run(workers, shutdown, work).await;
             });
         }
-        let (retried, shutdown) = (works.clone(), self.shutdown.clone());
-        self.spawn_as(Standing::Member, "second wind", async move {
-            loop {
-                tokio::select! {
-                    () = shutdown.cancelled() => return,
-                    () = returned.notified() => try_again(&retried, &to_apply, &to_report),
-                }
-            }
-        });
-        let (synced, health, shutdown) =
-            (works.clone(), self.health.clone(), self.shutdown.clone());
-        self.spawn_as(Standing::Member, "works readiness", async move {
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                () = synced.synced() => health.ready("works", Ok(())),
-            }
-            shutdown.cancelled().await;
-        });
+        self.start_second_wind(works.clone(), returned, to_apply, to_report);
+        self.start_readiness(works.clone());
         self.spawn_as(
             Standing::Member,
             "work informer",
             works.run(self.shutdown.clone()),
         );
         Ok(())
+    }
+
+    /// What failed while an API was away is done as soon as it answers.
+    fn start_second_wind(
+        &mut self,
+        works: Informer<Work>,
+        returned: Arc<Notify>,
+        to_apply: Queue<String>,
+        to_report: Queue<String>,
+    ) {
+        let shutdown = self.shutdown.clone();
+        self.spawn_as(Standing::Member, "second wind", async move {
+            loop {
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    () = returned.notified() => try_again(&works, &to_apply, &to_report),
+                }
+            }
+        });
+    }
+
+    /// We are ready when we know what the fleet wants.
+    fn start_readiness(&mut self, works: Informer<Work>) {
+        let (health, shutdown) = (self.health.clone(), self.shutdown.clone());
+        self.spawn_as(Standing::Member, "works readiness", async move {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = works.synced() => health.ready("works", Ok(())),
+            }
+            shutdown.cancelled().await;
+        });
     }
 
     fn runs(&self, controller: &str) -> bool {

@@ -27,7 +27,10 @@ pub const WORKS: &str = "karmada-es-m1";
 /// User of the agent in both APIs, so that faults can be aimed at it.
 pub const AGENT: &str = "system:karmada:agent:m1";
 /// How long anything may take. The real times are well below a second; a loaded machine takes longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Benches of this process, so that their folders differ.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// The two servers and clients of an administrator for both.
 pub struct Bench {
@@ -42,7 +45,6 @@ impl Bench {
     /// Starts the servers; the fleet knows our kinds.
     pub async fn start() -> Self {
         muster_shared::tls::install_provider();
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder =
             std::env::temp_dir().join(format!("muster-agent-{}-{number}", std::process::id()));
@@ -209,13 +211,11 @@ where
     let waiting = await_condition(api.clone(), name, |object: Option<&K>| {
         object.is_some_and(&holds)
     });
-    match timeout(PATIENCE, waiting).await {
-        Ok(found) => found.unwrap().unwrap(),
-        Err(_) => {
-            let last = api.get_opt(name).await;
-            panic!("{name}: waited {PATIENCE:?} until {what}; it is {last:?}")
-        }
+    if let Ok(found) = timeout(PATIENCE, waiting).await {
+        return found.unwrap().unwrap();
     }
+    let last = api.get_opt(name).await;
+    panic!("{name}: waited {PATIENCE:?} until {what}; it is {last:?}")
 }
 
 /// Waits until an object is gone.

@@ -15,7 +15,7 @@ fn node(name: &str, ready: bool) -> Node {
     .unwrap()
 }
 
-fn pod(name: &str, node: Value) -> Pod {
+fn pod(name: &str, node: &Value) -> Pod {
     serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"nodeName": node,
         "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}]}}))
     .unwrap()
@@ -39,10 +39,10 @@ async fn a_member_registers_and_says_what_it_is_and_has() {
     create_node(&bench, "n1", true).await;
     create_node(&bench, "n2", false).await;
     let pods: Api<Pod> = Api::namespaced(bench.member_client.clone(), "default");
-    pods.create(&PostParams::default(), &pod("placed", json!("n1")))
+    pods.create(&PostParams::default(), &pod("placed", &json!("n1")))
         .await
         .unwrap();
-    pods.create(&PostParams::default(), &pod("waiting", Value::Null))
+    pods.create(&PostParams::default(), &pod("waiting", &Value::Null))
         .await
         .unwrap();
     let _agent = bench.agent();
@@ -273,7 +273,7 @@ async fn without_modelling_no_node_and_no_pod_is_looked_at() {
     let bench = Bench::start().await;
     create_node(&bench, "n1", true).await;
     let _agent = bench.agent_in(&["system:masters"], |settings| {
-        settings.enable_cluster_resource_modeling = false
+        settings.enable_cluster_resource_modeling = false;
     });
     let cluster = until(
         &bench.clusters(),

@@ -17,7 +17,7 @@ async fn a_work_is_applied_and_its_status_comes_back_within_a_second() {
     bench.joined().await;
     bench
         .create_work("web", |work| {
-            work["spec"]["workload"]["manifests"] = json!([deployment("web")])
+            work["spec"]["workload"]["manifests"] = json!([deployment("web")]);
         })
         .await;
     let work = bench.applied("web", "True").await;
@@ -129,7 +129,7 @@ async fn an_object_that_is_as_desired_is_not_written_again() {
     bench.joined().await;
     bench
         .create_work("web", |work| {
-            work["spec"]["workload"]["manifests"] = json!([deployment("web")])
+            work["spec"]["workload"]["manifests"] = json!([deployment("web")]);
         })
         .await;
     bench.applied("web", "True").await;
@@ -152,7 +152,7 @@ async fn a_deleted_work_takes_its_object_along_unless_it_is_to_be_preserved() {
     bench.create_work("goes", |_| {}).await;
     bench
         .create_work("stays", |work| {
-            work["spec"]["preserveResourcesOnDeletion"] = json!(true)
+            work["spec"]["preserveResourcesOnDeletion"] = json!(true);
         })
         .await;
     for name in ["goes", "stays"] {
@@ -227,7 +227,7 @@ async fn an_object_of_another_work_is_not_deleted_with_this_one() {
     bench.joined().await;
     bench
         .create_work("first", |work| {
-            work["spec"]["workload"]["manifests"] = json!([config_map("a", "1")])
+            work["spec"]["workload"]["manifests"] = json!([config_map("a", "1")]);
         })
         .await;
     bench.applied("first", "True").await;
@@ -235,7 +235,7 @@ async fn an_object_of_another_work_is_not_deleted_with_this_one() {
     let taken_over = json!({"metadata": {"annotations": {"work.karmada.io/name": "second"}}});
     bench
         .create_work("second", |work| {
-            work["spec"]["suspendDispatching"] = json!(true)
+            work["spec"]["suspendDispatching"] = json!(true);
         })
         .await;
     patch(
@@ -321,12 +321,12 @@ async fn a_work_that_comes_before_its_namespace_or_its_kind_is_applied_when_they
     let thing = json!({"apiVersion": "example.io/v1", "kind": "Thing", "metadata": {"name": "t", "namespace": "default"}, "spec": {"x": 1}});
     bench
         .create_work("inside", |work| {
-            work["spec"]["workload"]["manifests"] = json!([inside])
+            work["spec"]["workload"]["manifests"] = json!([inside]);
         })
         .await;
     bench
         .create_work("thing", |work| {
-            work["spec"]["workload"]["manifests"] = json!([thing])
+            work["spec"]["workload"]["manifests"] = json!([thing]);
         })
         .await;
     bench.applied("inside", "False").await;
@@ -341,7 +341,7 @@ async fn a_work_that_comes_before_its_namespace_or_its_kind_is_applied_when_they
                 "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
     bench
         .create_work("prerequisites", |work| {
-            work["spec"]["workload"]["manifests"] = json!([namespace, definition])
+            work["spec"]["workload"]["manifests"] = json!([namespace, definition]);
         })
         .await;
     for name in ["inside", "thing"] {
@@ -357,7 +357,7 @@ async fn one_malformed_manifest_stops_neither_its_neighbours_nor_other_works() {
     let manifests = json!([{"apiVersion": "v1", "kind": "ConfigMap"}, config_map("good", "1")]);
     bench
         .create_work("mixed", |work| {
-            work["spec"]["workload"]["manifests"] = manifests
+            work["spec"]["workload"]["manifests"] = manifests;
         })
         .await;
     bench.create_work("other", |_| {}).await;
