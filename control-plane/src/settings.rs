@@ -325,12 +325,13 @@ mod tests {
 
     #[test]
     fn senseless_values_are_refused_by_name() {
-        let cases: [(&str, fn(&mut Settings)); 6] = [
+        type Spoil = fn(&mut Settings);
+        let cases: [(&str, Spoil); 6] = [
             ("resource-eviction-rate", |s| {
-                s.resource_eviction_rate = -1.0
+                s.resource_eviction_rate = -1.0;
             }),
             ("unhealthy-cluster-threshold", |s| {
-                s.unhealthy_cluster_threshold = 55.0
+                s.unhealthy_cluster_threshold = 55.0;
             }),
             ("cluster-monitor-grace-period", |s| {
                 s.cluster_monitor_grace_period = Duration::default();
@@ -342,7 +343,7 @@ mod tests {
                 s.no_execute_taint_eviction_purge_mode = "Never".to_owned();
             }),
             ("evict-plugins", |s| {
-                s.evict_plugins = Words(vec!["Hope".to_owned()])
+                s.evict_plugins = Words(vec!["Hope".to_owned()]);
             }),
         ];
         for (name, spoil) in cases {

@@ -22,7 +22,7 @@ use crate::client;
 /// How many events may wait: a second's worth of a busy API server's creates.
 const WAITING: usize = 1024;
 /// A repetition within this time counts up the earlier event instead of making a new one (client-go's correlator: 10 min).
-const REPEAT_WINDOW: Duration = Duration::from_secs(600);
+const REPEAT_WINDOW: Duration = Duration::from_mins(10);
 /// How many earlier events are remembered for that.
 const REMEMBERED: usize = 2048;
 /// Deadline of one write.

@@ -316,7 +316,7 @@ async fn release(api: &Api<Lease>, candidate: &Candidate) {
     match timeout(Duration::from_secs(3), given_up).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            tracing::debug!(error = client::brief(&error), "could not release the lease")
+            tracing::debug!(error = client::brief(&error), "could not release the lease");
         }
         Err(_) => tracing::debug!("no answer when releasing the lease"),
     }

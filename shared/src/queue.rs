@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 /// First and longest back-off of a failing key. client-go starts at 5 ms, which only helps against conflicts with
 /// oneself; we write with preconditions, so that the first retry is worth waiting for.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
+const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
 /// How long running work may take to finish after shutdown was asked for.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -318,9 +318,8 @@ mod tests {
         let queue = Queue::new("test");
         queue.add("a");
         let mut told = start(&queue, |_, nth| match nth {
-            1..=3 => Err("no"),
+            1..=3 | 5 => Err("no"),
             4 => Ok(Next::After(Duration::from_secs(1))),
-            5 => Err("no"),
             _ => Ok(Next::Done),
         });
         let mut at = Vec::new();

@@ -69,11 +69,11 @@ impl Gateway {
                     changed = changes.changed() => if changed.is_err() { return },
                     () = current.closed() => return,
                 }
-                let config = changes.borrow_and_update().clone();
-                match connect(&config, profile) {
+                let renewed = changes.borrow_and_update().clone();
+                match connect(&renewed, profile) {
                     Ok(client) => _ = current.send_replace(client),
                     Err(error) => {
-                        tracing::error!(api, %error, "new credentials cannot be used; keeping the old ones")
+                        tracing::error!(api, %error, "new credentials cannot be used; keeping the old ones");
                     }
                 }
             }
@@ -107,7 +107,7 @@ impl Gateway {
                 }
                 // Half-written, perhaps: looked at again.
                 Err(error) => {
-                    tracing::warn!(api = self.api, %error, "changed credentials cannot be read yet")
+                    tracing::warn!(api = self.api, %error, "changed credentials cannot be read yet");
                 }
             }
         }

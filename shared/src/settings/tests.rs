@@ -1,3 +1,5 @@
+use serde::Deserialize;
+
 use super::*;
 
 #[derive(Debug, clap::Args, Deserialize)]
@@ -120,8 +122,9 @@ fn the_file_may_use_lists_and_maps() {
 
 #[test]
 fn what_is_unknown_or_malformed_is_refused_by_name() {
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
     let file = File::with("typo", "grace-periods: 1s\n");
-    let cases: [(&[&str], &[(&str, &str)], &str); 4] = [
+    let cases: [Case<'_>; 4] = [
         (&["--config", file.path()], &[], "grace-periods"),
         (&["--no-such-flag"], &[], "--no-such-flag"),
         (&["--grace-period=soon"], &[], "is not a duration"),

@@ -14,7 +14,7 @@ use super::wire::{self, Line, Page, Rejected};
 use super::{Followed, IDLE_GRACE, Selection};
 
 /// Deadline for one page of a list and for the head of a watch's answer. Kubernetes' own server gives up on a list after 60 s.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
+const ANSWER_DEADLINE: Duration = Duration::from_mins(1);
 /// How long a streaming list may be silent before the server counts as one that does not stream lists.
 const STREAM_SILENCE: Duration = Duration::from_secs(20);
 /// First and longest pause after an error; doubled each time, as client-go's reflector does (800 ms … 30 s).
