@@ -66,7 +66,7 @@ impl Gateway {
             // Ends with the gateway, or with the last clone of the client.
             loop {
                 tokio::select! {
-                    changed = changes.changed() => if changed.is_err() { return },
+                    alive = changes.changed() => if alive.is_err() { return },
                     () = current.closed() => return,
                 }
                 let renewed = changes.borrow_and_update().clone();
