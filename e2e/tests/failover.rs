@@ -11,7 +11,7 @@ use muster_e2e::sandbox::story::{Failure, Story};
 use support::{Setting, scenario};
 
 /// How long something that must not happen is waited for: longer than it takes where it may happen.
-const LONG_ENOUGH: Duration = Duration::from_secs(10);
+const LONG_ENOUGH: Duration = Duration::from_secs(12);
 
 /// A member is lost, and comes back.
 async fn whole_story(story: &Story) -> Result<(), Failure> {
@@ -138,7 +138,9 @@ async fn nothing_moves_while_failover_is_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_moves_when_the_member_is_back_before_its_toleration_has_run_out() {
     let setting = Setting {
-        manifest: |manifest| manifest.replace("tolerationSeconds: 2", "tolerationSeconds: 18"),
+        manifest: |manifest| {
+            support::unhurried(manifest).replace("tolerationSeconds: 2", "tolerationSeconds: 18")
+        },
         ..Setting::named("back-in-time")
     };
     scenario(setting, async |story: &Story| {

@@ -1,5 +1,7 @@
 //! Simulated members do what kubelets and kube-controller-manager do, seen through the API alone.
 
+#![allow(clippy::unwrap_used)] // how a test says that it failed
+
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
@@ -102,15 +104,15 @@ where
         + 'static,
 {
     let informer: Informer<K> = Informer::new(Api::all(client.clone()), Selection::everything());
-    let (changed, mut changes) = tokio::sync::watch::channel(());
+    let (tell, mut changes) = tokio::sync::watch::channel(());
     informer.on_change(move |_| {
-        changed.send_replace(());
+        tell.send_replace(());
     });
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
     tokio::spawn(informer.clone().run(stop));
     informer.synced().await;
-    let seen = || -> Vec<K> {
+    let there = || -> Vec<K> {
         informer
             .list()
             .iter()
@@ -118,11 +120,11 @@ where
             .collect()
     };
     let waited = tokio::time::timeout(DEADLINE, async {
-        while !reached(&seen()) {
+        while !reached(&there()) {
             changes.changed().await.unwrap();
         }
     });
-    assert!(waited.await.is_ok(), "{what}; there is {:#?}", seen());
+    assert!(waited.await.is_ok(), "{what}; there is {:#?}", there());
 }
 
 fn names(pods: &[Pod]) -> Vec<String> {

@@ -80,7 +80,7 @@ mod tests {
             .iter()
             .find(|interval| interval.name == "cluster-monitor-grace-period")
             .unwrap();
-        assert_eq!((grace.here.as_str(), grace.usual.as_str()), ("5s", "40s"));
+        assert_eq!((grace.here.as_str(), grace.usual.as_str()), ("8s", "40s"));
         assert!(
             all.iter().all(|interval| interval.name != "feature-gates"
                 && interval.name != "metrics-bind-address")

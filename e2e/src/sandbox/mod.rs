@@ -194,7 +194,7 @@ async fn demonstrate(run: Run) -> anyhow::Result<ExitCode> {
     let mut place = Place::new(run.dir.clone())?;
     let outcome = tokio::select! {
         outcome = tell(&run, &place, &screen) => outcome,
-        _ = tokio::signal::ctrl_c() => {
+        () = until_told() => {
             screen.finish();
             screen.say("Interrupted: everything is ended and cleaned up.");
             return Ok(ExitCode::from(130));

@@ -36,8 +36,8 @@ pub const FAILED_TAINT: &str = "example.com/failed:NoExecute";
 /// Flags of the control plane that a run of a minute needs. What is said of times is shown beside the defaults.
 pub const CONTROL_PLANE: [&str; 9] = [
     "--feature-gates=Failover=true",
-    "--cluster-monitor-grace-period=5s",
-    "--cluster-startup-grace-period=10s",
+    "--cluster-monitor-grace-period=8s",
+    "--cluster-startup-grace-period=15s",
     "--resource-eviction-rate=5",
     "--leader-elect-lease-duration=6s",
     "--leader-elect-renew-deadline=4s",

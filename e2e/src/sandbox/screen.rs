@@ -133,18 +133,18 @@ impl Screen {
         tokio::spawn(async move {
             loop {
                 screen.show(&view);
-                let changed = async {
+                let stir = async {
                     // The observer may be gone; then only the guard ends us.
                     if tokio::time::timeout(TICK, changes.changed())
                         .await
-                        .is_ok_and(|changed| changed.is_err())
+                        .is_ok_and(|told| told.is_err())
                     {
                         std::future::pending::<()>().await;
                     }
                 };
                 tokio::select! {
                     () = ended.cancelled() => return,
-                    () = async { tokio::join!(changed, tokio::time::sleep(PAUSE)); } => {}
+                    () = async { tokio::join!(stir, tokio::time::sleep(PAUSE)); } => {}
                 }
             }
         });

@@ -113,8 +113,8 @@ impl Story {
     /// The cluster is declared failed.
     pub async fn until_tainted(&self) -> Result<(), Failure> {
         self.screen.headline(
-            &format!("{VICTIM} is declared failed"),
-            "the ClusterTaintPolicy taints NoExecute what has not been ready for a while",
+            &format!("{VICTIM} is silent"),
+            "a ClusterTaintPolicy declares failed what has not been ready for a while",
         );
         self.until(
             "the taint policy taints the failed cluster",
@@ -128,8 +128,8 @@ impl Story {
     /// The workloads are evicted and placed anew.
     pub async fn until_moved(&self) -> Result<(), Failure> {
         self.screen.headline(
-            "its workloads are evicted and placed anew",
-            "toleration has run out; the old copies stay until the new ones are healthy",
+            &format!("{VICTIM} is declared failed, and its workloads have to leave"),
+            "they are evicted when their toleration runs out, and placed anew in the same write",
         );
         self.until("the workloads are placed anew", |picture| {
             expect::moved(picture, &self.before)
