@@ -75,15 +75,15 @@ pub fn apply(
             "failed to create typed patch object ({subject}): {misfits}"
         )));
     }
-    let mut managed = live.and_then(Managed::read).unwrap_or_default();
+    let mut owners = live.and_then(Managed::read).unwrap_or_default();
     let empty = schema.empty(api_version, config["kind"].as_str().unwrap_or_default());
     let live = without_managed_fields(live.unwrap_or(&empty));
-    if managed.0.is_empty() {
+    if owners.0.is_empty() {
         let first = Manager::updater(BEFORE_FIRST_APPLY, api_version, subresource);
         note(
             &empty,
             &live,
-            &mut managed,
+            &mut owners,
             &first,
             api_version,
             subresource,
@@ -99,23 +99,23 @@ pub fn apply(
         subresource,
         schema,
     };
-    let (applied, managed) = match request.run(managed.clone(), force) {
+    let (applied, owners) = match request.run(owners.clone(), force) {
         Err(conflicts) => {
             let left = last_applied::unresolved(&request, conflicts);
             if !left.is_empty() {
                 return Err(conflict::error(left));
             }
-            request.run(managed, true).map_err(conflict::error)?
+            request.run(owners, true).map_err(conflict::error)?
         }
         done => done.map_err(conflict::error)?,
     };
-    let mut managed = managed;
+    let mut owners = owners;
     let mut object = applied;
     if object != live {
-        managed.touch(&Manager::applier(manager, subresource), now);
+        owners.touch(&Manager::applier(manager, subresource), now);
     }
     last_applied::renew(&mut object, manager, config);
-    managed.write(&mut object);
+    owners.write(&mut object);
     Ok(object)
 }
 
@@ -133,20 +133,20 @@ impl Request<'_> {
     /// The merged object and its managers, or the conflicts.
     fn run(
         &self,
-        mut managed: Managed,
+        mut owners: Managed,
         force: bool,
     ) -> Result<(Value, Managed), Vec<conflict::Found>> {
         let at = self.schema.root();
         let me = Manager::applier(self.manager, self.subresource);
         let merged = combine::merge(at, self.live, self.config);
-        let before = managed.0.remove(&me);
+        let before = owners.0.remove(&me);
         let time = before.as_ref().and_then(|owned| owned.time.clone());
         let set = reset(
             self.schema,
             self.subresource,
             &typed::to_set(at, self.config),
         );
-        managed.0.insert(
+        owners.0.insert(
             me.clone(),
             Owned {
                 set,
@@ -156,33 +156,33 @@ impl Request<'_> {
         );
         let object = match before {
             Some(before) if !before.set.is_empty() => {
-                prune(self.schema, &merged, &managed, &before.set)
+                prune(self.schema, &merged, &owners, &before.set)
             }
             _ => merged,
         };
         let comparison = combine::compare(at, self.live, &object)
             .map(|set| reset(self.schema, self.subresource, set));
-        let conflicts = yield_fields(&mut managed, &me, &comparison, force);
+        let conflicts = yield_fields(&mut owners, &me, &comparison, force);
         if !conflicts.is_empty() {
             return Err(conflicts);
         }
-        strip(&mut managed, &me);
-        managed.drop_empty();
-        Ok((object, managed))
+        strip(&mut owners, &me);
+        owners.drop_empty();
+        Ok((object, owners))
     }
 }
 
 /// Takes what changed from everybody but `me`. Unless forced, nothing is taken that somebody else holds with another
 /// value; that is reported instead.
 fn yield_fields(
-    managed: &mut Managed,
+    owners: &mut Managed,
     me: &Manager,
     comparison: &Comparison,
     force: bool,
 ) -> Vec<conflict::Found> {
     let changed = comparison.modified.union(&comparison.added);
     if !force {
-        let found: Vec<conflict::Found> = managed
+        let found: Vec<conflict::Found> = owners
             .0
             .iter()
             .filter(|(other, _)| *other != me)
@@ -197,7 +197,7 @@ fn yield_fields(
             return found;
         }
     }
-    for (_, owned) in managed.0.iter_mut().filter(|(other, _)| *other != me) {
+    for (_, owned) in owners.0.iter_mut().filter(|(other, _)| *other != me) {
         // What is held with the same value stays shared: only what changed is lost.
         owned.set = owned.set.difference(&owned.set.intersection(&changed));
         owned.set = owned.set.difference(&comparison.removed);
@@ -206,14 +206,14 @@ fn yield_fields(
 }
 
 /// Removes from `merged` what the manager applied last time, does not apply any more, and nobody else owns.
-fn prune(schema: &Schema, merged: &Value, managed: &Managed, last: &FieldSet) -> Value {
+fn prune(schema: &Schema, merged: &Value, owners: &Managed, last: &FieldSet) -> Value {
     let at = schema.root();
     let named = |set: &FieldSet| set.with_named_fields(Some(at));
     let set_of = |value: &Value| named(&typed::to_set(at, value));
     let without = |doomed: &FieldSet| typed::remove(Some(at), merged, doomed);
     let last = named(last);
     let everything = set_of(merged);
-    let owned = managed
+    let owned = owners
         .0
         .values()
         .fold(FieldSet::default(), |all, owned| all.union(&owned.set));
@@ -234,18 +234,18 @@ pub fn track_update(
     now: Timestamp,
 ) {
     let recorded = || old.and_then(Managed::read).unwrap_or_default();
-    let mut managed = if !subresource.is_empty() {
+    let mut owners = if !subresource.is_empty() {
         recorded()
     } else if asks_for_reset(new) {
         Managed::default()
     } else {
         Managed::read(new)
-            .filter(|managed| !managed.0.is_empty())
+            .filter(|owners| !owners.0.is_empty())
             .unwrap_or_else(recorded)
     };
     // An object that nobody tracks is not tracked from an update on: only creation and apply begin it.
-    if managed.0.is_empty() && old.is_some() {
-        managed.write(new);
+    if owners.0.is_empty() && old.is_some() {
+        owners.write(new);
         return;
     }
     let empty = schema.empty(api_version, new["kind"].as_str().unwrap_or_default());
@@ -255,15 +255,15 @@ pub fn track_update(
     note(
         &before,
         &after,
-        &mut managed,
+        &mut owners,
         &me,
         api_version,
         subresource,
         schema,
         now,
     );
-    managed.cap();
-    managed.write(new);
+    owners.cap();
+    owners.write(new);
 }
 
 /// Credits `me` with what changed from `before` to `after`, and takes it from everybody else.
@@ -271,7 +271,7 @@ pub fn track_update(
 fn note(
     before: &Value,
     after: &Value,
-    managed: &mut Managed,
+    owners: &mut Managed,
     me: &Manager,
     api_version: &str,
     subresource: &str,
@@ -282,19 +282,19 @@ fn note(
         combine::compare(schema.root(), before, after).map(|set| reset(schema, subresource, set));
     // Everybody loses what changed, `me` included; then `me` gains it.
     let nobody = Manager::updater("", "", "");
-    yield_fields(managed, &nobody, &comparison, true);
+    yield_fields(owners, &nobody, &comparison, true);
     let gained = comparison
         .modified
         .union(&comparison.added)
         .difference(&system_fields());
-    managed.drop_empty();
+    owners.drop_empty();
     if !gained.is_empty() {
-        let mine = managed.0.entry(me.clone()).or_default();
+        let mine = owners.0.entry(me.clone()).or_default();
         mine.set = mine.set.union(&gained);
         api_version.clone_into(&mut mine.version);
         // Of a scale, the real server notes the fields but not the time.
         if subresource != "scale" {
-            managed.touch(me, now);
+            owners.touch(me, now);
         }
     }
 }
@@ -369,8 +369,8 @@ fn system_fields() -> FieldSet {
     fields
 }
 
-fn strip(managed: &mut Managed, me: &Manager) {
-    if let Some(mine) = managed.0.get_mut(me) {
+fn strip(owners: &mut Managed, me: &Manager) {
+    if let Some(mine) = owners.0.get_mut(me) {
         mine.set = mine.set.difference(&system_fields());
     }
 }

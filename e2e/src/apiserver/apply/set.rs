@@ -11,7 +11,7 @@ use crate::apiserver::schema::node::At;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSet {
     members: BTreeSet<Element>,
-    children: BTreeMap<Element, FieldSet>,
+    children: BTreeMap<Element, Self>,
 }
 
 impl FieldSet {

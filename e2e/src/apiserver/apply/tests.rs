@@ -185,7 +185,7 @@ fn replicas_are_handed_over_to_an_autoscaler_without_being_reset() {
     let mut story = deployments();
     story.apply("kubectl", &nginx(Some(3)));
     story.update("kube-controller-manager", "scale", |object| {
-        object["spec"]["replicas"] = json!(5)
+        object["spec"]["replicas"] = json!(5);
     });
     assert_eq!(
         story.fields("kube-controller-manager", "Update"),
@@ -292,7 +292,7 @@ fn what_others_added_to_my_list_survives_my_next_apply() {
 fn an_object_from_before_belongs_to_before_first_apply() {
     let mut story = config_maps();
     story.update("kubectl-create", "", |object| {
-        *object = config_map(&json!({"a": "1"}))
+        *object = config_map(&json!({"a": "1"}));
     });
     story.object.as_mut().unwrap()["metadata"]
         .as_object_mut()
@@ -322,7 +322,7 @@ fn time_moves_only_when_the_object_changes() {
         "applying the same changes nothing, not even the time"
     );
     story.update("other", "", |object| {
-        object["metadata"]["resourceVersion"] = json!("7")
+        object["metadata"]["resourceVersion"] = json!("7");
     });
     assert_eq!(story.fields("other", "Update"), Value::Null);
 }
@@ -449,7 +449,7 @@ fn owners_can_be_forgotten_and_are_not_lost_by_clients_that_drop_them() {
         json!({"f:data": {"f:b": {}}})
     );
     story.update("other", "", |object| {
-        object["metadata"]["managedFields"] = json!([{}])
+        object["metadata"]["managedFields"] = json!([{}]);
     });
     assert!(story.object()["metadata"].get("managedFields").is_none());
 }
@@ -458,11 +458,11 @@ fn owners_can_be_forgotten_and_are_not_lost_by_clients_that_drop_them() {
 fn no_more_than_ten_updaters_are_kept_apart() {
     let mut story = config_maps();
     story.update("m00", "", |object| {
-        *object = config_map(&json!({"k00": "x"}))
+        *object = config_map(&json!({"k00": "x"}));
     });
     for n in 1..14 {
         story.update(&format!("m{n:02}"), "", |object| {
-            object["data"][format!("k{n:02}")] = json!("x")
+            object["data"][format!("k{n:02}")] = json!("x");
         });
     }
     let entries = story.object()["metadata"]["managedFields"]
@@ -544,7 +544,7 @@ fn custom_kinds_are_owned_by_the_list_types_of_their_schema() {
 fn creating_a_custom_object_owns_its_structs_too() {
     let mut story = Story::new(custom(), "a.b/v1");
     story.update("creator", "", |object| {
-        *object = widget(&json!({"map": {"x": "1"}}))
+        *object = widget(&json!({"map": {"x": "1"}}));
     });
     assert_eq!(
         story.fields("creator", "Update"),

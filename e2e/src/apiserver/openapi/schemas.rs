@@ -147,9 +147,8 @@ impl Schemas {
     }
 
     fn describe_embedded(&mut self, schema: &mut Value) {
-        let children = match schema {
-            Value::Object(fields) => fields,
-            _ => return,
+        let Value::Object(children) = schema else {
+            return;
         };
         for (name, child) in children.iter_mut() {
             match (name.as_str(), child) {

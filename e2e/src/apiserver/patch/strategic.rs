@@ -256,10 +256,9 @@ fn order_elements(
     };
     let rank: Vec<Value> = order.iter().map(identity).collect();
     let position = |item: &Value| rank.iter().position(|id| *id == identity(item));
-    let (mut listed, others): (Vec<(usize, Value)>, Vec<(usize, Value)>) = std::mem::take(items)
-        .into_iter()
-        .enumerate()
-        .partition(|(_, item)| position(item).is_some());
+    let placed = std::mem::take(items).into_iter().enumerate();
+    let (mut listed, others): (Vec<_>, Vec<_>) =
+        placed.partition(|(_, item)| position(item).is_some());
     listed.sort_by_key(|(_, item)| position(item));
     let (mut listed, mut others) = (listed.into_iter().peekable(), others.into_iter().peekable());
     while let (Some((listed_at, _)), Some((other_at, _))) = (listed.peek(), others.peek()) {

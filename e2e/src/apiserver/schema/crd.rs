@@ -403,14 +403,11 @@ fn list_type(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let type_path = format!("{path}.x-kubernetes-list-type");
     let keys_path = format!("{path}.x-kubernetes-list-map-keys");
     match kind.as_str() {
-        None => {}
-        Some("atomic" | "set") => {}
-        Some("map") => {
-            if keys.is_empty() {
-                let detail = "must not be empty if x-kubernetes-list-type is map";
-                errors.push(FieldError::required(keys_path.clone(), detail));
-            }
+        Some("map") if keys.is_empty() => {
+            let detail = "must not be empty if x-kubernetes-list-type is map";
+            errors.push(FieldError::required(keys_path.clone(), detail));
         }
+        None | Some("atomic" | "set" | "map") => {}
         Some(_) => errors.push(FieldError::unsupported(
             type_path.clone(),
             kind,

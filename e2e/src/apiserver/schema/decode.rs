@@ -61,8 +61,9 @@ fn read(at: At<'_>, value: &mut Value, place: &Place<'_>) -> Result<(), String> 
         (Shape::Bytes, Value::String(text)) => check_base64(text)?,
         (Shape::Quantity, Value::String(text)) => *text = quantity::canonical(text)?,
         (Shape::Quantity, Value::Number(n)) => {
-            *value = Value::String(quantity::canonical(&n.to_string())?)
+            *value = Value::String(quantity::canonical(&n.to_string())?);
         }
+
         _ => return Err(mismatch(at, value, place)),
     }
     Ok(())

@@ -12,6 +12,7 @@ pub type Id = usize;
 
 /// What a value at some place may be.
 #[derive(Debug, Clone, Default)]
+#[allow(clippy::struct_excessive_bools)]
 pub struct Node {
     /// Type of the value.
     pub shape: Shape,
@@ -200,6 +201,7 @@ impl<'a> At<'a> {
     }
 
     /// Another node of the same arena.
+    #[must_use]
     pub fn node_at(self, id: Id) -> Self {
         self.to(id)
     }

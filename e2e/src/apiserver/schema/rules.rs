@@ -54,6 +54,7 @@ pub struct Bounds {
 
 /// One entry of `x-kubernetes-validations`.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_field_names)]
 pub struct Expression {
     /// The CEL source.
     pub rule: String,

@@ -132,6 +132,7 @@ fn root(path: &str) -> &str {
     if path.is_empty() { "<nil>" } else { path }
 }
 
+#[allow(clippy::too_many_lines)] // One demand a paragraph.
 fn check(at: At<'_>, rules: &Rules, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     junctors(at, rules, value, path, errors);
     let mut invalid = |detail: String| {
@@ -177,17 +178,17 @@ fn check(at: At<'_>, rules: &Rules, value: &Value, path: &str, errors: &mut Vec<
             if let Some(of) = rules.multiple_of.filter(|of| (number / of).fract() != 0.0) {
                 invalid(format!("should be a multiple of {of}"));
             }
-            if let Some((most, excluded)) = rules.maximum {
-                if number > most || (excluded && number >= most) {
-                    let or_equal = if excluded { "" } else { " or equal to" };
-                    invalid(format!("should be less than{or_equal} {most}"));
-                }
+            if let Some((most, excluded)) = rules.maximum
+                && (number > most || (excluded && number >= most))
+            {
+                let or_equal = if excluded { "" } else { " or equal to" };
+                invalid(format!("should be less than{or_equal} {most}"));
             }
-            if let Some((least, excluded)) = rules.minimum {
-                if number < least || (excluded && number <= least) {
-                    let or_equal = if excluded { "" } else { " or equal to" };
-                    invalid(format!("should be greater than{or_equal} {least}"));
-                }
+            if let Some((least, excluded)) = rules.minimum
+                && (number < least || (excluded && number <= least))
+            {
+                let or_equal = if excluded { "" } else { " or equal to" };
+                invalid(format!("should be greater than{or_equal} {least}"));
             }
         }
         Value::Array(list) => {
@@ -376,6 +377,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::too_many_lines)]
     fn each_demand_is_refused_in_the_words_of_the_real_server() {
         for (property, value, expected) in [
             (

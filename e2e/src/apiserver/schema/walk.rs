@@ -62,7 +62,9 @@ pub fn default(at: At<'_>, value: &mut Value) {
         }
         Value::Array(list) => {
             if let Some(items) = at.items() {
-                list.iter_mut().for_each(|item| default(items, item));
+                for item in list {
+                    default(items, item);
+                }
             }
         }
         _ => {}

@@ -34,7 +34,7 @@ pub fn human(seconds: i64) -> String {
     };
     match seconds {
         ..=-2 => "<invalid>".to_owned(),
-        ..0 => "0s".to_owned(),
+        -1 => "0s".to_owned(),
         s if s < 2 * MINUTE => format!("{s}s"),
         s if s < 10 * MINUTE => with(s / MINUTE, "m", s % MINUTE, "s"),
         s if s < 3 * HOUR => format!("{}m", s / MINUTE),

@@ -151,7 +151,7 @@ fn comprehension(range: &Value, name: &str, arguments: &[Expr], scope: &mut Scop
     match name {
         "all" if firsts().any(|answer| *answer == Ok(Value::Bool(false))) => Ok(false.into()),
         "exists" if firsts().any(holds) => Ok(true.into()),
-        "all" | "exists" => failure().map_or(Ok((name == "all").into()), Err),
+        "all" | "exists" => failure().map_or_else(|| Ok((name == "all").into()), Err),
         "exists_one" => failure().map_or_else(
             || Ok((firsts().filter(|a| holds(a)).count() == 1).into()),
             Err,
@@ -227,25 +227,10 @@ fn arithmetic(sign: &str, a: &Value, b: &Value) -> Answer {
     match (sign, a, b) {
         ("+", Value::String(x), Value::String(y)) => Ok(format!("{x}{y}").into()),
         ("+", Value::Array(x), Value::Array(y)) => Ok(x.iter().chain(y).cloned().collect()),
-        (_, Value::Number(x), Value::Number(y)) => match (x.as_i64(), y.as_i64()) {
-            (Some(x), Some(y)) => {
-                if y == 0 && matches!(sign, "/" | "%") {
-                    return wrong(if sign == "/" {
-                        "division by zero"
-                    } else {
-                        "modulus by zero"
-                    });
-                }
-                let result = match sign {
-                    "+" => x.checked_add(y),
-                    "-" => x.checked_sub(y),
-                    "*" => x.checked_mul(y),
-                    "/" => x.checked_div(y),
-                    _ => x.checked_rem(y),
-                };
-                result.map_or_else(|| wrong("integer overflow"), |n| Ok(n.into()))
-            }
-            _ => {
+        (_, Value::Number(x), Value::Number(y)) => {
+            if let (Some(x), Some(y)) = (x.as_i64(), y.as_i64()) {
+                whole(sign, x, y)
+            } else {
                 let (x, y) = (
                     x.as_f64().unwrap_or_default(),
                     y.as_f64().unwrap_or_default(),
@@ -258,7 +243,20 @@ fn arithmetic(sign: &str, a: &Value, b: &Value) -> Answer {
                 }
                 .into())
             }
-        },
+        }
         _ => wrong("no such overload"),
     }
+}
+
+fn whole(sign: &str, x: i64, y: i64) -> Answer {
+    let result = match sign {
+        "+" => x.checked_add(y),
+        "-" => x.checked_sub(y),
+        "*" => x.checked_mul(y),
+        "/" if y == 0 => return wrong("division by zero"),
+        "/" => x.checked_div(y),
+        _ if y == 0 => return wrong("modulus by zero"),
+        _ => x.checked_rem(y),
+    };
+    result.map_or_else(|| wrong("integer overflow"), |n| Ok(n.into()))
 }

@@ -78,7 +78,7 @@ fn of_text(text: &str, name: &str, arguments: &[Value]) -> Result<Value, Failure
         },
         ("indexOf", Some(part)) => {
             let place = text.find(part).map(|at| text[..at].chars().count());
-            Ok(place.map_or(json!(-1), Value::from))
+            Ok(place.map_or_else(|| json!(-1), Value::from))
         }
         ("lowerAscii", None) => Ok(text.to_ascii_lowercase().into()),
         ("upperAscii", None) => Ok(text.to_ascii_uppercase().into()),
@@ -137,7 +137,7 @@ fn of_list(list: &[Value], name: &str, arguments: &[Value]) -> Result<Value, Fai
         ("indexOf", [wanted]) => Ok(list
             .iter()
             .position(|item| item == wanted)
-            .map_or(json!(-1), Value::from)),
+            .map_or_else(|| json!(-1), Value::from)),
         ("sum", []) => {
             let sum: Option<i64> = list.iter().map(Value::as_i64).sum();
             sum.map_or(Err(Failure::Unsupported), |sum| Ok(sum.into()))

@@ -10,21 +10,21 @@ pub enum Expr {
     /// A variable.
     Name(String),
     /// `a.b`
-    Member(Box<Expr>, String),
+    Member(Box<Self>, String),
     /// `a[b]`
-    Index(Box<Expr>, Box<Expr>),
+    Index(Box<Self>, Box<Self>),
     /// `f(x)` or `a.f(x)`, macros included.
-    Call(Option<Box<Expr>>, String, Vec<Expr>),
+    Call(Option<Box<Self>>, String, Vec<Self>),
     /// `!a` or `-a`
-    Unary(char, Box<Expr>),
+    Unary(char, Box<Self>),
     /// `a + b` and the like.
-    Binary(&'static str, Box<Expr>, Box<Expr>),
+    Binary(&'static str, Box<Self>, Box<Self>),
     /// `a ? b : c`
-    Choice(Box<Expr>, Box<Expr>, Box<Expr>),
+    Choice(Box<Self>, Box<Self>, Box<Self>),
     /// `[a, b]`
-    List(Vec<Expr>),
+    List(Vec<Self>),
     /// `{a: b}`
-    Map(Vec<(Expr, Expr)>),
+    Map(Vec<(Self, Self)>),
 }
 
 impl Expr {

@@ -44,7 +44,7 @@ pub fn builtin(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError>
         ("certificates.k8s.io", _) => config::signing_request(&mut check),
         ("", "Node") => nodes::node(&mut check),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => {
-            rbac::role(&mut check, kind.namespaced)
+            rbac::role(&mut check, kind.namespaced);
         }
         ("rbac.authorization.k8s.io", _) => rbac::binding(&mut check, kind.namespaced),
         ("apiextensions.k8s.io", _) => definition(&mut check),
