@@ -13,6 +13,8 @@ use crate::harness::observer::{Missing, View};
 
 /// How long the fleet may take to come up. It starts a dozen processes and servers, on whatever machine this is.
 const JOINING: Duration = Duration::from_mins(1);
+/// How long they must stay ready before anything is applied.
+const SETTLING: Duration = Duration::from_secs(1);
 /// How long any later step may take: several times what it takes.
 const STEP: Duration = Duration::from_secs(45);
 /// How long the end state must last before it is believed.
@@ -62,6 +64,12 @@ impl Story {
         fleet
             .observer
             .await_that("all members are ready", JOINING, joined)
+            .await?;
+        // What the API tells us now the control plane may see a moment later: a workload that is placed while a member still looks
+        // unready is not placed there, and stays where it is.
+        fleet
+            .observer
+            .holds_for("all members stay ready", SETTLING, joined)
             .await?;
         screen.reach("all members are ready");
 
