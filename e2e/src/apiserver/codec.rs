@@ -30,6 +30,9 @@ pub fn same_shape(served: &Served) -> bool {
 pub fn to_request(served: &Served, mut object: Value) -> Value {
     if renames_fields(served) {
         rename(&mut object, |core, events| (core, events));
+        if let Some(members) = object.as_object_mut() {
+            members.retain(|key, value| !(key.starts_with("reporting") && value == ""));
+        }
     }
     object["apiVersion"] = served.api_version().into();
     object
@@ -84,6 +87,12 @@ pub fn item(served: &Served, object: &Object, out: &mut Vec<u8>) {
     if same_shape(served) && served.resource.custom.is_none() {
         out.push(b'{');
         out.extend_from_slice(object.rest());
+    } else if served.resource.custom.is_none() {
+        let mut value = to_request(served, object.value());
+        if let Some(members) = value.as_object_mut() {
+            members.retain(|key, _| key != "apiVersion" && key != "kind");
+        }
+        out.extend_from_slice(value.to_string().as_bytes());
     } else {
         out.extend_from_slice(&bytes(served, object));
     }

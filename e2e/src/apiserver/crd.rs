@@ -124,7 +124,12 @@ fn version(
     }
     let deprecation = (version["deprecated"] == true).then(|| {
         version["deprecationWarning"].as_str().map_or_else(
-            || format!("{group}/{name} {} is deprecated", text(&names["kind"])),
+            || {
+                let kind = text(&names["kind"]);
+                let better = successor(crd, &name)
+                    .map_or_else(String::new, |v| format!("; use {group}/{v} {kind}"));
+                format!("{group}/{name} {kind} is deprecated{better}")
+            },
             str::to_owned,
         )
     });
@@ -137,6 +142,16 @@ fn version(
         scale,
         name,
     })
+}
+
+/// The best served version that isn't deprecated, if it is better than this one.
+fn successor(crd: &Value, name: &str) -> Option<String> {
+    let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
+    let fresh = versions.filter(|v| v["served"] == true && v["deprecated"] != true);
+    let best = fresh
+        .map(|v| text(&v["name"]))
+        .max_by_key(|v| priority(v))?;
+    (priority(&best) > priority(name)).then_some(best)
 }
 
 /// Why the names of a CRD can't be accepted: reason and message, if another resource of the group has one of them.

@@ -162,7 +162,10 @@ pub fn version(server: &Server, group: &str, version: &str) -> Result<Response<B
             resources.extend(classic(resource, found));
         }
     }
-    resources.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+    // Custom resources keep the order of their CRDs.
+    if all.iter().any(|r| r.group == group && r.custom.is_none()) {
+        resources.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+    }
     let group_version = if group.is_empty() {
         version.to_owned()
     } else {

@@ -136,6 +136,8 @@ pub fn known(
             format!(
                 r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#
             )
+        } else if resource.plural == "jobs" {
+            format!("field label {field:?} not supported for Job")
         } else {
             format!("field label not supported: {field}")
         })

@@ -64,7 +64,8 @@ pub fn settle_namespace(object: &mut Value, namespace: &str) -> Result<(), Refus
         "" => {
             metadata.insert("namespace".to_owned(), namespace.into());
         }
-        // The real server drops the namespace of cluster-scoped objects only where the request has one.
+        // Without a namespace in the request, the one in the object is dropped.
+        _ if namespace.is_empty() => {}
         _ => {
             let message = "the namespace of the provided object does not match the namespace sent on the request";
             return Err(Refusal::bad_request(message));
@@ -97,8 +98,8 @@ pub fn carry_over(old: &Value, new: &mut Value) {
     }
 }
 
-/// What is wrong with the metadata of an object by itself.
-pub fn validate(object: &Value, rule: NameRule, namespaced: bool) -> Vec<FieldError> {
+/// What is wrong with the metadata of an object by itself; `core` says that it is of a built-in kind.
+pub fn validate(object: &Value, rule: NameRule, namespaced: bool, core: bool) -> Vec<FieldError> {
     let metadata = &object["metadata"];
     let mut errors = Vec::new();
     let prefix = text(object, "generateName");
@@ -166,6 +167,9 @@ pub fn validate(object: &Value, rule: NameRule, namespaced: bool) -> Vec<FieldEr
             ));
         }
     }
+    if core {
+        own_finalizers(object, &mut errors);
+    }
     let both = ["orphan", "foregroundDeletion"];
     if both.iter().all(|f| finalizers(object).contains(f)) {
         let message = "finalizer orphan and foregroundDeletion cannot be both set";
@@ -176,6 +180,20 @@ pub fn validate(object: &Value, rule: NameRule, namespaced: bool) -> Vec<FieldEr
         ));
     }
     errors
+}
+
+/// Built-in kinds accept plain words as finalizers only if Kubernetes itself uses them.
+fn own_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
+    for (i, finalizer) in finalizers(object).into_iter().enumerate() {
+        let standard = ["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer);
+        if !finalizer.contains('/') && !standard {
+            errors.push(FieldError::invalid(
+                format!("metadata.finalizers[{i}]"),
+                &finalizer.into(),
+                "name is neither a standard finalizer name nor is it fully qualified",
+            ));
+        }
+    }
 }
 
 fn annotations(metadata: &Value, errors: &mut Vec<FieldError>) {
@@ -210,14 +228,10 @@ fn owners(metadata: &Value, errors: &mut Vec<FieldError>) {
     for (i, owner) in owners.iter().enumerate() {
         // The real server gives all owner references the path of the list.
         let field = "metadata.ownerReferences";
-        for (key, value) in [
-            ("apiVersion", "version"),
-            ("kind", "kind"),
-            ("name", "name"),
-            ("uid", "uid"),
-        ] {
+        for key in ["apiVersion", "kind", "name", "uid"] {
             if owner[key].as_str().is_none_or(str::is_empty) {
-                let detail = format!("{value} must not be empty");
+                let which = if key == "apiVersion" { "version " } else { "" };
+                let detail = format!("{which}must not be empty");
                 errors.push(FieldError::invalid(
                     format!("{field}.{key}"),
                     &owner[key].as_str().unwrap_or_default().into(),
@@ -227,21 +241,39 @@ fn owners(metadata: &Value, errors: &mut Vec<FieldError>) {
         }
         if owner["controller"] == true {
             if let Some(first) = controller {
-                let name = |o: &Value| o["name"].as_str().unwrap_or_default().to_owned();
+                let text = |o: &Value, key: &str| o[key].as_str().unwrap_or_default().to_owned();
+                let name = |o: &Value| format!("{}/{}", text(o, "kind"), text(o, "name"));
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
                     name(first),
                     name(&owners[i])
                 );
-                errors.push(FieldError::invalid(
-                    field,
-                    &metadata["ownerReferences"],
-                    detail,
-                ));
+                let mut error = FieldError::invalid(field, &Value::Null, "");
+                error.message = format!("Invalid value: {}: {detail}", as_written(owners));
+                errors.push(error);
             }
             controller = Some(owner);
         }
     }
+}
+
+/// Owner references with their members in the order of the API's own type.
+fn as_written(owners: &[Value]) -> String {
+    const ORDER: [&str; 6] = [
+        "apiVersion",
+        "kind",
+        "name",
+        "uid",
+        "controller",
+        "blockOwnerDeletion",
+    ];
+    let one = |owner: &Value| {
+        let members = ORDER
+            .iter()
+            .filter_map(|key| owner.get(key).map(|v| format!("{key:?}:{v}")));
+        format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+    };
+    format!("[{}]", owners.iter().map(one).collect::<Vec<_>>().join(","))
 }
 
 /// What is wrong with a change of the metadata.
@@ -279,6 +311,9 @@ pub fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
             errors.push(FieldError::forbidden("metadata.finalizers", detail));
         }
     }
+    // The real server checks twice, in general and for the kind, and reports what it finds both times.
+    let again = errors.clone();
+    errors.extend(again);
     errors
 }
 
@@ -327,7 +362,7 @@ mod tests {
             "labels": { "-": "ok" },
             "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "p" }],
         }});
-        let fields: Vec<String> = validate(&object, NameRule::Subdomain, true)
+        let fields: Vec<String> = validate(&object, NameRule::Subdomain, true, true)
             .into_iter()
             .map(|e| e.field)
             .collect();

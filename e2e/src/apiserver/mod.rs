@@ -13,6 +13,7 @@ mod discovery;
 pub mod faults;
 mod fields;
 pub mod identity;
+mod json;
 pub mod kinds;
 mod metadata;
 mod names;

@@ -43,7 +43,15 @@ impl NameRule {
             wrong.push(format!("must be no more than {limit} characters"));
         }
         if !fits {
-            wrong.push(sentence.to_owned());
+            let dots = self == Self::Label && masked.split('.').all(is_label);
+            wrong.push(
+                if dots {
+                    "must not contain dots"
+                } else {
+                    sentence
+                }
+                .to_owned(),
+            );
         }
         wrong
     }
@@ -95,7 +103,7 @@ pub fn label_key(key: &str) -> Result<(), String> {
     if name.is_empty() {
         Err("name part must be non-empty".to_owned())
     } else if name.len() > 63 {
-        Err("name part must be no more than 63 characters".to_owned())
+        Err("name part must be no more than 63 bytes".to_owned())
     } else if is_qualified(name) {
         Ok(())
     } else {
@@ -106,7 +114,7 @@ pub fn label_key(key: &str) -> Result<(), String> {
 /// Says what is wrong with a label's value.
 pub fn label_value(value: &str) -> Result<(), String> {
     if value.len() > 63 {
-        Err("must be no more than 63 characters".to_owned())
+        Err("must be no more than 63 bytes".to_owned())
     } else if value.is_empty() || is_qualified(value) {
         Ok(())
     } else {

@@ -27,7 +27,10 @@ pub async fn answer(
     query: &Query,
 ) -> Result<Response<Body>, Refusal> {
     let path = parts.uri.path().trim_end_matches('/');
-    if !matches!(parts.method, Method::GET | Method::HEAD) {
+    let probe = ["/healthz", "/livez", "/readyz"]
+        .iter()
+        .any(|p| path.starts_with(p));
+    if !probe && !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(if path.starts_with("/api") {
             Refusal::method_not_allowed()
         } else {
@@ -50,6 +53,9 @@ pub async fn answer(
         ["api"] => discovery::core(server, &parts.headers),
         ["apis"] => discovery::groups(server, &parts.headers),
         ["apis", group] => discovery::group(server, group),
+        ["api", version] if !server.registry.has_version("", version) => {
+            Err(Refusal::no_such_resource())
+        }
         ["api", version] => discovery::version(server, "", version),
         ["apis", group, version] => discovery::version(server, group, version),
         ["openapi", "v2"] => {

@@ -11,6 +11,9 @@ use super::metadata;
 use super::refusal::{GroupName, Refusal};
 use super::verbs::Call;
 
+/// Counts the changes of a daemon set's template, from before there were controller revisions.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
 /// Namespaces that can't be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
@@ -22,13 +25,44 @@ fn kind<'a>(call: &'a Call<'_>) -> (&'a str, &'a str) {
     (&resource.group, &resource.plural)
 }
 
-/// Before the defaults of a new object.
-pub fn create(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
+/// Takes the status out of an object that is to be made: only the subresource writes it.
+pub fn forget_status(call: &Call<'_>, object: &mut Value) {
+    let is_new =
+        || call.path.name.is_empty() || call.served.resource.collection.get(&call.key()).is_none();
     // Nodes report for themselves and may bring a status along.
-    if call.served.version().has_status() && kind(call) != ("", "nodes") {
+    let writes = !call.served.version().has_status() || kind(call) == ("", "nodes");
+    if !writes && call.path.subresource.is_empty() && is_new() {
         remove(object, "status");
     }
+}
+
+/// Reads a new object: what the API's decoder and defaults do beyond the schema. What is set here counts as said by the
+/// client.
+pub fn read(call: &Call<'_>, object: &mut Value) {
     match kind(call) {
+        ("", "namespaces") => name_label(object),
+        ("", "secrets") => fold_strings(object),
+        ("", "services") if object["spec"]["type"] != "ExternalName" => {
+            let policy = &mut object["spec"]["internalTrafficPolicy"];
+            if policy.is_null() {
+                *policy = "Cluster".into();
+            }
+        }
+        ("batch", "jobs") if object["spec"]["manualSelector"].is_null() => {
+            object["spec"]["manualSelector"] = false.into();
+        }
+        ("apps", "daemonsets") => {
+            object["metadata"]["annotations"][TEMPLATE_GENERATION] = "1".into();
+        }
+        _ => {}
+    }
+}
+
+/// Fills in what is the server's to say about a new object.
+pub fn create(call: &Call<'_>, object: &mut Value) {
+    match kind(call) {
+        ("", "services") => give_address(call, object),
+        ("batch", "jobs") => generate_selector(object),
         ("", "namespaces") => {
             object["status"] = json!({ "phase": "Active" });
             let finalizers = &mut object["spec"]["finalizers"];
@@ -38,7 +72,10 @@ pub fn create(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
                 None => *finalizers = json!(["kubernetes"]),
             }
         }
-        ("", "pods") => object["status"] = json!({ "phase": "Pending", "qosClass": qos(object) }),
+        ("", "pods") => {
+            settle_account(object);
+            object["status"] = json!({ "phase": "Pending", "qosClass": qos(object) });
+        }
         ("", "persistentvolumes" | "persistentvolumeclaims") => {
             object["status"] = json!({ "phase": "Pending" });
         }
@@ -50,43 +87,28 @@ pub fn create(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
             }
         }
         ("apiextensions.k8s.io", _) => {
-            let finalizers = &mut metadata::of(object)
-                .entry("finalizers")
-                .or_insert(json!([]));
-            if let Some(list) = finalizers.as_array_mut()
-                && !list.iter().any(|f| f == CRD_FINALIZER)
-            {
-                list.push(CRD_FINALIZER.into());
-            }
             let versions = object["spec"]["versions"].as_array().into_iter().flatten();
             let stored: Vec<Value> = versions
                 .filter(|v| v["storage"] == true)
                 .map(|v| v["name"].clone())
                 .collect();
-            object["status"] = json!({ "storedVersions": stored });
+            object["status"] = json!({
+                "acceptedNames": { "kind": "", "plural": "" }, "conditions": null, "storedVersions": stored,
+            });
         }
         _ => {}
     }
-    Ok(())
-}
-
-/// After the defaults of a new object.
-pub fn created(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
-    match kind(call) {
-        ("", "namespaces") => name_label(object),
-        ("", "secrets") => fold_strings(object),
-        ("", "services") => give_address(call, object),
-        ("", "pods") => settle_account(object),
-        _ => {}
-    }
-    Ok(())
 }
 
 /// Before the defaults of a changed object: the parts that this path doesn't write are put back.
 pub fn update(call: &Call<'_>, old: &Value, new: &mut Value) {
+    if call.path.subresource.is_empty() {
+        read_change(call, old, new);
+    }
     let traits = call.served.resource.traits;
     match call.path.subresource.as_ref() {
         "status" => {
+            agree_on_addresses(call, new);
             let status = new.get("status").cloned();
             let written = std::mem::replace(new, old.clone());
             put(new, "status", status);
@@ -116,11 +138,24 @@ pub fn update(call: &Call<'_>, old: &Value, new: &mut Value) {
     }
 }
 
-/// After the defaults of a changed object.
-pub fn updated(call: &Call<'_>, old: &Value, new: &mut Value) -> Result<(), Refusal> {
+fn read_change(call: &Call<'_>, old: &Value, new: &mut Value) {
     match kind(call) {
         ("", "namespaces") => name_label(new),
         ("", "secrets") => fold_strings(new),
+        ("apps", "daemonsets") => {
+            let count = old["metadata"]["annotations"][TEMPLATE_GENERATION].as_str();
+            let count: u64 = count.and_then(|c| c.parse().ok()).unwrap_or(1);
+            let grown = u64::from(old["spec"]["template"] != new["spec"]["template"]);
+            new["metadata"]["annotations"][TEMPLATE_GENERATION] =
+                (count + grown).to_string().into();
+        }
+        _ => {}
+    }
+}
+
+/// After the defaults of a changed object.
+pub fn updated(call: &Call<'_>, old: &Value, new: &mut Value) {
+    match kind(call) {
         ("", "services") => {
             for field in [
                 "clusterIP",
@@ -136,7 +171,6 @@ pub fn updated(call: &Call<'_>, old: &Value, new: &mut Value) -> Result<(), Refu
         }
         _ => {}
     }
-    Ok(())
 }
 
 /// Refuses deletions that are never allowed.
@@ -182,6 +216,11 @@ pub fn deleting(call: &Call<'_>, object: &mut Value) {
     if kind(call) == ("", "namespaces") && holds(call, object) {
         object["status"]["phase"] = "Terminating".into();
     }
+}
+
+/// Finalizers that an object gets when its deletion begins: a CRD stays until its objects are gone.
+pub fn finalizers(call: &Call<'_>, begun: bool) -> Option<&'static str> {
+    (call.served.resource.plural == "customresourcedefinitions" && !begun).then_some(CRD_FINALIZER)
 }
 
 /// Whether something besides finalizers in the metadata holds the object.
@@ -250,15 +289,54 @@ fn give_address(call: &Call<'_>, object: &mut Value) {
     if spec["clusterIPs"].is_null() {
         spec["clusterIPs"] = json!([spec["clusterIP"]]);
     }
-    for (field, value) in [
-        ("ipFamilies", json!(["IPv4"])),
-        ("ipFamilyPolicy", json!("SingleStack")),
-        ("internalTrafficPolicy", json!("Cluster")),
-    ] {
+    // Without a selector somebody else says where a headless service leads, by either family.
+    let open = spec["clusterIP"] == "None" && spec["selector"].is_null();
+    let (families, policy) = if open {
+        (json!(["IPv4", "IPv6"]), "RequireDualStack")
+    } else {
+        (json!(["IPv4"]), "SingleStack")
+    };
+    for (field, value) in [("ipFamilies", families), ("ipFamilyPolicy", policy.into())] {
         if spec[field].is_null() {
             spec[field] = value;
         }
     }
+}
+
+/// One address of a pod and the list of them say the same.
+fn agree_on_addresses(call: &Call<'_>, pod: &mut Value) {
+    let address = pod["status"]["podIP"].clone();
+    if kind(call) == ("", "pods")
+        && address.is_string()
+        && pod["status"]["podIPs"][0]["ip"] != address
+    {
+        pod["status"]["podIPs"] = json!([{ "ip": address }]);
+    }
+}
+
+/// A job finds its pods by its own identity, unless its author wants otherwise.
+fn generate_selector(job: &mut Value) {
+    if job["spec"]["manualSelector"] == true {
+        return;
+    }
+    let (name, uid) = (
+        job["metadata"]["name"].clone(),
+        job["metadata"]["uid"].clone(),
+    );
+    let labels = &mut job["spec"]["template"]["metadata"]["labels"];
+    for (key, value) in [
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+        ("controller-uid", &uid),
+        ("job-name", &name),
+    ] {
+        labels[key] = value.clone();
+    }
+    let labels = labels.clone();
+    if job["metadata"]["labels"].is_null() {
+        job["metadata"]["labels"] = labels;
+    }
+    job["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"] = uid;
 }
 
 /// The part of the ServiceAccount admission that others read: the account's name.
@@ -274,10 +352,32 @@ fn settle_account(object: &mut Value) {
     if spec["priority"].is_null() {
         spec["priority"] = 0.into();
         spec["preemptionPolicy"] = "PreemptLowerPriority".into();
-        spec["enableServiceLinks"] = spec
-            .get("enableServiceLinks")
-            .cloned()
-            .unwrap_or(true.into());
+    }
+    tolerate_trouble(spec);
+}
+
+/// Every pod stands five minutes of trouble with its node, unless it says otherwise (DefaultTolerationSeconds admission).
+fn tolerate_trouble(spec: &mut Value) {
+    for key in [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ] {
+        let tolerations = spec["tolerations"].as_array();
+        let said = tolerations.into_iter().flatten().any(|t| {
+            let effect = t["effect"].as_str().unwrap_or_default();
+            let own = t["key"].as_str().unwrap_or_default();
+            (own == key || own.is_empty()) && (effect == "NoExecute" || effect.is_empty())
+        });
+        if said {
+            continue;
+        }
+        let toleration = json!({
+            "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300,
+        });
+        match spec["tolerations"].as_array_mut() {
+            Some(list) => list.push(toleration),
+            None => spec["tolerations"] = json!([toleration]),
+        }
     }
 }
 

@@ -148,9 +148,12 @@ impl Refusal {
         refusal
     }
 
-    /// A patch that doesn't fit the object.
-    pub fn unprocessable(message: impl Into<String>) -> Self {
-        Self::build(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+    /// A JSON patch whose operations can't be carried out.
+    pub fn patch_does_not_fit() -> Self {
+        let message = "the server rejected our request due to an error in our request";
+        let mut refusal = Self::build(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        refusal.0.details = Some(json!({}));
+        refusal
     }
 
     /// An error that the real server has no reason for.
@@ -223,12 +226,32 @@ impl Refusal {
     }
 
     /// None of the media types that the client accepts is spoken here.
-    pub fn not_acceptable(offered: &[&str]) -> Self {
-        let message = format!(
-            "only the following media types are accepted: {}",
-            offered.join(", ")
-        );
+    pub fn not_acceptable() -> Self {
+        let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+            application/vnd.kubernetes.protobuf, application/json;stream=watch, \
+            application/vnd.kubernetes.protobuf;stream=watch";
+        let mut refusal = Self::build(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message);
+        refusal.0.details = Some(json!({}));
+        refusal
+    }
+
+    /// The media types are spoken here, but not in the form that their parameters ask for.
+    pub fn form_not_acceptable() -> Self {
+        let message = "only the following media types are accepted: application/json, application/yaml, \
+            application/vnd.kubernetes.protobuf";
         Self::build(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// The body of a patch is in a form that no built-in kind takes.
+    pub fn unsupported_patch() -> Self {
+        let message = "415: Unsupported Media Type";
+        let mut refusal = Self::build(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+        );
+        refusal.0.details = Some(json!({}));
+        refusal
     }
 
     /// The body is in a format that isn't read here.

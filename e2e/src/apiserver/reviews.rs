@@ -6,9 +6,25 @@ use super::authorize::{self, Attributes};
 use super::identity::User;
 use super::refusal::Refusal;
 use super::verbs::Call;
+use super::{apply, metadata};
 
 /// Answers a review.
 pub fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal> {
+    let version = call.served.version();
+    let (manager, api_version, now) = (
+        call.manager(),
+        call.served.api_version(),
+        call.server.clock.now(),
+    );
+    apply::track_update(
+        None,
+        &mut review,
+        manager,
+        &api_version,
+        "",
+        &version.schema,
+        now,
+    );
     let status = match call.served.resource.plural.as_str() {
         "selfsubjectreviews" => json!({ "userInfo": user_info(call.user) }),
         "selfsubjectaccessreviews" => access(call, call.user, &review["spec"]),
@@ -37,15 +53,18 @@ pub fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal> {
             let token = review["spec"]["token"].as_str().unwrap_or_default();
             match call.server.user_of_token(token) {
                 Some(user) => json!({ "authenticated": true, "user": user_info(&user) }),
-                None => json!({ "user": {}, "error": "[invalid bearer token]" }),
+                None => json!({ "user": {}, "error": "invalid bearer token" }),
             }
         }
         _ => return Err(Refusal::method_not_allowed()),
     };
     review["status"] = status;
     // The real server answers with empty metadata, whatever came in.
-    if let Some(metadata) = review["metadata"].as_object_mut() {
-        metadata.retain(|key, _| key == "namespace" || key == "managedFields");
+    if let Some(fields) = review["metadata"].as_object_mut() {
+        fields.retain(|key, _| key == "namespace" || key == "managedFields");
+        if call.served.resource.plural == "selfsubjectreviews" {
+            fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
+        }
     }
     Ok(review)
 }

@@ -151,7 +151,7 @@ impl ApiServer {
 
 /// Makes what every cluster has from its first second.
 async fn bootstrap(server: &Arc<Server>, port: u16, crds: &[Value]) -> Result<(), StartError> {
-    let inside = Inside::new(Arc::clone(server), "system:apiserver");
+    let inside = Inside::new(Arc::clone(server), "system:apiserver", "kube-apiserver");
     let failed = |refusal: super::refusal::Refusal| StartError::Bootstrap(refusal.to_string());
     for name in ["kube-system", "kube-public", "kube-node-lease", "default"] {
         let object =

@@ -36,11 +36,11 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
     );
     let wanted = match verb {
         Verb::Get => return Ok(Outcome::Tree(StatusCode::OK, current)),
-        Verb::Update => wire::parse(call.content_type, body)?,
+        Verb::Update => wire::tree_of(call.content_type, body)?,
         _ if call.content_type == "application/apply-patch+yaml" => {
-            super::patch::merge(&current, &wire::parse("application/yaml", body)?)
+            super::patch::merge(&current, &wire::tree_of("application/yaml", body)?)
         }
-        _ => verbs::patched(call, &current, &wire::parse_json(body)?)?,
+        _ => verbs::patched(call, &current, &wire::tree_of("application/json", body)?)?,
     };
     let replicas = replicas(call, &wanted)?;
     let given = metadata::text(&wanted, "resourceVersion").to_owned();
@@ -66,6 +66,62 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
         StatusCode::OK,
         of(call, &outcome.value(&call.served)),
     ))
+}
+
+/// The real server notes no time with what is owned through the scale, and lists it first.
+pub fn forget_time(object: &mut Value) {
+    if let Some(entries) = object["metadata"]["managedFields"].as_array_mut() {
+        for entry in entries.iter_mut().filter(|e| e["subresource"] == "scale") {
+            entry.as_object_mut().map(|e| e.remove("time"));
+        }
+        entries.sort_by_key(|e| e.get("time").is_some());
+    }
+}
+
+/// What is wrong with the values in a custom resource that its scale subresource shows.
+pub fn check(scale: &Scale, object: &Value) -> Vec<FieldError> {
+    let mut at = object;
+    let mut errors = Vec::new();
+    let mut wrong = |value: &Value, expected: &str| {
+        let detail = format!(
+            "{} accessor error: {} is of the type {}, expected {expected}",
+            scale.spec,
+            super::patch::in_go(value),
+            go_type(value)
+        );
+        errors.push(FieldError::invalid(scale.spec.as_str(), &0.into(), detail));
+    };
+    for part in scale.spec.split('.').filter(|p| !p.is_empty()) {
+        if !at.is_object() {
+            wrong(at, "map[string]interface{}");
+            return errors;
+        }
+        match at.get(part) {
+            Some(next) => at = next,
+            None => return errors,
+        }
+    }
+    match at.as_i64() {
+        None => wrong(at, "int64"),
+        Some(count) if count < 0 => errors.push(FieldError::invalid(
+            scale.spec.as_str(),
+            at,
+            "should be a non-negative integer",
+        )),
+        Some(_) => {}
+    }
+    errors
+}
+
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
 }
 
 fn replicas(call: &Call<'_>, scale: &Value) -> Result<i64, Refusal> {

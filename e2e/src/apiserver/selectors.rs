@@ -288,7 +288,7 @@ impl<'a> Parser<'a> {
             Token::Word(word) => word.to_owned(),
             other => return Err(format!("found '{}', expected: identifier", other.text())),
         };
-        super::names::label_key(&key).map_err(|e| format!("key: Invalid value: {key:?}: {e}"))?;
+        super::names::label_key(&key).map_err(|e| format!("<nil>: Invalid value: {key:?}: {e}"))?;
         if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             let operator = if negated {
                 Operator::Absent

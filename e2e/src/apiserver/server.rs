@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
@@ -189,9 +189,11 @@ impl Server {
             if groups.is_empty() {
                 return Ok(user);
             }
-            return Err(Refusal::internal(
-                "requested [{Group  system:masters}] without impersonating a user name",
-            ));
+            let list: Vec<String> = groups.iter().map(|g| format!("{g:?}")).collect();
+            return Err(Refusal::bad_request(format!(
+                "requested &user.DefaultInfo{{Name:\"\", UID:\"\", Groups:[]string{{{}}}, Extra:map[string][]string(nil)}} without impersonating a user name",
+                list.join(", ")
+            )));
         };
         let mut wanted = vec![("users", name.clone())];
         wanted.extend(groups.iter().map(|g| ("groups", g.clone())));
@@ -268,7 +270,7 @@ impl Server {
             return Err(Refusal::method_not_allowed());
         };
         self.permit(user, verb, &path)?;
-        let served = self.served(&path, &parts.method)?;
+        let served = self.served(&path, verb)?;
         let content_type = wire::content_type(&parts.headers);
         let agent = parts
             .headers
@@ -331,16 +333,15 @@ impl Server {
             })
     }
 
-    fn served(&self, path: &ResourcePath<'_>, method: &Method) -> Result<Served, Refusal> {
+    fn served(&self, path: &ResourcePath<'_>, verb: Verb) -> Result<Served, Refusal> {
         let Some(served) = self
             .registry
             .find(&path.group, &path.version, &path.resource)
         else {
-            let builtin = self.registry.all().iter().any(|r| {
-                r.custom.is_none()
-                    && r.group == path.group
-                    && r.versions.iter().any(|v| v.name == path.version)
-            });
+            let all = self.registry.all();
+            let builtin = all
+                .iter()
+                .any(|r| r.custom.is_none() && r.group == path.group);
             return Err(if builtin {
                 Refusal::no_such_resource()
             } else {
@@ -353,7 +354,7 @@ impl Server {
             if !path.name.is_empty() {
                 return Err(Refusal::no_such_resource());
             }
-            if !matches!(*method, Method::GET | Method::HEAD) {
+            if !matches!(verb, Verb::List | Verb::Watch) {
                 return Err(Refusal::method_not_allowed());
             }
         }
@@ -362,6 +363,10 @@ impl Server {
         }
         if path.surplus {
             return Err(Refusal::no_such_resource());
+        }
+        let all = served.resource.versions.iter().flat_map(|v| &v.verbs);
+        if verb == Verb::DeleteCollection && !all.into_iter().any(|v| v == "deletecollection") {
+            return Err(Refusal::method_not_allowed());
         }
         Ok(served)
     }

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::refusal::Refusal;
+use super::refusal::{GroupName, Refusal};
 use super::request::Verb;
 use super::verbs::{self, Call, Outcome, Prepared};
 use super::{metadata, scale, wire};
@@ -35,11 +35,16 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
 
 /// Gives a pod its node.
 async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
-    let binding = wire::parse(call.content_type, body)?;
+    let binding = wire::tree_of(call.content_type, body)?;
     let Some(node) = binding["target"]["name"].as_str().filter(|n| !n.is_empty()) else {
         return Err(Refusal::bad_request("target.name is required"));
     };
     let name = call.path.name.as_ref();
+    if binding["metadata"]["name"] != name {
+        return Err(Refusal::bad_request(
+            "name in URL does not match name in Binding object",
+        ));
+    }
     verbs::update_with(call, |old| {
         let mut pod = old.clone();
         if old["spec"]["nodeName"]
@@ -50,7 +55,11 @@ async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
                 "pod {name} is already assigned to node {}",
                 old["spec"]["nodeName"]
             );
-            return Err(Refusal::conflict(call.served.resource.name(), name, &why));
+            let bindings = GroupName {
+                group: "",
+                name: "pods/binding",
+            };
+            return Err(Refusal::conflict(bindings, name, &why));
         }
         pod["spec"]["nodeName"] = node.into();
         let scheduled = json!({
@@ -74,7 +83,7 @@ async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
 
 /// Deletes a pod as an eviction does.
 fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
-    let eviction = wire::parse(call.content_type, body)?;
+    let eviction = wire::tree_of(call.content_type, body)?;
     let wanted = &eviction["deleteOptions"];
     let text = |v: &Value| v.as_str().map(str::to_owned);
     let options = verbs::DeleteOptions {
@@ -83,7 +92,7 @@ fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
         resource_version: text(&wanted["preconditions"]["resourceVersion"]),
         propagation: text(&wanted["propagationPolicy"]),
         orphan: None,
-        dry_run: verbs::is_dry_run(call)?,
+        dry_run: verbs::is_dry_run(call),
     };
     verbs::delete(call, &call.path.name, &call.path.namespace, &options)?;
     Ok(Outcome::Tree(
@@ -94,7 +103,7 @@ fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
 
 /// Writes a namespace's own finalizers; without any left, a namespace whose deletion began goes.
 async fn finalize(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
-    let namespace = wire::parse(call.content_type, body)?;
+    let namespace = wire::tree_of(call.content_type, body)?;
     let finalizers = namespace["spec"]["finalizers"].clone();
     verbs::update_with(call, |old| {
         let mut new = old.clone();

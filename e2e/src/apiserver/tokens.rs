@@ -21,7 +21,7 @@ const SHORTEST: i64 = 600;
 
 /// Answers a TokenRequest for the service account of the call.
 pub fn request(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
-    let mut request = wire::parse(call.content_type, body)?;
+    let mut request = wire::tree_of(call.content_type, body)?;
     let account = call.stored()?;
     let seconds = request["spec"]["expirationSeconds"]
         .as_i64()
@@ -67,9 +67,13 @@ pub fn request(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
     let fields = metadata::of(&mut request);
     fields.insert("name".to_owned(), name.into());
     fields.insert("namespace".to_owned(), namespace.into());
+    fields.insert("uid".to_owned(), (&*account.head.uid).into());
     fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
     request["spec"]["audiences"] = audiences.into();
     request["spec"]["expirationSeconds"] = seconds.into();
+    if request["spec"]["boundObjectRef"].is_null() {
+        request["spec"]["boundObjectRef"] = Value::Null;
+    }
     request["status"] = json!({ "token": token, "expirationTimestamp": metadata::time(end) });
     Ok(Outcome::Tree(StatusCode::CREATED, request))
 }

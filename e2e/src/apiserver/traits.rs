@@ -9,6 +9,8 @@ pub enum Generation {
     None,
     /// Starts at 1 and grows when one of these members changes.
     Of(&'static [&'static str]),
+    /// Starts at 1 and grows when the spec or an annotation changes.
+    SpecAndAnnotations,
     /// Starts at 1 and grows with every change outside metadata (and status, where that is a subresource).
     Everything,
 }
@@ -93,8 +95,8 @@ impl Traits {
 
 fn generation(plural: &str) -> Generation {
     match plural {
-        "deployments"
-        | "replicasets"
+        "deployments" => Generation::SpecAndAnnotations,
+        "replicasets"
         | "statefulsets"
         | "daemonsets"
         | "replicationcontrollers"

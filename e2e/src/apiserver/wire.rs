@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use serde_json::Value;
 
+use super::json::{self, Document};
 use super::protobuf;
 use super::refusal::Refusal;
 
@@ -50,11 +51,16 @@ impl Accept {
         if ranges.is_empty() {
             return Ok(Self::default());
         }
-        let not_acceptable = || Refusal::not_acceptable(&OFFERED);
-        ranges
-            .iter()
-            .find_map(Self::from_range)
-            .ok_or_else(not_acceptable)
+        ranges.iter().find_map(Self::from_range).ok_or_else(|| {
+            let known = |r: &MediaRange| {
+                OFFERED.contains(&r.kind.as_str()) && r.kind != protobuf::MEDIA_TYPE
+            };
+            if ranges.iter().any(known) {
+                Refusal::form_not_acceptable()
+            } else {
+                Refusal::not_acceptable()
+            }
+        })
     }
 
     fn from_range(range: &MediaRange) -> Option<Self> {
@@ -152,23 +158,50 @@ pub async fn read(body: Incoming) -> Result<Bytes, Refusal> {
     }
 }
 
-/// Parses an object in JSON or YAML, as its content type says.
-pub fn parse(content_type: &str, body: &[u8]) -> Result<Value, Refusal> {
+/// Why a body could not be read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Unread {
+    /// The reason is known in full.
+    Refused(Refusal),
+    /// It is no JSON; the words are those of Go's parser.
+    Json(String),
+}
+
+/// Reads a body in the form that its content type says. Only built-in kinds are spoken in protobuf.
+pub fn parse(content_type: &str, body: &[u8], builtin: bool) -> Result<Document, Unread> {
+    let document = |tree| Document {
+        tree,
+        duplicates: Vec::new(),
+    };
     match content_type {
-        "" | "application/json" => parse_json(body),
-        "application/yaml" => serde_saphyr::from_slice(body)
-            .map_err(|e| Refusal::bad_request(format!("error converting YAML to JSON: {e}"))),
-        protobuf::MEDIA_TYPE => protobuf::decode(body)
-            .map_err(|e| Refusal::bad_request(format!("unable to decode the body: {e}"))),
-        _ => Err(Refusal::unsupported_media_type(&OFFERED)),
+        "" | "application/json" => json::read(body).map_err(Unread::Json),
+        "application/yaml" => serde_saphyr::from_slice(body).map(document).map_err(|e| {
+            Unread::Refused(Refusal::bad_request(format!(
+                "error converting YAML to JSON: {e}"
+            )))
+        }),
+        protobuf::MEDIA_TYPE if builtin => protobuf::decode(body).map(document).map_err(|e| {
+            Unread::Refused(Refusal::bad_request(format!(
+                "unable to decode the body: {e}"
+            )))
+        }),
+        _ => {
+            let offered = if builtin { &OFFERED[..] } else { &OFFERED[..2] };
+            Err(Unread::Refused(Refusal::unsupported_media_type(offered)))
+        }
     }
 }
 
-/// Parses JSON.
-pub fn parse_json(body: &[u8]) -> Result<Value, Refusal> {
-    serde_json::from_slice(body).map_err(|e| {
-        Refusal::bad_request(format!("couldn't get version/kind; json parse error: {e}"))
-    })
+/// Reads the body of a request that is about no kind of its own.
+pub fn tree_of(content_type: &str, body: &[u8]) -> Result<Value, Refusal> {
+    parse(content_type, body, true)
+        .map(|read| read.tree)
+        .map_err(|unread| match unread {
+            Unread::Refused(refusal) => refusal,
+            Unread::Json(error) => Refusal::bad_request(format!(
+                "couldn't get version/kind; json parse error: {error}"
+            )),
+        })
 }
 
 /// A whole body.

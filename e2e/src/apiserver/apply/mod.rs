@@ -301,17 +301,30 @@ fn note(
 
 /// Where nothing differs but when managers wrote, the old times stay: nothing was written.
 pub fn keep_times(old: &Value, new: &mut Value) {
-    fn timeless(object: &Value) -> Value {
-        let mut object = object.clone();
-        let entries = object
-            .pointer_mut("/metadata/managedFields")
-            .and_then(Value::as_array_mut);
-        for entry in entries.into_iter().flatten() {
-            entry.as_object_mut().map(|entry| entry.remove("time"));
-        }
-        object
+    let same_but = |left_out: &str, a: &Value, b: &Value| {
+        let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else {
+            return a == b;
+        };
+        a.len() == b.len()
+            && a.iter()
+                .all(|(key, value)| key == left_out || b.get(key) == Some(value))
+    };
+    // Most writes change something else: find that out before looking closer.
+    if !same_but("metadata", old, new)
+        || !same_but("managedFields", &old["metadata"], &new["metadata"])
+    {
+        return;
     }
-    if timeless(old) == timeless(new) {
+    let entries = |object: &Value| object["metadata"]["managedFields"].as_array().cloned();
+    let (before, after) = (
+        entries(old).unwrap_or_default(),
+        entries(new).unwrap_or_default(),
+    );
+    let same = |(a, b): (&Value, &Value)| {
+        let both = a.get("time").is_some() == b.get("time").is_some();
+        both && same_but("time", a, b)
+    };
+    if before.len() == after.len() && before.iter().zip(&after).all(same) {
         new.clone_from(old);
     }
 }

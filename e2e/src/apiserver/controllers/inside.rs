@@ -18,14 +18,16 @@ pub struct Inside {
     /// The server.
     pub server: Arc<Server>,
     user: User,
+    agent: &'static str,
 }
 
 impl Inside {
-    /// A client with a name.
-    pub fn new(server: Arc<Server>, user: &str) -> Self {
+    /// A client with a name; `agent` is the manager of the fields that it writes.
+    pub fn new(server: Arc<Server>, user: &str, agent: &'static str) -> Self {
         Self {
             server,
             user: User::authenticated(user, &["system:masters"]),
+            agent,
         }
     }
 
@@ -43,7 +45,7 @@ impl Inside {
             query,
             accept: Accept::default(),
             content_type: "application/json",
-            agent: "muster-embedded-api",
+            agent: self.agent,
             warnings: Mutex::default(),
         }
     }

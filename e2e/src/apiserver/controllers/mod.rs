@@ -19,6 +19,9 @@ pub use inside::Inside;
 /// How often what could not be finished is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
 
+/// How kube-controller-manager calls itself in managed fields.
+const MANAGER: &str = "kube-controller-manager";
+
 /// Which controllers run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enabled {
@@ -34,13 +37,16 @@ pub async fn run(
     enabled: Enabled,
     shutdown: CancellationToken,
 ) {
-    let inside = |user| Inside::new(Arc::clone(&server), user);
-    let mut definitions = definitions::Definitions::new(inside("system:apiserver"));
+    let inside = |user, agent| Inside::new(Arc::clone(&server), user, agent);
+    let mut definitions =
+        definitions::Definitions::new(inside("system:apiserver", "kube-apiserver"));
     let mut garbage = garbage::Garbage::new(inside(
         "system:serviceaccount:kube-system:generic-garbage-collector",
+        MANAGER,
     ));
     let mut namespaces = namespaces::Namespaces::new(inside(
         "system:serviceaccount:kube-system:namespace-controller",
+        MANAGER,
     ));
     let mut again = tokio::time::interval(AGAIN);
     again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -184,11 +184,8 @@ impl Namespaces {
                         .map(str::to_owned)
                         .collect::<Vec<_>>()
                 });
-                left.push((
-                    resource.name().to_string(),
-                    remaining.len(),
-                    finalizers.collect(),
-                ));
+                let name = format!("{}.{}", resource.plural, resource.group);
+                left.push((name, remaining.len(), finalizers.collect()));
             }
         }
         left

@@ -1,5 +1,6 @@
 //! JSON patch, RFC 6902, with the limits and messages of a Kubernetes API server.
 
+use json_patch::{AddOperation, PatchOperation};
 use serde_json::Value;
 
 use super::PatchError;
@@ -18,7 +19,23 @@ pub fn json(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     let patch: json_patch::Patch = serde_json::from_value(patch.clone())
         .map_err(|error| PatchError::Malformed(format!("error decoding patch: {error}")))?;
     let mut patched = live.clone();
-    json_patch::patch(&mut patched, &patch)
-        .map_err(|error| PatchError::Unprocessable(error.to_string()))?;
+    for operation in patch.0 {
+        let operation = lenient(operation, &patched);
+        json_patch::patch(&mut patched, &[operation])
+            .map_err(|error| PatchError::Unprocessable(error.to_string()))?;
+    }
     Ok(patched)
+}
+
+/// The real server lets `replace` set a member that isn't there yet, as long as there is an object to have it.
+fn lenient(operation: PatchOperation, live: &Value) -> PatchOperation {
+    match operation {
+        PatchOperation::Replace(replace) if replace.path.resolve(live).is_err() => {
+            PatchOperation::Add(AddOperation {
+                path: replace.path,
+                value: replace.value,
+            })
+        }
+        other => other,
+    }
 }

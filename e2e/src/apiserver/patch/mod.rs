@@ -21,3 +21,23 @@ pub enum PatchError {
 
 #[cfg(test)]
 mod tests;
+
+/// A value as Go's `%+v` prints what was decoded from JSON: some messages quote patches so.
+pub fn in_go(value: &serde_json::Value) -> String {
+    use serde_json::Value;
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            format!(
+                "[{}]",
+                items.iter().map(in_go).collect::<Vec<_>>().join(" ")
+            )
+        }
+        Value::Object(members) => {
+            let members = members.iter().map(|(k, v)| format!("{k}:{}", in_go(v)));
+            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
+        }
+        other => other.to_string(),
+    }
+}

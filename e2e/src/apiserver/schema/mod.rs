@@ -149,12 +149,8 @@ impl Schema {
         unknown
     }
 
-    /// Fills in what the real server would, empty structs that it always prints included.
+    /// Fills in what the real server would. The object has been decoded, which prints its empty structs.
     pub fn default(&self, object: &mut Value) {
-        if let Origin::Builtin(_) = self.origin {
-            // What was decoded once decodes again; the caller may have taken something out since.
-            let _ = decode::decode(self.root(), object);
-        }
         walk::default(self.root(), object);
         if let Origin::Builtin(kind) = self.origin {
             conditional::conditional(kind, object);

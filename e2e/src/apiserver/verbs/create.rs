@@ -7,8 +7,9 @@ use super::super::refusal::{GroupName, Refusal};
 use super::super::registry::Served;
 use super::super::store::Expect;
 use super::super::traits::Generation;
-use super::super::{apply, clock, metadata, prepare, reviews};
-use super::write::{decode, draft, is_dry_run};
+use super::super::{apply, clock, metadata, prepare, reviews, scale};
+use super::decode::decode;
+use super::write::{draft, is_dry_run, options};
 use super::{Call, Outcome};
 
 /// How often another name is generated when one is taken, as in a real server.
@@ -16,7 +17,7 @@ const NAME_ATTEMPTS: usize = 8;
 
 /// Makes the object in the body.
 pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
-    let object = decode(call, body)?;
+    let object = decode(call, body, options(call, "CreateOptions")?)?;
     if !call.served.version().verbs.iter().any(|v| v == "get") {
         return reviews::answer(call, object)
             .map(|value| Outcome::Tree(StatusCode::CREATED, value));
@@ -36,20 +37,19 @@ pub async fn insert(call: &Call<'_>, mut object: Value, owned: bool) -> Result<O
     let version_given = !matches!(metadata::text(&object, "resourceVersion"), "" | "0");
     let fields = metadata::of(&mut object);
     fields.remove("resourceVersion");
-    fields.remove("generation");
     fields.insert("uid".to_owned(), clock::uid().into());
     fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
     if traits.generation != Generation::None {
         fields.insert("generation".to_owned(), 1.into());
     }
-    prepare::create(call, &mut object)?;
+    prepare::read(call, &mut object);
     served.version().schema.default(&mut object);
-    prepare::created(call, &mut object)?;
     if !owned {
         let schema = &served.version().schema;
         let (manager, api_version) = (call.manager(), served.api_version());
         apply::track_update(None, &mut object, manager, &api_version, "", schema, now);
     }
+    prepare::create(call, &mut object);
     let generate = metadata::text(&object, "name").is_empty()
         && !metadata::text(&object, "generateName").is_empty();
     let attempts = if generate { NAME_ATTEMPTS } else { 1 };
@@ -71,7 +71,7 @@ pub async fn insert(call: &Call<'_>, mut object: Value, owned: bool) -> Result<O
         }
         let name = metadata::text(&object, "name").to_owned();
         let taken = || Refusal::already_exists(resource.name(), &name);
-        if is_dry_run(call)? {
+        if is_dry_run(call) {
             if resource
                 .collection
                 .get(&resource.key(&call.path.namespace, &name))
@@ -102,8 +102,16 @@ fn validate(call: &Call<'_>, served: &Served, object: &Value) -> Result<(), Refu
     let mut errors = served.version().schema.validate(object, None);
     errors.splice(
         0..0,
-        metadata::validate(object, resource.traits.names, resource.namespaced),
+        metadata::validate(
+            object,
+            resource.traits.names,
+            resource.namespaced,
+            resource.custom.is_none(),
+        ),
     );
+    if let Some(scale) = &served.version().scale {
+        errors.extend(scale::check(scale, object));
+    }
     if errors.is_empty() {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use super::super::refusal::{GroupName, Refusal};
 use super::super::schema::FieldError;
 use super::super::store::{Expect, Object};
 use super::super::{codec, metadata, prepare, wire};
-use super::write::{draft, is_dry_run};
+use super::write::{draft, options};
 use super::{Call, Outcome, read};
 
 const ORPHAN: &str = "orphan";
@@ -40,7 +40,7 @@ impl Options {
     /// Reads the options from the body, or from the query if there is none.
     fn read(call: &Call<'_>, body: &[u8]) -> Result<Self, Refusal> {
         let mut options = Self {
-            dry_run: is_dry_run(call)?,
+            dry_run: options(call, "DeleteOptions")?.dry_run,
             ..Self::default()
         };
         if body.is_empty() {
@@ -57,11 +57,11 @@ impl Options {
             options.check()?;
             return Ok(options);
         }
-        let tree = wire::parse(call.content_type, body)?;
+        let tree = wire::tree_of(call.content_type, body)?;
         if tree["kind"].as_str().is_some_and(|k| k != "DeleteOptions") {
             return Err(Refusal::bad_request(format!(
-                "decoded object cannot be converted to DeleteOptions: no kind {} is registered",
-                tree["kind"]
+                "no kind {} is registered for version {} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
+                tree["kind"], tree["apiVersion"]
             )));
         }
         let text = |v: &Value| v.as_str().map(str::to_owned);
@@ -138,7 +138,14 @@ pub async fn collection(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal
     let (objects, version) = read::selected(call)?;
     let mut items = Vec::with_capacity(objects.len());
     for object in objects {
-        items.push(codec::to_request(&call.served, object.value()));
+        let mut item = codec::to_request(&call.served, object.value());
+        if let Some(members) = item
+            .as_object_mut()
+            .filter(|_| call.served.resource.custom.is_none())
+        {
+            members.retain(|key, _| key != "apiVersion" && key != "kind");
+        }
+        items.push(item);
         match delete(call, object.head.name(), object.head.namespace(), &options) {
             Err(refusal) if refusal.code() != StatusCode::NOT_FOUND => return Err(refusal),
             _ => {}
@@ -150,6 +157,10 @@ pub async fn collection(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal
         "metadata": { "resourceVersion": version.to_string() },
         "items": items,
     });
+    let mut list = list;
+    if call.served.resource.custom.is_some() {
+        list["metadata"]["continue"] = "".into();
+    }
     Ok(Outcome::Tree(StatusCode::OK, list))
 }
 
@@ -231,16 +242,20 @@ fn step(
             Grace::Over => {}
             Grace::Until(time, seconds) => {
                 graceful = seconds > 0;
-                mark(&mut new, time, seconds, begun);
+                mark(&mut new, time, Some(seconds), begun);
             }
         }
     }
-    let finalizers = options.finalizers(&metadata::finalizers(&old));
+    let mut current = metadata::finalizers(&old);
+    current.extend(prepare::finalizers(call, begun).filter(|f| !current.contains(f)));
+    let finalizers = options.finalizers(&current);
     set_finalizers(&mut new, &finalizers);
     prepare::deleting(call, &mut new);
     let held = !finalizers.is_empty() || prepare::holds(call, &new);
     if held && !new["metadata"]["deletionTimestamp"].is_string() {
-        mark(&mut new, now, 0, false);
+        // Namespaces go by a way of their own, which knows no grace.
+        let seconds = (!prepare::holds(call, &new)).then_some(0);
+        mark(&mut new, now, seconds, false);
     }
     if graceful || held {
         if new == old {
@@ -324,13 +339,15 @@ fn shorten(old: &Value, begun: bool, period: i64, asked: bool, now: Timestamp) -
     Grace::Until(moved, period)
 }
 
-fn mark(object: &mut Value, time: Timestamp, seconds: i64, begun: bool) {
+fn mark(object: &mut Value, time: Timestamp, seconds: Option<i64>, begun: bool) {
     let generation = object["metadata"]["generation"]
         .as_i64()
         .filter(|g| *g > 0 && !begun);
     let fields = metadata::of(object);
     fields.insert("deletionTimestamp".to_owned(), metadata::time(time).into());
-    fields.insert("deletionGracePeriodSeconds".to_owned(), seconds.into());
+    if let Some(seconds) = seconds {
+        fields.insert("deletionGracePeriodSeconds".to_owned(), seconds.into());
+    }
     if let Some(generation) = generation {
         fields.insert("generation".to_owned(), (generation + 1).into());
     }

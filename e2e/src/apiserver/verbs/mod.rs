@@ -1,6 +1,7 @@
 //! What can be done to objects. A [`Call`] is one request that has been understood and permitted.
 
 mod create;
+mod decode;
 mod delete;
 mod patch;
 mod read;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::codec;
 use super::identity::User;
-use super::refusal::Refusal;
+use super::refusal::{GroupName, Refusal};
 use super::registry::Served;
 use super::request::{Query, ResourcePath, Verb};
 use super::schema::FieldError;
@@ -105,6 +106,17 @@ impl Call<'_> {
 
     /// Refuses an object with all that is wrong with it.
     pub fn invalid(&self, name: &str, errors: &[FieldError]) -> Refusal {
+        if self.served.resource.group == "events.k8s.io" {
+            // The real server validates all events as those of the core group.
+            return Refusal::invalid(
+                GroupName {
+                    group: "",
+                    name: "Event",
+                },
+                name,
+                errors,
+            );
+        }
         Refusal::invalid(self.served.resource.kind_name(), name, errors)
     }
 
@@ -131,6 +143,17 @@ impl Call<'_> {
         wire::tree(code, self.accept, &shown)
     }
 
+    /// Refuses a table with something unknown in its rows.
+    pub fn bad_include(&self) -> Option<Refusal> {
+        let asked = self.query.get("includeObject")?;
+        let known = matches!(asked, "None" | "Metadata" | "Object");
+        (self.accept.form == Form::Table && !known).then(|| {
+            Refusal::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {asked:?}: must be 'Metadata', 'Object', 'None', or empty"
+            ))
+        })
+    }
+
     /// A table of objects.
     pub fn table(&self, items: &[&Value], metadata: Value) -> Value {
         let include = match self.query.get("includeObject") {
@@ -155,7 +178,7 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: Bytes) -> Result<Respon
         return Ok(call.answer(&subresources::dispatch(call, verb, &body).await?));
     }
     let outcome = match verb {
-        Verb::Get => Outcome::Stored(StatusCode::OK, call.stored()?),
+        Verb::Get => read::get(call).await?,
         Verb::List => return read::list(call).await,
         Verb::Watch => return watch::start(call).await,
         Verb::Create if call.path.name.is_empty() => create(call, &body).await?,

@@ -4,12 +4,13 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::super::apply::{self, ApplyError};
-use super::super::metadata;
 use super::super::patch::{self as forms, PatchError};
 use super::super::refusal::{GroupName, Refusal};
 use super::super::schema::FieldError;
+use super::super::{json, metadata};
+use super::decode::{decode_tree, registered};
 use super::update::{Prepared, check_name, update_with};
-use super::write::decode_tree;
+use super::write::{WriteOptions, options};
 use super::{Call, Outcome, create};
 
 const JSON: &str = "application/json-patch+json";
@@ -19,21 +20,6 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 /// Changes the object of the call as its body says.
 pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
-    check_options(call)?;
-    if call.content_type == APPLY {
-        return server_side(call, body).await;
-    }
-    let document = parse(call, body)?;
-    update_with(call, |old| {
-        let new = patched(call, old, &document)?;
-        let new = decode_tree(call, new)?;
-        check_name(call, &new)?;
-        Ok(new.into())
-    })
-    .await
-}
-
-fn parse(call: &Call<'_>, body: &[u8]) -> Result<Value, Refusal> {
     let custom = call.served.resource.custom.is_some();
     let offered: &[&str] = if custom {
         &[JSON, MERGE, APPLY]
@@ -41,26 +27,52 @@ fn parse(call: &Call<'_>, body: &[u8]) -> Result<Value, Refusal> {
         &[JSON, MERGE, STRATEGIC, APPLY]
     };
     if !offered.contains(&call.content_type) {
-        return Err(Refusal::unsupported_media_type(offered));
-    }
-    let document: Value = serde_json::from_slice(body)
-        .map_err(|e| Refusal::bad_request(format!("error decoding patch: {e}")))?;
-    let fits = if call.content_type == JSON {
-        document.is_array()
-    } else {
-        document.is_object()
-    };
-    if !fits {
-        let expected = if call.content_type == JSON {
-            "[]jsonpatch.Operation"
+        return Err(if custom {
+            Refusal::unsupported_media_type(offered)
         } else {
-            "map[string]interface {}"
-        };
-        return Err(Refusal::bad_request(format!(
-            "error decoding patch: json: cannot unmarshal into Go value of type {expected}"
-        )));
+            Refusal::unsupported_patch()
+        });
     }
-    Ok(document)
+    let options = options(call, "PatchOptions")?;
+    if call.content_type == APPLY {
+        return server_side(call, body, options).await;
+    }
+    // Only an object that is there makes anybody look at the patch.
+    call.stored()?;
+    let document = parse(call, body)?;
+    update_with(call, |old| {
+        let new = patched(call, old, &document)?;
+        registered(call, &new).map_err(|refusal| undecodable(call, &document, &new, refusal))?;
+        let shown = new.clone();
+        let mut new = decode_tree(call, new, &[], options)
+            .map_err(|refusal| undecodable(call, &document, &shown, refusal))?;
+        check_name(call, &mut new)?;
+        Ok(new.into())
+    })
+    .await
+}
+
+fn parse(call: &Call<'_>, body: &[u8]) -> Result<Value, Refusal> {
+    let read =
+        json::read(body).map_err(|e| Refusal::bad_request(format!("error decoding patch: {e}")))?;
+    let list = call.content_type == JSON;
+    let found = match &read.tree {
+        Value::Array(_) if list => return Ok(read.tree),
+        Value::Object(_) if !list => return Ok(read.tree),
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        _ => "bool",
+    };
+    let expected = if list {
+        "[]handlers.jsonPatchOp"
+    } else {
+        "map[string]interface {}"
+    };
+    Err(Refusal::bad_request(format!(
+        "error decoding patch: json: cannot unmarshal {found} into Go value of type {expected}"
+    )))
 }
 
 /// An object with a patch laid over it, by the form that the content type names.
@@ -70,15 +82,42 @@ pub fn patched(call: &Call<'_>, old: &Value, document: &Value) -> Result<Value, 
         STRATEGIC => forms::strategic(old, document, &call.served.version().schema),
         _ => Ok(forms::merge(old, document)),
     };
-    result.map_err(|error| match error {
-        PatchError::Malformed(message) => Refusal::bad_request(message),
-        PatchError::Unprocessable(message) => Refusal::unprocessable(message),
+    result.map_err(|error| match (call.content_type, error) {
+        // Whatever keeps the operations from being carried out, the real server says no more than this.
+        (JSON, PatchError::Malformed(message)) if message.contains("maximum operations") => {
+            Refusal::bad_request(message)
+        }
+        (JSON, _) => Refusal::patch_does_not_fit(),
+        (_, PatchError::Malformed(message)) => Refusal::bad_request(message),
+        (_, PatchError::Unprocessable(message)) => Refusal::unknown(message),
     })
 }
 
-fn check_options(call: &Call<'_>) -> Result<(), Refusal> {
+/// A patch may fit the document and still leave something that is no object of the kind.
+fn undecodable(call: &Call<'_>, document: &Value, patched: &Value, refusal: Refusal) -> Refusal {
+    let Some((_, error)) = refusal.message().split_once("cannot be handled as a ") else {
+        return refusal;
+    };
+    let error = error.split_once(": ").map_or(error, |(_, error)| error);
+    let quoted = if call.content_type == STRATEGIC {
+        forms::in_go(document)
+    } else {
+        patched.to_string()
+    };
+    let error = FieldError::invalid("patch", &quoted.into(), error);
+    Refusal::invalid(
+        GroupName {
+            group: "",
+            name: "",
+        },
+        "",
+        &[error],
+    )
+}
+
+/// Adds what is wrong with the options that only patches have.
+pub fn check_options(call: &Call<'_>, errors: &mut Vec<FieldError>) {
     let apply = call.content_type == APPLY;
-    let mut errors = Vec::new();
     if apply && call.query.get("fieldManager").is_none() {
         errors.push(FieldError::required(
             "fieldManager",
@@ -91,58 +130,44 @@ fn check_options(call: &Call<'_>) -> Result<(), Refusal> {
             "may not be specified for non-apply patch",
         ));
     }
-    if call
-        .query
-        .get("fieldManager")
-        .is_some_and(|m| m.len() > 128)
-    {
-        errors.push(FieldError::too_long("fieldManager", 128));
-    }
-    if errors.is_empty() {
-        return Ok(());
-    }
-    let options = GroupName {
-        group: "meta.k8s.io",
-        name: "PatchOptions",
-    };
-    Err(Refusal::invalid(options, "", &errors))
 }
 
-async fn server_side(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+async fn server_side(
+    call: &Call<'_>,
+    body: &[u8],
+    options: WriteOptions,
+) -> Result<Outcome, Refusal> {
     // What is applied is not decoded: an applier owns what it wrote, not what a Go type would print for it.
-    let mut config: Value = serde_saphyr::from_slice(body)
-        .map_err(|e| Refusal::bad_request(format!("error decoding YAML: {e}")))?;
+    let mut config: Value = serde_saphyr::from_slice(body).map_err(|e| {
+        Refusal::bad_request(format!(
+            "error decoding YAML: error converting YAML to JSON: {e}"
+        ))
+    })?;
     if !config.is_object() {
         let message = "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal into Go value of type map[string]interface {}";
         return Err(Refusal::bad_request(message));
     }
-    let name = metadata::text(&config, "name").to_owned();
-    if name.is_empty() {
-        metadata::of(&mut config).insert("name".to_owned(), call.path.name.as_ref().into());
-    }
-    check_name(call, &config)?;
+    check_kind(call, &config)?;
     let resource = &call.served.resource;
     let absent = resource.collection.get(&call.key()).is_none();
     if absent && call.path.subresource.is_empty() {
-        if !metadata::text(&config, "resourceVersion").is_empty() {
-            return Err(Refusal::not_found(resource.name(), &call.path.name));
-        }
+        check_name(call, &mut config.clone())?;
         if !metadata::text(&config, "uid").is_empty() {
-            return Err(Refusal::conflict(
-                resource.name(),
-                &call.path.name,
-                &format!(
-                    "uid mismatch: the provided object specified uid {}, and no existing object was found",
-                    metadata::text(&config, "uid")
-                ),
-            ));
+            let why = format!(
+                "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                metadata::text(&config, "uid")
+            );
+            return Err(Refusal::conflict(resource.name(), &call.path.name, &why));
         }
-        metadata::settle_namespace(&mut config, &call.path.namespace)?;
-        let object = merged(call, None, &config)?;
+        metadata::of(&mut config).remove("resourceVersion");
+        let object = merged(call, None, &config, options)?;
         return create::insert(call, object, true).await;
     }
+    if !metadata::text(&config, "name").is_empty() {
+        check_name(call, &mut config.clone())?;
+    }
     let outcome = update_with(call, |old| {
-        let mut object = merged(call, Some(old), &config)?;
+        let mut object = merged(call, Some(old), &config, options)?;
         let version = match metadata::text(&config, "resourceVersion") {
             "" => old["metadata"]["resourceVersion"].clone(),
             given => given.into(),
@@ -160,7 +185,29 @@ async fn server_side(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
     })
 }
 
-fn merged(call: &Call<'_>, live: Option<&Value>, config: &Value) -> Result<Value, Refusal> {
+/// What is applied must say that it is of the kind and version of the path.
+fn check_kind(call: &Call<'_>, config: &Value) -> Result<(), Refusal> {
+    let text = |key: &str| config[key].as_str().unwrap_or_default();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    if version == call.served.api_version() && kind == call.served.resource.kind {
+        return Ok(());
+    }
+    let version = if version.contains('/') {
+        version.to_owned()
+    } else {
+        format!("/{version}")
+    };
+    Err(Refusal::bad_request(format!(
+        "invalid object type: {version}, Kind={kind}"
+    )))
+}
+
+fn merged(
+    call: &Call<'_>,
+    live: Option<&Value>,
+    config: &Value,
+    options: WriteOptions,
+) -> Result<Value, Refusal> {
     let applied = apply::apply(
         live,
         config,
@@ -178,5 +225,5 @@ fn merged(call: &Call<'_>, live: Option<&Value>, config: &Value) -> Result<Value
         ApplyError::BadRequest(message) => Refusal::bad_request(message),
         ApplyError::Typed(message) => Refusal::unknown(message),
     })?;
-    decode_tree(call, applied)
+    decode_tree(call, applied, &[], options)
 }

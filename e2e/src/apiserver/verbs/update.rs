@@ -9,8 +9,9 @@ use super::super::refusal::Refusal;
 use super::super::schema::FieldError;
 use super::super::store::{Expect, Object};
 use super::super::traits::Generation;
-use super::super::{apply, codec, metadata, prepare};
-use super::write::{decode, draft, is_dry_run};
+use super::super::{apply, codec, metadata, prepare, scale};
+use super::decode::decode;
+use super::write::{draft, is_dry_run, options};
 use super::{Call, Outcome, create};
 
 /// Tries after losing a race against other writers. A real server tries as long as the request lives.
@@ -36,18 +37,40 @@ impl From<Value> for Prepared {
 
 /// Puts the object in the body in the place of the stored one.
 pub async fn replace(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
-    let object = decode(call, body)?;
-    check_name(call, &object)?;
+    let mut object = decode(call, body, options(call, "UpdateOptions")?)?;
+    check_name(call, &mut object)?;
     let resource = &call.served.resource;
     let absent = resource.collection.get(&call.key()).is_none();
     if absent && resource.traits.create_on_update && call.path.subresource.is_empty() {
         return create::insert(call, object, false).await;
     }
-    update_with(call, |_| Ok(object.clone().into())).await
+    update_with(call, |old| {
+        check_uid(call, old, &object)?;
+        Ok(object.clone().into())
+    })
+    .await
+}
+
+/// An identity in a replacement is a precondition.
+fn check_uid(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), Refusal> {
+    let (uid, old_uid) = (metadata::text(new, "uid"), metadata::text(old, "uid"));
+    if uid.is_empty() || uid == old_uid {
+        return Ok(());
+    }
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}",
+        registry_key(call)
+    );
+    Err(Refusal::conflict(
+        call.served.resource.name(),
+        &call.path.name,
+        &why,
+    ))
 }
 
 /// The name in an object must be that in the path.
-pub fn check_name(call: &Call<'_>, object: &Value) -> Result<(), Refusal> {
+pub fn check_name(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
+    metadata::settle_namespace(object, &call.path.namespace)?;
     let url = call.path.name.as_ref();
     let name = metadata::text(object, "name");
     if name.is_empty() {
@@ -58,13 +81,6 @@ pub fn check_name(call: &Call<'_>, object: &Value) -> Result<(), Refusal> {
     if name != url {
         return Err(Refusal::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({url})"
-        )));
-    }
-    let namespace = metadata::text(object, "namespace");
-    if !namespace.is_empty() && namespace != call.path.namespace {
-        return Err(Refusal::bad_request(format!(
-            "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
-            call.path.namespace
         )));
     }
     Ok(())
@@ -92,39 +108,42 @@ pub async fn update_with(
 fn check_version(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), Refusal> {
     let resource = &call.served.resource;
     let name = call.path.name.as_ref();
-    let (uid, version) = (
-        metadata::text(new, "uid"),
-        metadata::text(new, "resourceVersion"),
-    );
-    let old_uid = metadata::text(old, "uid");
-    if !uid.is_empty() && uid != old_uid {
-        let why = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}"
-        );
-        return Err(Refusal::conflict(resource.name(), name, &why));
-    }
+    let version = metadata::text(new, "resourceVersion");
     if version.is_empty() || version == "0" {
         if resource.traits.unconditional_update
             || !call.path.subresource.is_empty() && resource.custom.is_none()
         {
             return Ok(());
         }
-        let mut error = FieldError::invalid("metadata.resourceVersion", &Value::Null, "");
-        // The real server prints the zero of an unsigned integer here.
-        error.message = "Invalid value: 0x0: must be specified for an update".to_owned();
-        return Err(call.invalid(name, &[error]));
+        let detail = "must be specified for an update";
+        let error = FieldError::invalid("metadata.resourceVersion", &0.into(), detail);
+        // Here the real server names the resource, not the kind.
+        return Err(Refusal::invalid(resource.name(), name, &[error]));
     }
     if version.parse::<u64>().is_err() {
-        let mut error = FieldError::invalid("metadata.resourceVersion", &version.into(), "");
-        error.message = format!(
-            "Invalid value: {version:?}: strconv.ParseUint: parsing {version:?}: invalid syntax"
-        );
-        return Err(call.invalid(name, &[error]));
+        let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+        return Err(Refusal::unknown(message));
     }
     if version != metadata::text(old, "resourceVersion") {
         return Err(Refusal::modified(resource.name(), name));
     }
     Ok(())
+}
+
+/// Where etcd would keep the object: some messages say it.
+fn registry_key(call: &Call<'_>) -> String {
+    let resource = &call.served.resource;
+    let place = match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "services") => "services/specs".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "nodes") => "minions".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        (group, plural) if resource.custom.is_some() || group.starts_with("api") => {
+            format!("{group}/{plural}")
+        }
+        (_, plural) => plural.to_owned(),
+    };
+    format!("/registry/{place}/{}", call.key())
 }
 
 /// Carries a change out; `None` if somebody else was faster.
@@ -146,7 +165,7 @@ fn commit(
     metadata::carry_over(old, &mut new);
     prepare::update(call, old, &mut new);
     version.schema.default(&mut new);
-    prepare::updated(call, old, &mut new)?;
+    prepare::updated(call, old, &mut new);
     metadata::of(&mut new).insert(
         "resourceVersion".to_owned(),
         old["metadata"]["resourceVersion"].clone(),
@@ -163,12 +182,23 @@ fn commit(
             now,
         );
     }
+    if call.path.subresource == "scale" {
+        scale::forget_time(&mut new);
+    }
     apply::keep_times(old, &mut new);
-    let mut errors = metadata::validate(&new, resource.traits.names, resource.namespaced);
+    let mut errors = metadata::validate(
+        &new,
+        resource.traits.names,
+        resource.namespaced,
+        resource.custom.is_none(),
+    );
     errors.extend(metadata::validate_update(old, &new));
     // A binding is what may assign a node; every other write finds the assignment immutable.
     if call.path.subresource != "binding" {
         errors.extend(version.schema.validate(&new, Some(old)));
+    }
+    if let Some(scale) = &version.scale {
+        errors.extend(scale::check(scale, &new));
     }
     if !errors.is_empty() {
         return Err(call.invalid(&call.path.name, &errors));
@@ -176,7 +206,7 @@ fn commit(
     if new == *old {
         return Ok(Some(Outcome::Stored(StatusCode::OK, Arc::clone(stored))));
     }
-    if is_dry_run(call)? {
+    if is_dry_run(call) {
         return Ok(Some(Outcome::Tree(StatusCode::OK, new)));
     }
     let draft = draft(served, new.clone())?;
@@ -216,22 +246,28 @@ fn goes_now(call: &Call<'_>, new: &Value) -> bool {
 }
 
 fn grow_generation(call: &Call<'_>, old: &Value, new: &mut Value) {
-    let changed = match call.served.resource.traits.generation {
-        Generation::None => false,
-        Generation::Of(members) => members.iter().any(|m| old[*m] != new[*m]),
-        Generation::Everything => {
-            let status = call.served.version().has_status();
-            let counts = |key: &String| key != "metadata" && !(status && key == "status");
-            let members = |object: &Value| -> Vec<(String, Value)> {
-                let members = object.as_object().into_iter().flatten();
-                members
-                    .filter(|(k, _)| counts(k))
-                    .map(|(k, v)| (k.clone(), v.clone()))
-                    .collect()
-            };
-            members(old) != members(new)
-        }
-    };
+    // Writing the status never counts, even where it may touch annotations.
+    let changed = call.path.subresource != "status"
+        && match call.served.resource.traits.generation {
+            Generation::None => false,
+            Generation::SpecAndAnnotations => {
+                old["spec"] != new["spec"]
+                    || old["metadata"]["annotations"] != new["metadata"]["annotations"]
+            }
+            Generation::Of(members) => members.iter().any(|m| old[*m] != new[*m]),
+            Generation::Everything => {
+                let status = call.served.version().has_status();
+                let counts = |key: &String| key != "metadata" && !(status && key == "status");
+                let members = |object: &Value| -> Vec<(String, Value)> {
+                    let members = object.as_object().into_iter().flatten();
+                    members
+                        .filter(|(k, _)| counts(k))
+                        .map(|(k, v)| (k.clone(), v.clone()))
+                        .collect()
+                };
+                members(old) != members(new)
+            }
+        };
     if changed {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or_default() + 1;
         metadata::of(new).insert("generation".to_owned(), generation.into());

@@ -42,7 +42,7 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
             .fields
             .extend(super::super::selectors::fields(&only).map_err(Refusal::bad_request)?);
     }
-    let asked = read::version(call)?;
+    let asked = read::version(call).map_err(|e| Refusal::unknown(e.to_string()))?;
     let initial = initial_events(call)?;
     let bookmarks = call.query.flag("allowWatchBookmarks");
     let collection = &call.served.resource.collection;
@@ -137,10 +137,13 @@ fn initial_events(call: &Call<'_>) -> Result<Option<bool>, Refusal> {
             "resourceVersionMatch",
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         ))),
-        (Some(_), Some(_)) => Err(read::list_invalid(FieldError::forbidden(
-            "resourceVersionMatch",
-            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        ))),
+        (Some(_), Some(other)) => Err(read::list_invalid_all(&[
+            FieldError::forbidden(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ),
+            FieldError::unsupported("resourceVersionMatch", &other.into(), &["NotOlderThan"]),
+        ])),
         (None, Some(_)) => Err(read::list_invalid(FieldError::forbidden(
             "resourceVersionMatch",
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",

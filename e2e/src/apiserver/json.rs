@@ -1,0 +1,272 @@
+//! Reads JSON as Go's strict decoder does: members that occur twice are noticed, errors are worded as Go words them.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
+use serde_json::{Map, Number, Value};
+
+/// A document, and the paths of members that occur more than once in it.
+#[derive(Debug, PartialEq)]
+pub struct Document {
+    /// The tree; of members that occur twice, the last.
+    pub tree: Value,
+    /// Paths such as `spec.replicas`.
+    pub duplicates: Vec<String>,
+}
+
+/// Reads a document.
+pub fn read(bytes: &[u8]) -> Result<Document, String> {
+    let twice = Cell::new(false);
+    let tree = run(bytes, Node(&twice)).map_err(|e| in_words_of_go(&e, bytes))?;
+    let mut duplicates = Vec::new();
+    if twice.get() {
+        // Rare: read again, this time keeping track of where we are.
+        let trail = RefCell::new(Trail::default());
+        if run(bytes, Tracked(&trail)).is_ok() {
+            duplicates = trail.into_inner().duplicates;
+        }
+    }
+    Ok(Document { tree, duplicates })
+}
+
+fn run<'de, S: DeserializeSeed<'de>>(
+    bytes: &'de [u8],
+    seed: S,
+) -> Result<S::Value, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let read = seed.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(read)
+}
+
+/// Builds a tree and notices that some member occurs twice.
+#[derive(Clone, Copy)]
+struct Node<'a>(&'a Cell<bool>);
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element_seed(self)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(key) = access.next_key::<String>()? {
+            if members.insert(key, access.next_value_seed(self)?).is_some() {
+                self.0.set(true);
+            }
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[derive(Default)]
+struct Trail {
+    path: Vec<String>,
+    duplicates: Vec<String>,
+}
+
+/// Walks a document for the paths of duplicates alone.
+#[derive(Clone, Copy)]
+struct Tracked<'a>(&'a RefCell<Trail>);
+
+impl<'de> DeserializeSeed<'de> for Tracked<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tracked<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        for i in 0.. {
+            let last = self.0.borrow_mut().path.pop().unwrap_or_default();
+            self.0.borrow_mut().path.push(format!("{last}[{i}]"));
+            let more = access.next_element_seed(self)?.is_some();
+            if let Some(top) = self.0.borrow_mut().path.last_mut() {
+                top.clone_from(&last);
+            }
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        let mut seen = Vec::new();
+        while let Some(key) = access.next_key::<String>()? {
+            self.0.borrow_mut().path.push(key.clone());
+            if seen.contains(&key) {
+                let mut trail = self.0.borrow_mut();
+                let path = trail.path.join(".");
+                if !trail.duplicates.contains(&path) {
+                    trail.duplicates.push(path);
+                }
+            }
+            seen.push(key);
+            access.next_value_seed(self)?;
+            self.0.borrow_mut().path.pop();
+        }
+        Ok(())
+    }
+}
+
+fn in_words_of_go(error: &serde_json::Error, bytes: &[u8]) -> String {
+    if error.classify() == Category::Eof {
+        return "unexpected end of JSON input".to_owned();
+    }
+    let text = error.to_string();
+    if text.starts_with("recursion limit") {
+        return "exceeded max depth".to_owned();
+    }
+    let before: usize = bytes
+        .split_inclusive(|b| *b == b'\n')
+        .take(error.line().saturating_sub(1))
+        .map(<[u8]>::len)
+        .sum();
+    let at = before + error.column().saturating_sub(1);
+    let found = String::from_utf8_lossy(bytes.get(at..).unwrap_or_default())
+        .chars()
+        .next()
+        .unwrap_or(' ');
+    let place = if text.starts_with("expected `:`") {
+        "after object key"
+    } else if text.starts_with("expected `,` or `]`") {
+        "after array element"
+    } else if text.starts_with("expected `,` or `}`") {
+        "after object key:value pair"
+    } else if text.starts_with("key must be a string") {
+        "looking for beginning of object key string"
+    } else if text.starts_with("trailing characters") {
+        "after top-level value"
+    } else {
+        "looking for beginning of value"
+    };
+    format!("invalid character {found:?} {place}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn members_that_occur_twice_are_named() {
+        let read =
+            read(br#"{"a":{"b":1,"b":2},"c":[{"d":1},{"d":1,"d":2}],"a":3}"#).expect("reads");
+        assert_eq!(read.tree, json!({ "a": 3, "c": [{ "d": 1 }, { "d": 2 }] }));
+        assert_eq!(read.duplicates, ["a.b", "c[1].d", "a"]);
+    }
+
+    #[test]
+    fn numbers_and_nesting_come_out_as_they_went_in() {
+        let text = r#"{"a":[-1,1.5,18446744073709551615,null,true,"x"]}"#;
+        let read = read(text.as_bytes()).expect("reads");
+        assert_eq!(read.tree.to_string(), text);
+        assert!(read.duplicates.is_empty());
+    }
+
+    #[test]
+    fn errors_read_as_those_of_go() {
+        let cases = [
+            ("", "unexpected end of JSON input"),
+            (r#"{"a":"#, "unexpected end of JSON input"),
+            (r#"{"a" 1}"#, "invalid character '1' after object key"),
+            (
+                r#"{"a":1 "b":2}"#,
+                "invalid character '\"' after object key:value pair",
+            ),
+            ("[1 2]", "invalid character '2' after array element"),
+            ("{} x", "invalid character 'x' after top-level value"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(read(text.as_bytes()).expect_err(text), expected, "{text}");
+        }
+        let deep = "[".repeat(100_000);
+        assert_eq!(
+            read(deep.as_bytes()).expect_err("deep"),
+            "exceeded max depth"
+        );
+    }
+}

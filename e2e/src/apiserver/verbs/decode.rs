@@ -1,0 +1,207 @@
+//! Reading bodies as objects of the kind that a call is about.
+
+use serde_json::Value;
+
+use super::super::discovery::priority;
+use super::super::refusal::{GroupName, Refusal};
+use super::super::schema::FieldError;
+use super::super::wire::{self, Unread};
+use super::super::{kinds, metadata, prepare};
+use super::Call;
+use super::write::{FieldValidation, WriteOptions};
+
+/// How much of a body that can't be read is quoted, in bytes.
+const QUOTED: usize = 30;
+
+/// Reads a body as an object of the call's kind.
+pub fn decode(call: &Call<'_>, body: &[u8], options: WriteOptions) -> Result<Value, Refusal> {
+    let custom = call.served.resource.custom.is_some();
+    let read = wire::parse(call.content_type, body, !custom).map_err(|unread| match unread {
+        Unread::Refused(refusal) => refusal,
+        Unread::Json(error) => unrecognized(call, body, &error),
+    })?;
+    if !read.tree.is_object() {
+        let found = match read.tree {
+            Value::Array(_) => "array",
+            Value::String(_) => "string",
+            Value::Number(_) => "number",
+            _ => "bool",
+        };
+        let error = format!(
+            "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        );
+        return Err(unrecognized(call, body, &error));
+    }
+    if custom && read.tree["kind"].as_str().is_none_or(str::is_empty) {
+        let text = String::from_utf8_lossy(body);
+        return Err(Refusal::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{text}' ({})",
+            call.served.resource.kind,
+            quote(body)
+        )));
+    }
+    decode_tree(call, read.tree, &read.duplicates, options)
+}
+
+fn unrecognized(call: &Call<'_>, body: &[u8], error: &str) -> Refusal {
+    Refusal::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {error} ({})",
+        call.served.resource.kind,
+        quote(body)
+    ))
+}
+
+/// The start of a body, in hex if it doesn't look like an object.
+fn quote(body: &[u8]) -> String {
+    let shown = body.get(..QUOTED).unwrap_or(body);
+    let more = if body.len() > QUOTED { " ..." } else { "" };
+    let quote: String = match shown.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(shown).into_owned(),
+        Some(_) => shown.iter().map(|b| format!("{b:02x}")).collect(),
+    };
+    format!("{quote}{more}")
+}
+
+/// Makes a tree an object of the call's kind: the right version and kind, known fields of the right types.
+pub fn decode_tree(
+    call: &Call<'_>,
+    mut object: Value,
+    duplicates: &[String],
+    options: WriteOptions,
+) -> Result<Value, Refusal> {
+    let served = &call.served;
+    check_kind(call, &object)?;
+    object["apiVersion"] = served.api_version().into();
+    object["kind"] = served.resource.kind.as_str().into();
+    prepare::forget_status(call, &mut object);
+    let reset = resets_owners(&object);
+    let schema = &served.version().schema;
+    schema
+        .decode(&mut object)
+        .map_err(|e| mishandled(call, &served.resource.kind, &served.version().name, &e))?;
+    let unknown = schema.prune(&mut object);
+    let mut faults: Vec<String> = duplicates
+        .iter()
+        .map(|p| format!("duplicate field {p:?}"))
+        .collect();
+    faults.extend(unknown.iter().map(|p| format!("unknown field {p:?}")));
+    if !faults.is_empty() {
+        match options.fields {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => faults.into_iter().for_each(|fault| call.warn(fault)),
+            FieldValidation::Strict => {
+                let error = format!("strict decoding error: {}", faults.join(", "));
+                return Err(mishandled(
+                    call,
+                    &served.resource.kind,
+                    &served.version().name,
+                    &error,
+                ));
+            }
+        }
+    }
+    let fields = metadata::of(&mut object);
+    if reset {
+        fields.insert("managedFields".to_owned(), Value::Array(Vec::new()));
+    }
+    Ok(object)
+}
+
+/// An empty list of managed fields, or one of a single empty entry, takes everybody's ownership away.
+fn resets_owners(object: &Value) -> bool {
+    let Some(list) = object["metadata"]["managedFields"].as_array() else {
+        return false;
+    };
+    match list.as_slice() {
+        [] => true,
+        [Value::Object(entry)] => entry.is_empty(),
+        _ => false,
+    }
+}
+
+fn mishandled(call: &Call<'_>, kind: &str, version: &str, error: &str) -> Refusal {
+    let wanted = &call.served.resource.kind;
+    Refusal::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {wanted}: {error}"
+    ))
+}
+
+/// Whether the API has ever had this kind in this version: old versions are known, though no longer served.
+fn is_registered(version: &str, kind: &str) -> bool {
+    if kinds::of_object(version, kind).is_some() {
+        return true;
+    }
+    let Some((group, version)) = version.split_once('/') else {
+        return false;
+    };
+    priority(version).0 > 0
+        && kinds::all()
+            .iter()
+            .any(|k| k.group == group && k.kind == kind)
+}
+
+/// A patch may not turn the object into something of another kind.
+pub fn registered(call: &Call<'_>, object: &Value) -> Result<(), Refusal> {
+    check_kind(call, object)
+}
+
+/// The object must say that it is of the call's kind and version, or nothing.
+fn check_kind(call: &Call<'_>, object: &Value) -> Result<(), Refusal> {
+    let served = &call.served;
+    let found = |key: &str| object[key].as_str().unwrap_or_default();
+    let (api_version, kind) = (served.api_version(), served.resource.kind.as_str());
+    let (found_version, found_kind) = (found("apiVersion"), found("kind"));
+    if served.resource.custom.is_some() {
+        let right_version = found_version.is_empty() || found_version == api_version;
+        if found_kind != kind && right_version {
+            let error = FieldError::invalid("kind", &found_kind.into(), format!("must be {kind}"));
+            let named = GroupName {
+                group: &served.resource.group,
+                name: found_kind,
+            };
+            return Err(Refusal::invalid(
+                named,
+                metadata::text(object, "name"),
+                &[error],
+            ));
+        }
+    } else if !found_version.is_empty() || !found_kind.is_empty() {
+        let found_version = if found_version.is_empty() {
+            &api_version
+        } else {
+            found_version
+        };
+        let found_kind = if found_kind.is_empty() {
+            kind
+        } else {
+            found_kind
+        };
+        let short = found_version.rsplit('/').next().unwrap_or(found_version);
+        if !is_registered(found_version, found_kind) {
+            let error = format!(
+                "no kind {found_kind:?} is registered for version {found_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+            );
+            return Err(mishandled(call, found_kind, short, &error));
+        }
+        if found_kind != kind {
+            let group = served
+                .resource
+                .group
+                .split('.')
+                .next()
+                .filter(|g| !g.is_empty());
+            let error = format!(
+                "converting (v1.{found_kind}) to ({}.{kind}): unknown conversion",
+                group.unwrap_or("core")
+            );
+            return Err(mishandled(call, found_kind, short, &error));
+        }
+    }
+    if !found_version.is_empty() && found_version != api_version {
+        return Err(Refusal::bad_request(format!(
+            "the API version in the data ({found_version}) does not match the expected API version ({api_version})"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! A conversation: steps in a namespace of its own, and how they are held with a server.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use http::Request;
+use http_body_util::{BodyExt, BodyStream};
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::normal::Normal;
+
+/// Steps that belong together.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Conversation {
+    /// What it is about; also its key in the recordings.
+    pub conversation: String,
+    /// What is asked, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One request.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// `METHOD /path?query`. `{ns}` is the namespace of the conversation, `{x}` what was kept as `x`.
+    #[serde(rename = "do")]
+    request: String,
+    /// An object, sent as JSON.
+    body: Option<Value>,
+    /// A body as it is.
+    text: Option<String>,
+    /// A body of so many bytes.
+    bytes: Option<usize>,
+    /// Media type of the body.
+    #[serde(rename = "type")]
+    content_type: Option<String>,
+    /// Media types accepted.
+    accept: Option<String>,
+    /// Further headers.
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// Values to keep from the answer: name to JSON pointer.
+    #[serde(default)]
+    keep: BTreeMap<String, String>,
+    /// Read this many watch events instead of a body; fewer if the stream ends or falls silent.
+    events: Option<usize>,
+    /// Ask again until the answer has these values at these pointers (`null`: absent), or this code at `/code`.
+    until: Option<BTreeMap<String, Value>>,
+    /// The answer itself is not compared.
+    #[serde(default)]
+    quiet: bool,
+    /// Parts of the answer that differ knowingly: JSON pointer to reason.
+    #[serde(default)]
+    pub differs: BTreeMap<String, String>,
+}
+
+/// How long a watch may be silent before it counts as having nothing more to say.
+const SILENCE: Duration = Duration::from_millis(700);
+
+/// How often an answer that is not yet the expected one is asked for.
+const ATTEMPTS: u32 = 100;
+
+static NAMESPACES: AtomicU32 = AtomicU32::new(0);
+
+/// Holds a conversation; gives the normalised answers.
+pub async fn hold(client: &kube::Client, conversation: &Conversation) -> Vec<Value> {
+    let namespace = format!(
+        "talk-{}-{}",
+        std::process::id(),
+        NAMESPACES.fetch_add(1, Ordering::Relaxed)
+    );
+    let made = json!({ "metadata": { "name": namespace } });
+    let request = Request::post("/api/v1/namespaces").header("content-type", "application/json");
+    let request = request
+        .body(Body::from(made.to_string().into_bytes()))
+        .expect("a request");
+    client.send(request).await.expect("a namespace");
+    // Its furniture comes a moment later and must not fall into a watch.
+    for plural in ["configmaps/kube-root-ca.crt", "serviceaccounts/default"] {
+        for _ in 0..ATTEMPTS {
+            let request = Request::get(format!("/api/v1/namespaces/{namespace}/{plural}"));
+            let answer = client
+                .send(request.body(Body::empty()).expect("a request"))
+                .await;
+            if answer.is_ok_and(|a| a.status().is_success()) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let mut kept = BTreeMap::from([("ns".to_owned(), namespace.clone())]);
+    let mut normal = Normal::new(&namespace);
+    let mut answers = Vec::new();
+    for step in &conversation.steps {
+        let raw = ask(client, step, &mut kept).await;
+        answers.push(if step.quiet {
+            Value::Null
+        } else {
+            normal.of(raw)
+        });
+    }
+    answers
+}
+
+fn filled(text: &str, kept: &BTreeMap<String, String>) -> String {
+    kept.iter().fold(text.to_owned(), |text, (name, value)| {
+        text.replace(&format!("{{{name}}}"), value)
+    })
+}
+
+async fn ask(client: &kube::Client, step: &Step, kept: &mut BTreeMap<String, String>) -> Value {
+    for attempt in 1.. {
+        let answer = once(client, step, kept).await;
+        let done = step.until.as_ref().is_none_or(|wanted| {
+            wanted
+                .iter()
+                .all(|(pointer, value)| answer.pointer(pointer).unwrap_or(&Value::Null) == value)
+        });
+        if !done && attempt < ATTEMPTS {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        }
+        for (name, pointer) in &step.keep {
+            let value = answer.pointer(pointer).cloned().unwrap_or_default();
+            let text = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            kept.insert(name.clone(), text);
+        }
+        return answer;
+    }
+    Value::Null
+}
+
+async fn once(client: &kube::Client, step: &Step, kept: &BTreeMap<String, String>) -> Value {
+    let line = filled(&step.request, kept);
+    let (method, path) = line.split_once(' ').expect("METHOD /path");
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("user-agent", "talker/1.0");
+    let body = match (&step.body, &step.text, step.bytes) {
+        (Some(body), ..) => filled(&body.to_string(), kept).into_bytes(),
+        (_, Some(text), _) => filled(text, kept).into_bytes(),
+        (.., Some(size)) => vec![b' '; size],
+        _ => Vec::new(),
+    };
+    if !body.is_empty() {
+        request = request.header(
+            "content-type",
+            step.content_type.as_deref().unwrap_or("application/json"),
+        );
+    }
+    request = request.header(
+        "accept",
+        step.accept.as_deref().unwrap_or("application/json"),
+    );
+    for (name, value) in &step.headers {
+        request = request.header(name, filled(value, kept));
+    }
+    let request = request.body(Body::from(body)).expect("a request");
+    let response = match client.send(request).await {
+        Ok(response) => response,
+        Err(error) => return json!({ "error": error.to_string() }),
+    };
+    let code = response.status().as_u16();
+    let text = |name: &str| -> Vec<String> {
+        response
+            .headers()
+            .get_all(name)
+            .iter()
+            .map(|v| v.to_str().unwrap_or("?").to_owned())
+            .collect()
+    };
+    let mut answer = json!({ "code": code, "type": text("content-type").join(",") });
+    if !text("warning").is_empty() {
+        answer["warnings"] = json!(text("warning"));
+    }
+    if let Some(count) = step.events
+        && code == 200
+    {
+        answer["events"] = events(response.into_body(), count).await.into();
+        return answer;
+    }
+    let bytes = response
+        .into_body()
+        .collect()
+        .await
+        .map(|b| b.to_bytes())
+        .unwrap_or_default();
+    answer["body"] = serde_json::from_slice(&bytes)
+        .unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());
+    answer
+}
+
+async fn events(body: Body, count: usize) -> Vec<Value> {
+    let mut frames = BodyStream::new(body);
+    let (mut buffer, mut events) = (Vec::new(), Vec::new());
+    while events.len() < count {
+        let Ok(Some(Ok(frame))) = tokio::time::timeout(SILENCE, frames.next()).await else {
+            break;
+        };
+        buffer.extend_from_slice(frame.data_ref().map_or(&[], |b| b));
+        while let Some(end) = buffer.iter().position(|b| *b == b'\n') {
+            let line: Vec<u8> = buffer.drain(..=end).collect();
+            events.extend(serde_json::from_slice::<Value>(&line));
+        }
+    }
+    events.truncate(count);
+    events
+}
