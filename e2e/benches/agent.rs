@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,9 @@ struct Arguments {
     /// Pods changed to measure the cost of an event.
     #[arg(long, default_value_t = 5000)]
     events: usize,
+    /// A muster-agent to measure instead of the one inside this program.
+    #[arg(long)]
+    binary: Option<PathBuf>,
     /// Given by cargo.
     #[arg(long, hide = true)]
     bench: bool,
@@ -151,7 +155,7 @@ impl Trial {
 
         let started = Instant::now();
         let log = scratch.path().join("agent.log");
-        let agent = start_agent(&scratch, &fleet, &member)?;
+        let agent = start_agent(&scratch, &fleet, &member, arguments.binary.as_deref())?;
         let process = agent.id().context("the agent ended at once")?;
         let clusters = fleet.seeds("cluster.karmada.io", "v1alpha1", "clusters")?;
         let reported = || {
@@ -303,7 +307,12 @@ fn cores(milli: usize) -> String {
     }
 }
 
-fn start_agent(scratch: &Scratch, fleet: &Running, member: &Running) -> anyhow::Result<Process> {
+fn start_agent(
+    scratch: &Scratch,
+    fleet: &Running,
+    member: &Running,
+    given: Option<&Path>,
+) -> anyhow::Result<Process> {
     let mut arguments = vec![
         format!("--cluster-name={MEMBER}"),
         "--metrics-bind-address=0".to_owned(),
@@ -315,7 +324,7 @@ fn start_agent(scratch: &Scratch, fleet: &Running, member: &Running) -> anyhow::
         arguments.push(format!("--{flag}={}", path.display()));
     }
     Process::start(Launch {
-        binary: std::env::current_exe()?,
+        binary: common::binary(scratch, given)?,
         program: Program::Agent,
         arguments,
         log: scratch.path().join("agent.log"),

@@ -7,6 +7,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,6 +45,9 @@ struct Arguments {
     /// Seconds after which the benchmark gives up.
     #[arg(long, default_value_t = 600)]
     timeout: u64,
+    /// A muster-control-plane to measure instead of the one inside this program.
+    #[arg(long)]
+    binary: Option<PathBuf>,
     /// Given by cargo.
     #[arg(long, hide = true)]
     bench: bool,
@@ -85,7 +89,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         "--cluster-monitor-grace-period=1h".to_owned(),
         "--cluster-startup-grace-period=1h".to_owned(),
     ];
-    let control_plane = common::fleet::control_plane(&scratch, &fleet, flags)?;
+    let control_plane =
+        common::fleet::control_plane(&scratch, &fleet, arguments.binary.as_deref(), flags)?;
     let process = control_plane
         .id()
         .context("the control plane ended at once")?;

@@ -7,6 +7,7 @@
 mod common;
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,6 +51,9 @@ struct Arguments {
     /// Evictions that wait.
     #[arg(long, default_value_t = 100_000)]
     evictions: usize,
+    /// A muster-control-plane to measure instead of the one inside this program.
+    #[arg(long)]
+    binary: Option<PathBuf>,
     /// Given by cargo.
     #[arg(long, hide = true)]
     bench: bool,
@@ -90,7 +94,8 @@ async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
         "--controllers=cluster,clustertaintpolicy,taintmanager".to_owned(),
         "--feature-gates=Failover=true".to_owned(),
     ];
-    let control_plane = common::fleet::control_plane(&scratch, &fleet, flags)?;
+    let control_plane =
+        common::fleet::control_plane(&scratch, &fleet, arguments.binary.as_deref(), flags)?;
     let process = control_plane
         .id()
         .context("the control plane ended at once")?;

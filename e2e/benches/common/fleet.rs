@@ -1,5 +1,7 @@
 //! A fleet API with what an installation brings, and a control plane process against it.
 
+use std::path::Path;
+
 use anyhow::Context;
 use jiff::Timestamp;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
@@ -29,10 +31,11 @@ pub async fn start() -> anyhow::Result<Running> {
     Ok(fleet)
 }
 
-/// Starts the control plane; warnings only go to its log, `control-plane.log` in the scratch directory.
+/// Starts the control plane (the one inside this program, or the binary that is given); warnings only go to its log, `control-plane.log` in the scratch directory.
 pub fn control_plane(
     scratch: &Scratch,
     fleet: &Running,
+    given: Option<&Path>,
     flags: impl IntoIterator<Item = String>,
 ) -> anyhow::Result<Process> {
     let path = scratch.path().join("fleet.kubeconfig");
@@ -46,7 +49,7 @@ pub fn control_plane(
     ];
     arguments.extend(flags);
     Process::start(Launch {
-        binary: std::env::current_exe()?,
+        binary: super::binary(scratch, given)?,
         program: Program::ControlPlane,
         arguments,
         log: scratch.path().join("control-plane.log"),

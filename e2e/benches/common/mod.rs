@@ -165,6 +165,26 @@ impl Drop for Scratch {
     }
 }
 
+/// What to start as the product: this very program, or a binary built elsewhere (stripped, or as it is shipped).
+///
+/// A launch names the program in its first argument; a shell between drops it for a binary that is that program already.
+pub fn binary(scratch: &Scratch, given: Option<&Path>) -> anyhow::Result<PathBuf> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Some(given) = given else {
+        return Ok(std::env::current_exe()?);
+    };
+    let given = given
+        .canonicalize()
+        .with_context(|| format!("finding {}", given.display()))?;
+    let script = scratch.path().join("start");
+    std::fs::write(
+        &script,
+        format!("#!/bin/sh\nshift\nexec {given:?} \"$@\"\n"),
+    )?;
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o700))?;
+    Ok(script)
+}
+
 /// Waits until something is so, looking every `pause`; the time that took.
 pub async fn until(
     what: &str,
