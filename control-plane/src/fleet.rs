@@ -12,7 +12,7 @@ use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::client::{self, Gateway, Limits, Profile};
+use muster_shared::client::{self, Gateway, Limits, Profile, Traffic};
 use muster_shared::events::Events;
 use muster_shared::lease::Leadership;
 use muster_shared::names::CLUSTER_NAMESPACE;
@@ -32,6 +32,8 @@ pub const COMPONENT: &str = "muster-control-plane";
 pub struct Fleet {
     /// For single reads and for writes; has deadlines and never retries by itself.
     pub client: Client,
+    /// What is under way by `client`: explanations wait until it is little.
+    pub traffic: Traffic,
     /// For lists and watches of further collections.
     pub watch_client: Client,
     /// The settings of this process.
@@ -81,7 +83,8 @@ impl Fleet {
         let client = gateway.client(Profile::Write, limits)?;
         let watch_client = gateway.client(Profile::Watch, Limits::NONE)?;
         let shutdown = tasks.shutdown().clone();
-        let (events, delivery) = Events::new(client.clone(), COMPONENT, shutdown.clone());
+        let patient = gateway.patient_client(Profile::Write, limits)?;
+        let (events, delivery) = Events::new(patient, COMPONENT, shutdown.clone());
         tasks.spawn("events", delivery);
         let everything = Selection::everything;
         let works = Informer::new(Api::all(watch_client.clone()), everything());
@@ -101,6 +104,7 @@ impl Fleet {
             ),
             namespaces: Informer::new(Api::all(watch_client.clone()), everything()),
             client,
+            traffic: gateway.traffic().clone(),
             watch_client,
             settings,
             events,

@@ -94,6 +94,8 @@ impl Teller {
     }
 
     async fn write<B: Kept>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
+        // The next workload leaves before the last is told of.
+        fleet.traffic.lull().await;
         let Some(note) = self.lock().get(&key).cloned() else {
             return Ok(Next::Done);
         };

@@ -6,6 +6,7 @@
 
 mod reload;
 mod service;
+mod traffic;
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use kube::{Client, Config};
 
 pub use self::reload::{Gateway, Source};
 pub use self::service::Limits;
+pub use self::traffic::Traffic;
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::service::{Bucket, Switched};
+use super::traffic::Traffic;
 use super::{Error, Limits, Profile, connect, kubeconfig};
 
 /// How often the files are looked at. A mounted Secret takes up to a minute to change anyway.
@@ -31,6 +32,7 @@ pub struct Gateway {
     api: &'static str,
     source: Source,
     config: watch::Sender<Config>,
+    traffic: Traffic,
 }
 
 impl Gateway {
@@ -42,6 +44,7 @@ impl Gateway {
             api,
             source,
             config: watch::Sender::new(config),
+            traffic: Traffic::default(),
         }))
     }
 
@@ -52,12 +55,37 @@ impl Gateway {
 
     /// A client with the deadlines of a profile. Requests that begin after the credentials changed use the new ones.
     pub fn client(self: &Arc<Self>, profile: Profile, limits: Limits) -> Result<Client, Error> {
+        self.open_client(profile, limits, false)
+    }
+
+    /// A client whose requests let those of the others pass, for a while: for what is only told, never decided upon.
+    pub fn patient_client(
+        self: &Arc<Self>,
+        profile: Profile,
+        limits: Limits,
+    ) -> Result<Client, Error> {
+        self.open_client(profile, limits, true)
+    }
+
+    /// The requests under way of all clients that do not yield.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    fn open_client(
+        self: &Arc<Self>,
+        profile: Profile,
+        limits: Limits,
+        yields: bool,
+    ) -> Result<Client, Error> {
         let config = self.config();
         let namespace = config.default_namespace.clone();
         let current = watch::Sender::new(connect(&config, profile)?);
         let service = Switched {
             current: current.subscribe(),
             bucket: Arc::new(Bucket::new(limits)),
+            traffic: self.traffic.clone(),
+            yields,
             api: self.api,
         };
         let mut changes = self.config.subscribe();

@@ -13,6 +13,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::Service;
 
+use super::traffic::Traffic;
+
 /// How fast a client may send; Karmada's `--kube-api-qps` and `--kube-api-burst`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
@@ -62,6 +64,9 @@ impl Bucket {
 pub(super) struct Switched {
     pub(super) current: watch::Receiver<Client>,
     pub(super) bucket: Arc<Bucket>,
+    pub(super) traffic: Traffic,
+    /// Whether requests let those of other clients pass.
+    pub(super) yields: bool,
     /// Label of the metrics: which API is talked to.
     pub(super) api: &'static str,
 }
@@ -78,11 +83,18 @@ impl Service<Request<Body>> for Switched {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (current, bucket, api) = (self.current.clone(), Arc::clone(&self.bucket), self.api);
+        let (traffic, yields) = (self.traffic.clone(), self.yields);
         Box::pin(async move {
             let wait = bucket.take(Instant::now());
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
+            let _under_way = if yields {
+                traffic.lull().await;
+                None
+            } else {
+                Some(traffic.enter())
+            };
             let method = request.method().as_str().to_owned();
             let client = current.borrow().clone();
             let begun = Instant::now();
