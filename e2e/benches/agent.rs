@@ -300,7 +300,7 @@ fn number_of_thousands(events: usize) -> f64 {
 
 /// Millicores as a quantity is spelled.
 fn cores(milli: usize) -> String {
-    if milli % 1000 == 0 {
+    if milli.is_multiple_of(1000) {
         (milli / 1000).to_string()
     } else {
         format!("{milli}m")

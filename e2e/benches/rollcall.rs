@@ -20,6 +20,7 @@ use muster_control_plane::eviction::desk::{Desk, Now, Step};
 use muster_control_plane::eviction::judge::Switches;
 use muster_control_plane::eviction::rate::Rates;
 use muster_control_plane::eviction::subject::Subject;
+use muster_e2e::apiserver::Running;
 use muster_e2e::apiserver::seed::Seeds;
 use muster_e2e::harness::process::{become_program, last_lines};
 use muster_shared::api::binding::ResourceBinding;
@@ -27,6 +28,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 /// Seconds after the grace in which a silence is to be noticed.
 const LATENESS: f64 = 0.3;
@@ -80,15 +82,7 @@ async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
     muster_shared::tls::install_provider();
     let scratch = Scratch::new("rollcall")?;
     let fleet = common::fleet::start().await?;
-    let clusters = fleet.seeds("cluster.karmada.io", "v1alpha1", "clusters")?;
-    let leases = Arc::new(fleet.seeds("coordination.k8s.io", "v1", "leases")?);
-    let namespaces = fleet.seeds("", "v1", "namespaces")?;
-    for n in 0..arguments.clusters {
-        let name = name(n);
-        namespaces.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("karmada-es-{name}")}}))?;
-        clusters.put(common::fleet::cluster(&name))?;
-        leases.put(lease(&name))?;
-    }
+    let (clusters, leases) = fill(&fleet, arguments.clusters)?;
     let flags = [
         format!("--cluster-monitor-grace-period={}s", arguments.grace),
         "--controllers=cluster,clustertaintpolicy,taintmanager".to_owned(),
@@ -99,133 +93,47 @@ async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
     let process = control_plane
         .id()
         .context("the control plane ended at once")?;
-    let started = Instant::now();
+    let (silence, falls) = watch::channel(Falls::Beat);
+    let interval = Duration::from_secs(arguments.interval);
+    let beating = tokio::spawn(beat(leases, arguments.clusters, interval, falls));
 
-    // Every cluster beats once in an interval, evenly spread; the last beats of those that fall silent are noted.
-    let (silence, mut falls) = tokio::sync::watch::channel(0_usize);
-    let beating = tokio::spawn({
-        let (leases, total) = (Arc::clone(&leases), arguments.clusters);
-        let interval = Duration::from_secs(arguments.interval);
-        async move {
-            let mut last = vec![Instant::now(); total];
-            let slots = 100;
-            let mut beat = tokio::time::interval(interval / slots);
-            for slot in (0..slots as usize).cycle() {
-                beat.tick().await;
-                let silent = *falls.borrow_and_update();
-                if silent == usize::MAX {
-                    break;
-                }
-                for n in (slot..total)
-                    .step_by(slots as usize)
-                    .filter(|n| *n >= silent)
-                {
-                    leases.put(lease(&name(n)))?;
-                    last[n] = Instant::now();
-                }
-            }
-            anyhow::Ok(last)
-        }
-    });
-
-    tokio::time::sleep(Duration::from_secs(arguments.interval + 5)).await;
-    let warm = usage(process)?;
-    let window = Duration::from_secs(arguments.window);
-    tokio::time::sleep(window).await;
-    let after = usage(process)?;
     let mut table = Table::new(format!(
         "roll call: {} clusters, a heartbeat every {} s, grace {} s",
         arguments.clusters, arguments.interval, arguments.grace
     ));
-    let minute = (after.cpu - warm.cpu) / window.as_secs_f64() * 60.0;
-    table.figure(
-        format!("CPU a minute (measured over {} s)", arguments.window),
-        minute,
-        "s",
-        Budget::None,
-    );
-    let beats =
-        number(arguments.clusters) * 60.0 / Duration::from_secs(arguments.interval).as_secs_f64();
-    table.figure(
-        "CPU per 1,000 heartbeats",
-        minute / beats * 1000.0,
-        "s",
-        Budget::None,
-    );
-    table.figure("memory", megabytes(after.resident), "MB", Budget::None);
-    table.figure("memory, peak", megabytes(after.peak), "MB", Budget::None);
-
+    listen(&mut table, process, arguments).await?;
     let early = unknown(&clusters).len();
+    let none = Budget::AtMost(0.0);
     table.figure(
-        "clusters taken for silent that were not",
+        "taken for silent before anyone was",
         number(early),
         "",
-        Budget::AtMost(0.0),
+        none,
     );
-    // Those of the first slots have beaten latest when the fall begins, so the silences end over a whole interval.
-    silence.send_replace(arguments.silent);
-    let mut seen = 0;
-    let mut noticed: Vec<Option<Instant>> = vec![None; arguments.silent];
-    let patience = Duration::from_secs(arguments.grace + arguments.interval + 60);
-    let result = until(
-        "all silences noticed",
-        patience,
-        Duration::from_millis(20),
-        || {
-            let version = clusters.version();
-            if std::mem::replace(&mut seen, version) == version {
-                return false;
-            }
-            let (unknown, now) = (unknown(&clusters), Instant::now());
-            for (n, noticed) in noticed.iter_mut().enumerate() {
-                if unknown.contains(&name(n)) {
-                    noticed.get_or_insert(now);
-                }
-            }
-            noticed.iter().all(Option::is_some)
-        },
-    )
-    .await;
-    if let Err(error) = result {
-        let missed = noticed.iter().filter(|noticed| noticed.is_none()).count();
-        let lines = last_lines(&scratch.path().join("control-plane.log"), 20).join("\n");
-        anyhow::bail!("{error}: {missed} clusters\n{lines}");
-    }
+    let noticed = fall_silent(&silence, &clusters, arguments).await;
+    let noticed = match noticed {
+        Ok(noticed) => noticed,
+        Err(error) => {
+            let lines = last_lines(&scratch.path().join("control-plane.log"), 20).join("\n");
+            anyhow::bail!("{error}\n{lines}");
+        }
+    };
     let wrong = unknown(&clusters).len() - arguments.silent;
-    silence.send_replace(usize::MAX);
+    silence.send_replace(Falls::End);
     let last = beating.await??;
-    let grace = Duration::from_secs(arguments.grace);
-    let mut late: Vec<f64> = noticed
-        .iter()
-        .zip(&last)
-        .filter_map(|(noticed, last)| {
-            let silent = noticed.as_ref()?.duration_since(*last);
-            Some(silent.as_secs_f64() - grace.as_secs_f64())
-        })
+    let grace = Duration::from_secs(arguments.grace).as_secs_f64();
+    let pairs = noticed.iter().zip(&last);
+    let mut late: Vec<f64> = pairs
+        .map(|(noticed, last)| noticed.duration_since(*last).as_secs_f64() - grace)
         .collect();
     late.sort_by(f64::total_cmp);
-    let (median, worst) = (late[late.len() / 2], late[late.len() - 1]);
+    let hasty = late.iter().filter(|late| **late < 0.0).count();
+    let within = Budget::AtMost(LATENESS);
     table.figure("silences noticed", number(late.len()), "", Budget::None);
-    table.figure(
-        "noticed before the grace was over",
-        number(late.iter().filter(|late| **late < 0.0).count()),
-        "",
-        Budget::AtMost(0.0),
-    );
-    table.figure("lateness, median", median, "s", Budget::AtMost(LATENESS));
-    table.figure("lateness, worst", worst, "s", Budget::AtMost(LATENESS));
-    table.figure(
-        "others taken for silent",
-        number(wrong),
-        "",
-        Budget::AtMost(0.0),
-    );
-    let end = usage(process)?;
-    table.figure("CPU of the whole run", end.cpu, "s", Budget::None);
-    table.text(
-        "length of the run",
-        format!("{:.0} s", started.elapsed().as_secs_f64()),
-    );
+    table.figure("noticed before the grace was over", number(hasty), "", none);
+    table.figure("lateness, median", late[late.len() / 2], "s", within);
+    table.figure("lateness, worst", late[late.len() - 1], "s", within);
+    table.figure("others taken for silent", number(wrong), "", none);
     table.print();
     let lost = control_plane.lost();
     anyhow::ensure!(
@@ -233,6 +141,110 @@ async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
         "the control plane ended by itself: {lost:?}"
     );
     Ok(())
+}
+
+/// Makes so many clusters with their namespaces and leases.
+fn fill(fleet: &Running, total: usize) -> anyhow::Result<(Seeds, Seeds)> {
+    let clusters = fleet.seeds("cluster.karmada.io", "v1alpha1", "clusters")?;
+    let leases = fleet.seeds("coordination.k8s.io", "v1", "leases")?;
+    let namespaces = fleet.seeds("", "v1", "namespaces")?;
+    for name in (0..total).map(name) {
+        let namespace = json!({"name": format!("karmada-es-{name}")});
+        namespaces.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace}))?;
+        clusters.put(common::fleet::cluster(&name))?;
+        leases.put(lease(&name))?;
+    }
+    Ok((clusters, leases))
+}
+
+/// Who beats.
+#[derive(Clone, Copy, Debug)]
+enum Falls {
+    /// All.
+    Beat,
+    /// All but so many.
+    Silent(usize),
+    /// Nobody; the benchmark is over.
+    End,
+}
+
+/// Renews every lease once in an interval, evenly spread over it; returns when each was renewed last.
+async fn beat(
+    leases: Seeds,
+    total: usize,
+    interval: Duration,
+    falls: watch::Receiver<Falls>,
+) -> anyhow::Result<Vec<Instant>> {
+    const SLOTS: u32 = 100;
+    let mut last = vec![Instant::now(); total];
+    let mut beats = tokio::time::interval(interval / SLOTS);
+    for slot in (0..SLOTS as usize).cycle() {
+        beats.tick().await;
+        let silent = match *falls.borrow() {
+            Falls::Beat => 0,
+            Falls::Silent(silent) => silent,
+            Falls::End => break,
+        };
+        let turn = (slot..total).step_by(SLOTS as usize);
+        for n in turn.filter(|n| *n >= silent) {
+            leases.put(lease(&name(n)))?;
+            last[n] = Instant::now();
+        }
+    }
+    Ok(last)
+}
+
+/// Measures what listening costs while everybody beats.
+async fn listen(table: &mut Table, process: u32, arguments: &Arguments) -> anyhow::Result<()> {
+    tokio::time::sleep(Duration::from_secs(arguments.interval + 5)).await;
+    let before = usage(process)?;
+    let window = Duration::from_secs(arguments.window);
+    tokio::time::sleep(window).await;
+    let after = usage(process)?;
+    let minute = (after.cpu - before.cpu) / window.as_secs_f64() * 60.0;
+    let interval = Duration::from_secs(arguments.interval).as_secs_f64();
+    let thousands = number(arguments.clusters) * 60.0 / interval / 1000.0;
+    let what = format!("CPU a minute (measured over {} s)", arguments.window);
+    table.figure(what, minute, "s", Budget::None);
+    table.figure(
+        "CPU per 1,000 heartbeats",
+        minute / thousands,
+        "s",
+        Budget::None,
+    );
+    table.figure("memory", megabytes(after.resident), "MB", Budget::None);
+    table.figure("memory, peak", megabytes(after.peak), "MB", Budget::None);
+    Ok(())
+}
+
+/// Lets clusters fall silent; returns when that was noticed of each.
+async fn fall_silent(
+    silence: &watch::Sender<Falls>,
+    clusters: &Seeds,
+    arguments: &Arguments,
+) -> anyhow::Result<Vec<Instant>> {
+    silence.send_replace(Falls::Silent(arguments.silent));
+    let mut seen = 0;
+    let mut noticed: Vec<Option<Instant>> = vec![None; arguments.silent];
+    let patience = Duration::from_secs(arguments.grace + arguments.interval + 60);
+    let look = || {
+        let version = clusters.version();
+        if std::mem::replace(&mut seen, version) == version {
+            return false;
+        }
+        let (unknown, now) = (unknown(clusters), Instant::now());
+        for (n, noticed) in noticed.iter_mut().enumerate() {
+            if unknown.contains(&name(n)) {
+                noticed.get_or_insert(now);
+            }
+        }
+        noticed.iter().all(Option::is_some)
+    };
+    let pause = Duration::from_millis(20);
+    let result = until("all silences are noticed", patience, pause, look).await;
+    let noticed: Vec<Instant> = noticed.into_iter().flatten().collect();
+    result.with_context(|| format!("noticed {} of {}", noticed.len(), arguments.silent))?;
+    Ok(noticed)
 }
 
 fn name(number: usize) -> String {
@@ -264,8 +276,8 @@ fn unknown(clusters: &Seeds) -> HashSet<String> {
         let mut conditions = seen.status.conditions.iter();
         conditions.any(|condition| condition.kind == "Ready" && condition.status == "Unknown")
     };
-    let seen = clusters.all::<Seen>();
-    let unknown = seen.into_iter().filter(is_unknown);
+    let all = clusters.all::<Seen>();
+    let unknown = all.into_iter().filter(is_unknown);
     unknown.map(|seen| seen.metadata.name).collect()
 }
 

@@ -69,17 +69,17 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 let fresh = binding(&placement)?;
                 let taken = decision(&fresh, &snapshot, time)
                     .with_context(|| format!("{name}, {clusters} clusters"))?;
-                row(&mut table, format!("{name}, new"), taken, budget);
+                row(&mut table, &format!("{name}, new"), taken, budget);
                 let mut placed = fresh.clone();
                 placed.clusters =
                     schedule(&fresh, &nothing(), &snapshot, &Options::default())?.clusters;
                 let taken = decision(&placed, &snapshot, time)?;
-                row(&mut table, format!("{name}, settled"), taken, budget);
+                row(&mut table, &format!("{name}, settled"), taken, budget);
                 placed.replicas += 7;
                 let taken = decision(&placed, &snapshot, time)?;
                 row(
                     &mut table,
-                    format!("{name}, 7 replicas more"),
+                    &format!("{name}, 7 replicas more"),
                     taken,
                     budget,
                 );
@@ -91,7 +91,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(table: &mut Table, what: String, seconds: f64, budget: Budget) {
+fn row(table: &mut Table, what: &str, seconds: f64, budget: Budget) {
     let what = format!("{what} ({:.0}/s)", 1.0 / seconds);
     table.figure(what, seconds * 1e6, "µs", budget);
 }

@@ -177,11 +177,9 @@ pub fn binary(scratch: &Scratch, given: Option<&Path>) -> anyhow::Result<PathBuf
         .canonicalize()
         .with_context(|| format!("finding {}", given.display()))?;
     let script = scratch.path().join("start");
-    std::fs::write(
-        &script,
-        format!("#!/bin/sh\nshift\nexec {given:?} \"$@\"\n"),
-    )?;
-    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o700))?;
+    let path = given.display();
+    std::fs::write(&script, format!("#!/bin/sh\nshift\nexec '{path}' \"$@\"\n"))?;
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700))?;
     Ok(script)
 }
 
