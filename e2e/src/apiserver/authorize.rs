@@ -30,7 +30,7 @@ pub struct Attributes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denied {
     user: String,
-    attributes: Attributes,
+    attributes: Box<Attributes>,
 }
 
 impl fmt::Display for Denied {
@@ -43,7 +43,7 @@ impl fmt::Display for Denied {
             namespace,
             path,
             ..
-        } = &self.attributes;
+        } = &*self.attributes;
         let user = &self.user;
         if let Some(path) = path {
             return write!(f, "User {user:?} cannot {verb} path {path:?}");
@@ -71,7 +71,7 @@ pub fn decide(server: &Server, user: &User, attributes: &Attributes) -> Result<S
     }
     Err(Denied {
         user: user.name.clone(),
-        attributes: attributes.clone(),
+        attributes: Box::new(attributes.clone()),
     })
 }
 

@@ -38,12 +38,23 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// Bytes as pairs of hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            for digit in [byte >> 4, byte & 0x0f] {
+                text.extend(char::from_digit(u32::from(digit), 16));
+            }
+            text
+        })
+}
+
 /// A random (version 4) UUID.
 pub fn uid() -> String {
     let mut b: [u8; 16] = random();
     b[6] = (b[6] & 0x0f) | 0x40;
     b[8] = (b[8] & 0x3f) | 0x80;
-    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     [&b[..4], &b[4..6], &b[6..8], &b[8..10], &b[10..]]
         .map(hex)
         .join("-")
@@ -60,7 +71,7 @@ pub fn suffix() -> String {
 
 /// Random bytes for secrets, in hex.
 pub fn secret() -> String {
-    random::<16>().iter().map(|b| format!("{b:02x}")).collect()
+    hex(&random::<16>())
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ pub fn known(
         let field = requirement.field.as_str();
         // The API's conversions map the old name of the node to the new one.
         if resource.plural == "pods" && field == "spec.host" {
-            requirement.field = "spec.nodeName".to_owned();
+            "spec.nodeName".clone_into(&mut requirement.field);
             return Ok(requirement);
         }
         let selectable = match &resource.custom {

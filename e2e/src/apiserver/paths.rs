@@ -1,5 +1,6 @@
 //! Paths that are no resources: health, version, discovery, OpenAPI.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -21,7 +22,7 @@ pub const VERSION: (&str, &str, &str) = ("1", "33", "v1.33.6");
 const CHECKS: [&str; 4] = ["ping", "log", "etcd", "informer-sync"];
 
 /// Answers a request on a path that is no resource.
-pub async fn answer(
+pub fn answer(
     server: &Arc<Server>,
     parts: &Parts,
     query: &Query,
@@ -41,17 +42,17 @@ pub async fn answer(
     let accept = Accept::default();
     let tree = |value: &Value| Ok(wire::tree(StatusCode::OK, accept, value));
     match segments.as_slice() {
-        ["healthz" | "livez", ..] => Ok(health(server, segments[0], query, true)),
+        ["healthz" | "livez", ..] => Ok(health(segments[0], query, true)),
         ["readyz", ..] => {
             let failing = server
                 .faults
                 .effects(None, Some(path))
                 .contains(&Effect::NotReady);
-            Ok(health(server, "readyz", query, !failing))
+            Ok(health("readyz", query, !failing))
         }
         ["version"] => tree(&version()),
-        ["api"] => discovery::core(server, &parts.headers),
-        ["apis"] => discovery::groups(server, &parts.headers),
+        ["api"] => Ok(discovery::core(server, &parts.headers)),
+        ["apis"] => Ok(discovery::groups(server, &parts.headers)),
         ["apis", group] => discovery::group(server, group),
         ["api", version] if !server.registry.has_version("", version) => {
             Err(Refusal::no_such_resource())
@@ -137,7 +138,7 @@ fn version() -> Value {
     })
 }
 
-fn health(_server: &Server, name: &str, query: &Query, well: bool) -> Response<Body> {
+fn health(name: &str, query: &Query, well: bool) -> Response<Body> {
     let verbose = query.optional_flag("verbose").is_some();
     if well && !verbose {
         return wire::text(StatusCode::OK, "ok");
@@ -150,7 +151,7 @@ fn health(_server: &Server, name: &str, query: &Query, well: bool) -> Response<B
         } else {
             ('+', " ok")
         };
-        lines.push_str(&format!("[{mark}]{check}{end}\n"));
+        let _ = writeln!(lines, "[{mark}]{check}{end}");
     }
     let (code, end) = if well {
         (StatusCode::OK, format!("{name} check passed\n"))

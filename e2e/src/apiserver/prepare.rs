@@ -155,21 +155,19 @@ fn read_change(call: &Call<'_>, old: &Value, new: &mut Value) {
 
 /// After the defaults of a changed object.
 pub fn updated(call: &Call<'_>, old: &Value, new: &mut Value) {
-    match kind(call) {
-        ("", "services") => {
-            for field in [
-                "clusterIP",
-                "clusterIPs",
-                "ipFamilies",
-                "ipFamilyPolicy",
-                "internalTrafficPolicy",
-            ] {
-                if new["spec"][field].is_null() && !old["spec"][field].is_null() {
-                    new["spec"][field] = old["spec"][field].clone();
-                }
-            }
+    if kind(call) != ("", "services") {
+        return;
+    }
+    for field in [
+        "clusterIP",
+        "clusterIPs",
+        "ipFamilies",
+        "ipFamilyPolicy",
+        "internalTrafficPolicy",
+    ] {
+        if new["spec"][field].is_null() && !old["spec"][field].is_null() {
+            new["spec"][field] = old["spec"][field].clone();
         }
-        _ => {}
     }
 }
 

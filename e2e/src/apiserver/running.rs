@@ -177,8 +177,8 @@ async fn bootstrap(server: &Arc<Server>, port: u16, crds: &[Value]) -> Result<()
         .await
         .map_err(failed)?;
     for (plural, object) in super::rbac::bootstrap() {
-        let served = inside.builtin("rbac.authorization.k8s.io", plural);
-        inside.create(&served, "", &object).await.map_err(failed)?;
+        let roles = inside.builtin("rbac.authorization.k8s.io", plural);
+        inside.create(&roles, "", &object).await.map_err(failed)?;
     }
     let definitions = inside.builtin("apiextensions.k8s.io", "customresourcedefinitions");
     for crd in crds {
@@ -188,12 +188,12 @@ async fn bootstrap(server: &Arc<Server>, port: u16, crds: &[Value]) -> Result<()
     for crd in crds {
         let name = super::metadata::text(crd, "name");
         for _ in 0..1000 {
-            let served = server
+            let there = server
                 .registry
                 .all()
                 .iter()
                 .any(|r| r.custom.as_ref().is_some_and(|c| c.crd == name));
-            if served {
+            if there {
                 break;
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;

@@ -55,7 +55,7 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
     let outcome = verbs::update_with(call, |old| {
         let mut new = old.clone();
         let version = metadata::text(&current, "resourceVersion");
-        if !given.is_empty() && !(patched_only && given == version) {
+        if !(given.is_empty() || patched_only && given == version) {
             metadata::of(&mut new).insert("resourceVersion".to_owned(), given.as_str().into());
         }
         set(&mut new, &pointer(&paths(call).spec), replicas.into());

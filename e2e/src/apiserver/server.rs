@@ -154,7 +154,7 @@ impl Server {
                 Effect::Delay(time) => tokio::time::sleep(time).await,
                 Effect::Answer(code) => return Ok(Some(Refusal::injected(code))),
                 Effect::SlowReady(time) if path.starts_with("/readyz") => {
-                    tokio::time::sleep(time).await
+                    tokio::time::sleep(time).await;
                 }
                 Effect::DropWatches | Effect::SlowReady(_) | Effect::NotReady => {}
             }
@@ -263,7 +263,7 @@ impl Server {
                 };
                 authorize::decide(self, user, &attributes)
                     .map_err(|denied| Refusal::forbidden_path(&denied.to_string()))?;
-                return paths::answer(self, &parts, &query).await;
+                return paths::answer(self, &parts, &query);
             }
         };
         let Some(verb) = verb(&parts.method, &path, &query) else {

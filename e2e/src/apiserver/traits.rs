@@ -16,6 +16,7 @@ pub enum Generation {
 }
 
 /// What a kind does differently from the plain one.
+#[allow(clippy::struct_excessive_bools)] // independent facts, read one by one
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traits {
     /// What names are allowed.

@@ -33,7 +33,8 @@ fn conversations() -> anyhow::Result<BTreeMap<String, Vec<Conversation>>> {
     for entry in std::fs::read_dir(directory("data"))? {
         let path = entry?.path();
         let text = std::fs::read_to_string(&path)?;
-        let parsed = serde_saphyr::from_str(&text).with_context(|| format!("reading {path:?}"))?;
+        let parsed =
+            serde_saphyr::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
         let name = path
             .file_stem()
             .and_then(|s| s.to_str())

@@ -46,13 +46,12 @@ impl Normal {
                     }
                 }
                 // The version of a list is that of the whole store, where others write, too.
-                if members.contains_key("items") || members.contains_key("rows") {
-                    if let Some(version) = members
-                        .get_mut("metadata")
-                        .and_then(|m| m.get_mut("resourceVersion"))
-                    {
-                        *version = "any".into();
-                    }
+                let list = members.contains_key("items") || members.contains_key("rows");
+                let version = members
+                    .get_mut("metadata")
+                    .and_then(|m| m.get_mut("resourceVersion"));
+                if let Some(version) = version.filter(|_| list) {
+                    *version = "any".into();
                 }
                 for (key, mut value) in std::mem::take(members) {
                     self.walk(&mut value, &key);
@@ -142,6 +141,12 @@ fn remove(value: &mut Value, parts: &[&str]) {
         Value::Object(members) => {
             if let Some(inner) = members.get_mut(&name) {
                 remove(inner, rest);
+            }
+        }
+        // Elements keep their place.
+        Value::Array(items) if rest.is_empty() => {
+            if let Some(item) = name.parse::<usize>().ok().and_then(|i| items.get_mut(i)) {
+                *item = Value::Null;
             }
         }
         Value::Array(items) => {

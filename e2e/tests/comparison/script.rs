@@ -191,7 +191,7 @@ async fn once(client: &kube::Client, step: &Step, kept: &BTreeMap<String, String
         .into_body()
         .collect()
         .await
-        .map(|b| b.to_bytes())
+        .map(http_body_util::Collected::to_bytes)
         .unwrap_or_default();
     answer["body"] = serde_json::from_slice(&bytes)
         .unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());

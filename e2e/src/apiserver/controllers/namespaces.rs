@@ -14,7 +14,7 @@ use super::Inside;
 /// The controller of namespaces.
 pub struct Namespaces {
     inside: Inside,
-    namespaces: Served,
+    served: Served,
     /// Namespaces that wait for their contents to go.
     going: HashSet<String>,
 }
@@ -25,7 +25,7 @@ impl Namespaces {
         let namespaces = inside.builtin("", "namespaces");
         Self {
             inside,
-            namespaces,
+            served: namespaces,
             going: HashSet::new(),
         }
     }
@@ -47,7 +47,7 @@ impl Namespaces {
                 self.clear(&namespace).await;
             } else if matches!(notice.plural.as_str(), "serviceaccounts" | "configmaps")
                 && self
-                    .namespaces
+                    .served
                     .resource
                     .collection
                     .get(&namespace)
@@ -89,7 +89,7 @@ impl Namespaces {
     /// Deletes what is in a namespace; when nothing is left, lets the namespace go.
     async fn clear(&mut self, name: &str) {
         let Some(namespace) = self
-            .namespaces
+            .served
             .resource
             .collection
             .get(name)
@@ -109,7 +109,7 @@ impl Namespaces {
             {
                 let let_go =
                     self.inside
-                        .change(&self.namespaces, ("", name, "finalize"), |namespace| {
+                        .change(&self.served, ("", name, "finalize"), |namespace| {
                             let mut new = namespace.clone();
                             new["spec"]["finalizers"]
                                 .as_array_mut()?
@@ -129,7 +129,7 @@ impl Namespaces {
         };
         if let Err(refusal) = self
             .inside
-            .change(&self.namespaces, ("", name, "status"), status)
+            .change(&self.served, ("", name, "status"), status)
             .await
         {
             tracing::debug!(namespace = name, %refusal, "telling what is left in a namespace");

@@ -265,8 +265,11 @@ fn value(wire: &Wire<'_>, field: &Field, depth: usize) -> Result<Value, Malforme
     })
 }
 
+/// What a small message holds: its integers by number, and its text.
+type Small = (Vec<(u64, i64)>, Option<String>);
+
 /// The integers of a small message by number, and its text.
-fn numbers_and_text(bytes: &[u8]) -> Result<(Vec<(u64, i64)>, Option<String>), Malformed> {
+fn numbers_and_text(bytes: &[u8]) -> Result<Small, Malformed> {
     let (mut numbers, mut text) = (Vec::new(), None);
     for part in parts(bytes) {
         match part? {

@@ -259,6 +259,9 @@ impl Object {
     }
 
     /// The object as a tree.
+    ///
+    /// # Panics
+    /// Never: the bytes were written from a tree.
     pub fn value(&self) -> Value {
         let json = &self.frame[self.change.prefix().len()..self.frame.len() - FRAME_END.len()];
         serde_json::from_slice(json).expect("stored bytes are JSON: invariant of Draft")

@@ -25,7 +25,10 @@ pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
     insert(call, object, false).await
 }
 
-/// Makes a decoded object. `owned` says that its managed fields are already right, as after an apply.
+/// Makes a decoded object. Asynchronous like all writes: admission webhooks will be asked here.
+///
+/// `owned` says that its managed fields are already right, as after an apply.
+#[allow(clippy::unused_async)]
 pub async fn insert(call: &Call<'_>, mut object: Value, owned: bool) -> Result<Outcome, Refusal> {
     let served = &call.served;
     let resource = &served.resource;

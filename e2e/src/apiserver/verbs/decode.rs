@@ -6,7 +6,7 @@ use super::super::discovery::priority;
 use super::super::refusal::{GroupName, Refusal};
 use super::super::schema::FieldError;
 use super::super::wire::{self, Unread};
-use super::super::{kinds, metadata, prepare};
+use super::super::{clock, kinds, metadata, prepare};
 use super::Call;
 use super::write::{FieldValidation, WriteOptions};
 
@@ -58,7 +58,7 @@ fn quote(body: &[u8]) -> String {
     let quote: String = match shown.first() {
         None => "<empty>".to_owned(),
         Some(b'{') => String::from_utf8_lossy(shown).into_owned(),
-        Some(_) => shown.iter().map(|b| format!("{b:02x}")).collect(),
+        Some(_) => clock::hex(shown),
     };
     format!("{quote}{more}")
 }

@@ -127,13 +127,13 @@ impl Options {
 }
 
 /// Deletes the object of the call.
-pub async fn one(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+pub fn one(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
     let options = Options::read(call, body)?;
     delete(call, &call.path.name, &call.path.namespace, &options)
 }
 
 /// Deletes what the call's selectors find.
-pub async fn collection(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+pub fn collection(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
     let options = Options::read(call, body)?;
     let (objects, version) = read::selected(call)?;
     let mut items = Vec::with_capacity(objects.len());
@@ -182,7 +182,7 @@ pub fn delete(
         let old = codec::to_request(&call.served, stored.value());
         check_preconditions(call, name, &old, options)?;
         let now = call.server.clock.now();
-        if let Some(outcome) = step(call, &stored, old, options, now)? {
+        if let Some(outcome) = step(call, &stored, &old, options, now)? {
             return Ok(outcome);
         }
     }
@@ -223,7 +223,7 @@ fn check_preconditions(
 fn step(
     call: &Call<'_>,
     stored: &Arc<Object>,
-    old: Value,
+    old: &Value,
     options: &Options,
     now: Timestamp,
 ) -> Result<Option<Outcome>, Refusal> {
@@ -236,8 +236,8 @@ fn step(
     let mut new = old.clone();
     let begun = old["metadata"]["deletionTimestamp"].is_string();
     let mut graceful = false;
-    if let Some(period) = prepare::grace(call, &old, options.grace) {
-        match shorten(&old, begun, period, options.grace.is_some(), now) {
+    if let Some(period) = prepare::grace(call, old, options.grace) {
+        match shorten(old, begun, period, options.grace.is_some(), now) {
             Grace::Pending => return Ok(Some(Outcome::Stored(accepted, Arc::clone(stored)))),
             Grace::Over => {}
             Grace::Until(time, seconds) => {
@@ -246,7 +246,7 @@ fn step(
             }
         }
     }
-    let mut current = metadata::finalizers(&old);
+    let mut current = metadata::finalizers(old);
     current.extend(prepare::finalizers(call, begun).filter(|f| !current.contains(f)));
     let finalizers = options.finalizers(&current);
     set_finalizers(&mut new, &finalizers);
@@ -258,7 +258,7 @@ fn step(
         mark(&mut new, now, seconds, false);
     }
     if graceful || held {
-        if new == old {
+        if new == *old {
             return Ok(Some(Outcome::Stored(accepted, Arc::clone(stored))));
         }
         if options.dry_run {

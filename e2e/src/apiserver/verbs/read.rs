@@ -85,6 +85,7 @@ pub async fn get(call: &Call<'_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Stored(StatusCode::OK, call.stored()?))
 }
 
+#[allow(clippy::needless_pass_by_value)] // for map_err
 fn bad_version(error: FieldError) -> Refusal {
     Refusal::bad_request(format!("invalid resource version: {error}"))
 }
@@ -115,7 +116,7 @@ struct Continue {
 impl Continue {
     fn encode(&self) -> String {
         // -1 asks for the present state, as in a real server's tokens.
-        let version = self.version.map_or(json!(-1), Value::from);
+        let version = self.version.map_or_else(|| json!(-1), Value::from);
         let token = json!({ "v": "meta.k8s.io/v1", "rv": version, "start": format!("{}\u{0}", self.after) });
         URL_SAFE_NO_PAD.encode(token.to_string())
     }

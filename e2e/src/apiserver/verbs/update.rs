@@ -88,6 +88,7 @@ pub fn check_name(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
 
 /// Changes the stored object to what `change` makes of it; tried again when somebody else was faster, unless the new
 /// state names the version that it replaces.
+#[allow(clippy::unused_async)] // admission webhooks will be asked here
 pub async fn update_with(
     call: &Call<'_>,
     change: impl Fn(&Value) -> Result<Prepared, Refusal>,
