@@ -118,12 +118,12 @@ async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
             anyhow::bail!("{error}\n{lines}");
         }
     };
-    let wrong = unknown(&clusters).len() - arguments.silent;
+    let mistaken = unknown(&clusters).len() - arguments.silent;
     silence.send_replace(Falls::End);
     let last = beating.await??;
     let grace = Duration::from_secs(arguments.grace).as_secs_f64();
-    let pairs = noticed.iter().zip(&last);
-    let mut late: Vec<f64> = pairs
+    let silences = noticed.iter().zip(&last);
+    let mut late: Vec<f64> = silences
         .map(|(noticed, last)| noticed.duration_since(*last).as_secs_f64() - grace)
         .collect();
     late.sort_by(f64::total_cmp);
@@ -133,12 +133,12 @@ async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
     table.figure("noticed before the grace was over", number(hasty), "", none);
     table.figure("lateness, median", late[late.len() / 2], "s", within);
     table.figure("lateness, worst", late[late.len() - 1], "s", within);
-    table.figure("others taken for silent", number(wrong), "", none);
+    table.figure("others taken for silent", number(mistaken), "", none);
     table.print();
-    let lost = control_plane.lost();
+    let ended = control_plane.lost();
     anyhow::ensure!(
-        lost.is_empty(),
-        "the control plane ended by itself: {lost:?}"
+        ended.is_empty(),
+        "the control plane ended by itself: {ended:?}"
     );
     Ok(())
 }
