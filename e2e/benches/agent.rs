@@ -15,6 +15,7 @@ use common::{Budget, Scratch, Table, megabytes, number, objects, until, usage};
 use muster_e2e::apiserver::{ApiServer, Options, Running};
 use muster_e2e::harness::kubeconfig;
 use muster_e2e::harness::process::{Launch, Process, Program, become_program, last_lines};
+use muster_shared::quantity::Quantity;
 use serde_json::Value;
 
 /// Name of the member.
@@ -243,13 +244,17 @@ impl Trial {
             .into_iter()
             .flatten()
             .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
-        let pods = status["resourceSummary"]["allocated"]["pods"].as_str();
+        let allocated = |resource: &str| {
+            let spelled = status["resourceSummary"]["allocated"][resource].as_str();
+            spelled.and_then(|spelled| spelled.parse::<Quantity>().ok())
+        };
+        let amount = |spelled: String| spelled.parse::<Quantity>().ok();
         ready
             && status["kubernetesVersion"].is_string()
             && status["apiEnablements"].is_array()
             && status["nodeSummary"]["totalNum"] == self.nodes
-            && pods.is_none_or(|pods| pods == self.pods.to_string())
-            && status["resourceSummary"]["allocated"]["cpu"] == cores(self.pods * 120)
+            && allocated("pods") == amount(self.pods.to_string())
+            && allocated("cpu") == amount(format!("{}m", self.pods * 120))
     }
 
     /// Changes so many pods, a thousand a second, and measures what the agent does meanwhile.
@@ -296,15 +301,6 @@ struct Busy {
 
 fn number_of_thousands(events: usize) -> f64 {
     number(events) / 1000.0
-}
-
-/// Millicores as a quantity is spelled.
-fn cores(milli: usize) -> String {
-    if milli.is_multiple_of(1000) {
-        (milli / 1000).to_string()
-    } else {
-        format!("{milli}m")
-    }
 }
 
 fn start_agent(
