@@ -155,13 +155,14 @@ async fn a_deployment_grows_rolls_and_shrinks() {
         "three replicas serve",
         |all: &[Deployment]| {
             all.iter()
-                .filter_map(|one| one.status.as_ref())
-                .any(|status| {
+                .filter_map(|one| Some((one.status.as_ref()?, one.metadata.generation)))
+                .any(|(status, generation)| {
                     status.ready_replicas == Some(3)
                         && status.updated_replicas == Some(3)
                         && status.available_replicas == Some(3)
                         && status.unavailable_replicas.is_none()
-                        && status.observed_generation == Some(1)
+                        // Not 1: the controller's own revision annotation makes a new generation of a Deployment.
+                        && status.observed_generation == generation
                         && status
                             .conditions
                             .as_ref()
@@ -333,8 +334,8 @@ async fn a_stateful_set_numbers_its_pods() {
         "three replicas serve",
         |all: &[StatefulSet]| {
             all.iter()
-                .filter_map(|one| one.status.as_ref())
-                .any(|status| {
+                .filter_map(|one| Some((one.status.as_ref()?, one.metadata.generation)))
+                .any(|(status, generation)| {
                     status.ready_replicas == Some(3)
                         && status.updated_replicas == Some(3)
                         && status.current_revision == status.update_revision
