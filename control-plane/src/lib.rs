@@ -227,7 +227,7 @@ async fn stand_for_election(fleet: std::sync::Arc<Fleet>) -> lease::Outcome {
     let candidate = lease::Candidate {
         namespace: settings.leader_elect_resource_namespace.clone(),
         name: settings.leader_elect_resource_name.clone(),
-        identity: identity(),
+        identity: lease::identity(COMPONENT),
         timing: lease::Timing {
             lease_duration: *settings.leader_elect_lease_duration,
             renew_deadline: *settings.leader_elect_renew_deadline,
@@ -243,16 +243,6 @@ async fn stand_for_election(fleet: std::sync::Arc<Fleet>) -> lease::Outcome {
     .await;
     fleet.shutdown.cancel();
     outcome
-}
-
-/// A name that no other process has: the host (in a pod, the pod's name), the process and the time of its start.
-fn identity() -> String {
-    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "muster".to_owned());
-    format!(
-        "{host}_{}_{}",
-        std::process::id(),
-        jiff::Timestamp::now().as_millisecond()
-    )
 }
 
 async fn serve_admin(

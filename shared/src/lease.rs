@@ -53,6 +53,17 @@ pub struct Candidate {
     pub timing: Timing,
 }
 
+/// A name that no other process has: the host (in a pod, the pod's name; the component where the host has none), the process
+/// and the time of its start.
+pub fn identity(component: &str) -> String {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| component.to_owned());
+    format!(
+        "{host}_{}_{}",
+        std::process::id(),
+        Timestamp::now().as_millisecond()
+    )
+}
+
 /// Whether this process may act. Ask at each act, never remember the answer. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Leadership {

@@ -111,7 +111,7 @@ impl Agent {
         let candidate = lease::Candidate {
             namespace: settings.leader_elect_resource_namespace.clone(),
             name: format!("karmada-agent-{}", settings.cluster_name),
-            identity: identity(),
+            identity: lease::identity(COMPONENT),
             timing: lease::Timing {
                 lease_duration: *settings.leader_elect_lease_duration,
                 renew_deadline: *settings.leader_elect_renew_deadline,
@@ -194,14 +194,4 @@ impl Agent {
             task.await;
         });
     }
-}
-
-/// A name that no other process has: the host (in a pod, the pod's name), the process and the time of its start.
-fn identity() -> String {
-    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| COMPONENT.to_owned());
-    format!(
-        "{host}_{}_{}",
-        std::process::id(),
-        jiff::Timestamp::now().as_millisecond()
-    )
 }
