@@ -42,8 +42,14 @@ impl Roster {
     pub fn cluster(&mut self, name: &str, ready: Option<&Condition>, age: Duration, now: Instant) {
         if let Some(entry) = self.pulses.get_mut(name) {
             entry.pulse.ready(ready, now);
-            if entry.timer.is_some() {
-                return;
+            if let Some(timer) = entry.timer {
+                // A first report ends the start-up grace, so that the deadline may come before the timer. Every other
+                // sign of life puts it off, which is noticed when the timer fires.
+                let sooner =
+                    matches!(entry.pulse.judge(self.graces, now), Verdict::Until(at) if at < timer);
+                if !sooner {
+                    return;
+                }
             }
         } else {
             let created = now.checked_sub(age).unwrap_or(self.since);
@@ -232,6 +238,29 @@ mod tests {
             until("new"),
             Some(Verdict::Until(start + Duration::from_secs(155)))
         );
+    }
+
+    #[test]
+    fn a_cluster_that_reports_and_then_falls_silent_is_due_after_the_monitor_grace() {
+        let start = Instant::now();
+        let second = |s: u64| start + Duration::from_secs(s);
+        let renewal = |s: i64| Timestamp::from_second(s).ok();
+        let mut roster = Roster::new(GRACES, start);
+        roster.cluster("m", None, Duration::ZERO, start);
+        assert_eq!(
+            roster.next_timer(),
+            Some(second(60)),
+            "nothing was heard yet"
+        );
+        roster.lease("m", renewal(2), second(2));
+        roster.cluster("m", Some(&ready("True")), Duration::ZERO, second(3));
+        assert_eq!(
+            roster.next_timer(),
+            Some(second(43)),
+            "the start-up grace ends with the first report"
+        );
+        assert!(roster.due(second(43)).is_empty());
+        assert_eq!(roster.due(second(44)), ["m"]);
     }
 
     #[test]
