@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod dump;
+pub mod envtest;
 pub mod fleet;
 pub mod kubeconfig;
 pub mod link;
