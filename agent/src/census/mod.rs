@@ -1,13 +1,14 @@
 //! What nodes and pods add up to, folded from two watches into compact records. No node and no pod is ever kept.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use muster_shared::api::cluster::{NodeSummary, ResourceModel, ResourceSummary};
 use muster_shared::capacity::{self, NodeView, PodView};
 use muster_shared::k8s::{Api, Client};
-use muster_shared::watch::{self, Event, Selection};
+use muster_shared::watch::{self, Event, Selection, Touch};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -23,15 +24,20 @@ pub struct Census {
     sums: Arc<Mutex<capacity::Census>>,
     changed: Arc<Notify>,
     started: Timestamp,
+    nodes: Arc<Touch>,
+    pods: Arc<Touch>,
 }
 
 impl Census {
     /// Nothing is counted yet.
     pub fn begin() -> Self {
+        let started = Timestamp::now();
         Self {
             sums: Arc::default(),
             changed: Arc::default(),
-            started: Timestamp::now(),
+            started,
+            nodes: Arc::new(Touch::new(started)),
+            pods: Arc::new(Touch::new(started)),
         }
     }
 
@@ -40,13 +46,23 @@ impl Census {
         self.started
     }
 
+    /// What is not being followed at present, and since when nothing was heard of it. Failures that are over within
+    /// `grace` are part of every server's life and not told.
+    pub fn lost(&self, now: Timestamp, grace: Duration) -> Vec<(&'static str, Timestamp)> {
+        let parts = [("nodes", &self.nodes), ("pods", &self.pods)].into_iter();
+        parts
+            .filter_map(|(part, touch)| Some((part, touch.lost_since()?)))
+            .filter(|(_, since)| now.duration_since(*since).unsigned_abs() > grace)
+            .collect()
+    }
+
     /// Counts until shutdown.
     pub async fn run(self, member: Client, shutdown: CancellationToken) {
         let nodes: Api<NodeView> = Api::all(member.clone());
         let pods: Api<PodView> = Api::all(member);
         let every = Selection::everything().page_size(PAGE);
-        let nodes = watch::events(&nodes, every.clone());
-        let pods = watch::events(&pods, every.fields(UNFINISHED));
+        let nodes = watch::compact_events(&nodes, every.clone(), Arc::clone(&self.nodes));
+        let pods = watch::compact_events(&pods, every.fields(UNFINISHED), Arc::clone(&self.pods));
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = self.fold(nodes, capacity::Census::fold_node) => {}

@@ -190,10 +190,13 @@ impl Reporter {
                 }
                 None => Some(census.started()),
             };
-            ages.push(Age {
-                part: "nodes and pods",
-                since,
-            });
+            let age = |(part, since)| Age { part, since };
+            if since.is_some() {
+                ages.push(age(("nodes and pods", since)));
+            } else {
+                let lost = census.lost(now, self.frequency);
+                ages.extend(lost.into_iter().map(|(part, at)| age((part, Some(at)))));
+            }
         }
         findings.conditions.push(status::up_to_date(&ages, now));
         findings

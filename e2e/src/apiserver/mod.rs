@@ -21,7 +21,7 @@ pub mod openapi;
 pub mod patch;
 mod paths;
 mod prepare;
-mod protobuf;
+pub mod protobuf;
 mod rbac;
 pub mod refusal;
 mod registry;

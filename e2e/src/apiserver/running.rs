@@ -34,6 +34,8 @@ pub struct Options {
     pub manager: bool,
     /// Whether lists are streamed to watches that ask for it (the gate `WatchList`).
     pub watch_list: bool,
+    /// Whether lists and watches are written in protobuf for those who prefer it.
+    pub protobuf: bool,
 }
 
 impl Default for Options {
@@ -46,6 +48,7 @@ impl Default for Options {
             rbac: true,
             manager: true,
             watch_list: true,
+            protobuf: true,
         }
     }
 }
@@ -118,6 +121,7 @@ impl ApiServer {
             addresses: Mutex::new(1),
             rbac: options.rbac,
             watch_list: options.watch_list,
+            protobuf: options.protobuf,
             notices,
         });
         let tls = TlsAcceptor::from(Arc::new(server.authority.server_tls()?));

@@ -10,6 +10,7 @@ use super::authorize::{self, Attributes};
 use super::clock::Clock;
 use super::faults::{Effect, Faults};
 use super::identity::{Authority, User};
+use super::protobuf::encode;
 use super::refusal::{GroupName, Refusal};
 use super::registry::{Registry, Resource, Served};
 use super::request::{Query, ResourcePath, Target, Verb, verb};
@@ -52,6 +53,8 @@ pub struct Server {
     pub rbac: bool,
     /// Whether lists are streamed to watches that ask for it.
     pub watch_list: bool,
+    /// Whether protobuf is written for those who prefer it.
+    pub protobuf: bool,
     /// Where the controllers hear of changes.
     pub notices: mpsc::UnboundedSender<Notice>,
 }
@@ -284,13 +287,21 @@ impl Server {
         if let Some(deprecation) = &served.version().deprecation {
             warnings.push(deprecation.clone());
         }
+        let kind = &served.resource.kind;
+        let compact = self.protobuf
+            && matches!(verb, Verb::List | Verb::Watch)
+            && served.resource.custom.is_none()
+            && encode::speaks(&served.api_version(), kind);
+        let compact = compact
+            .then(|| Accept::prefers_protobuf(&parts.headers))
+            .flatten();
         let call = Call {
             server: self,
             user,
             served,
             path: &path,
             query: &query,
-            accept: accept?,
+            accept: compact.map_or(accept, Ok)?,
             content_type: &content_type,
             agent,
             warnings: Mutex::default(),

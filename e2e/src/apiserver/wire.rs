@@ -42,6 +42,8 @@ pub struct Accept {
     pub yaml: bool,
     /// The form of objects.
     pub form: Form,
+    /// Protobuf rather than JSON. Only lists and watches of built-in kinds are.
+    pub protobuf: bool,
 }
 
 impl Accept {
@@ -63,6 +65,18 @@ impl Accept {
         })
     }
 
+    /// Protobuf, if the client prefers it to everything else that we offer.
+    pub fn prefers_protobuf(headers: &HeaderMap) -> Option<Self> {
+        let first = ranges(headers).into_iter().find(|range| {
+            range.kind == protobuf::MEDIA_TYPE || Self::from_range(range).is_some()
+        })?;
+        let whole = first.kind == protobuf::MEDIA_TYPE && first.parameter("as").is_none();
+        whole.then(|| Self {
+            protobuf: true,
+            ..Self::default()
+        })
+    }
+
     fn from_range(range: &MediaRange) -> Option<Self> {
         let yaml = match range.kind.as_str() {
             "*/*" | "application/*" | "application/json" => false,
@@ -73,7 +87,7 @@ impl Accept {
             None => {
                 return Some(Self {
                     yaml,
-                    form: Form::Object,
+                    ..Self::default()
                 });
             }
             Some("Table") => Form::Table,
@@ -82,7 +96,11 @@ impl Accept {
         };
         let ours =
             range.parameter("g") == Some("meta.k8s.io") && range.parameter("v") == Some("v1");
-        ours.then_some(Self { yaml, form })
+        ours.then_some(Self {
+            yaml,
+            form,
+            protobuf: false,
+        })
     }
 }
 
@@ -301,6 +319,28 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(accept(text).map(|a| (a.yaml, a.form)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn protobuf_is_written_for_those_who_name_it_first() {
+        for (text, expected) in [
+            ("application/vnd.kubernetes.protobuf,application/json", true),
+            ("application/vnd.kubernetes.protobuf", true),
+            (
+                "application/json,application/vnd.kubernetes.protobuf",
+                false,
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+                false,
+            ),
+            ("*/*", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, text.parse().expect("header"));
+            let prefers = Accept::prefers_protobuf(&headers).is_some();
+            assert_eq!(prefers, expected, "{text}");
         }
     }
 }

@@ -25,6 +25,7 @@
 
 mod amounts;
 mod census;
+mod compact;
 mod models;
 mod request;
 mod row;

@@ -17,7 +17,7 @@ use crate::api::{nullable, quantities};
 type Requests = BTreeMap<String, Quantity>;
 
 /// A pod, as far as it takes resources.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct PodView {
     /// Name, namespace, uid and resource version; nothing else is decoded.
     #[serde(default, deserialize_with = "slim")]
@@ -31,7 +31,7 @@ pub struct PodView {
 }
 
 /// Where a pod runs and what it asks for.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpecView {
     /// Its node; absent until one is found.
@@ -50,7 +50,7 @@ pub struct PodSpecView {
 }
 
 /// A container, as far as it takes resources.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerView {
     /// `Always` on an init container: a sidecar, which goes on running.
@@ -60,7 +60,7 @@ pub struct ContainerView {
 }
 
 /// What is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ResourcesView {
     /// Amounts by resource name.
@@ -69,7 +69,7 @@ pub struct ResourcesView {
 }
 
 /// How far a pod has come.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct PodStatusView {
     /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`.
@@ -77,7 +77,7 @@ pub struct PodStatusView {
 }
 
 /// A node, as far as it offers resources.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct NodeView {
     /// Name, uid and resource version; nothing else is decoded.
     #[serde(default, deserialize_with = "slim")]
@@ -88,7 +88,7 @@ pub struct NodeView {
 }
 
 /// What a node offers and how it is.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct NodeStatusView {
     /// What it offers to pods.
@@ -100,7 +100,7 @@ pub struct NodeStatusView {
 }
 
 /// A condition of a node.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct NodeConditionView {
     /// Its type.

@@ -1,42 +1,41 @@
 //! The state machine that lists, watches, falls back and backs off.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
-use kube::Client;
-use kube::api::{Api, ListParams, Request, WatchParams};
+use kube::api::Api;
 use kube::runtime::watcher::Event;
-use tokio::time::timeout;
 
-use super::wire::{self, Line, Page, Rejected};
+use super::incoming::Incoming;
+use super::source::{Source, Stumble};
+use super::touch::Touch;
+use super::wire::compact::Decode;
+use super::wire::{Line, Rejected};
 use super::{Followed, IDLE_GRACE, Selection};
 
-/// Deadline for one page of a list and for the head of a watch's answer. Kubernetes' own server gives up on a list after 60 s.
-const ANSWER_DEADLINE: Duration = Duration::from_mins(1);
 /// How long a streaming list may be silent before the server counts as one that does not stream lists.
 const STREAM_SILENCE: Duration = Duration::from_secs(20);
 /// First and longest pause after an error; doubled each time, as client-go's reflector does (800 ms … 30 s).
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-
-type Lines = Pin<Box<dyn AsyncBufRead + Send>>;
+/// The longest time for which a server can make us wait. It asks for a second or a few; a proxy may ask for anything.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(2);
 
 /// Where we are with the collection.
-enum State {
+enum State<K> {
     /// Nothing is known: list it.
     Unlisted,
     /// In the middle of a paged list.
     Paging { continue_token: Option<String> },
     /// In the middle of a streaming list.
-    Streaming { lines: Lines },
+    Streaming { lines: Incoming<K> },
     /// Listed, and up to date as of a version: open a watch there.
     Listed { resource_version: String },
     /// Watching, and up to date as of a version.
     Watching {
         resource_version: String,
-        lines: Lines,
+        lines: Incoming<K>,
     },
 }
 
@@ -48,51 +47,42 @@ pub(super) enum News<K> {
 }
 
 pub(super) struct Follower<K> {
-    client: Client,
-    request: Request,
+    source: Source<K>,
     kind: String,
-    selection: Selection,
-    state: State,
+    state: State<K>,
     ready: VecDeque<News<K>>,
-    line: Vec<u8>,
     streams: bool,
     pause: Duration,
-}
-
-/// Why a step did not succeed.
-#[derive(Debug, thiserror::Error)]
-enum Stumble {
-    #[error("{0}")]
-    Api(#[from] kube::Error),
-    #[error("cannot build the request: {0}")]
-    Request(#[from] kube::core::request::Error),
-    #[error("no answer within {0:?}")]
-    Deadline(Duration),
-    #[error("the connection broke: {0}")]
-    Broken(#[from] std::io::Error),
-    #[error("the answer is not what a Kubernetes API sends: {0}")]
-    Garbled(#[from] serde_json::Error),
-    #[error("the server ended the watch: {message} (code {code})")]
-    Ended { code: u16, message: String },
-    #[error("the list carries no resourceVersion")]
-    NoResourceVersion,
+    touch: Option<Arc<Touch>>,
 }
 
 impl<K: Followed> Follower<K> {
     pub(super) fn new(api: &Api<K>, selection: Selection) -> Self {
-        let url = api.resource_url().to_owned();
-        let kind = url.rsplit('/').next().unwrap_or_default().to_owned();
+        Self::reading(api, selection, None)
+    }
+
+    /// One that reads objects from protobuf where the server writes it.
+    pub(super) fn compact(api: &Api<K>, selection: Selection, decode: Decode<K>) -> Self {
+        Self::reading(api, selection, Some(decode))
+    }
+
+    fn reading(api: &Api<K>, selection: Selection, decode: Option<Decode<K>>) -> Self {
+        let kind = api.resource_url().rsplit('/').next().unwrap_or_default();
         Self {
-            client: api.clone().into_client(),
-            request: Request::new(url),
-            kind,
-            selection,
+            kind: kind.to_owned(),
+            source: Source::new(api, selection, decode),
             state: State::Unlisted,
             ready: VecDeque::new(),
-            line: Vec::new(),
             streams: true,
             pause: FIRST_PAUSE,
+            touch: None,
         }
+    }
+
+    /// Tells also whether it is in touch with the server.
+    pub(super) fn telling(mut self, touch: Arc<Touch>) -> Self {
+        self.touch = Some(touch);
+        self
     }
 
     /// The next piece of news; waits as long as it takes.
@@ -103,7 +93,13 @@ impl<K: Followed> Follower<K> {
             }
             let state = std::mem::replace(&mut self.state, State::Unlisted);
             match self.step(state).await {
-                Ok(next) => self.state = next,
+                Ok(next) => {
+                    let current = matches!(next, State::Listed { .. } | State::Watching { .. });
+                    if let (true, Some(touch)) = (current, &self.touch) {
+                        touch.hear(jiff::Timestamp::now());
+                    }
+                    self.state = next;
+                }
                 Err((next, stumble)) => {
                     self.state = next;
                     self.stumbled(&stumble).await;
@@ -113,11 +109,11 @@ impl<K: Followed> Follower<K> {
     }
 
     /// One request, or one line of an open watch. On failure it says where to go on.
-    async fn step(&mut self, state: State) -> Result<State, (State, Stumble)> {
+    async fn step(&mut self, state: State<K>) -> Result<State<K>, (State<K>, Stumble)> {
         match state {
             State::Unlisted => {
                 if self.streams {
-                    match self.open(None).await {
+                    match self.source.watch(None).await {
                         Ok(lines) => {
                             self.tell(Event::Init);
                             Ok(State::Streaming { lines })
@@ -136,16 +132,16 @@ impl<K: Followed> Follower<K> {
             }
             State::Paging { continue_token } => self.page(continue_token).await,
             State::Streaming { lines } => self.stream(lines).await,
-            State::Listed { resource_version } => match self.open(Some(&resource_version)).await {
-                Ok(lines) => Ok(State::Watching {
-                    resource_version,
-                    lines,
-                }),
-                Err(Stumble::Api(kube::Error::Api(status))) if status.code == 410 => {
-                    Ok(State::Unlisted)
+            State::Listed { resource_version } => {
+                match self.source.watch(Some(&resource_version)).await {
+                    Ok(lines) => Ok(State::Watching {
+                        resource_version,
+                        lines,
+                    }),
+                    Err(stumble) if stumble.code() == Some(410) => Ok(State::Unlisted),
+                    Err(stumble) => Err((State::Listed { resource_version }, stumble)),
                 }
-                Err(stumble) => Err((State::Listed { resource_version }, stumble)),
-            },
+            }
             State::Watching {
                 resource_version,
                 lines,
@@ -153,8 +149,11 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    async fn page(&mut self, continue_token: Option<String>) -> Result<State, (State, Stumble)> {
-        let page = match self.fetch_page(continue_token).await {
+    async fn page(
+        &mut self,
+        continue_token: Option<String>,
+    ) -> Result<State<K>, (State<K>, Stumble)> {
+        let page = match self.source.page(continue_token).await {
             Ok(page) => page,
             // An expired continue token (410) or any other failure: the list starts anew.
             Err(stumble) => return Err((State::Unlisted, stumble)),
@@ -180,29 +179,8 @@ impl<K: Followed> Follower<K> {
         Ok(State::Listed { resource_version })
     }
 
-    async fn fetch_page(&mut self, continue_token: Option<String>) -> Result<Page<K>, Stumble> {
-        let params = ListParams {
-            label_selector: self.selection.labels.clone(),
-            field_selector: self.selection.fields.clone(),
-            limit: Some(self.selection.page_size),
-            continue_token,
-            ..ListParams::default()
-        };
-        let request = self.request.list(&params)?;
-        let answer = async {
-            let mut body = Vec::new();
-            let mut stream = Box::pin(self.client.request_stream(request).await?);
-            stream.read_to_end(&mut body).await?;
-            Ok::<_, Stumble>(body)
-        };
-        let body = timeout(ANSWER_DEADLINE, answer)
-            .await
-            .map_err(|_| Stumble::Deadline(ANSWER_DEADLINE))??;
-        Ok(wire::page(&body)?)
-    }
-
-    async fn stream(&mut self, mut lines: Lines) -> Result<State, (State, Stumble)> {
-        match self.read(&mut lines, STREAM_SILENCE).await {
+    async fn stream(&mut self, mut lines: Incoming<K>) -> Result<State<K>, (State<K>, Stumble)> {
+        match lines.next(STREAM_SILENCE).await {
             Ok(Some(Line::Applied { object, .. })) => {
                 self.tell(Event::InitApply(object));
                 Ok(State::Streaming { lines })
@@ -247,10 +225,10 @@ impl<K: Followed> Follower<K> {
     async fn watch(
         &mut self,
         resource_version: String,
-        mut lines: Lines,
-    ) -> Result<State, (State, Stumble)> {
-        let silence = self.selection.watch_timeout + IDLE_GRACE;
-        match self.read(&mut lines, silence).await {
+        mut lines: Incoming<K>,
+    ) -> Result<State<K>, (State<K>, Stumble)> {
+        let silence = self.source.selection.watch_timeout + IDLE_GRACE;
+        match lines.next(silence).await {
             Ok(Some(Line::Applied {
                 object,
                 resource_version,
@@ -304,55 +282,9 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    /// Opens a watch at a version, or a streaming list when there is none.
-    async fn open(&mut self, from: Option<&str>) -> Result<Lines, Stumble> {
-        let initial = from.is_none();
-        let params = WatchParams {
-            label_selector: self.selection.labels.clone(),
-            field_selector: self.selection.fields.clone(),
-            timeout: Some(
-                u32::try_from(self.selection.watch_timeout.as_secs()).unwrap_or(u32::MAX),
-            ),
-            bookmarks: true,
-            send_initial_events: initial,
-        };
-        // An empty version with `sendInitialEvents` asks for a list as fresh as a quorum read: nothing may be decided on
-        // a server's stale cache.
-        let request = self.request.watch(&params, from.unwrap_or_default())?;
-        let stream = timeout(ANSWER_DEADLINE, self.client.request_stream(request))
-            .await
-            .map_err(|_| Stumble::Deadline(ANSWER_DEADLINE))??;
-        Ok(Box::pin(stream))
-    }
-
-    /// The next line, or `None` at the end of the answer.
-    async fn read(
-        &mut self,
-        lines: &mut Lines,
-        silence: Duration,
-    ) -> Result<Option<Line<K>>, Stumble> {
-        self.line.clear();
-        let read = timeout(silence, lines.read_until(b'\n', &mut self.line))
-            .await
-            .map_err(|_| Stumble::Deadline(silence))??;
-        if read == 0 {
-            return Ok(None);
-        }
-        match wire::line(&self.line) {
-            Ok(line) => Ok(Some(line)),
-            // A line cut short by the end of the connection.
-            Err(error) if error.is_eof() => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// A server that cannot stream lists refuses them with one of these (422 with the gate off, 500 over an old etcd).
     fn stop_streaming_if_refused(&mut self, stumble: &Stumble) {
-        let code = match stumble {
-            Stumble::Api(kube::Error::Api(status)) => status.code,
-            Stumble::Ended { code, .. } => *code,
-            _ => return,
-        };
+        let Some(code) = stumble.code() else { return };
         if matches!(code, 400 | 404 | 405 | 406 | 415 | 422 | 500) {
             tracing::debug!(
                 kind = self.kind,
@@ -384,8 +316,23 @@ impl<K: Followed> Follower<K> {
     async fn stumbled(&mut self, stumble: &Stumble) {
         metrics::counter!("muster_watch_errors_total", "resource" => self.kind.clone())
             .increment(1);
-        tracing::debug!(resource = self.kind, error = %stumble, pause = ?self.pause, "following stumbled");
-        tokio::time::sleep(crate::queue::jittered(self.pause)).await;
+        if matches!(stumble, Stumble::Malformed(_)) && self.source.decode.take().is_some() {
+            tracing::warn!(
+                resource = self.kind,
+                error = %stumble,
+                "cannot read the server's protobuf; reading JSON instead"
+            );
+            self.state = State::Unlisted;
+            return;
+        }
+        if let Some(touch) = &self.touch {
+            touch.lose();
+        }
+        let pause = crate::queue::jittered(self.pause);
+        let asked = stumble.retry_after().unwrap_or_default();
+        let pause = pause.max(asked.min(LONGEST_RETRY_AFTER));
+        tracing::debug!(resource = self.kind, error = %stumble, ?pause, "following stumbled");
+        tokio::time::sleep(pause).await;
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
     }
 }

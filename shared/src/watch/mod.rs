@@ -9,9 +9,13 @@
 //! ever), one object that does not decode fails a whole page, and a silently dropped connection is noticed after 295 s.
 
 mod follower;
+mod incoming;
 mod informer;
+mod source;
+mod touch;
 mod wire;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
@@ -19,6 +23,8 @@ use kube::api::Api;
 pub use kube::runtime::watcher::Event;
 
 pub use self::informer::{Change, Informer};
+pub use self::touch::Touch;
+use crate::protobuf::FromProtobuf;
 
 /// Which objects of a collection are followed, and how.
 #[derive(Clone, Debug)]
@@ -97,7 +103,23 @@ pub fn events<K: Followed>(
     api: &Api<K>,
     selection: Selection,
 ) -> impl Stream<Item = Event<K>> + Send + use<K> {
-    let follower = follower::Follower::new(api, selection);
+    stream(follower::Follower::new(api, selection))
+}
+
+/// The same, of a kind that can be read from protobuf, which costs the server a third of what JSON does and us less still.
+/// Servers that do not write it, or not so that we can read it, are read as JSON. Tells `touch` how current it is.
+pub fn compact_events<K: Followed + FromProtobuf>(
+    api: &Api<K>,
+    selection: Selection,
+    touch: Arc<Touch>,
+) -> impl Stream<Item = Event<K>> + Send + use<K> {
+    let follower = follower::Follower::compact(api, selection, K::from_protobuf);
+    stream(follower.telling(touch))
+}
+
+fn stream<K: Followed>(
+    follower: follower::Follower<K>,
+) -> impl Stream<Item = Event<K>> + Send + use<K> {
     futures::stream::unfold(follower, |mut follower| async move {
         loop {
             if let follower::News::Event(event) = follower.next().await {

@@ -1,6 +1,7 @@
-//! Request bodies in Kubernetes' protobuf form, which kubectl and other Go clients prefer for built-in kinds. Answers are
-//! JSON, which the same clients accept.
+//! Kubernetes' protobuf form, which kubectl and other Go clients prefer for built-in kinds: request bodies, and lists and
+//! watches for those who ask for it. All other answers are JSON, which the same clients accept.
 
+pub mod encode;
 mod facts;
 
 use base64::Engine;

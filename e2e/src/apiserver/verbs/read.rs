@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
+use super::super::protobuf::{self, encode};
 use super::super::refusal::{GroupName, Refusal};
 use super::super::schema::FieldError;
 use super::super::selectors::{self, Selection};
@@ -286,6 +287,18 @@ fn write(call: &Call<'_>, page: Page, counted: bool) -> Response<Body> {
         .iter()
         .map(|o| codec::to_request(&call.served, o.value()))
         .collect();
+    if call.accept.protobuf {
+        let resource = &call.served.resource;
+        let version = call.served.api_version();
+        let list = encode::list(
+            &version,
+            &resource.kind,
+            &resource.list_kind,
+            &metadata,
+            &items,
+        );
+        return wire::answer(StatusCode::OK, protobuf::MEDIA_TYPE, wire::full(list));
+    }
     let list = match call.accept.form {
         Form::Table => call.table(&items.iter().collect::<Vec<_>>(), metadata),
         Form::Metadata => json!({

@@ -10,6 +10,7 @@ use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use super::super::faults::{Effect, Scope, silences};
+use super::super::protobuf::encode;
 use super::super::refusal::Refusal;
 use super::super::registry::Served;
 use super::super::schema::FieldError;
@@ -96,6 +97,7 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
         selection,
         prefix,
         form: call.accept.form,
+        protobuf: call.accept.protobuf,
         include,
         headed: false,
         backlog: backlog.into_iter(),
@@ -109,7 +111,9 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
         done: false,
     };
     let stream = futures::stream::unfold(follower, Follower::next);
-    let media_type = if call.accept.yaml {
+    let media_type = if call.accept.protobuf {
+        "application/vnd.kubernetes.protobuf;stream=watch"
+    } else if call.accept.yaml {
         "application/yaml"
     } else {
         "application/json"
@@ -160,6 +164,7 @@ struct Follower {
     selection: Selection,
     prefix: String,
     form: Form,
+    protobuf: bool,
     include: IncludeObject,
     /// Whether the columns of the table were sent.
     headed: bool,
@@ -187,7 +192,7 @@ impl Follower {
             }
             if let Some(refusal) = self.error.take() {
                 self.done = true;
-                return Some((error_frame(&refusal), self));
+                return Some((self.error_frame(&refusal), self));
             }
             while out.len() < PIECE
                 && let Some(object) = self.backlog.next()
@@ -295,7 +300,7 @@ impl Follower {
     }
 
     fn show(&mut self, change: Change, object: &Object, out: &mut BytesMut) {
-        if self.form != Form::Object {
+        if self.form != Form::Object || self.protobuf {
             let value = codec::to_request(&self.served, object.value());
             self.tree(change, value, out);
         } else if self.served.is_storage()
@@ -311,6 +316,10 @@ impl Follower {
     }
 
     fn tree(&mut self, change: Change, object: Value, out: &mut BytesMut) {
+        if self.protobuf {
+            out.put_slice(&self.frame(change.name(), &object));
+            return;
+        }
         let shown = match self.form {
             Form::Object => object,
             Form::Metadata => codec::metadata_only(&object),
@@ -319,6 +328,13 @@ impl Follower {
         let frame = json!({ "type": change.name(), "object": shown });
         out.put_slice(frame.to_string().as_bytes());
         out.put_u8(b'\n');
+    }
+
+    /// A frame in protobuf.
+    fn frame(&self, event: &str, object: &Value) -> Vec<u8> {
+        let version = self.served.api_version();
+        let object = encode::object(&version, &self.served.resource.kind, object);
+        encode::frame(event, &object)
     }
 
     fn row(&mut self, object: &Value) -> Value {
@@ -342,6 +358,10 @@ impl Follower {
             "apiVersion": self.served.api_version(),
             "metadata": metadata,
         });
+        if self.protobuf {
+            out.put_slice(&self.frame("BOOKMARK", &object));
+            return;
+        }
         match self.form {
             Form::Object => {}
             Form::Metadata => object = codec::metadata_only(&object),
@@ -359,10 +379,13 @@ impl Follower {
         );
         out.put_u8(b'\n');
     }
-}
 
-fn error_frame(refusal: &Refusal) -> Bytes {
-    let mut frame = json!({ "type": "ERROR", "object": refusal.status() }).to_string();
-    frame.push('\n');
-    frame.into()
+    fn error_frame(&self, refusal: &Refusal) -> Bytes {
+        if self.protobuf {
+            return encode::frame("ERROR", &encode::status(&refusal.status())).into();
+        }
+        let mut frame = json!({ "type": "ERROR", "object": refusal.status() }).to_string();
+        frame.push('\n');
+        frame.into()
+    }
 }

@@ -1,48 +1,10 @@
-//! Decoding list pages and watch lines object by object, so that one that does not decode costs only itself.
+//! JSON, decoded object by object.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-/// One page of a list.
-pub(super) struct Page<K> {
-    pub objects: Vec<K>,
-    pub rejected: Vec<Rejected>,
-    pub resource_version: Option<String>,
-    pub continue_token: Option<String>,
-}
-
-/// One line of a watch.
-pub(super) enum Line<K> {
-    Applied {
-        object: K,
-        resource_version: String,
-    },
-    Deleted {
-        object: K,
-        resource_version: String,
-    },
-    Bookmark {
-        resource_version: String,
-        ends_initial_list: bool,
-    },
-    /// The server ended the watch with a status; 410 means that our place in the history is lost.
-    Error {
-        code: u16,
-        message: String,
-    },
-    Rejected(Rejected),
-}
-
-/// An object that is there and does not decode.
-pub(super) struct Rejected {
-    pub namespace: String,
-    pub name: String,
-    pub error: String,
-    pub resource_version: Option<String>,
-    /// It came as a deletion: what we know of it is to be forgotten, not kept.
-    pub deleted: bool,
-}
+use super::{INITIAL_EVENTS_END, Line, Page, Rejected};
 
 #[derive(Deserialize)]
 struct RawPage<'a> {
@@ -95,10 +57,9 @@ struct RawStatus {
     message: String,
 }
 
-/// Set by the API server on the bookmark that ends the initial events of a streaming list (KEP-3157).
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-
-pub(super) fn page<K: DeserializeOwned>(body: &[u8]) -> Result<Page<K>, serde_json::Error> {
+pub(in crate::watch) fn page<K: DeserializeOwned>(
+    body: &[u8],
+) -> Result<Page<K>, serde_json::Error> {
     let raw: RawPage<'_> = serde_json::from_slice(body)?;
     let mut objects = Vec::with_capacity(raw.items.len());
     let mut rejected = Vec::new();
@@ -117,7 +78,7 @@ pub(super) fn page<K: DeserializeOwned>(body: &[u8]) -> Result<Page<K>, serde_js
     })
 }
 
-pub(super) fn line<K: DeserializeOwned + kube::Resource>(
+pub(in crate::watch) fn line<K: DeserializeOwned + kube::Resource>(
     bytes: &[u8],
 ) -> Result<Line<K>, serde_json::Error> {
     let raw: RawLine<'_> = serde_json::from_slice(bytes)?;
@@ -133,11 +94,8 @@ pub(super) fn line<K: DeserializeOwned + kube::Resource>(
             }
         }
         "ERROR" => {
-            let status: RawStatus = serde_json::from_str(raw.object.get()).unwrap_or_default();
-            Line::Error {
-                code: status.code,
-                message: status.message,
-            }
+            let (code, message) = status(raw.object.get().as_bytes());
+            Line::Error { code, message }
         }
         kind => match serde_json::from_str::<K>(raw.object.get()) {
             Ok(object) => {
@@ -160,6 +118,12 @@ pub(super) fn line<K: DeserializeOwned + kube::Resource>(
             }),
         },
     })
+}
+
+/// Code and message of a `Status`; what is none has code 0.
+pub(in crate::watch) fn status(body: &[u8]) -> (u16, String) {
+    let status: RawStatus = serde_json::from_slice(body).unwrap_or_default();
+    (status.code, status.message)
 }
 
 fn reject(object: &RawValue, error: &serde_json::Error) -> Rejected {

@@ -1,0 +1,187 @@
+//! The requests of a follower, and what can go wrong with them.
+
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use futures::io::AsyncReadExt;
+use http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::api::{Api, ListParams, Request, WatchParams};
+use kube::client::Body;
+use tokio::time::timeout;
+
+use super::incoming::Incoming;
+use super::wire::compact::Decode;
+use super::wire::{Page, compact, json};
+use super::{Followed, Selection};
+use crate::protobuf::{self, Malformed};
+
+/// Deadline for one page of a list and for the head of a watch's answer. Kubernetes' own server gives up on a list after 60 s.
+const ANSWER_DEADLINE: Duration = Duration::from_mins(1);
+/// As much of a refusal as is read.
+const LONGEST_REFUSAL: u64 = 64 * 1024;
+/// What we ask for where objects can be read from protobuf. A server that cannot write it answers JSON.
+const COMPACT_OR_JSON: &str = "application/vnd.kubernetes.protobuf, application/json";
+
+/// Why a step did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Stumble {
+    #[error("{0}")]
+    Unreachable(#[from] kube::Error),
+    #[error("the server refused: {message} (code {code})")]
+    Refused {
+        code: u16,
+        message: String,
+        /// When the server wants to be asked again.
+        retry_after: Option<Duration>,
+    },
+    #[error("cannot build the request: {0}")]
+    Request(#[from] kube::core::request::Error),
+    #[error("no answer within {0:?}")]
+    Deadline(Duration),
+    #[error("the connection broke: {0}")]
+    Broken(#[from] std::io::Error),
+    #[error("the answer is not what a Kubernetes API sends: {0}")]
+    Garbled(#[from] serde_json::Error),
+    #[error("the answer is not what a Kubernetes API sends as protobuf: {0}")]
+    Malformed(#[from] Malformed),
+    #[error("the server ended the watch: {message} (code {code})")]
+    Ended { code: u16, message: String },
+    #[error("the list carries no resourceVersion")]
+    NoResourceVersion,
+}
+
+impl Stumble {
+    /// The code with which the server refused or ended what we asked for.
+    pub(super) fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused { code, .. } | Self::Ended { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// How long the server wants to be left alone.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// Where a collection is read from.
+pub(super) struct Source<K> {
+    client: Client,
+    request: Request,
+    pub(super) selection: Selection,
+    /// How objects are read from protobuf, as long as that goes well.
+    pub(super) decode: Option<Decode<K>>,
+}
+
+impl<K: Followed> Source<K> {
+    pub(super) fn new(api: &Api<K>, selection: Selection, decode: Option<Decode<K>>) -> Self {
+        Self {
+            client: api.clone().into_client(),
+            request: Request::new(api.resource_url()),
+            selection,
+            decode,
+        }
+    }
+
+    /// One page of the list.
+    pub(super) async fn page(&self, continue_token: Option<String>) -> Result<Page<K>, Stumble> {
+        let params = ListParams {
+            label_selector: self.selection.labels.clone(),
+            field_selector: self.selection.fields.clone(),
+            limit: Some(self.selection.page_size),
+            continue_token,
+            ..ListParams::default()
+        };
+        let request = self.request.list(&params)?;
+        let answer = async {
+            let answer = self.send(request).await?;
+            let decode = self.decode.filter(|_| is_protobuf(answer.headers()));
+            let body = answer.into_body().collect().await?.to_bytes();
+            Ok(match decode {
+                Some(decode) => compact::page(&body, decode)?,
+                None => json::page(&body)?,
+            })
+        };
+        timeout(ANSWER_DEADLINE, answer)
+            .await
+            .map_err(|_| Stumble::Deadline(ANSWER_DEADLINE))?
+    }
+
+    /// Opens a watch at a version, or a streaming list when there is none.
+    pub(super) async fn watch(&self, from: Option<&str>) -> Result<Incoming<K>, Stumble> {
+        let params = WatchParams {
+            label_selector: self.selection.labels.clone(),
+            field_selector: self.selection.fields.clone(),
+            timeout: Some(
+                u32::try_from(self.selection.watch_timeout.as_secs()).unwrap_or(u32::MAX),
+            ),
+            bookmarks: true,
+            send_initial_events: from.is_none(),
+        };
+        // An empty version with `sendInitialEvents` asks for a list as fresh as a quorum read: nothing may be decided on
+        // a server's stale cache.
+        let request = self.request.watch(&params, from.unwrap_or_default())?;
+        let answer = timeout(ANSWER_DEADLINE, self.send(request))
+            .await
+            .map_err(|_| Stumble::Deadline(ANSWER_DEADLINE))??;
+        let decode = self.decode.filter(|_| is_protobuf(answer.headers()));
+        let body = answer.into_body().into_data_stream();
+        let bytes = body.map_err(std::io::Error::other).into_async_read();
+        Ok(Incoming::new(Box::pin(bytes), decode))
+    }
+
+    async fn send(
+        &self,
+        mut request: http::Request<Vec<u8>>,
+    ) -> Result<http::Response<Body>, Stumble> {
+        if self.decode.is_some() {
+            let accept = header::HeaderValue::from_static(COMPACT_OR_JSON);
+            request.headers_mut().insert(header::ACCEPT, accept);
+        }
+        let answer = self.client.send(request.map(Body::from)).await?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        Err(refusal(answer).await)
+    }
+}
+
+async fn refusal(answer: http::Response<Body>) -> Stumble {
+    let (head, body) = answer.into_parts();
+    let mut text = Vec::new();
+    let body = body.into_data_stream().map_err(std::io::Error::other);
+    let mut body = std::pin::pin!(body.into_async_read().take(LONGEST_REFUSAL));
+    // What could be read has to do: the code stands in the head.
+    let _ = body.read_to_end(&mut text).await;
+    let (_, mut message) = if is_protobuf(&head.headers) {
+        compact::status(&text).unwrap_or_default()
+    } else {
+        json::status(&text)
+    };
+    if message.is_empty() {
+        message = String::from_utf8_lossy(&text).trim().to_owned();
+    }
+    Stumble::Refused {
+        code: head.status.as_u16(),
+        message,
+        retry_after: retry_after(&head.headers),
+    }
+}
+
+fn is_protobuf(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(protobuf::MEDIA_TYPE.as_bytes()))
+}
+
+/// `Retry-After` in seconds, as Kubernetes' priority and fairness writes it.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
+}

@@ -1,0 +1,70 @@
+//! Since when a follower has been out of touch with its server.
+
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+
+/// Whether what a follower knows is current. Shared between the follower and whoever must tell how old its knowledge is.
+#[derive(Debug)]
+pub struct Touch {
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    /// When the server last said something while we were up to date; at first, when following began.
+    heard: Timestamp,
+    /// Whether something failed since.
+    lost: bool,
+}
+
+impl Touch {
+    /// Nothing was heard, and nothing failed.
+    pub fn new(now: Timestamp) -> Self {
+        let state = State {
+            heard: now,
+            lost: false,
+        };
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    /// When the server was last heard of, if following it fails at present; `None` while all is well. An open watch on which
+    /// nothing happens is well.
+    pub fn lost_since(&self) -> Option<Timestamp> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.lost.then_some(state.heard)
+    }
+
+    pub(super) fn hear(&self, now: Timestamp) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = State {
+            heard: now,
+            lost: false,
+        };
+    }
+
+    pub(super) fn lose(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.lost = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_is_that_of_the_last_word_and_not_of_the_failure() {
+        let at = |second| Timestamp::new(second, 0).unwrap();
+        let touch = Touch::new(at(0));
+        assert_eq!(touch.lost_since(), None);
+        touch.hear(at(10));
+        touch.lose();
+        touch.lose();
+        assert_eq!(touch.lost_since(), Some(at(10)));
+        touch.hear(at(30));
+        assert_eq!(touch.lost_since(), None);
+    }
+}

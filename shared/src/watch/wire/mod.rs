@@ -1,0 +1,50 @@
+//! What lists and watches consist of, in the two forms in which servers write it.
+//!
+//! Both are decoded object by object: one JSON object that does not decode costs only itself. In protobuf, where types are ours
+//! and partial, it is a sign that we misread the server, and the caller goes back to JSON.
+
+pub(super) mod compact;
+pub(super) mod json;
+
+/// Set by the API server on the bookmark that ends the initial events of a streaming list (KEP-3157).
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// One page of a list.
+pub(super) struct Page<K> {
+    pub objects: Vec<K>,
+    pub rejected: Vec<Rejected>,
+    pub resource_version: Option<String>,
+    pub continue_token: Option<String>,
+}
+
+/// One line of a watch.
+pub(super) enum Line<K> {
+    Applied {
+        object: K,
+        resource_version: String,
+    },
+    Deleted {
+        object: K,
+        resource_version: String,
+    },
+    Bookmark {
+        resource_version: String,
+        ends_initial_list: bool,
+    },
+    /// The server ended the watch with a status; 410 means that our place in the history is lost.
+    Error {
+        code: u16,
+        message: String,
+    },
+    Rejected(Rejected),
+}
+
+/// An object that is there and does not decode.
+pub(super) struct Rejected {
+    pub namespace: String,
+    pub name: String,
+    pub error: String,
+    pub resource_version: Option<String>,
+    /// It came as a deletion: what we know of it is to be forgotten, not kept.
+    pub deleted: bool,
+}
