@@ -155,6 +155,13 @@ pub struct Settings {
     #[arg(long)]
     pub failover_eviction_timeout: Option<Duration>,
 
+    /// For how many seconds policies that do not say tolerate the NoExecute taint not-ready. Unset: not at all.
+    #[arg(long, value_name = "SECONDS")]
+    pub default_not_ready_toleration_seconds: Option<u32>,
+    /// For how many seconds policies that do not say tolerate the NoExecute taint unreachable. Unset: not at all.
+    #[arg(long, value_name = "SECONDS")]
+    pub default_unreachable_toleration_seconds: Option<u32>,
+
     /// Whether NoExecute taints evict. The gate Failover is the switch above it.
     #[arg(long, default_value_t = true, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_no_execute_taint_eviction: bool,

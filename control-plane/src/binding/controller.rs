@@ -142,8 +142,11 @@ async fn sync<B: Kept>(fleet: &Fleet, written: &Written, key: &BindingKey) -> Re
         cluster_of(work).is_none_or(|cluster| !scope.expected.contains(cluster))
     };
     remove(fleet, works.iter().filter(elsewhere)).await?;
+    // A cluster that is not heard of cannot be emptied: the workload would be down for as long as that cluster is away
+    // (Karmada, K44).
     let still_there = |work: &Arc<CachedWork>| {
-        cluster_of(work).is_some_and(|cluster| scope.purged_first.contains(cluster))
+        cluster_of(work)
+            .is_some_and(|cluster| scope.purged_first.contains(cluster) && is_heard(fleet, cluster))
     };
     if works.iter().any(still_there) {
         return Ok(Next::After(LEAVING));
@@ -362,6 +365,14 @@ async fn identify<B: Kept>(fleet: &Fleet, key: &BindingKey, binding: &B) -> Resu
 }
 
 /// The cluster that a Work is for.
+fn is_heard(fleet: &Fleet, cluster: &str) -> bool {
+    fleet.clusters.get(None, cluster).is_some_and(|cluster| {
+        cluster
+            .condition(names::condition::READY)
+            .is_some_and(|ready| ready.status == "True")
+    })
+}
+
 fn cluster_of(work: &CachedWork) -> Option<&str> {
     names::cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)
 }

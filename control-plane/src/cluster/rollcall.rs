@@ -2,6 +2,7 @@
 //!
 //! Heartbeats come from the watches; timers say when a silence is long enough. Before anyone is reported the lease is
 //! read once more from the API itself: that settles a watch that lags, and if it fails, it is us who cannot be heard.
+//! The reading is done just before the grace is over, so that it delays no report.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,7 +23,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::contact::Contact;
 use super::monitor::{Graces, Silence};
-use super::roster::Roster;
+use super::roster::{Due, Roster};
 use crate::fleet::Fleet;
 
 /// Deadline of the reads that test our own contact.
@@ -31,6 +32,9 @@ const READ: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_secs(1);
 /// Silences confirmed and reported at a time.
 const REPORTERS: usize = 32;
+/// So many silences are confirmed by reading all leases, page by page, instead of one by one: after a takeover
+/// everyone's grace ends in the same moment.
+const MANY: usize = 64;
 
 struct RollCall {
     fleet: Arc<Fleet>,
@@ -100,17 +104,34 @@ impl RollCall {
                 }
                 () = timer => {}
             }
-            for name in self
+            let Due { confirm, silent } = self
                 .with(|state, now| state.roster.due(now))
-                .unwrap_or_default()
-            {
+                .unwrap_or_default();
+            if confirm.len() >= MANY {
                 let call = Arc::clone(&self);
-                tokio::spawn(async move {
-                    let _permit = Arc::clone(&call.reporters).acquire_owned().await;
-                    call.report(&name).await;
-                });
+                tokio::spawn(async move { call.ask_about_all(confirm).await });
+            } else {
+                for name in confirm {
+                    self.spawn(|call| async move {
+                        call.ask_about(&name).await;
+                    });
+                }
+            }
+            for name in silent {
+                self.spawn(|call| async move { call.report(&name).await });
             }
         }
+    }
+
+    fn spawn<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        act: impl FnOnce(Arc<Self>) -> F + Send + 'static,
+    ) {
+        let call = Arc::clone(self);
+        tokio::spawn(async move {
+            let _permit = Arc::clone(&call.reporters).acquire_owned().await;
+            act(call).await;
+        });
     }
 
     /// From now on heartbeats count; everyone starts with a full grace.
@@ -215,8 +236,9 @@ impl RollCall {
         }
     }
 
-    /// Reports one silent cluster, unless a last look at its lease says otherwise.
-    async fn report(&self, name: &str) {
+    /// Asks the API itself for the lease of one cluster. Says whether it answered.
+    async fn ask_about(&self, name: &str) -> bool {
+        let asked = Instant::now();
         let leases = Api::<Lease>::namespaced(self.fleet.client.clone(), CLUSTER_NAMESPACE);
         match timeout(READ, leases.get_opt(name)).await {
             Ok(Ok(lease)) => {
@@ -224,15 +246,49 @@ impl RollCall {
                 if let Some(lease) = lease {
                     self.renewed(&lease);
                 }
+                self.with(|state, _| state.roster.confirmed(name, asked));
+                return true;
             }
-            Ok(Err(error)) => {
-                self.unreached(&client::brief(&error));
-                return self.look_again(name);
+            Ok(Err(error)) => self.unreached(&client::brief(&error)),
+            Err(_) => self.unreached("no answer in time"),
+        }
+        false
+    }
+
+    /// The same for many clusters at once.
+    async fn ask_about_all(&self, names: Vec<String>) {
+        let asked = Instant::now();
+        let leases = Api::<Lease>::namespaced(self.fleet.client.clone(), CLUSTER_NAMESPACE);
+        let mut page = ListParams::default().limit(500);
+        loop {
+            match timeout(READ, leases.list(&page)).await {
+                Ok(Ok(list)) => {
+                    self.reached();
+                    for lease in &list.items {
+                        self.renewed(lease);
+                    }
+                    page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+                    if page.continue_token.is_none() {
+                        break;
+                    }
+                }
+                Ok(Err(error)) => return self.unreached(&client::brief(&error)),
+                Err(_) => return self.unreached("no answer in time"),
             }
-            Err(_) => {
-                self.unreached("no answer in time");
-                return self.look_again(name);
+        }
+        self.with(|state, _| {
+            for name in &names {
+                state.roster.confirmed(name, asked);
             }
+        });
+    }
+
+    /// Reports one silent cluster, unless a last look at its lease says otherwise.
+    async fn report(&self, name: &str) {
+        let believed =
+            self.with(|state, now| state.contact.is_good() && state.roster.is_confirmed(name, now));
+        if believed != Some(true) && !self.ask_about(name).await {
+            return self.look_again(name);
         }
         let silence = self
             .with(|state, now| state.roster.silence(name, now))
@@ -247,11 +303,12 @@ impl RollCall {
         }
         if let Err(error) = self.write(&cluster, silence).await {
             if !client::is_conflict(&error) && !client::is_not_found(&error) {
-                tracing::warn!(
-                    cluster = name,
-                    error = client::brief(&error),
-                    "cannot report the silence"
-                );
+                let why = client::brief(&error);
+                tracing::warn!(cluster = name, error = why, "cannot report the silence");
+                // A refusal is about this cluster; without an answer it may be us who cannot be heard.
+                if !matches!(error, kube::Error::Api(_)) {
+                    self.unreached(&why);
+                }
             }
             self.look_again(name);
         }

@@ -2,6 +2,9 @@
 //!
 //! A heartbeat only updates a pulse; the cluster's timer stays where it is and is moved when it fires. So a fleet of
 //! thousands costs one map look-up per heartbeat and one wake-up per cluster and grace period.
+//!
+//! A cluster that is about to be silent for too long is asked about shortly before (see [`Due::confirm`]), so that nothing
+//! but the report itself is left to do when the grace is over.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -16,6 +19,7 @@ use super::monitor::{Graces, Pulse, Silence, Verdict};
 #[derive(Debug)]
 pub struct Roster {
     graces: Graces,
+    ahead: Duration,
     since: Instant,
     pulses: HashMap<String, Entry>,
     timers: BTreeSet<(Instant, String)>,
@@ -25,13 +29,31 @@ pub struct Roster {
 struct Entry {
     pulse: Pulse,
     timer: Option<Instant>,
+    /// When the API itself was asked last whether we missed a heartbeat, and knew of none.
+    confirmed: Option<Instant>,
 }
+
+/// What is to be done now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// Silent for almost as long as they may be: ask the API itself whether a heartbeat was missed, tell the answer
+    /// ([`Roster::lease`], [`Roster::confirmed`]), and wait.
+    pub confirm: Vec<String>,
+    /// They look silent. Their timers are spent: judge each with [`Roster::judge`] and then either report the silence
+    /// or call [`Roster::arm`].
+    pub silent: Vec<String>,
+}
+
+/// How long before the end of a grace the API is asked: enough for an answer, and so little that no cluster is asked
+/// about which renews its lease several times in a grace.
+const AHEAD: Duration = Duration::from_secs(1);
 
 impl Roster {
     /// Begins to listen at `since`: nobody is judged by what happened before.
     pub fn new(graces: Graces, since: Instant) -> Self {
         Self {
             graces,
+            ahead: AHEAD.min(graces.monitor / 20).min(graces.startup / 20),
             since,
             pulses: HashMap::new(),
             timers: BTreeSet::new(),
@@ -54,8 +76,12 @@ impl Roster {
         } else {
             let created = now.checked_sub(age).unwrap_or(self.since);
             let pulse = Pulse::new(ready, created.max(self.since), now);
-            self.pulses
-                .insert(name.to_owned(), Entry { pulse, timer: None });
+            let entry = Entry {
+                pulse,
+                timer: None,
+                confirmed: None,
+            };
+            self.pulses.insert(name.to_owned(), entry);
         }
         self.arm(name, now);
     }
@@ -96,10 +122,9 @@ impl Roster {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// The clusters that look silent now. Their timers are spent: judge each with [`Roster::judge`] and then either
-    /// report the silence or call [`Roster::arm`].
-    pub fn due(&mut self, now: Instant) -> Vec<String> {
-        let mut silent = Vec::new();
+    /// What is to be done now.
+    pub fn due(&mut self, now: Instant) -> Due {
+        let mut all = Due::default();
         while self.timers.first().is_some_and(|(at, _)| *at < now) {
             let Some((_, name)) = self.timers.pop_first() else {
                 break;
@@ -108,12 +133,30 @@ impl Roster {
                 entry.timer = None;
             }
             match self.judge(&name, now) {
-                Some(Verdict::Silent(_)) => silent.push(name),
-                Some(Verdict::Until(_)) => self.arm(&name, now),
+                Some(Verdict::Silent(_)) => all.silent.push(name),
+                Some(Verdict::Until(deadline)) => {
+                    self.arm(&name, now);
+                    if now > deadline - self.ahead {
+                        all.confirm.push(name);
+                    }
+                }
                 Some(Verdict::Settled) | None => {}
             }
         }
-        silent
+        all
+    }
+
+    /// The API was asked at `asked` whether a heartbeat of this cluster was missed, and has answered.
+    pub fn confirmed(&mut self, name: &str, asked: Instant) {
+        if let Some(entry) = self.pulses.get_mut(name) {
+            entry.confirmed = entry.confirmed.max(Some(asked));
+        }
+    }
+
+    /// Whether the API was asked about this cluster so lately that its silence can be believed.
+    pub fn is_confirmed(&self, name: &str, now: Instant) -> bool {
+        let asked = self.pulses.get(name).and_then(|entry| entry.confirmed);
+        asked.is_some_and(|asked| asked + 2 * self.ahead >= now)
     }
 
     /// What is to be thought of one cluster now; `None` if it is unknown.
@@ -131,10 +174,11 @@ impl Roster {
         }
     }
 
-    /// Sets the cluster's timer: at its deadline, or at once if that has passed.
+    /// Sets the cluster's timer: shortly before its deadline, at the deadline, or at once, whichever is next.
     pub fn arm(&mut self, name: &str, now: Instant) {
         let at = match self.judge(name, now) {
-            Some(Verdict::Until(deadline)) => Some(deadline),
+            Some(Verdict::Until(deadline)) if now > deadline - self.ahead => Some(deadline),
+            Some(Verdict::Until(deadline)) => Some(deadline - self.ahead),
             Some(Verdict::Silent(_)) => Some(now),
             Some(Verdict::Settled) | None => None,
         };
@@ -196,7 +240,7 @@ mod tests {
                     roster.lease(name, Timestamp::from_second(tick.cast_signed()).ok(), now);
                 }
             }
-            for name in roster.due(now) {
+            for name in roster.due(now).silent {
                 roster.wrote(&name, Silence::Stopped.condition(Timestamp::UNIX_EPOCH));
                 silent.push((tick, name));
             }
@@ -249,18 +293,48 @@ mod tests {
         roster.cluster("m", None, Duration::ZERO, start);
         assert_eq!(
             roster.next_timer(),
-            Some(second(60)),
+            Some(second(59)),
             "nothing was heard yet"
         );
         roster.lease("m", renewal(2), second(2));
         roster.cluster("m", Some(&ready("True")), Duration::ZERO, second(3));
         assert_eq!(
             roster.next_timer(),
-            Some(second(43)),
+            Some(second(42)),
             "the start-up grace ends with the first report"
         );
-        assert!(roster.due(second(43)).is_empty());
-        assert_eq!(roster.due(second(44)), ["m"]);
+        assert!(roster.due(second(43)).silent.is_empty());
+        assert_eq!(roster.due(second(44)).silent, ["m"]);
+    }
+
+    #[test]
+    fn the_api_is_asked_about_a_silence_shortly_before_it_is_too_long() {
+        let start = Instant::now();
+        let millis = |ms: u64| start + Duration::from_millis(ms);
+        let mut roster = Roster::new(GRACES, start);
+        roster.cluster("dead", Some(&ready("True")), Duration::ZERO, start);
+        roster.cluster("missed", Some(&ready("True")), Duration::ZERO, start);
+        let asked = roster.due(millis(39_001));
+        assert_eq!(asked.confirm, ["dead", "missed"]);
+        assert!(asked.silent.is_empty());
+        assert_eq!(roster.next_timer(), Some(millis(40_000)));
+
+        roster.confirmed("dead", millis(39_001));
+        roster.lease("missed", Timestamp::from_second(9).ok(), millis(39_050));
+        roster.confirmed("missed", millis(39_001));
+        let over = roster.due(millis(40_001));
+        assert_eq!(over.silent, ["dead"]);
+        assert!(over.confirm.is_empty());
+        assert!(roster.is_confirmed("dead", millis(40_001)));
+        assert!(
+            !roster.is_confirmed("dead", millis(41_002)),
+            "an old answer says nothing"
+        );
+        assert_eq!(
+            roster.next_timer(),
+            Some(millis(78_050)),
+            "the renewal counts"
+        );
     }
 
     #[test]
@@ -270,6 +344,6 @@ mod tests {
         roster.cluster("gone", Some(&ready("True")), Duration::ZERO, start);
         roster.forget("gone");
         assert_eq!(roster.next_timer(), None);
-        assert!(roster.due(start + Duration::from_secs(100)).is_empty());
+        assert_eq!(roster.due(start + Duration::from_secs(100)), Due::default());
     }
 }

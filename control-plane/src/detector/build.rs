@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::claim::{Claim, Pairs, missing};
 use super::template::{Template, TemplateKey};
 use crate::scheduler::outcome::Placed;
+use crate::taint::default_tolerations::DefaultTolerations;
 
 /// Why a binding cannot be built or must not be touched.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,7 @@ pub struct Wanted<'a> {
     policy: &'a PropagationSpec,
     replicas: Option<Replicas>,
     schedule_priority: Option<i32>,
+    tolerations: DefaultTolerations,
 }
 
 impl<'a> Wanted<'a> {
@@ -60,7 +62,15 @@ impl<'a> Wanted<'a> {
             policy,
             replicas,
             schedule_priority,
+            tolerations: DefaultTolerations::default(),
         })
+    }
+
+    /// The same with tolerations that every policy has.
+    #[must_use]
+    pub fn tolerating(mut self, defaults: DefaultTolerations) -> Self {
+        self.tolerations = defaults;
+        self
     }
 
     /// The binding's name.
@@ -225,7 +235,9 @@ impl<'a> Wanted<'a> {
                 .clone()
                 .unwrap_or_else(|| names::DEFAULT_SCHEDULER.to_owned()),
         );
-        spec.placement = Some(policy.placement.clone());
+        let mut placement = policy.placement.clone();
+        self.tolerations.add_to(&mut placement);
+        spec.placement = Some(placement);
         spec.failover.clone_from(&policy.failover);
         spec.conflict_resolution
             .clone_from(&policy.conflict_resolution);

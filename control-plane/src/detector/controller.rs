@@ -27,6 +27,7 @@ use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::fleet::Fleet;
 use crate::scheduler::FirstPlacement;
 use crate::settings::{PRIORITY_BASED_SCHEDULING, PROPAGATE_DEPS};
+use crate::taint::default_tolerations::DefaultTolerations;
 
 /// How long to wait for something of ours to arrive in a cache.
 pub(super) const SOON: Duration = Duration::from_millis(200);
@@ -286,7 +287,8 @@ impl Detector {
         }
         let priority = self.schedule_priority(policy, spec).await?;
         let wanted = Wanted::new(key, &template, &claim, spec, priority)
-            .map_err(|error| self.report(key, &template, error))?;
+            .map_err(|error| self.report(key, &template, error))?
+            .tolerating(DefaultTolerations::of(&self.fleet.settings));
         let changed = self
             .memory()
             .built

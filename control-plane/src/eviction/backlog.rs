@@ -79,6 +79,17 @@ struct Lane<K> {
     served: u64,
 }
 
+impl<K> Lane<K> {
+    fn depth(&self) -> Depth {
+        let (ready, stranded) = (self.ready.len(), self.stranded);
+        Depth {
+            waiting: self.places.len() - ready - stranded,
+            ready,
+            stranded,
+        }
+    }
+}
+
 impl<K> Default for Lane<K> {
     fn default() -> Self {
         Self {
@@ -214,17 +225,12 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
 
     /// The failed clusters and how many items each has.
     pub fn depths(&self) -> impl Iterator<Item = (&Arc<str>, Depth)> {
-        self.lanes.iter().map(|(name, lane)| {
-            let (ready, stranded) = (lane.ready.len(), lane.stranded);
-            (
-                name,
-                Depth {
-                    waiting: lane.places.len() - ready - stranded,
-                    ready,
-                    stranded,
-                },
-            )
-        })
+        self.lanes.iter().map(|(name, lane)| (name, lane.depth()))
+    }
+
+    /// How many items a cluster has.
+    pub fn depth(&self, cluster: &str) -> Depth {
+        self.lanes.get(cluster).map(Lane::depth).unwrap_or_default()
     }
 
     /// All items of one cluster.

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kube::ResourceExt;
 use kube::api::Patch;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
-use muster_shared::events::EventType;
+use muster_shared::events::Events;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use serde_json::json;
@@ -15,14 +16,15 @@ use tokio::time::sleep_until;
 
 use super::desk::{Desk, Errand, News, Now, Outcome, Step};
 use super::judge::Switches;
-use super::measure::{INTERVAL, Meter};
-use super::plan::{Departure, Plan, plan};
+use super::measure::{self, INTERVAL, Meter};
+use super::plan::{Departure, Nowhere, Plan, plan};
 use super::rate::Rates;
 use super::subject::Subject;
 use super::teller::Teller;
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::fleet::Fleet;
 use crate::scheduler::Options;
+use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
 /// Evictions in flight at a time: the rate limits them, this limits what a slow API can pile up.
 const IN_FLIGHT: usize = 32;
@@ -32,6 +34,8 @@ struct Office {
     meter: Mutex<Meter>,
     changed: Notify,
     teller: Teller,
+    events: Events,
+    clusters: Informer<Cluster>,
     options: Options,
 }
 
@@ -44,34 +48,23 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         unhealthy_threshold: settings.unhealthy_cluster_threshold,
         large_threshold: settings.large_cluster_num_threshold,
     };
+    measure::describe();
     let now = Now::read();
     let office = Arc::new(Office {
         desk: Mutex::new(Desk::new(Switches::of(settings), rates, now)),
         meter: Mutex::new(Meter::new(now.tick)),
         changed: Notify::new(),
         teller: Teller::start(fleet, tasks),
+        events: fleet.events.clone(),
+        clusters: fleet.clusters.clone(),
         options: Options::of(settings).for_departure(),
     });
     fleet.clusters.on_change({
-        let (office, events) = (Arc::clone(&office), fleet.events.clone());
-        let clusters = fleet.clusters.clone();
-        move |change| {
-            let news = match change {
-                Change::Applied { new, .. } => office.with(|desk, now| desk.cluster(new, now)),
-                Change::Deleted { old } => {
-                    office.with(|desk, now| desk.cluster_gone(&old.name_any(), now))
-                }
-            };
-            for note in news.clusters {
-                tracing::info!(cluster = %note.cluster, reason = note.reason, "{}", note.message);
-                if let Some(cluster) = clusters.get(None, &note.cluster) {
-                    let severity = if note.reason == "EvictionStopped" {
-                        EventType::Warning
-                    } else {
-                        EventType::Normal
-                    };
-                    events.publish(&*cluster, severity, note.reason, note.message);
-                }
+        let office = Arc::clone(&office);
+        move |change| match change {
+            Change::Applied { new, .. } => office.with(|desk, now| desk.cluster(new, now)),
+            Change::Deleted { old } => {
+                office.with(|desk, now| desk.cluster_gone(&old.name_any(), now));
             }
         }
     });
@@ -86,40 +79,45 @@ where
     Subject: From<Arc<B>>,
 {
     let office = Arc::clone(office);
-    bindings.on_change(move |change| {
-        match change {
-            Change::Applied { new, .. } => {
-                office.with(|desk, now| desk.binding(&Arc::clone(new).into(), now))
-            }
-            Change::Deleted { old } => {
-                office.with(|desk, _| desk.binding_gone(&BindingKey::of(old.as_ref())))
-            }
-        };
+    bindings.on_change(move |change| match change {
+        Change::Applied { new, .. } => {
+            office.with(|desk, now| desk.binding(&Arc::clone(new).into(), now));
+        }
+        Change::Deleted { old } => {
+            office.with(|desk, _| desk.binding_gone(&BindingKey::of(old.as_ref())));
+        }
     });
 }
 
 impl Office {
-    /// Does something at the desk, passes its notes about bindings on, and returns those about clusters.
-    fn with(&self, act: impl FnOnce(&mut Desk, Now)) -> News {
-        let mut news = {
-            let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-            act(&mut desk, Now::read());
-            desk.take_news()
-        };
-        for (key, note) in news.bindings.drain(..) {
-            self.teller.tell(key, note);
-        }
+    /// Does something at the desk, and passes its news on.
+    fn with(&self, act: impl FnOnce(&mut Desk, Now)) {
+        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        act(&mut desk, Now::read());
+        self.tell(desk.take_news());
+        drop(desk);
         self.changed.notify_one();
-        news
     }
 
     fn next(&self) -> Step {
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
         let step = desk.next(Now::read());
-        for (key, note) in desk.take_news().bindings {
+        self.tell(desk.take_news());
+        step
+    }
+
+    /// Called with the desk locked: of two notes about one binding the later must be told last.
+    fn tell(&self, news: News) {
+        for (key, note) in news.bindings {
             self.teller.tell(key, note);
         }
-        step
+        for note in news.clusters {
+            tracing::info!(cluster = %note.cluster, reason = note.reason, "{}", note.message);
+            if let Some(cluster) = self.clusters.get(None, &note.cluster) {
+                self.events
+                    .publish(&*cluster, note.severity(), note.reason, note.message);
+            }
+        }
     }
 }
 
@@ -188,7 +186,7 @@ where
         cluster: &errand.cluster,
         cause: &errand.cause,
         purge_mode: &errand.purge_mode,
-        preserved_labels: std::collections::BTreeMap::new(),
+        preserves_state: fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION),
         ours,
     };
     let Plan {
@@ -203,8 +201,10 @@ where
     ) {
         Ok(plan) => plan,
         Err(nowhere) => {
-            tracing::info!(binding = %key, cluster = %errand.cluster, cause = %errand.cause, "stays: {nowhere}");
-            return Outcome::Nowhere(nowhere.to_string());
+            return match nowhere {
+                Nowhere::State(why) => Outcome::Unpreserved(why.to_string()),
+                nowhere => Outcome::Nowhere(nowhere.to_string()),
+            };
         }
     };
     if !fleet.leadership.is_current() {

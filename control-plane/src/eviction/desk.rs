@@ -20,6 +20,8 @@ use super::rate::{Band, Budget, Rates};
 use super::subject::Subject;
 use crate::binding::BindingKey;
 
+use self::telling::Tally;
+
 mod errand;
 mod telling;
 
@@ -35,7 +37,8 @@ pub struct Desk {
     subjects: HashMap<Key, Subject>,
     on: HashMap<Arc<str>, HashSet<Key>>,
     backlog: Backlog<Key>,
-    in_hand: HashSet<Key>,
+    /// What is being evicted, and from where.
+    in_hand: HashMap<Key, Arc<str>>,
     failures: HashMap<Key, u32>,
     budget: Budget,
     band: Band,
@@ -43,6 +46,7 @@ pub struct Desk {
     /// Whether everything is known; before that nothing is judged.
     open: bool,
     news: News,
+    tallies: HashMap<Arc<str>, Tally>,
 }
 
 /// Pause before a binding is tried again that somebody else wrote, or is just writing.
@@ -61,25 +65,30 @@ impl Desk {
             subjects: HashMap::new(),
             on: HashMap::new(),
             backlog: Backlog::default(),
-            in_hand: HashSet::new(),
+            in_hand: HashMap::new(),
             failures: HashMap::new(),
             budget,
             band: Band::Primary,
             wake: None,
             open: false,
             news: News::default(),
+            tallies: HashMap::new(),
         }
     }
 
     /// Everything there is has been told of: from now on it is judged. A queue that was lost comes back here.
     pub fn open(&mut self, now: Now) {
         self.open = true;
-        self.band = self.rates.band(self.fleet.health());
-        self.budget = Budget::new(self.rates.per_second(self.band), now.tick);
+        self.budget = Budget::new(self.rates.primary, now.tick);
+        self.settle_band(now);
         let subjects: Vec<Subject> = self.subjects.values().cloned().collect();
         for subject in subjects {
             self.review_all(&subject, now);
             self.clear_stale(&subject);
+        }
+        let failed: Vec<Arc<str>> = self.fleet.evicting().cloned().collect();
+        for cluster in failed {
+            self.tell_of_queue(&cluster);
         }
     }
 
@@ -102,6 +111,7 @@ impl Desk {
         };
         let name = Arc::clone(name);
         if !cluster.spec.taints.iter().any(evicts) {
+            self.tallies.remove(&name);
             let dropped = self.backlog.drop_cluster(&name);
             if !dropped.is_empty() {
                 let message = format!(
@@ -116,23 +126,17 @@ impl Desk {
             return;
         }
         let keys: Vec<Key> = self.on.get(&name).into_iter().flatten().cloned().collect();
-        let fresh = keys
-            .into_iter()
-            .filter(|key| self.review(&name, key, now))
-            .count();
-        if fresh > 0 {
-            self.tell_of(
-                &name,
-                "EvictionQueued",
-                format!("{fresh} workloads have to leave it"),
-            );
+        for key in keys {
+            self.review(&name, &key, now);
         }
+        self.tell_of_queue(&name);
     }
 
     /// A cluster is gone.
     pub fn cluster_gone(&mut self, name: &str, now: Now) {
         self.fleet.remove(name);
         self.backlog.drop_cluster(name);
+        self.tallies.remove(name);
         if !self.open {
             return;
         }
@@ -202,7 +206,7 @@ impl Desk {
 
     /// Judges an item once more at the moment of its eviction, so that what changed meanwhile counts.
     fn last_look(&mut self, cluster: &Arc<str>, key: Key, rank: Rank, now: Now) -> Option<Errand> {
-        if self.in_hand.contains(&key) {
+        if self.in_hand.contains_key(&key) {
             self.backlog.put(
                 cluster,
                 key,
@@ -217,7 +221,7 @@ impl Desk {
         subject.spec().target(cluster)?;
         match self.judge(cluster, &subject, now) {
             Judgement::Leave { due, cause } if due <= now.wall => {
-                self.in_hand.insert(key);
+                self.in_hand.insert(key, Arc::clone(cluster));
                 Some(Errand {
                     cluster: Arc::clone(cluster),
                     purge_mode: purge_mode(subject.spec(), &self.switches),
@@ -236,6 +240,11 @@ impl Desk {
 
     /// An errand came to an end.
     pub fn done(&mut self, errand: &Errand, outcome: Outcome, now: Now) {
+        self.take_outcome(errand, outcome, now);
+        self.tell_of_progress(&errand.cluster);
+    }
+
+    fn take_outcome(&mut self, errand: &Errand, outcome: Outcome, now: Now) {
         let key = self.key_of(&errand.subject);
         let (cluster, rank) = (&errand.cluster, errand.rank);
         self.in_hand.remove(&key);
@@ -253,15 +262,15 @@ impl Desk {
                     mode: errand.purge_mode.to_string(),
                 };
                 self.note(key, cluster, turn);
+                self.tallies.entry(Arc::clone(cluster)).or_default().left += 1;
                 return self.binding(&subject, now);
             }
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {
-                if self.is_on(cluster, &key) {
-                    self.note(key.clone(), cluster, Turn::Nowhere { why });
-                    self.backlog.put(cluster, key, Place::Stranded(rank));
-                }
-                return;
+                return self.strand(cluster, key, rank, Turn::Nowhere { why });
+            }
+            Outcome::Unpreserved(why) => {
+                return self.strand(cluster, key, rank, Turn::Unpreserved { why });
             }
             Outcome::Conflict => CONFLICT,
             Outcome::Failed(why) => {
@@ -286,6 +295,13 @@ impl Desk {
         }
     }
 
+    fn strand(&mut self, cluster: &Arc<str>, key: Key, rank: Rank, turn: Turn) {
+        if self.is_on(cluster, &key) {
+            self.note(key.clone(), cluster, turn);
+            self.backlog.put(cluster, key, Place::Stranded(rank));
+        }
+    }
+
     /// What people are to be told since this was asked last.
     pub fn take_news(&mut self) -> News {
         std::mem::take(&mut self.news)
@@ -301,9 +317,9 @@ impl Desk {
         &self.fleet
     }
 
-    /// The rate that applies.
-    pub fn band(&self) -> Band {
-        self.band
+    /// Evictions a second at that rate.
+    pub fn allowed_rate(&self) -> f64 {
+        self.rates.per_second(self.band)
     }
 
     /// The kind of a binding's resource, for metrics.
@@ -330,14 +346,14 @@ impl Desk {
         }
     }
 
-    /// Puts a workload of a cluster where it belongs. Says whether it is new in the queue.
-    fn review(&mut self, cluster: &Arc<str>, key: &Key, now: Now) -> bool {
+    /// Puts a workload of a cluster where it belongs.
+    fn review(&mut self, cluster: &Arc<str>, key: &Key, now: Now) {
         let Some(subject) = self.subjects.get(key) else {
             self.backlog.remove(cluster, key);
-            return false;
+            return;
         };
-        if self.in_hand.contains(key) || !self.fleet.taints(cluster).iter().any(evicts) {
-            return false;
+        if self.in_hand.contains_key(key) || !self.fleet.taints(cluster).iter().any(evicts) {
+            return;
         }
         let (turn, place) = match self.judge(cluster, subject, now) {
             Judgement::Stay(stay) => {
@@ -345,7 +361,7 @@ impl Desk {
                 if stay != Stay::SwitchedOff {
                     self.note(key.clone(), cluster, Turn::Stays(stay));
                 }
-                return false;
+                return;
             }
             Judgement::Leave { due, cause } => {
                 let rank = Rank::new(subject.priority(), due);
@@ -367,7 +383,7 @@ impl Desk {
             }
         };
         self.note(key.clone(), cluster, turn);
-        self.backlog.put(cluster, key.clone(), place)
+        self.backlog.put(cluster, key.clone(), place);
     }
 
     fn is_on(&self, cluster: &str, key: &Key) -> bool {

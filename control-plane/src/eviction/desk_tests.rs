@@ -475,3 +475,38 @@ fn however_often_a_cluster_changes_each_of_its_workloads_is_queued_once() {
     assert_eq!((depths[0].1.ready, depths[0].1.waiting), (count, 0));
     assert_eq!(world.evict(101.0).len(), 50);
 }
+
+#[test]
+fn the_higher_priority_leaves_first_then_what_had_to_leave_first() {
+    let priority = |priority: i32| json!({"schedulePriority": {"priority": priority}});
+    let tolerating = |seconds: i64| json!({"placement": {"clusterTolerations": [{"operator": "Exists", "tolerationSeconds": seconds}]}});
+    let mut world = World::of(
+        vec![cluster("c0", &json!([])), cluster("c1", &json!([]))],
+        vec![
+            binding("young", &["c0"], &tolerating(60)),
+            binding("old", &["c0"], &tolerating(30)),
+            binding("vital", &["c0"], &priority(100)),
+            binding("idle", &["c0"], &priority(-5)),
+        ],
+        true,
+    );
+    world.second = 90.0;
+    world.set(&cluster("c0", &taint("NoExecute", 1_000)));
+    assert_eq!(world.evict(100.0), ["vital", "old", "young", "idle"]);
+}
+
+#[test]
+fn failed_clusters_take_turns_however_much_waits_on_each() {
+    let mut world = World::new(10, 3, 40);
+    let mut per_cluster = std::collections::BTreeMap::<String, usize>::new();
+    for errand in world.pass(60.5, leave) {
+        *per_cluster.entry(errand.cluster.to_string()).or_default() += 1;
+    }
+    assert!(
+        per_cluster.values().all(|count| *count == 10),
+        "{per_cluster:?}"
+    );
+}
+
+#[path = "desk_told_tests.rs"]
+mod told;

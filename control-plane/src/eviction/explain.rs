@@ -45,6 +45,11 @@ pub enum Turn {
         /// What the scheduler says.
         why: String,
     },
+    /// The new copy could not be told the state of the old one.
+    Unpreserved {
+        /// What is missing.
+        why: String,
+    },
     /// The write failed; it is tried again.
     Failed {
         /// What the API says.
@@ -81,6 +86,7 @@ impl Note {
             Turn::Queued { .. } => "WaitingForRate",
             Turn::Stopped { .. } => "StoppedByThreshold",
             Turn::Nowhere { .. } => "NowhereToGo",
+            Turn::Unpreserved { .. } => "StateNotPreserved",
             Turn::Failed { .. } => "EvictWorkloadFromClusterFailed",
             Turn::Evicted { .. } => "Evicted",
             Turn::Recovered => "AbandonedOnRecovery",
@@ -105,6 +111,9 @@ impl Note {
                 health.failed, health.total
             ),
             Turn::Nowhere { why } => format!("has to leave {cluster} and stays: {why}"),
+            Turn::Unpreserved { why } => {
+                format!("has to leave {cluster} and stays: its state cannot be preserved: {why}")
+            }
             Turn::Failed { why } => format!("Evict from cluster {cluster} failed: {why}"),
             Turn::Evicted { cause, to, mode } => {
                 format!("left {cluster} for {to} ({mode}): {cluster} has {cause}")
@@ -133,6 +142,7 @@ impl Note {
         match self.turn {
             Turn::Stopped { .. }
             | Turn::Nowhere { .. }
+            | Turn::Unpreserved { .. }
             | Turn::Failed { .. }
             | Turn::Stays(Stay::NoPlacement) => EventType::Warning,
             _ => EventType::Normal,

@@ -74,6 +74,15 @@ impl FleetView {
         self.clusters.values().filter(|cluster| has_failed(cluster))
     }
 
+    /// The clusters that drive workloads out.
+    pub fn evicting(&self) -> impl Iterator<Item = &Arc<str>> {
+        let evicting = |cluster: &Cluster| cluster.spec.taints.iter().any(evicts);
+        self.clusters
+            .iter()
+            .filter(move |(_, cluster)| evicting(cluster))
+            .map(|(name, _)| name)
+    }
+
     /// How much of the fleet has failed.
     pub fn health(&self) -> FleetHealth {
         FleetHealth {

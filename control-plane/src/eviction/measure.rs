@@ -13,6 +13,73 @@ use crate::binding::BindingKey;
 /// How often the gauges are set.
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
+/// Gauges by the names of the proposal and of Karmada, and what both lack (`muster_`), with their meanings.
+const GAUGES: [(&str, &str); 11] = [
+    (
+        "evict_total",
+        "Workloads that are to leave a cluster and have not left it, by cluster_name (proposal)",
+    ),
+    (
+        "evict_kind_total",
+        "The same by cluster_name and resource_kind, API version and kind of the workload (proposal)",
+    ),
+    (
+        "evict_rate",
+        "Workloads evicted a second lately, by cluster_name (proposal)",
+    ),
+    (
+        "evict_success_rate",
+        "Share of the evictions tried since the start that took place, by cluster_name (proposal)",
+    ),
+    (
+        "cluster_fault_num",
+        "Clusters that have failed: not ready, or tainted so that workloads leave (proposal)",
+    ),
+    (
+        "cluster_fault_rate",
+        "The same as a share of all clusters, 0 to 1 (proposal)",
+    ),
+    (
+        "eviction_queue_depth",
+        "Workloads that wait for the eviction rate, by name of the queue (Karmada)",
+    ),
+    (
+        "eviction_kind_total",
+        "Bindings in the queue by member_cluster and resource_kind, the kind of binding (Karmada)",
+    ),
+    (
+        "muster_evict_waiting",
+        "The part of evict_total that waits for a toleration to run out, by cluster_name",
+    ),
+    (
+        "muster_evict_stranded",
+        "The part of evict_total that has nowhere to go, by cluster_name",
+    ),
+    (
+        "muster_evict_allowed_rate",
+        "Evictions a second that the state of the fleet allows now: primary, secondary, or 0",
+    ),
+];
+
+/// Registers the metrics with their meanings.
+pub fn describe() {
+    for (name, meaning) in GAUGES {
+        metrics::describe_gauge!(name, meaning);
+    }
+    metrics::describe_counter!(
+        "eviction_processing_total",
+        "Evictions tried, by name of the queue and result, success or error (Karmada)"
+    );
+    metrics::describe_histogram!(
+        "evict_processing_latency_seconds",
+        "Time from when a workload was to leave until it left, by cluster_name (proposal)"
+    );
+    metrics::describe_histogram!(
+        "eviction_processing_latency_seconds",
+        "The same by name of the queue (Karmada)"
+    );
+}
+
 /// What was done on one cluster.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
@@ -22,11 +89,15 @@ struct Done {
     shown: u64,
 }
 
+/// Name and label of a gauge, a cluster, and the kind that is counted there.
+type Kind = (&'static str, &'static str, String, String);
+
 /// Counts what comes to an end, and sets the gauges.
 #[derive(Debug)]
 pub struct Meter {
     done: BTreeMap<String, Done>,
-    kinds: BTreeSet<(String, String)>,
+    /// Metric, cluster and kind of the gauges that were set.
+    kinds: BTreeSet<Kind>,
     shown_at: Instant,
 }
 
@@ -44,7 +115,7 @@ impl Meter {
     pub fn count(&mut self, errand: &Errand, outcome: &Outcome, now: Timestamp) {
         let success = match outcome {
             Outcome::Evicted { .. } => true,
-            Outcome::Nowhere(_) | Outcome::Failed(_) => false,
+            Outcome::Nowhere(_) | Outcome::Unpreserved(_) | Outcome::Failed(_) => false,
             Outcome::Conflict | Outcome::Gone => return,
         };
         let cluster = errand.cluster.to_string();
@@ -70,34 +141,36 @@ impl Meter {
         let health = desk.fleet().health();
         metrics::gauge!("cluster_fault_num").set(health.failed as f64);
         metrics::gauge!("cluster_fault_rate").set(health.failed_fraction());
+        metrics::gauge!("muster_evict_allowed_rate").set(desk.allowed_rate());
         let elapsed = now
             .saturating_duration_since(self.shown_at)
             .as_secs_f64()
             .max(1e-3);
         self.shown_at = now;
-        let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
+        let mut kinds: BTreeMap<Kind, u64> = BTreeMap::new();
         let mut by_queue: BTreeMap<&'static str, u64> = BTreeMap::new();
         let mut depths = BTreeMap::new();
         for (cluster, depth) in desk.backlog().depths() {
             depths.insert(cluster.to_string(), depth);
             self.done.entry(cluster.to_string()).or_default();
             for (key, place) in desk.backlog().items(cluster) {
+                let of = |metric, label, kind| (metric, label, cluster.to_string(), kind);
                 if let Some(kind) = desk.resource_kind(key) {
-                    *kinds.entry((cluster.to_string(), kind)).or_default() += 1;
+                    let kind = of("evict_kind_total", "cluster_name", kind);
+                    *kinds.entry(kind).or_default() += 1;
                 }
+                let kind = of("eviction_kind_total", "member_cluster", binding_kind(key));
+                *kinds.entry(kind).or_default() += 1;
                 *by_queue.entry(queue_name(key)).or_default() +=
                     u64::from(matches!(place, Place::Ready(_)));
             }
         }
         // A gauge that is not set any more keeps its last value: set what is gone to zero.
         self.kinds.extend(kinds.keys().cloned());
-        for (cluster, kind) in &self.kinds {
-            let count = kinds
-                .get(&(cluster.clone(), kind.clone()))
-                .copied()
-                .unwrap_or(0) as f64;
-            metrics::gauge!("evict_kind_total", "cluster_name" => cluster.clone(), "resource_kind" => kind.clone()).set(count);
-            metrics::gauge!("eviction_kind_total", "member_cluster" => cluster.clone(), "resource_kind" => kind.clone()).set(count);
+        for known @ (metric, label, cluster, kind) in &self.kinds {
+            let count = kinds.get(known).copied().unwrap_or(0) as f64;
+            metrics::gauge!(*metric, *label => cluster.clone(), "resource_kind" => kind.clone())
+                .set(count);
         }
         for queue in [BINDINGS, CLUSTER_BINDINGS] {
             metrics::gauge!("eviction_queue_depth", "name" => queue)
@@ -108,7 +181,10 @@ impl Meter {
             let gauge = |name: &'static str, value: f64| {
                 metrics::gauge!(name, "cluster_name" => cluster.clone()).set(value);
             };
-            gauge("evict_total", (depth.ready + depth.stranded) as f64);
+            gauge(
+                "evict_total",
+                (depth.waiting + depth.ready + depth.stranded) as f64,
+            );
             gauge("muster_evict_waiting", depth.waiting as f64);
             gauge("muster_evict_stranded", depth.stranded as f64);
             gauge("evict_rate", (done.evicted - done.shown) as f64 / elapsed);
@@ -135,3 +211,15 @@ fn queue_name(key: &BindingKey) -> &'static str {
         CLUSTER_BINDINGS
     }
 }
+
+fn binding_kind(key: &BindingKey) -> String {
+    if key.namespace.is_some() {
+        "ResourceBinding".to_owned()
+    } else {
+        "ClusterResourceBinding".to_owned()
+    }
+}
+
+#[cfg(test)]
+#[path = "measure_tests.rs"]
+mod tests;

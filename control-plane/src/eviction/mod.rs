@@ -8,6 +8,7 @@ pub mod fleet_view;
 pub mod judge;
 pub mod measure;
 pub mod plan;
+pub mod preserve;
 pub mod rate;
 pub mod subject;
 pub mod teller;

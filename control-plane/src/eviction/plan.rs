@@ -3,6 +3,8 @@
 //! Eviction and new placement are one write, so that there is never a moment without a target. Where another scheduler
 //! is in charge the decision is a check only, and the patch leaves the placement to it.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use muster_shared::api::binding::{
     GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
@@ -14,6 +16,7 @@ use muster_shared::names::eviction::{PRODUCER_TAINT_MANAGER, REASON_TAINT_UNTOLE
 use serde_json::{Map, Value, json};
 
 use super::judge::Cause;
+use super::preserve;
 use crate::scheduler::{NoFit, Options, Snapshot, schedule};
 
 /// A task's message may not be longer (the schema's rule).
@@ -31,8 +34,8 @@ pub struct Departure<'a> {
     pub cause: &'a Cause,
     /// What becomes of the old copy.
     pub purge_mode: &'a PurgeMode,
-    /// Labels for the new copy.
-    pub preserved_labels: std::collections::BTreeMap<String, String>,
+    /// Whether the new copy is told about the old one (gate `StatefulFailoverInjection`).
+    pub preserves_state: bool,
     /// Whether the placement is ours to write.
     pub ours: bool,
 }
@@ -60,6 +63,9 @@ pub enum Nowhere {
     /// Somebody suspended its scheduling.
     #[error("its scheduling is suspended")]
     Suspended,
+    /// The new copy could not be told what it asks for.
+    #[error("its state cannot be preserved: {0}")]
+    State(#[from] preserve::Error),
 }
 
 /// Plans a departure.
@@ -86,7 +92,13 @@ pub fn plan(
     after
         .graceful_eviction_tasks
         .retain(|task| task.from_cluster != cluster);
-    take_out(&mut after, departure.task(now));
+    let preserved = if departure.preserves_state {
+        preserve::labels(spec, status, cluster)?
+    } else {
+        BTreeMap::new()
+    };
+    let is_stateful = !preserved.is_empty();
+    take_out(&mut after, departure.task(preserved, now));
     let decision = schedule(&after, status, snapshot, options)?;
     if decision.clusters.is_empty()
         || decision
@@ -96,9 +108,10 @@ pub fn plan(
     {
         return Err(Nowhere::Empty);
     }
-    if *departure.purge_mode == PurgeMode::Directly {
+    if *departure.purge_mode == PurgeMode::Directly && !is_stateful {
         // The task was for the scheduler's eyes: the old copy goes at once, so there is nothing to protect. Karmada
-        // keeps a task, which blocks every write of the binding while the cluster cannot be reached (K44).
+        // keeps a task, which blocks every write of the binding while the cluster cannot be reached (K44). Here it stays
+        // only where it carries the old copy's state, and a cluster that cannot be reached is not waited for.
         after
             .graceful_eviction_tasks
             .retain(|task| task.from_cluster != cluster);
@@ -121,7 +134,7 @@ pub fn plan(
 }
 
 impl Departure<'_> {
-    fn task(&self, now: Timestamp) -> GracefulEvictionTask {
+    fn task(&self, preserved: BTreeMap<String, String>, now: Timestamp) -> GracefulEvictionTask {
         let behavior = self
             .spec
             .failover
@@ -140,7 +153,14 @@ impl Departure<'_> {
                 .filter(|_| graceful)
                 .and_then(|b| b.grace_period_seconds),
             suppress_deletion: (*self.purge_mode == PurgeMode::Never).then_some(true),
-            preserved_label_state: self.preserved_labels.clone(),
+            // So that only a cluster gets the labels that did not run the workload before (unlike Karmada, K48).
+            clusters_before_failover: if preserved.is_empty() {
+                Vec::new()
+            } else {
+                let before = self.spec.clusters.iter();
+                before.map(|target| target.name.clone()).collect()
+            },
+            preserved_label_state: preserved,
             creation_timestamp: Some(Time(now)),
             ..GracefulEvictionTask::default()
         }

@@ -99,8 +99,14 @@ fn try_to(leave: &Leave<'_>, snapshot: &Snapshot) -> Result<Plan, Nowhere> {
         cluster: leave.from,
         cause: &cause,
         purge_mode: &leave.mode,
-        preserved_labels: std::collections::BTreeMap::default(),
+        preserves_state: true,
         ours: leave.ours,
+    };
+    let reported =
+        json!({"aggregatedStatus": [{"clusterName": "member1", "status": {"id": "7f"}}]});
+    let departure = Departure {
+        status: &serde_json::from_value(reported).unwrap(),
+        ..departure
     };
     plan(&departure, snapshot, &Options::default(), at(50))
 }
@@ -244,4 +250,67 @@ fn a_task_left_over_from_an_earlier_eviction_does_not_swallow_the_new_one() {
         .unwrap();
     assert_eq!(tasks.len(), 1);
     assert_eq!(tasks[0]["purgeMode"], "Gracefully");
+}
+
+/// The task of leaving, as each purge mode writes it.
+fn task_of(mode: PurgeMode, failover: &Value) -> Option<Value> {
+    let mut spec = divided();
+    spec.failover = serde_json::from_value(json!({"cluster": failover})).unwrap();
+    let leave = Leave {
+        mode,
+        ..gracefully(&spec, "member1")
+    };
+    let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+    plan.patch["spec"]
+        .get("gracefulEvictionTasks")
+        .map(|tasks| tasks[0].clone())
+}
+
+#[test]
+fn each_purge_mode_says_how_long_the_old_copy_stays() {
+    let patient = json!({"gracePeriodSeconds": 30});
+    for (mode, failover, grace, suppressed) in [
+        (PurgeMode::Gracefully, json!({}), Value::Null, Value::Null),
+        (
+            PurgeMode::Gracefully,
+            patient.clone(),
+            json!(30),
+            Value::Null,
+        ),
+        (PurgeMode::Never, patient.clone(), Value::Null, json!(true)),
+    ] {
+        let task = task_of(mode.clone(), &failover).unwrap();
+        assert_eq!(task["purgeMode"], json!(mode));
+        assert_eq!(
+            (&task["gracePeriodSeconds"], &task["suppressDeletion"]),
+            (&grace, &suppressed),
+            "{mode} with {failover}"
+        );
+    }
+    assert_eq!(
+        task_of(PurgeMode::Directly, &patient),
+        None,
+        "the old copy goes at once"
+    );
+}
+
+#[test]
+fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy() {
+    let rules = |path: &str| json!({"statePreservation": {"rules": [{"aliasLabelName": "job", "jsonPath": path}]}});
+    for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
+        let task = task_of(mode.clone(), &rules("{.id}")).unwrap();
+        assert_eq!(task["preservedLabelState"], json!({"job": "7f"}), "{mode}");
+        assert_eq!(
+            task["clustersBeforeFailover"],
+            json!(["member1", "member2"]),
+            "member2 runs a copy already and gets no labels"
+        );
+    }
+    let mut spec = divided();
+    spec.failover = serde_json::from_value(json!({"cluster": rules("{.gone}")})).unwrap();
+    let stays = try_to(
+        &gracefully(&spec, "member1"),
+        &fleet(&["member1"], &["member2"]),
+    );
+    assert!(matches!(stays, Err(Nowhere::State(_))), "{stays:?}");
 }

@@ -99,6 +99,13 @@ impl Subject {
         )
     }
 
+    fn preserves_state(&self) -> bool {
+        let failover = self.spec().failover.as_ref();
+        failover
+            .and_then(|failover| failover.cluster.as_ref())
+            .is_some_and(|cluster| cluster.state_preservation.is_some())
+    }
+
     /// How events refer to it.
     pub fn reference(&self) -> CoreObjectReference {
         match self {
@@ -107,9 +114,12 @@ impl Subject {
         }
     }
 
-    /// Whether nothing that an eviction depends on differs.
+    /// Whether nothing that an eviction depends on differs. What its clusters report counts only where it is to be
+    /// preserved.
     pub fn is_same_wish(&self, other: &Self) -> bool {
         self.spec() == other.spec()
+            && (!self.preserves_state()
+                || self.status().aggregated_status == other.status().aggregated_status)
             && self.meta().annotations == other.meta().annotations
             && self.meta().deletion_timestamp == other.meta().deletion_timestamp
     }

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::desk::Key;
 use super::explain::{CONDITION, Note, Turn};
-use crate::binding::kept::{Kept, patch_params};
+use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::fleet::Fleet;
 use crate::graceful_eviction::controller::reference;
 
@@ -142,12 +142,20 @@ impl Teller {
 }
 
 fn publish<B: Binding>(fleet: &Fleet, binding: &B, note: &Note) {
+    let (key, cluster, reason) = (BindingKey::of(binding), &note.cluster, note.reason());
+    if !matches!(note.turn, Turn::Evicted { .. }) {
+        // That was logged as it happened.
+        tracing::info!(binding = %key, cluster, reason, "{}", note.message());
+    }
     fleet
         .events
         .publish(binding, note.severity(), note.reason(), note.message());
     if matches!(
         note.turn,
-        Turn::Evicted { .. } | Turn::Nowhere { .. } | Turn::Failed { .. }
+        Turn::Evicted { .. }
+            | Turn::Nowhere { .. }
+            | Turn::Unpreserved { .. }
+            | Turn::Failed { .. }
     ) {
         let resource = reference(&binding.spec().resource);
         fleet

@@ -2,6 +2,7 @@
 
 mod controller;
 pub mod decide;
+pub mod default_tolerations;
 pub mod policy;
 pub mod record;
 pub mod window;

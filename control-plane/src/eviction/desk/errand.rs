@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::api::policy::PurgeMode;
+use muster_shared::events::EventType;
 use tokio::time::Instant;
 
 use super::super::backlog::Rank;
@@ -81,6 +82,8 @@ pub enum Outcome {
     },
     /// No other cluster could take it, in words.
     Nowhere(String),
+    /// The new copy could not be told what its policy asks for, in words.
+    Unpreserved(String),
     /// Somebody else wrote the binding first.
     Conflict,
     /// The binding is gone.
@@ -98,6 +101,16 @@ pub struct ClusterNote {
     pub reason: &'static str,
     /// The same in a sentence.
     pub message: String,
+}
+
+impl ClusterNote {
+    /// How serious the event is.
+    pub fn severity(&self) -> EventType {
+        match self.reason {
+            "EvictionStopped" | "EvictionNowhereToGo" => EventType::Warning,
+            _ => EventType::Normal,
+        }
+    }
 }
 
 /// What people are to be told.

@@ -1,11 +1,12 @@
 //! What the desk tells people: the band it works in, and the turn that each waiting item takes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use kube::ResourceExt;
 use muster_shared::conditions;
 
-use super::super::backlog::Place;
+use super::super::backlog::{Depth, Place};
 use super::super::explain::{CONDITION, Note, Turn};
 use super::super::fleet_view::evicts;
 use super::super::judge::Cause;
@@ -13,7 +14,61 @@ use super::super::rate::Band;
 use super::super::subject::Subject;
 use super::{ClusterNote, Desk, Key, Now};
 
+/// What was told of a cluster's queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Workloads that left.
+    pub left: usize,
+    /// The number above and what remained, when it was told last.
+    told: Option<(usize, Depth)>,
+}
+
 impl Desk {
+    /// What a cluster's taints mean for its workloads.
+    pub(super) fn tell_of_queue(&mut self, cluster: &Arc<str>) {
+        let all = self.on.get(cluster).map_or(0, HashSet::len);
+        if all == 0 || !self.switches.failover {
+            return;
+        }
+        let depth = self.backlog.depth(cluster);
+        let queued = depth.ready + depth.stranded;
+        let (reason, stay) = match (queued, depth.waiting) {
+            (0, 0) => ("EvictionTolerated", all),
+            (0, waiting) => ("EvictionAwaitsToleration", all - waiting),
+            (queued, waiting) => ("EvictionQueued", all - queued - waiting),
+        };
+        let message = format!(
+            "of {all} workloads {queued} have to leave it, {} when their tolerations have run out; {stay} stay",
+            depth.waiting
+        );
+        self.tell_of(cluster, reason, message);
+    }
+
+    /// How far the queue of a cluster has come, once there is nothing to be done in it for the moment.
+    pub(super) fn tell_of_progress(&mut self, cluster: &Arc<str>) {
+        let depth = self.backlog.depth(cluster);
+        if depth.ready > 0 || self.in_hand.values().any(|from| from == cluster) {
+            return;
+        }
+        let known = self.tallies.get(cluster).copied().unwrap_or_default();
+        let now = Some((known.left, depth));
+        if known.told == now || known.left == 0 && depth.stranded == 0 {
+            return;
+        }
+        let tally = self.tallies.entry(Arc::clone(cluster)).or_default();
+        tally.told = now;
+        let reason = if depth.stranded > 0 {
+            "EvictionNowhereToGo"
+        } else {
+            "Evicted"
+        };
+        let message = format!(
+            "{} workloads have left it, {} have nowhere to go, {} wait for their tolerations to run out",
+            tally.left, depth.stranded, depth.waiting
+        );
+        self.tell_of(cluster, reason, message);
+    }
+
     pub(super) fn turn_of_ready(&self, cause: &Cause) -> Turn {
         match self.band {
             Band::Stopped => Turn::Stopped {

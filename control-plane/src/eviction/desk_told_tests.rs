@@ -1,0 +1,110 @@
+use super::*;
+
+/// What the binding and the cluster are told when a workload comes to that end.
+fn ends(more: &Value, effect: &str, end: impl Fn(&Errand) -> Outcome) -> [Vec<&'static str>; 2] {
+    let mut world = World::of(
+        vec![cluster("c0", &json!([])), cluster("c1", &json!([]))],
+        vec![binding("w", &["c0"], more)],
+        true,
+    );
+    world.set(&cluster("c0", &taint(effect, 1_000)));
+    world.pass(2.5, end);
+    let news = world.desk.take_news();
+    [
+        news.bindings
+            .iter()
+            .map(|(_, note)| note.reason())
+            .collect(),
+        news.clusters.iter().map(|note| note.reason).collect(),
+    ]
+}
+
+#[test]
+fn every_end_and_every_wait_is_told_of_the_workload_and_of_its_cluster() {
+    let plain = json!({});
+    let tolerating = |seconds: Option<i64>| json!({"placement": {"clusterTolerations": [{"operator": "Exists", "tolerationSeconds": seconds}]}});
+    let nowhere = |_: &Errand| Outcome::Nowhere("full".into());
+    let lost = |_: &Errand| Outcome::Unpreserved("no status yet".into());
+    let failed = |_: &Errand| Outcome::Failed("500".into());
+    for (got, binding, cluster) in [
+        (
+            ends(&plain, "NoExecute", leave),
+            vec!["WaitingForRate", "Evicted"],
+            vec!["EvictionQueued", "Evicted"],
+        ),
+        (
+            ends(&plain, "NoExecute", nowhere),
+            vec!["WaitingForRate", "NowhereToGo"],
+            vec!["EvictionQueued", "EvictionNowhereToGo"],
+        ),
+        (
+            ends(&plain, "NoExecute", lost),
+            vec!["WaitingForRate", "StateNotPreserved"],
+            vec!["EvictionQueued", "EvictionNowhereToGo"],
+        ),
+        (
+            ends(&plain, "NoExecute", failed),
+            vec!["WaitingForRate", "EvictWorkloadFromClusterFailed"],
+            vec!["EvictionQueued"],
+        ),
+        (
+            ends(&tolerating(Some(60)), "NoExecute", leave),
+            vec!["WaitingForToleration"],
+            vec!["EvictionAwaitsToleration"],
+        ),
+        (
+            ends(&tolerating(None), "NoExecute", leave),
+            vec!["Tolerated"],
+            vec!["EvictionTolerated"],
+        ),
+        (
+            ends(&plain, "PreferNoExecute", leave),
+            vec!["FailoverNotRequested"],
+            vec!["EvictionTolerated"],
+        ),
+    ] {
+        assert_eq!(got, [binding, cluster]);
+    }
+}
+
+#[test]
+fn a_stop_a_slow_pace_and_a_recovery_are_told_of_the_workloads_and_of_the_clusters() {
+    let reasons = |world: &mut World| {
+        let news = world.desk.take_news();
+        let bindings: HashSet<_> = news
+            .bindings
+            .iter()
+            .map(|(_, note)| note.reason())
+            .collect();
+        let clusters: HashSet<_> = news.clusters.iter().map(|note| note.reason).collect();
+        (bindings, clusters)
+    };
+    let mut world = World::new(8, 4, 1);
+    world.told();
+    world.set(&cluster("c4", &down(0)));
+    let (bindings, clusters) = reasons(&mut world);
+    assert_eq!(bindings, HashSet::from(["StoppedByThreshold"]));
+    assert_eq!(
+        clusters,
+        HashSet::from(["EvictionStopped", "EvictionQueued"])
+    );
+
+    world.set(&cluster("c4", &json!([])));
+    let (bindings, clusters) = reasons(&mut world);
+    assert_eq!(
+        bindings,
+        HashSet::from(["WaitingForRate", "AbandonedOnRecovery"])
+    );
+    assert_eq!(
+        clusters,
+        HashSet::from(["EvictionResumed", "EvictionAbandoned"])
+    );
+
+    let mut large = World::new(12, 7, 1);
+    let (_, clusters) = reasons(&mut large);
+    assert_eq!(
+        clusters,
+        HashSet::from(["EvictionSlowed", "EvictionQueued"]),
+        "said after a restart, too"
+    );
+}

@@ -1,0 +1,173 @@
+use std::sync::Arc;
+
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::PurgeMode;
+use serde_json::json;
+
+use super::*;
+use crate::eviction::desk::{Now, Step};
+use crate::eviction::judge::Switches;
+use crate::eviction::rate::Rates;
+
+fn cluster(name: &str, failed: bool) -> Arc<Cluster> {
+    let taints = if failed {
+        json!([{"key": "down", "effect": "NoExecute", "timeAdded": "1970-01-01T00:00:00Z"}])
+    } else {
+        json!([])
+    };
+    Arc::new(
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"taints": taints}}))
+            .unwrap(),
+    )
+}
+
+fn spec(kind: &str, tolerated: bool) -> serde_json::Value {
+    let tolerations = if tolerated {
+        json!([{"operator": "Exists", "tolerationSeconds": 4_000_000_000_u32}])
+    } else {
+        json!([])
+    };
+    json!({
+        "resource": {"apiVersion": "apps/v1", "kind": kind, "name": "w"},
+        "clusters": [{"name": "c0"}],
+        "placement": {"clusterTolerations": tolerations},
+    })
+}
+
+/// A desk with one failed cluster of four, on it three Deployments (one of which is tolerated for a time) and something
+/// without a namespace.
+fn desk() -> Desk {
+    let switches = Switches {
+        failover: true,
+        no_execute: true,
+        purge_mode: PurgeMode::Gracefully,
+    };
+    let mut desk = Desk::new(switches, Rates::default(), Now::read());
+    for n in 0..4 {
+        desk.cluster(&cluster(&format!("c{n}"), n == 0), Now::read());
+    }
+    for n in 0..3 {
+        let binding: ResourceBinding = serde_json::from_value(json!({
+            "metadata": {"namespace": "default", "name": format!("w{n}")},
+            "spec": spec("Deployment", n == 0),
+        }))
+        .unwrap();
+        desk.binding(&Arc::new(binding).into(), Now::read());
+    }
+    let binding: ClusterResourceBinding = serde_json::from_value(
+        json!({"metadata": {"name": "w"}, "spec": spec("ClusterRole", false)}),
+    )
+    .unwrap();
+    desk.binding(&Arc::new(binding).into(), Now::read());
+    desk.open(Now::read());
+    desk
+}
+
+/// What `/metrics` shows after `act`, without comments and in order.
+fn shown(act: impl FnOnce(&mut Desk, &mut Meter, Instant)) -> Vec<String> {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    metrics::with_local_recorder(&recorder, || {
+        let (mut desk, start) = (desk(), Instant::now());
+        let mut meter = Meter::new(start);
+        act(&mut desk, &mut meter, start);
+        meter.show(&desk, start + Duration::from_secs(10));
+    });
+    let text = handle.render();
+    let mut lines: Vec<String> = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn the_gauges_show_what_waits_and_why() {
+    let lines = shown(|_, _, _| {});
+    let expected = [
+        "cluster_fault_num 1",
+        "cluster_fault_rate 0.25",
+        r#"evict_kind_total{cluster_name="c0",resource_kind="apps/v1/ClusterRole"} 1"#,
+        r#"evict_kind_total{cluster_name="c0",resource_kind="apps/v1/Deployment"} 3"#,
+        r#"evict_rate{cluster_name="c0"} 0"#,
+        r#"evict_total{cluster_name="c0"} 4"#,
+        r#"eviction_kind_total{member_cluster="c0",resource_kind="ClusterResourceBinding"} 1"#,
+        r#"eviction_kind_total{member_cluster="c0",resource_kind="ResourceBinding"} 3"#,
+        r#"eviction_queue_depth{name="binding-eviction"} 2"#,
+        r#"eviction_queue_depth{name="cluster-binding-eviction"} 1"#,
+        "muster_evict_allowed_rate 0.5",
+        r#"muster_evict_stranded{cluster_name="c0"} 0"#,
+        r#"muster_evict_waiting{cluster_name="c0"} 1"#,
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn what_was_processed_is_counted_by_its_end() {
+    let lines = shown(|desk, meter, start| {
+        let mut outcomes = [
+            Outcome::Conflict,
+            Outcome::Nowhere("full".into()),
+            Outcome::Failed("500".into()),
+        ]
+        .into_iter();
+        for tick in 0_u32.. {
+            let now = Now {
+                wall: Timestamp::now(),
+                tick: start + tick * Duration::from_millis(100),
+            };
+            if let Step::Evict(errand) = desk.next(now) {
+                let outcome = outcomes.next().unwrap_or_else(|| Outcome::Evicted {
+                    subject: errand.subject.clone(),
+                    to: "c1".into(),
+                });
+                let end = matches!(outcome, Outcome::Evicted { .. });
+                meter.count(
+                    &errand,
+                    &outcome,
+                    errand.since() + jiff::SignedDuration::from_secs(2),
+                );
+                desk.done(&errand, outcome, now);
+                if end {
+                    break;
+                }
+            }
+        }
+    });
+    for expected in [
+        r#"evict_rate{cluster_name="c0"} 0.1"#,
+        r#"evict_success_rate{cluster_name="c0"} 0.3333333333333333"#,
+        r#"muster_evict_stranded{cluster_name="c0"} 1"#,
+        r#"evict_processing_latency_seconds_count{cluster_name="c0"} 1"#,
+        r#"evict_processing_latency_seconds_sum{cluster_name="c0"} 2"#,
+    ] {
+        assert!(
+            lines.iter().any(|line| line == expected),
+            "{expected} in {lines:#?}"
+        );
+    }
+    let tried: u64 = lines
+        .iter()
+        .filter(|line| line.starts_with("eviction_processing_total"))
+        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+        .sum();
+    assert_eq!(tried, 3, "a conflict is no end: {lines:#?}");
+}
+
+#[test]
+fn a_recovered_cluster_leaves_no_figure_behind_that_says_otherwise() {
+    let lines = shown(|desk, meter, start| {
+        meter.show(desk, start);
+        desk.cluster(&cluster("c0", false), Now::read());
+    });
+    for line in &lines {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(
+            value == "0" || name == "muster_evict_allowed_rate",
+            "{line}"
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! What the new copy of an evicted workload is told about the old one: labels from the status that was last reported.
+//!
+//! Karmada's rule (gate `StatefulFailoverInjection`): without that status the workload stays, because a copy that starts
+//! without its state may do harm. Unlike Karmada, a value that no label can have keeps it, too: it would be
+//! refused by the member, so that the new copy never came.
+
+use std::collections::BTreeMap;
+
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::jsonpath;
+use muster_shared::selectors::{is_label_key, is_label_value};
+
+/// Why the state cannot be preserved.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// Nothing was reported from there yet.
+    #[error("the application status has not yet been collected from Cluster({0})")]
+    NotCollected(String),
+    /// The path leads nowhere in what was reported.
+    #[error("label {label:?}: {error}")]
+    Path {
+        /// The label.
+        label: String,
+        /// What the path came to.
+        error: jsonpath::Error,
+    },
+    /// Not what labels are made of.
+    #[error("label {label:?} cannot have the value {value:?}")]
+    Value {
+        /// The label.
+        label: String,
+        /// The value.
+        value: String,
+    },
+}
+
+/// The labels by `failover.cluster.statePreservation`; none without rules. Of two rules for one label the later wins.
+///
+/// # Errors
+/// One rule that fails is enough: half a state is none.
+pub fn labels(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    cluster: &str,
+) -> Result<BTreeMap<String, String>, Error> {
+    let behavior = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
+    let rules = behavior
+        .and_then(|behavior| behavior.state_preservation.as_ref())
+        .map_or(&[][..], |state| &state.rules);
+    if rules.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let report = status
+        .aggregated_status
+        .iter()
+        .find(|report| report.cluster_name == cluster)
+        .and_then(|report| report.status.as_ref())
+        .ok_or_else(|| Error::NotCollected(cluster.to_owned()))?;
+    let mut labels = BTreeMap::new();
+    for rule in rules {
+        let label = rule.alias_label_name.clone();
+        let value = match jsonpath::render(&rule.json_path, &report.0) {
+            Ok(value) => value,
+            Err(error) => return Err(Error::Path { label, error }),
+        };
+        if !is_label_key(&label) || !is_label_value(&value) {
+            return Err(Error::Value { label, value });
+        }
+        labels.insert(label, value);
+    }
+    Ok(labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn preserve(rules: &Value, reported: &Value) -> Result<Value, String> {
+        let spec = json!({"failover": {"cluster": {"statePreservation": {"rules": rules}}}});
+        let status = json!({"aggregatedStatus": reported});
+        labels(
+            &serde_json::from_value(spec).unwrap(),
+            &serde_json::from_value(status).unwrap(),
+            "member1",
+        )
+        .map(|labels| json!(labels))
+        .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_new_copy_gets_what_the_old_one_reported_or_the_workload_stays() {
+        let id = json!([{"aliasLabelName": "job-id", "jsonPath": "{.jobStatus.jobID}"}]);
+        let twice = json!([{"aliasLabelName": "id", "jsonPath": "{.a}"}, {"aliasLabelName": "id", "jsonPath": "{.b}"}]);
+        let from =
+            |cluster: &str, status: Value| json!([{"clusterName": cluster, "status": status}]);
+        let job = |id: &str| json!({"jobStatus": {"jobID": id}});
+        for (rules, reported, expected) in [
+            (json!([]), json!([]), Ok(json!({}))),
+            (
+                id.clone(),
+                from("member1", job("7f")),
+                Ok(json!({"job-id": "7f"})),
+            ),
+            (
+                twice,
+                from("member1", json!({"a": 1, "b": 2})),
+                Ok(json!({"id": "2"})),
+            ),
+            (
+                id.clone(),
+                from("member2", job("7f")),
+                Err("the application status has not yet been collected from Cluster(member1)"),
+            ),
+            (
+                id.clone(),
+                json!([{"clusterName": "member1"}]),
+                Err("the application status has not yet been collected from Cluster(member1)"),
+            ),
+            (
+                id.clone(),
+                from("member1", json!({})),
+                Err("label \"job-id\": \"jobStatus\" is not found"),
+            ),
+            (
+                id,
+                from("member1", job("not a label")),
+                Err("label \"job-id\" cannot have the value \"not a label\""),
+            ),
+        ] {
+            assert_eq!(
+                preserve(&rules, &reported),
+                expected.map_err(str::to_owned),
+                "{rules} of {reported}"
+            );
+        }
+    }
+}

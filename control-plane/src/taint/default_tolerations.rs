@@ -1,0 +1,112 @@
+//! Tolerations that every policy has unless it says something else about the same taint.
+//!
+//! Karmada up to 1.14 added them at admission, so that a workload outlived a short failure of its cluster without its
+//! policy's doing: `--default-not-ready-toleration-seconds`, `--default-unreachable-toleration-seconds`. The proposal
+//! drops them, so they are unset here by default. Whoever reads a policy for a decision, or admits one, adds them
+//! by [`DefaultTolerations::add_to`]; adding them twice changes nothing.
+
+use muster_shared::api::policy::Placement;
+use muster_shared::k8s::{Taint, Toleration};
+use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
+use muster_shared::taints::{NO_EXECUTE, tolerates};
+
+use crate::settings::Settings;
+
+/// For how many seconds the NoExecute taints of the classic mode are tolerated by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DefaultTolerations {
+    /// The taint `not-ready`; `None`: as the policy says.
+    pub not_ready: Option<u32>,
+    /// The taint `unreachable`; `None`: as the policy says.
+    pub unreachable: Option<u32>,
+}
+
+impl DefaultTolerations {
+    /// The defaults as the settings have them.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            not_ready: settings.default_not_ready_toleration_seconds,
+            unreachable: settings.default_unreachable_toleration_seconds,
+        }
+    }
+
+    /// Adds the defaults to a placement. What the policy itself says of a taint, for a time or for ever, stands: the
+    /// rule of Kubernetes' admission for pods.
+    pub fn add_to(self, placement: &mut Placement) {
+        for (key, seconds) in [(NOT_READY, self.not_ready), (UNREACHABLE, self.unreachable)] {
+            let taint = Taint {
+                key: key.to_owned(),
+                effect: NO_EXECUTE.to_owned(),
+                ..Taint::default()
+            };
+            let said = placement
+                .cluster_tolerations
+                .iter()
+                .any(|toleration| tolerates(toleration, &taint));
+            if let Some(seconds) = seconds.filter(|_| !said) {
+                placement.cluster_tolerations.push(Toleration {
+                    key: Some(taint.key),
+                    operator: Some("Exists".to_owned()),
+                    effect: Some(taint.effect),
+                    toleration_seconds: Some(seconds.into()),
+                    ..Toleration::default()
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn not_ready(seconds: i64) -> Value {
+        json!({"key": NOT_READY, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds})
+    }
+
+    fn unreachable(seconds: i64) -> Value {
+        json!({"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds})
+    }
+
+    #[test]
+    fn a_policy_gets_the_defaults_for_taints_that_it_says_nothing_of() {
+        let both = DefaultTolerations {
+            not_ready: Some(300),
+            unreachable: Some(200),
+        };
+        let one = DefaultTolerations {
+            not_ready: Some(0),
+            unreachable: None,
+        };
+        let all = json!({"operator": "Exists", "tolerationSeconds": 7});
+        let other_effect = json!({"key": NOT_READY, "operator": "Exists", "effect": "NoSchedule"});
+        for (defaults, said, expected) in [
+            (DefaultTolerations::default(), json!([]), json!([])),
+            (both, json!([]), json!([not_ready(300), unreachable(200)])),
+            (one, json!([]), json!([not_ready(0)])),
+            (
+                both,
+                json!([not_ready(5)]),
+                json!([not_ready(5), unreachable(200)]),
+            ),
+            (both, json!([all]), json!([all])),
+            (
+                both,
+                json!([other_effect]),
+                json!([other_effect, not_ready(300), unreachable(200)]),
+            ),
+        ] {
+            let mut placement: Placement =
+                serde_json::from_value(json!({"clusterTolerations": said})).unwrap();
+            defaults.add_to(&mut placement);
+            defaults.add_to(&mut placement);
+            assert_eq!(
+                json!(placement.cluster_tolerations),
+                expected,
+                "{defaults:?} where the policy has {said}"
+            );
+        }
+    }
+}
