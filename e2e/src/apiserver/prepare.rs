@@ -7,9 +7,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::metadata;
 use super::refusal::{GroupName, Refusal};
 use super::verbs::Call;
+use super::{crd, metadata};
 
 /// Counts the changes of a daemon set's template, from before there were controller revisions.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -214,11 +214,28 @@ pub fn deleting(call: &Call<'_>, object: &mut Value) {
     if kind(call) == ("", "namespaces") && holds(call, object) {
         object["status"]["phase"] = "Terminating".into();
     }
+    if is_definition(call) && !object["metadata"]["deletionTimestamp"].is_string() {
+        let message =
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+        let now = metadata::time(call.server.clock.now());
+        let condition = ("True", "InstanceDeletionPending", message);
+        crd::set(&mut object["status"], "Terminating", condition, &now);
+    }
+}
+
+/// Whether an object's deletion begins without grace and without counting as a change of what is wanted: the registries
+/// of namespaces and CRDs mark them by themselves.
+pub fn goes_its_own_way(call: &Call<'_>, object: &Value) -> bool {
+    is_definition(call) || holds(call, object)
+}
+
+fn is_definition(call: &Call<'_>) -> bool {
+    kind(call).1 == "customresourcedefinitions"
 }
 
 /// Finalizers that an object gets when its deletion begins: a CRD stays until its objects are gone.
 pub fn finalizers(call: &Call<'_>, begun: bool) -> Option<&'static str> {
-    (call.served.resource.plural == "customresourcedefinitions" && !begun).then_some(CRD_FINALIZER)
+    (is_definition(call) && !begun).then_some(CRD_FINALIZER)
 }
 
 /// Whether something besides finalizers in the metadata holds the object.

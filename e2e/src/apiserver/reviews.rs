@@ -99,6 +99,7 @@ fn access(call: &Call<'_>, user: &User, spec: &Value) -> Value {
         }
     };
     match authorize::decide(call.server, user, &attributes) {
+        Ok(reason) if reason.is_empty() => json!({ "allowed": true }),
         Ok(reason) => json!({ "allowed": true, "reason": reason }),
         Err(_) => json!({ "allowed": false }),
     }

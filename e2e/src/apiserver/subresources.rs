@@ -72,7 +72,11 @@ async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
         } else {
             pod["status"]["conditions"] = json!([scheduled]);
         }
-        Ok(Prepared::from(pod))
+        // Nobody owns what a binding writes.
+        Ok(Prepared {
+            object: pod,
+            owned: true,
+        })
     })
     .await?;
     Ok(Outcome::Tree(

@@ -1,10 +1,15 @@
 //! One set of API conversations, held with the embedded server and with a real one, and compared answer by answer.
 //!
-//! The answers of a real kube-apiserver are kept in `recorded/`, so that the comparison runs everywhere. With
-//! `MUSTER_REFERENCE_KUBECONFIG` set to an administrator's kubeconfig of a real, empty cluster (kube-apiserver, etcd and
-//! kube-controller-manager), the conversations are held with that one instead and the recordings are written anew.
+//! `data/` has the conversations, `recorded/` the answers of a real kube-apiserver, so that the comparison runs everywhere.
+//! Where `KUBEBUILDER_ASSETS` names a folder with etcd and kube-apiserver (and kube-controller-manager), a real API is
+//! started and its live answers are compared instead; with `MUSTER_RECORD=1` they are also written to `recorded/`.
+//! `MUSTER_CONVERSATION=text` holds only the conversations whose name contains the text.
+//!
+//! A difference that stays says so where it shows (`differs:` in a step, `known.yaml` for all of them), and one that is
+//! declared and does not show is a failure as well.
 
 mod normal;
+mod recording;
 mod script;
 
 use std::collections::BTreeMap;
@@ -14,12 +19,16 @@ use anyhow::Context;
 use futures::StreamExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use muster_e2e::apiserver::ApiServer;
+use muster_e2e::harness::envtest::{Envtest, Options};
 use serde_json::Value;
 
-use script::{Conversation, hold};
+use script::{Conversation, Step, hold};
 
-/// Conversations held at the same time.
-const AT_ONCE: usize = 8;
+/// Conversations held at the same time with one server.
+const AT_ONCE: usize = 12;
+
+/// What a conversation is known by: its file and its name.
+type Key = (String, String);
 
 fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -27,21 +36,30 @@ fn directory(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The conversations by the name of their file.
-fn conversations() -> anyhow::Result<BTreeMap<String, Vec<Conversation>>> {
+/// All conversations, with the names of their files.
+fn conversations() -> anyhow::Result<BTreeMap<Key, Conversation>> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(directory("data"))? {
         let path = entry?.path();
         let text = std::fs::read_to_string(&path)?;
-        let parsed =
+        let parsed: Vec<Conversation> =
             serde_saphyr::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
-        let name = path
-            .file_stem()
-            .and_then(|s| s.to_str())
-            .context("a file without a name")?;
-        all.insert(name.to_owned(), parsed);
+        let file = path.file_stem().and_then(|stem| stem.to_str());
+        let file = file.context("a file without a name")?;
+        for conversation in parsed {
+            let key = (file.to_owned(), conversation.conversation.clone());
+            if let Some(twice) = all.insert(key, conversation) {
+                anyhow::bail!("{file}: {:?} is there twice", twice.conversation);
+            }
+        }
     }
     Ok(all)
+}
+
+/// The differences that may show in every answer: pointer to reason.
+fn known() -> anyhow::Result<BTreeMap<String, String>> {
+    let text = std::fs::read_to_string(directory("known.yaml"))?;
+    serde_saphyr::from_str(&text).context("reading known.yaml")
 }
 
 async fn client(kubeconfig: Kubeconfig) -> anyhow::Result<kube::Client> {
@@ -51,71 +69,118 @@ async fn client(kubeconfig: Kubeconfig) -> anyhow::Result<kube::Client> {
     Ok(kube::Client::try_from(config)?)
 }
 
+/// Holds conversations with a server.
 async fn answers(
     client: &kube::Client,
-    conversations: &[Conversation],
-) -> BTreeMap<String, Vec<Value>> {
-    let only = std::env::var("MUSTER_CONVERSATION").ok();
-    let chosen = |c: &&Conversation| only.as_deref().is_none_or(|o| c.conversation.contains(o));
+    manager: bool,
+    conversations: &BTreeMap<Key, Conversation>,
+) -> BTreeMap<Key, Vec<Value>> {
     let talks = conversations
         .iter()
-        .filter(chosen)
-        .map(|c| async move { (c.conversation.clone(), hold(client, c).await) });
+        .filter(|(_, conversation)| manager || !conversation.manager)
+        .map(|(key, conversation)| async move {
+            (key.clone(), hold(client, manager, conversation).await)
+        });
     futures::stream::iter(talks)
         .buffer_unordered(AT_ONCE)
         .collect()
         .await
 }
 
-#[tokio::test]
-async fn the_embedded_server_answers_as_a_real_one() -> anyhow::Result<()> {
-    let reference = match std::env::var("MUSTER_REFERENCE_KUBECONFIG") {
-        Ok(path) => Some(client(Kubeconfig::read_from(path)?).await?),
-        Err(_) => None,
+/// The answers of a real server: those recorded, and over them those of a live one if there is one.
+async fn reference(
+    conversations: &BTreeMap<Key, Conversation>,
+) -> anyhow::Result<BTreeMap<Key, Vec<Value>>> {
+    let mut recorded = recording::read(&directory("recorded"))?;
+    let Some(options) = Options::from_environment()? else {
+        return Ok(recorded);
     };
-    let api = ApiServer::for_test().await;
-    let embedded = client(api.admin_kubeconfig()?).await?;
-    let mut differences = Vec::new();
-    let mut count = 0;
-    for (file, conversations) in conversations()? {
-        let recording = directory("recorded").join(format!("{file}.json"));
-        let mut expected: BTreeMap<String, Vec<Value>> = match std::fs::read(&recording) {
-            Ok(bytes) => serde_json::from_slice(&bytes)?,
-            Err(_) => BTreeMap::new(),
-        };
-        if let Some(reference) = &reference {
-            expected.extend(answers(reference, &conversations).await);
-            expected.retain(|name, _| conversations.iter().any(|c| c.conversation == *name));
-            std::fs::write(&recording, serde_json::to_string_pretty(&expected)? + "\n")?;
+    let real = Envtest::start(options).await?;
+    let client = client(real.kubeconfig()?).await?;
+    let version = client.apiserver_version().await?.git_version;
+    eprintln!("compared with a live kube-apiserver {version}");
+    if !real.has_manager() {
+        eprintln!("no kube-controller-manager: what needs it is compared with recorded answers");
+    }
+    recorded.extend(answers(&client, real.has_manager(), conversations).await);
+    if std::env::var_os("MUSTER_RECORD").is_some() {
+        let there = self::conversations()?;
+        recorded.retain(|key, _| there.contains_key(key));
+        recording::write(&directory("recorded"), &recorded)?;
+    }
+    Ok(recorded)
+}
+
+/// How one answer of ours differs from the real one without having been declared to, or was declared to and does not.
+fn judge(
+    step: &Step,
+    known: &BTreeMap<String, String>,
+    mut real: Value,
+    mut ours: Value,
+) -> Vec<String> {
+    for answer in [&mut real, &mut ours] {
+        normal::sort_owners(answer);
+        if step.unordered {
+            normal::sort_causes(answer);
         }
-        for (name, found) in answers(&embedded, &conversations).await {
-            count += 1;
-            let conversation = conversations.iter().find(|c| c.conversation == name);
-            let Some(expected) = expected.get(&name) else {
-                differences.push(format!("{file}: {name}: not recorded"));
-                continue;
-            };
-            for (i, step) in conversation
-                .into_iter()
-                .flat_map(|c| c.steps.iter().enumerate())
-            {
-                let (mut real, mut ours) = (expected[i].clone(), found[i].clone());
-                normal::sort_owners(&mut real);
-                normal::sort_owners(&mut ours);
-                for pointer in step.differs.keys() {
-                    normal::forget(&mut real, pointer);
-                    normal::forget(&mut ours, pointer);
-                }
-                for difference in normal::differences(&real, &ours) {
-                    differences.push(format!("{file}: {name}: step {}: {difference}", i + 1));
-                }
-            }
+        for pointer in step.varies.keys().chain(known.keys()) {
+            normal::forget(answer, pointer);
         }
     }
-    let total = differences.len();
+    let undisturbed = (real.clone(), ours.clone());
+    let mut found = Vec::new();
+    for pointer in step.differs.keys() {
+        normal::forget(&mut real, pointer);
+        normal::forget(&mut ours, pointer);
+        // Declared alone, does it make a difference?
+        let (mut left, mut right) = undisturbed.clone();
+        let before = normal::differences(&left, &right).len();
+        normal::forget(&mut left, pointer);
+        normal::forget(&mut right, pointer);
+        if normal::differences(&left, &right).len() == before {
+            found.push(format!("{pointer}: is declared to differ and does not"));
+        }
+    }
+    found.extend(normal::differences(&real, &ours));
+    found
+}
+
+#[tokio::test]
+async fn the_embedded_server_answers_as_a_real_one() -> anyhow::Result<()> {
+    let mut conversations = conversations()?;
+    if let Ok(only) = std::env::var("MUSTER_CONVERSATION") {
+        conversations.retain(|(_, name), _| name.contains(&only));
+    }
+    let known = known()?;
+    let api = ApiServer::for_test().await;
+    let embedded = client(api.admin_kubeconfig()?).await?;
+    let (expected, found) = tokio::join!(
+        reference(&conversations),
+        answers(&embedded, true, &conversations)
+    );
+    let expected = expected?;
+    let mut differences = Vec::new();
+    for (key, conversation) in &conversations {
+        let (file, name) = key;
+        for (i, step) in conversation.steps.iter().enumerate() {
+            let real = expected.get(key).and_then(|answers| answers.get(i));
+            let Some(real) = real else {
+                differences.push(format!("{file}: {name}: step {} is not recorded", i + 1));
+                continue;
+            };
+            let judged = judge(step, &known, real.clone(), found[key][i].clone());
+            differences.extend(
+                judged
+                    .into_iter()
+                    .map(|difference| format!("{file}: {name}: step {}: {difference}", i + 1)),
+            );
+        }
+    }
     assert!(
         differences.is_empty(),
-        "{total} differences in {count} conversations\n{}",
+        "{} differences in {} conversations\n{}",
+        differences.len(),
+        conversations.len(),
         differences.join("\n")
     );
     Ok(())

@@ -11,6 +11,11 @@ static UID: LazyLock<Regex> = LazyLock::new(|| {
 });
 static TIME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").expect("a pattern"));
+static ADDRESS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"127\.0\.0\.1:\d+").expect("a pattern"));
+static SERVICE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"10\.96\.\d+\.\d+").expect("a pattern"));
+static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+s$").expect("a pattern"));
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d+").expect("a pattern"));
 
 /// Makes the answers of one conversation comparable. Equal identities and versions stay equal, different ones different.
@@ -53,6 +58,14 @@ impl Normal {
                 if let Some(version) = version.filter(|_| list) {
                     *version = "any".into();
                 }
+                // So is that of a bookmark.
+                if members.get("type").is_some_and(|t| t == "BOOKMARK")
+                    && let Some(version) = members
+                        .get_mut("object")
+                        .and_then(|o| o.pointer_mut("/metadata/resourceVersion"))
+                {
+                    *version = "any".into();
+                }
                 for (key, mut value) in std::mem::take(members) {
                     self.walk(&mut value, &key);
                     // Field owners are keyed by identities, too.
@@ -84,10 +97,13 @@ impl Normal {
             }
             "continue" => return "token".to_owned(),
             "token" => return "secret".to_owned(),
+            "cells" if AGE.is_match(text) => return "age".to_owned(),
             _ => {}
         }
         let text = text.replace(&self.namespace, "{ns}");
         let text = TIME.replace_all(&text, "time");
+        let text = ADDRESS.replace_all(&text, "address of the server");
+        let text = SERVICE.replace_all(&text, "address of a service");
         let uids = &mut self.uids;
         let mut text = UID
             .replace_all(&text, |found: &regex::Captures<'_>| {
@@ -118,6 +134,14 @@ pub fn sort_owners(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(sort_owners),
         _ => {}
+    }
+}
+
+/// Puts the causes of a refusal in one order, and leaves out the message that is made of them.
+pub fn sort_causes(answer: &mut Value) {
+    if let Some(Value::Array(causes)) = answer.pointer_mut("/body/details/causes") {
+        causes.sort_by_key(Value::to_string);
+        forget(answer, "/body/message");
     }
 }
 

@@ -19,6 +19,9 @@ use crate::normal::Normal;
 pub struct Conversation {
     /// What it is about; also its key in the recordings.
     pub conversation: String,
+    /// Whether it is about what kube-controller-manager does.
+    #[serde(default)]
+    pub manager: bool,
     /// What is asked, in order.
     pub steps: Vec<Step>,
 }
@@ -36,7 +39,7 @@ pub struct Step {
     text: Option<String>,
     /// A body of so many bytes.
     bytes: Option<usize>,
-    /// Media type of the body.
+    /// Media type of the body; JSON, or merge patch for `PATCH`.
     #[serde(rename = "type")]
     content_type: Option<String>,
     /// Media types accepted.
@@ -51,24 +54,35 @@ pub struct Step {
     events: Option<usize>,
     /// Ask again until the answer has these values at these pointers (`null`: absent), or this code at `/code`.
     until: Option<BTreeMap<String, Value>>,
+    /// Only these parts of the answer are compared, and recorded: JSON pointers.
+    #[serde(default)]
+    only: Vec<String>,
     /// The answer itself is not compared.
     #[serde(default)]
     quiet: bool,
     /// Parts of the answer that differ knowingly: JSON pointer to reason.
     #[serde(default)]
     pub differs: BTreeMap<String, String>,
+    /// Parts of the answer that vary from run to run even on one server: JSON pointer to reason.
+    #[serde(default)]
+    pub varies: BTreeMap<String, String>,
+    /// The causes of a refusal come in any order.
+    #[serde(default)]
+    pub unordered: bool,
 }
 
 /// How long a watch may be silent before it counts as having nothing more to say.
 const SILENCE: Duration = Duration::from_millis(700);
 
 /// How often an answer that is not yet the expected one is asked for.
-const ATTEMPTS: u32 = 100;
+const ATTEMPTS: u32 = 200;
 
 static NAMESPACES: AtomicU32 = AtomicU32::new(0);
 
 /// Holds a conversation; gives the normalised answers.
-pub async fn hold(client: &kube::Client, conversation: &Conversation) -> Vec<Value> {
+///
+/// `manager`: whether the server has kube-controller-manager, which furnishes namespaces.
+pub async fn hold(client: &kube::Client, manager: bool, conversation: &Conversation) -> Vec<Value> {
     let namespace = format!(
         "talk-{}-{}",
         std::process::id(),
@@ -81,7 +95,8 @@ pub async fn hold(client: &kube::Client, conversation: &Conversation) -> Vec<Val
         .expect("a request");
     client.send(request).await.expect("a namespace");
     // Its furniture comes a moment later and must not fall into a watch.
-    for plural in ["configmaps/kube-root-ca.crt", "serviceaccounts/default"] {
+    let furniture = ["configmaps/kube-root-ca.crt", "serviceaccounts/default"];
+    for plural in furniture.into_iter().filter(|_| manager) {
         for _ in 0..ATTEMPTS {
             let request = Request::get(format!("/api/v1/namespaces/{namespace}/{plural}"));
             let answer = client
@@ -98,10 +113,19 @@ pub async fn hold(client: &kube::Client, conversation: &Conversation) -> Vec<Val
     let mut answers = Vec::new();
     for step in &conversation.steps {
         let raw = ask(client, step, &mut kept).await;
-        answers.push(if step.quiet {
-            Value::Null
-        } else {
-            normal.of(raw)
+        let answer = normal.of(raw);
+        answers.push(match (step.quiet, step.only.as_slice()) {
+            (true, _) => Value::Null,
+            (false, []) => answer,
+            (false, only) => only
+                .iter()
+                .map(|pointer| {
+                    (
+                        pointer.clone(),
+                        answer.pointer(pointer).cloned().unwrap_or_default(),
+                    )
+                })
+                .collect(),
         });
     }
     answers
@@ -122,7 +146,7 @@ async fn ask(client: &kube::Client, step: &Step, kept: &mut BTreeMap<String, Str
                 .all(|(pointer, value)| answer.pointer(pointer).unwrap_or(&Value::Null) == value)
         });
         if !done && attempt < ATTEMPTS {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         }
         for (name, pointer) in &step.keep {
@@ -151,9 +175,14 @@ async fn once(client: &kube::Client, step: &Step, kept: &BTreeMap<String, String
         _ => Vec::new(),
     };
     if !body.is_empty() {
+        let usual = if method == "PATCH" {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
         request = request.header(
             "content-type",
-            step.content_type.as_deref().unwrap_or("application/json"),
+            step.content_type.as_deref().unwrap_or(usual),
         );
     }
     request = request.header(

@@ -91,17 +91,14 @@ impl Definitions {
             return;
         }
         self.going.insert(name.to_owned());
-        if !crd::condition_is(&crd["status"], "Terminating", "True") {
+        let reason = "InstanceDeletionInProgress";
+        let conditions = crd["status"]["conditions"].as_array();
+        if !conditions.is_some_and(|list| list.iter().any(|c| c["reason"] == reason)) {
             let now = metadata::time(self.inside.server.clock.now());
             let message = "CustomResource deletion is in progress";
             self.write_status(name, |crd| {
                 let mut status = crd["status"].clone();
-                crd::set(
-                    &mut status,
-                    "Terminating",
-                    ("True", "InstanceDeletionInProgress", message),
-                    &now,
-                );
+                crd::set(&mut status, "Terminating", ("True", reason, message), &now);
                 status
             })
             .await;

@@ -98,6 +98,12 @@ pub fn check_crd(crd: &Value) -> Vec<FieldError> {
         ));
     }
     check_names(&spec["names"], &mut errors);
+    let stored = &crd["status"]["storedVersions"];
+    if stored.as_array().is_some_and(Vec::is_empty) {
+        let detail = "must have at least one stored version";
+        let path = "status.storedVersions";
+        errors.push(FieldError::invalid(path, &Value::Null, detail));
+    }
     errors
 }
 

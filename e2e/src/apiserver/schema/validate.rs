@@ -144,11 +144,14 @@ fn check(at: At<'_>, rules: &Rules, value: &Value, path: &str, errors: &mut Vec<
     };
     match value {
         Value::String(text) => {
+            // Of length and pattern the real server tells the first that fails.
             let length = text.chars().count() as u64;
-            if let Some(least) = rules.at_least.length.filter(|least| length < *least) {
+            if let Some(most) = rules.at_most.length.filter(|most| length > *most) {
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                errors.push(FieldError::too_long(root(path), most));
+            } else if let Some(least) = rules.at_least.length.filter(|least| length < *least) {
                 invalid(format!("should be at least {least} chars long"));
-            }
-            if let Some((pattern, regex)) = &rules.pattern
+            } else if let Some((pattern, regex)) = &rules.pattern
                 && !regex.is_match(text)
             {
                 invalid(format!("should match '{pattern}'"));
@@ -160,12 +163,6 @@ fn check(at: At<'_>, rules: &Rules, value: &Value, path: &str, errors: &mut Vec<
             {
                 let detail = format!("{} must be of type {name}: {text:?}", in_body(path));
                 errors.push(FieldError::type_invalid(root(path), value, detail));
-            }
-            if let Some(most) = rules.at_most.length.filter(|most| length > *most) {
-                errors.push(FieldError::too_long(
-                    root(path),
-                    usize::try_from(most).unwrap_or(usize::MAX),
-                ));
             }
         }
         Value::Number(n) => {

@@ -242,7 +242,7 @@ fn step(
             Grace::Over => {}
             Grace::Until(time, seconds) => {
                 graceful = seconds > 0;
-                mark(&mut new, time, Some(seconds), begun);
+                mark(&mut new, time, seconds, begun);
             }
         }
     }
@@ -253,9 +253,12 @@ fn step(
     prepare::deleting(call, &mut new);
     let held = !finalizers.is_empty() || prepare::holds(call, &new);
     if held && !new["metadata"]["deletionTimestamp"].is_string() {
-        // Namespaces go by a way of their own, which knows no grace.
-        let seconds = (!prepare::holds(call, &new)).then_some(0);
-        mark(&mut new, now, seconds, false);
+        if prepare::goes_its_own_way(call, &new) {
+            let time = metadata::time(now);
+            metadata::of(&mut new).insert("deletionTimestamp".to_owned(), time.into());
+        } else {
+            mark(&mut new, now, 0, false);
+        }
     }
     if graceful || held {
         if new == *old {
@@ -277,7 +280,12 @@ fn step(
             .collection
             .remove(draft(&call.served, new.clone())?, stored.version)
         {
-            Ok(gone) => call.server.removed(resource, &gone),
+            Ok(gone) => {
+                call.server.removed(resource, &gone);
+                if resource.traits.return_deleted {
+                    return Ok(Some(Outcome::Stored(StatusCode::OK, gone)));
+                }
+            }
             Err(_) => return Ok(None),
         }
     }
@@ -339,15 +347,13 @@ fn shorten(old: &Value, begun: bool, period: i64, asked: bool, now: Timestamp) -
     Grace::Until(moved, period)
 }
 
-fn mark(object: &mut Value, time: Timestamp, seconds: Option<i64>, begun: bool) {
+fn mark(object: &mut Value, time: Timestamp, seconds: i64, begun: bool) {
     let generation = object["metadata"]["generation"]
         .as_i64()
         .filter(|g| *g > 0 && !begun);
     let fields = metadata::of(object);
     fields.insert("deletionTimestamp".to_owned(), metadata::time(time).into());
-    if let Some(seconds) = seconds {
-        fields.insert("deletionGracePeriodSeconds".to_owned(), seconds.into());
-    }
+    fields.insert("deletionGracePeriodSeconds".to_owned(), seconds.into());
     if let Some(generation) = generation {
         fields.insert("generation".to_owned(), (generation + 1).into());
     }

@@ -248,7 +248,8 @@ fn goes_now(call: &Call<'_>, new: &Value) -> bool {
 
 fn grow_generation(call: &Call<'_>, old: &Value, new: &mut Value) {
     // Writing the status never counts, even where it may touch annotations.
-    let changed = call.path.subresource != "status"
+    // Neither does a binding: the node is not what somebody wants of the pod.
+    let changed = !["status", "binding"].contains(&call.path.subresource.as_ref())
         && match call.served.resource.traits.generation {
             Generation::None => false,
             Generation::SpecAndAnnotations => {

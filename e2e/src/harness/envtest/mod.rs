@@ -303,7 +303,7 @@ fn start_server(
             "--service-account-signing-key-file={}",
             file(certificates::TOKEN_KEY)
         ),
-        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         "--authorization-mode=RBAC".to_owned(),
         "--allow-privileged=true".to_owned(),
