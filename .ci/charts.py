@@ -38,6 +38,15 @@ def container(objects):
     return deployment, deployment["spec"]["template"]["spec"]["containers"][0]
 
 
+def rules(objects, kind, name, namespace=None):
+    """The rules of a role, by what it is called and where it lives."""
+    for each in objects:
+        metadata = each["metadata"]
+        if each["kind"] == kind and metadata["name"] == name and metadata.get("namespace") == namespace:
+            return each["rules"]
+    return []
+
+
 def common(path, values, objects):
     kinds = sorted(each["kind"] for each in objects)
     check(f"{path}: renders", "Deployment" in kinds and "ServiceAccount" in kinds, str(kinds))
@@ -79,7 +88,43 @@ def agent():
         check(f"{path}: refuses {values}", words is not None and word in words, str(words))
 
 
+def agent_access():
+    path = "charts/agent"
+    objects = rendered(path, {"clusterName": "member1"})
+    texts = yaml.safe_dump_all(objects)
+    check(f"{path}: no name is left to fill in", "RELEASE" not in texts and "NAMESPACE" not in texts)
+    granted = rules(objects, "ClusterRole", "muster-system-muster")
+    verbs = {verb for rule in granted if "*" in rule.get("resources", []) for verb in rule["verbs"]}
+    check(f"{path}: the agent may not be somebody else", verbs and not verbs & {"*", "impersonate"}, str(verbs))
+
+
+def fleet_access():
+    path = "charts/fleet-access"
+    objects = rendered(path, {"members": ["m1", "m2"]})
+    check(f"{path}: no name is left to fill in", "MEMBER" not in yaml.safe_dump_all(objects))
+    keys = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
+    check(f"{path}: every object once", len(keys) == len(set(keys)), str(keys))
+    for member, other in [("m1", "m2"), ("m2", "m1")]:
+        named = rules(objects, "ClusterRole", f"muster-agent-{member}")
+        names = {name for rule in named for name in rule.get("resourceNames", ["*"])}
+        check(f"{path}: {member} sees its own Cluster only", names == {member, "karmada-cluster", f"karmada-es-{member}"}, str(names))
+        check(f"{path}: {member} has its Works", bool(rules(objects, "Role", "muster-agent", f"karmada-es-{member}")))
+        bound = [
+            each["metadata"]["namespace"]
+            for each in objects
+            if each["kind"] == "RoleBinding" and each["subjects"][0]["name"] == f"muster-agent-{member}"
+        ]
+        check(f"{path}: {member} stays out of {other}", f"karmada-es-{other}" not in bound, str(bound))
+    words = refused(path, {"members": ["Member.1"]})
+    check(f"{path}: refuses a name that is none", words is not None and "members" in words, str(words))
+    lint = helm.lint(path, values={"members": ["m1"]})
+    errors = [message for message in lint.get("messages", []) if message.get("severity", 3) >= 2]
+    check(f"{path}: lint", not errors, str(errors))
+
+
 control_plane()
 agent()
+agent_access()
+fleet_access()
 print(f"charts: {len(FAILURES)} failed")
 sys.exit(1 if FAILURES else 0)

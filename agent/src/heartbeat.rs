@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::api::PostParams;
 use muster_shared::k8s::{Api, Client, Lease, LeaseSpec, MicroTime, ObjectMeta, OwnerReference};
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::queue::jittered;
@@ -128,7 +127,7 @@ impl Heartbeat {
                 };
                 within(
                     "create the lease",
-                    api.create(&PostParams::default(), &lease),
+                    write::create(api, &self.cluster, &lease),
                 )
                 .await?;
                 return Ok(());

@@ -3,8 +3,10 @@
 use std::fmt::Debug;
 
 use http::{Request, header};
+use kube::api::PostParams;
 use muster_shared::client;
 use muster_shared::k8s::{Api, Patch, PatchParams, Resource};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -39,6 +41,35 @@ where
     match sent {
         Err(kube::Error::Api(status)) if status.is_forbidden() => {
             match update(api, name, subresource, patch).await {
+                // The first refusal says more about what is missing.
+                Err(kube::Error::Api(second)) if second.is_forbidden() => {
+                    Err(kube::Error::Api(status))
+                }
+                outcome => outcome,
+            }
+        }
+        outcome => outcome,
+    }
+}
+
+/// Creates an object that was not there a moment ago, by applying it: only so can a role allow the creation of one name and no other.
+///
+/// A role without the verb `patch` (see [`merge`]) gets the ordinary creation. If somebody else was faster, what we say is put into
+/// their object, or conflicts with what they said.
+pub async fn create<K>(api: &Api<K>, name: &str, object: &K) -> Result<K, kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + Serialize + Debug,
+{
+    let applied = api
+        .patch(
+            name,
+            &PatchParams::apply(FIELD_MANAGER),
+            &Patch::Apply(object),
+        )
+        .await;
+    match applied {
+        Err(kube::Error::Api(status)) if status.is_forbidden() => {
+            match api.create(&PostParams::default(), object).await {
                 // The first refusal says more about what is missing.
                 Err(kube::Error::Api(second)) if second.is_forbidden() => {
                     Err(kube::Error::Api(status))

@@ -226,7 +226,17 @@ async fn attempt(
             },
             spec: Some(claim(candidate, None)),
         };
-        return match api.create(&PostParams::default(), &lease).await {
+        // By apply, because only so can a role allow the creation of one name and no other. Every candidate applies in a name
+        // of its own: of two that do it at once the second conflicts with what the first said.
+        let params = PatchParams::apply(&manager(&candidate.identity));
+        let mut created = api
+            .patch(&candidate.name, &params, &Patch::Apply(&lease))
+            .await;
+        // Karmada's roles for agents allow creation and no patches.
+        if matches!(&created, Err(kube::Error::Api(status)) if status.is_forbidden()) {
+            created = api.create(&PostParams::default(), &lease).await;
+        }
+        return match created {
             Ok(_) => Ok(true),
             Err(error) if client::is_conflict(&error) => Ok(false),
             Err(error) => Err(error),
@@ -275,6 +285,12 @@ async fn attempt(
         Err(error) if client::is_conflict(&error) => Ok(holder == candidate.identity && !expired),
         Err(error) => Err(error),
     }
+}
+
+/// The identity as the name of a field manager, which may have 128 characters.
+fn manager(identity: &str) -> String {
+    let skipped = identity.chars().count().saturating_sub(128);
+    identity.chars().skip(skipped).collect()
 }
 
 fn claim(candidate: &Candidate, current: Option<&LeaseSpec>) -> LeaseSpec {

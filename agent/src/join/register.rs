@@ -6,6 +6,7 @@ use muster_shared::k8s::{Api, Client, ListParams, Namespace, ObjectMeta, Resourc
 use muster_shared::names;
 use serde_json::{Value, json};
 
+use crate::apply::member::Raw;
 use crate::settings::Settings;
 use crate::write::{self, merge_patch, within};
 
@@ -89,11 +90,7 @@ impl Registration {
                     ..wanted
                 };
                 let cluster = Cluster::new(name, spec);
-                within(
-                    "create the Cluster",
-                    api.create(&PostParams::default(), &cluster),
-                )
-                .await?;
+                within("create the Cluster", write::create(&api, name, &cluster)).await?;
                 tracing::info!(cluster = name, id, "registered with the fleet");
             }
             Some(found) => {
@@ -170,26 +167,38 @@ fn adoption(
     merge_patch(&found, &merged).map(|spec| json!({ "spec": spec }))
 }
 
-/// Looks through the whole fleet, page by page. A Cluster that does not parse is no reason to stay away.
+/// Looks through the whole fleet, page by page; through our own Cluster only where our role shows us no other. A Cluster that
+/// does not parse is no reason to stay away.
 async fn refuse_a_taken_name(api: &Api<Cluster>, name: &str, id: &str) -> Result<(), Error> {
-    let api: Api<crate::apply::member::Raw> = Api::all_with(
+    let api: Api<Raw> = Api::all_with(
         api.clone().into_client(),
         &muster_shared::k8s::ApiResource::erase::<Cluster>(&()),
     );
     let mut page = ListParams::default().limit(PAGE);
     loop {
-        let clusters = within("list the Clusters", api.list(&page)).await?;
-        for cluster in &clusters.items {
-            let other = cluster.name_any();
-            let other_id = cluster.object.pointer("/spec/id").and_then(Value::as_str);
-            if let Some(problem) = clash(name, id, &other, other_id.unwrap_or_default()) {
-                return Err(Error::Taken(problem));
+        let clusters = match within("list the Clusters", api.list(&page)).await {
+            Ok(clusters) => clusters,
+            Err(error) if error.is_forbidden() => {
+                let ours = within("read the Cluster", api.get_opt(name)).await?;
+                return ours.iter().try_for_each(|ours| refuse(ours, name, id));
             }
+            Err(error) => return Err(error.into()),
+        };
+        for cluster in &clusters.items {
+            refuse(cluster, name, id)?;
         }
         match clusters.metadata.continue_ {
             Some(token) if !token.is_empty() => page = page.continue_token(&token),
             _ => return Ok(()),
         }
+    }
+}
+
+fn refuse(cluster: &Raw, name: &str, id: &str) -> Result<(), Error> {
+    let other_id = cluster.object.pointer("/spec/id").and_then(Value::as_str);
+    match clash(name, id, &cluster.name_any(), other_id.unwrap_or_default()) {
+        Some(problem) => Err(Error::Taken(problem)),
+        None => Ok(()),
     }
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use http::Method;
 
 use super::refusal::Refusal;
+use super::selectors::{self, FieldRequirement};
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,6 +181,13 @@ impl Query {
             value.to_ascii_lowercase().as_str(),
             "false" | "0"
         ))
+    }
+
+    /// The one name to which the field selector narrows a collection.
+    pub fn selected_name(&self) -> Option<String> {
+        let fields = selectors::fields(self.get("fieldSelector")?).ok()?;
+        let exact = |it: &&FieldRequirement| it.field == "metadata.name" && it.equal;
+        fields.iter().find(exact).map(|it| it.value.clone())
     }
 
     /// A whole number.

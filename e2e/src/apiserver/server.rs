@@ -272,7 +272,7 @@ impl Server {
         let Some(verb) = verb(&parts.method, &path, &query) else {
             return Err(Refusal::method_not_allowed());
         };
-        self.permit(user, verb, &path)?;
+        self.permit(user, verb, &path, &query)?;
         let served = self.served(&path, verb)?;
         let content_type = wire::content_type(&parts.headers);
         let agent = parts
@@ -315,7 +315,19 @@ impl Server {
         answer
     }
 
-    fn permit(&self, user: &User, verb: Verb, path: &ResourcePath<'_>) -> Result<(), Refusal> {
+    /// Whether the user may do this. Asked once more for the verb `create` when a change makes an object that was not there.
+    pub fn permit(
+        &self,
+        user: &User,
+        verb: Verb,
+        path: &ResourcePath<'_>,
+        query: &Query,
+    ) -> Result<(), Refusal> {
+        // A collection narrowed to one name is asked for like the object of that name, so that roles can allow just that.
+        let selected = match verb {
+            Verb::List | Verb::Watch | Verb::DeleteCollection => query.selected_name(),
+            _ => None,
+        };
         let attributes = Attributes {
             verb: verb.name().to_owned(),
             group: path.group.to_string(),
@@ -327,7 +339,7 @@ impl Server {
             } else {
                 path.namespace.to_string()
             },
-            name: path.name.to_string(),
+            name: selected.unwrap_or_else(|| path.name.to_string()),
             path: None,
         };
         authorize::decide(self, user, &attributes)
@@ -338,7 +350,7 @@ impl Server {
                         group: &path.group,
                         name: &path.resource,
                     },
-                    &path.name,
+                    &attributes.name,
                     &denied.to_string(),
                 )
             })

@@ -6,23 +6,18 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use muster_shared::client::{self, Profile};
-use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::link::{Condition, Link};
 use super::observer::Observer;
 use super::process::{Launch, Process, Program};
 use super::provider::{Cluster, Provider};
-use super::{apply, kubeconfig};
+use super::{access, apply, kubeconfig};
 use crate::member::{self, Member};
-
-/// Namespaces that an installation brings (the control-plane chart does).
-const NAMESPACES: [&str; 2] = ["karmada-system", "karmada-cluster"];
 
 /// A member to be started.
 #[derive(Clone, Debug)]
@@ -101,6 +96,9 @@ impl Fleet {
             .await
             .context("starting the fleet API")?;
         install(&api.client).await?;
+        let account = access::admit_control_plane(&api.client)
+            .await
+            .context("letting the control plane in")?;
         let sites = try_join_all(plan.members.iter().map(|member| {
             let (plan, api, shutdown) = (&plan, &api, &shutdown);
             async move {
@@ -120,9 +118,7 @@ impl Fleet {
         let observer = Observer::new(&api.watch_client, views);
         observer.start().await;
 
-        let identity = api
-            .cluster
-            .identity("muster-control-plane", &["system:masters"])?;
+        let identity = api.identity(&account).await?;
         let path = plan.directory.join("kube/control-plane.kubeconfig");
         kubeconfig::write(&identity, &path)?;
         let mut arguments = vec![format!("--kubeconfig={}", path.display())];
@@ -231,6 +227,11 @@ impl Party {
             cluster,
         })
     }
+
+    /// Access as somebody whom the API knows.
+    async fn identity(&self, account: &access::Account) -> anyhow::Result<Kubeconfig> {
+        access::kubeconfig(&self.client, self.cluster.administrator()?, account).await
+    }
 }
 
 impl Site {
@@ -248,9 +249,14 @@ impl Site {
             let clients = (api.client.clone(), api.watch_client.clone());
             Some(Member::start(name, clients, &member.shape, shutdown.child_token()).await?)
         };
-        let user = format!("system:node:{name}");
-        let at_fleet = fleet.cluster.identity(&user, &["system:masters"])?;
-        let at_member = api.cluster.identity("muster-agent", &["system:masters"])?;
+        let account = access::admit_member(&fleet.client, name)
+            .await
+            .context("letting the agent in at the fleet API")?;
+        let at_fleet = fleet.identity(&account).await?;
+        let account = access::admit_agent(&api.client)
+            .await
+            .context("letting the agent in at its member")?;
+        let at_member = api.identity(&account).await?;
         let to_fleet = Link::open(kubeconfig::address(&at_fleet).await?).await?;
         let to_member = Link::open(kubeconfig::address(&at_member).await?).await?;
         let file = |side: &str| {
@@ -309,16 +315,6 @@ async fn install(client: &Client) -> anyhow::Result<()> {
         tokio::time::timeout(std::time::Duration::from_secs(10), established)
             .await
             .with_context(|| format!("CRD {name} was not established within 10 s"))??;
-    }
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    for name in NAMESPACES {
-        let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
-        match namespaces.create(&PostParams::default(), &namespace).await {
-            Err(error) if !client::is_conflict(&error) => {
-                anyhow::bail!("cannot make namespace {name}: {}", client::brief(&error));
-            }
-            _ => {}
-        }
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Starting a fleet on this machine, breaking it, and waiting for what should happen.
 
+pub mod access;
 pub mod apply;
 pub mod dump;
 pub mod envtest;

@@ -159,6 +159,7 @@ async fn server_side(
             );
             return Err(Refusal::conflict(resource.name(), &call.path.name, &why));
         }
+        call.permit_create()?;
         metadata::of(&mut config).remove("resourceVersion");
         let object = merged(call, None, &config, options)?;
         return create::insert(call, object, true).await;

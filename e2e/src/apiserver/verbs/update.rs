@@ -42,6 +42,7 @@ pub async fn replace(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
     let resource = &call.served.resource;
     let absent = resource.collection.get(&call.key()).is_none();
     if absent && resource.traits.create_on_update && call.path.subresource.is_empty() {
+        call.permit_create()?;
         return create::insert(call, object, false).await;
     }
     update_with(call, |old| {

@@ -46,9 +46,4 @@ impl Cluster for Running {
         self.admin_kubeconfig()
             .context("making the administrator's kubeconfig")
     }
-
-    fn identity(&self, user: &str, groups: &[&str]) -> anyhow::Result<Kubeconfig> {
-        self.kubeconfig(user, groups)
-            .with_context(|| format!("making a kubeconfig for {user}"))
-    }
 }

@@ -36,6 +36,4 @@ pub trait Provider: Send + Sync {
 pub trait Cluster: Send + Sync {
     /// Access for somebody who may do everything.
     fn administrator(&self) -> anyhow::Result<Kubeconfig>;
-    /// Access for a named user by client certificate.
-    fn identity(&self, user: &str, groups: &[&str]) -> anyhow::Result<Kubeconfig>;
 }

@@ -1,0 +1,113 @@
+//! Who the product's processes are: service accounts with the rights that the charts give them, and nothing more.
+//!
+//! The rules are read from the charts' own files, so that one that is missing there fails a scenario here. Identities are tokens that
+//! the API itself issues (TokenRequest), which every provider's API can.
+
+use anyhow::Context as _;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use kube::config::{AuthInfo, Kubeconfig};
+use muster_shared::names::SYSTEM_NAMESPACE;
+use serde_json::json;
+
+use super::apply;
+
+const CONTROL_PLANE: &str =
+    include_str!("../../../charts/fleet-access/access/control-plane.yaml");
+const MEMBER: &str = include_str!("../../../charts/fleet-access/access/member.yaml");
+const AGENT: &str = include_str!("../../../charts/agent/access.yaml");
+
+/// Release and namespace under which the agent's chart is installed, as the README does.
+const AGENT_RELEASE: &str = "muster-agent";
+const AGENT_NAMESPACE: &str = "muster-system";
+
+/// How long a token is valid, in seconds: longer than any run.
+const VALIDITY: i64 = 24 * 60 * 60;
+
+/// Somebody whom an API knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Namespace of the service account.
+    pub namespace: &'static str,
+    /// Its name.
+    pub name: String,
+}
+
+impl Account {
+    /// The name by which the API knows it.
+    pub fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
+/// Lets the control plane in at the fleet API.
+pub async fn admit_control_plane(fleet: &Client) -> anyhow::Result<Account> {
+    apply::apply(fleet, CONTROL_PLANE).await?;
+    Ok(Account {
+        namespace: SYSTEM_NAMESPACE,
+        name: "muster-control-plane".to_owned(),
+    })
+}
+
+/// Lets the agent of a member in at the fleet API.
+pub async fn admit_member(fleet: &Client, member: &str) -> anyhow::Result<Account> {
+    apply::apply(fleet, &MEMBER.replace("MEMBER", member)).await?;
+    Ok(Account {
+        namespace: SYSTEM_NAMESPACE,
+        name: format!("muster-agent-{member}"),
+    })
+}
+
+/// Lets the agent in at its member's API.
+pub async fn admit_agent(member: &Client) -> anyhow::Result<Account> {
+    let namespace: Namespace =
+        serde_json::from_value(json!({ "metadata": { "name": AGENT_NAMESPACE } }))?;
+    let namespaces: Api<Namespace> = Api::all(member.clone());
+    match namespaces.create(&PostParams::default(), &namespace).await {
+        Err(error) if !muster_shared::client::is_conflict(&error) => return Err(error.into()),
+        _ => {}
+    }
+    let rules = AGENT
+        .replace("NAMESPACE", AGENT_NAMESPACE)
+        .replace("RELEASE", AGENT_RELEASE);
+    apply::apply(member, &rules).await?;
+    Ok(Account {
+        namespace: AGENT_NAMESPACE,
+        name: AGENT_RELEASE.to_owned(),
+    })
+}
+
+/// The same access as `administrator`'s, but as the account.
+pub async fn kubeconfig(
+    client: &Client,
+    administrator: Kubeconfig,
+    account: &Account,
+) -> anyhow::Result<Kubeconfig> {
+    let Account { namespace, name } = account;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            expiration_seconds: Some(VALIDITY),
+            ..TokenRequestSpec::default()
+        },
+        ..TokenRequest::default()
+    };
+    let issued = accounts
+        .create_token_request(name, &PostParams::default(), &request)
+        .await
+        .with_context(|| format!("asking for a token of {namespace}/{name}"))?;
+    let token = issued
+        .status
+        .with_context(|| format!("no token was issued for {namespace}/{name}"))?
+        .token;
+    let mut config = administrator;
+    for named in &mut config.auth_infos {
+        named.auth_info = Some(AuthInfo {
+            token: Some(token.clone().into()),
+            ..AuthInfo::default()
+        });
+    }
+    Ok(config)
+}
