@@ -14,8 +14,7 @@ use serde_json::json;
 
 use super::apply;
 
-const CONTROL_PLANE: &str =
-    include_str!("../../../charts/fleet-access/access/control-plane.yaml");
+const CONTROL_PLANE: &str = include_str!("../../../charts/fleet-access/access/control-plane.yaml");
 const MEMBER: &str = include_str!("../../../charts/fleet-access/access/member.yaml");
 const AGENT: &str = include_str!("../../../charts/agent/access.yaml");
 
