@@ -238,6 +238,12 @@ impl Settings {
         self.controllers.enabled(controller, false)
     }
 
+    /// Whether we place the bindings that ask for this scheduler; `None` and nothing mean the default one.
+    pub fn schedules(&self, scheduler: Option<&str>) -> bool {
+        let ours = |name: &str| name.is_empty() || name == self.scheduler_name;
+        self.runs("scheduler") && scheduler.is_none_or(ours)
+    }
+
     /// Refuses values that parse and make no sense.
     pub fn check(&self) -> Result<(), Error> {
         self.feature_gates.check(&GATES)?;

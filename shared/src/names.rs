@@ -133,8 +133,12 @@ pub mod eviction {
     pub const REASON_TAINT_UNTOLERATED: &str = "TaintUntolerated";
     /// The application failed there.
     pub const REASON_APPLICATION_FAILURE: &str = "ApplicationFailure";
+    /// No cluster may have the workload as its policy and the clusters stand; the copy that there is stays (ours).
+    pub const REASON_NO_CLUSTER_FIT: &str = "NoClusterFit";
     /// The controller that watches taints.
     pub const PRODUCER_TAINT_MANAGER: &str = "TaintManager";
+    /// The scheduler (ours).
+    pub const PRODUCER_SCHEDULER: &str = "Scheduler";
 }
 
 /// Namespace of the Works of a cluster.

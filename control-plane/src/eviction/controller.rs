@@ -175,11 +175,7 @@ where
     Subject: From<Arc<B>>,
 {
     let (key, spec) = (errand.subject.key(), errand.subject.spec());
-    let ours = fleet.settings.runs("scheduler")
-        && spec
-            .scheduler_name
-            .as_deref()
-            .is_none_or(|name| name.is_empty() || name == fleet.settings.scheduler_name);
+    let ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
     let departure = Departure {
         spec,
         status: errand.subject.status(),

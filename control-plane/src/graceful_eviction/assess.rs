@@ -22,6 +22,9 @@ pub struct Scene<'a> {
     pub scheduled: bool,
     /// What is known of a cluster by its name.
     pub cluster: &'a dyn Fn(&str) -> Standing,
+    /// Whether a workload without clusters is put back where it was once that cluster is sound. Our own scheduler does
+    /// so where the policy allows it; another one takes no cluster back as long as the task is there.
+    pub restores: bool,
     /// How long a task without a grace period of its own lasts; `None`: until there is a healthy replacement.
     pub timeout: Option<Duration>,
 }
@@ -50,7 +53,7 @@ pub enum Done {
     Released,
     /// The workload is to run in this cluster again.
     BackInPlace,
-    /// No replacement was found, and the cluster recovered: the old copy is the only one.
+    /// No replacement was found, and the cluster recovered: the old copy is the only one, and in its place again.
     Recovered,
     /// The cluster has left the fleet, and the copy with it.
     ClusterGone,
@@ -82,6 +85,9 @@ pub struct Assessment {
     pub kept: Vec<GracefulEvictionTask>,
     /// The clusters whose tasks are done, in their order.
     pub done: Vec<(String, Done)>,
+    /// Where the workload is put back ([`Done::Recovered`]). To be written together with the tasks: with neither task
+    /// nor target the copy would be removed.
+    pub restored: Vec<TargetCluster>,
     /// When a grace period ends, if nothing happens before.
     pub again: Option<Timestamp>,
 }
@@ -100,7 +106,16 @@ pub fn assess(tasks: &[GracefulEvictionTask], scene: &Scene<'_>, now: Timestamp)
             continue;
         };
         match scene.judge(task, created.0, replaced, now) {
-            Some(done) => assessment.done.push((task.from_cluster.clone(), done)),
+            Some(done) => {
+                if done == Done::Recovered {
+                    assessment.restored.push(TargetCluster {
+                        name: task.from_cluster.clone(),
+                        replicas: task.replicas.unwrap_or(0),
+                        ..TargetCluster::default()
+                    });
+                }
+                assessment.done.push((task.from_cluster.clone(), done));
+            }
             None => assessment.keep(task.clone(), scene, created.0, now),
         }
     }
@@ -151,7 +166,8 @@ impl Scene<'_> {
             None => {}
         }
         if self.clusters.is_empty() {
-            return (standing == Standing::Sound).then_some(Done::Recovered);
+            let restores = self.restores && standing == Standing::Sound;
+            return restores.then_some(Done::Recovered);
         }
         if self.end(task, created).is_some_and(|end| now > end) {
             return Some(Done::Expired);
@@ -256,6 +272,7 @@ mod tests {
             reports: case.reports,
             scheduled: true,
             cluster: case.standing,
+            restores: true,
             timeout: None,
         };
         assess(&[task(case.grace)], &scene, at(case.now))
@@ -376,5 +393,33 @@ mod tests {
             assert_eq!(done, expected);
             assert!(done.is_none_or(|done| !done.removes_the_copy()));
         }
+    }
+
+    #[test]
+    fn what_is_put_back_is_a_target_in_the_write_that_ends_its_task() {
+        let tasks = [GracefulEvictionTask {
+            replicas: Some(3),
+            ..task(None)
+        }];
+        let look = |restores| {
+            let scene = Scene {
+                clusters: &[],
+                reports: &[],
+                scheduled: true,
+                cluster: &|_| Standing::Sound,
+                restores,
+                timeout: None,
+            };
+            assess(&tasks, &scene, at(10))
+        };
+        let restored = look(true);
+        assert_eq!(restored.restored, [target("old", 3)]);
+        assert!(restored.kept.is_empty());
+        let left_to_the_scheduler = look(false);
+        assert_eq!(left_to_the_scheduler.restored, []);
+        assert_eq!(
+            left_to_the_scheduler.kept, tasks,
+            "the task keeps the only copy until the scheduler has placed the workload"
+        );
     }
 }

@@ -25,6 +25,7 @@ fn replay(input: &Value) -> Value {
         reports: &reports,
         scheduled: input["generation"] == input["schedulerObservedGeneration"],
         cluster: &|_| Standing::Left,
+        restores: true,
         timeout: input["gracefulTimeoutSeconds"]
             .as_u64()
             .map(std::time::Duration::from_secs),

@@ -105,10 +105,13 @@ async fn work_off<B: Kept>(fleet: &Fleet, key: BindingKey) -> Result<Next, Error
     let assessment = look(fleet, binding.as_ref(), now);
     if assessment.kept != spec.graceful_eviction_tasks {
         let kept = &assessment.kept;
-        let patch = json!({
+        let mut patch = json!({
             "metadata": {"resourceVersion": binding.meta().resource_version},
             "spec": {"gracefulEvictionTasks": (!kept.is_empty()).then_some(kept)},
         });
+        if !assessment.restored.is_empty() {
+            patch["spec"]["clusters"] = json!(assessment.restored);
+        }
         match B::api(fleet, &key)
             .patch(&key.name, &patch_params(), &Patch::Merge(patch))
             .await
@@ -137,6 +140,7 @@ fn look<B: Binding>(fleet: &Fleet, binding: &B, now: Timestamp) -> Assessment {
         reports: &status.aggregated_status,
         scheduled: binding.meta().generation == Some(status.scheduler_observed_generation),
         cluster: &|name| standing(fleet, binding, name, &switches, now),
+        restores: !fleet.settings.schedules(spec.scheduler_name.as_deref()),
         // Time alone removes nothing: the proposal deprecates `--graceful-eviction-timeout`.
         timeout: None,
     };

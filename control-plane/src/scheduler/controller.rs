@@ -319,13 +319,16 @@ fn subject<B: Binding>(binding: &B) -> Subject<'_> {
 async fn write<B: Stored>(api: &Api<B>, binding: &B, placed: &Placed) -> Result<B, kube::Error> {
     // An empty list is not stored: null takes the field away, as Go leaves it out.
     let clusters = Some(&placed.clusters).filter(|clusters| !clusters.is_empty());
-    let patch = json!({
+    let mut patch = json!({
         "metadata": {
             "resourceVersion": binding.resource_version(),
             "annotations": { APPLIED_PLACEMENT: placed.applied_placement },
         },
         "spec": { "clusters": clusters },
     });
+    if let Some(tasks) = &placed.tasks {
+        patch["spec"]["gracefulEvictionTasks"] = json!(tasks);
+    }
     api.patch(
         &binding.name_any(),
         &PatchParams::default(),

@@ -2,7 +2,12 @@
 //! the binding waits for.
 
 use jiff::Timestamp;
-use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
+use muster_shared::api::binding::{
+    GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
+};
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::k8s::Time;
+use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
 
 use super::need::{Need, need};
 use super::nofit::{Kind, NoFit};
@@ -10,6 +15,7 @@ use super::pass::{Attempt, Pass};
 use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
 use super::{Decision, Options};
+use crate::eviction::plan::take_out;
 
 /// A binding as the scheduler reads it.
 #[derive(Debug, Clone, Copy)]
@@ -40,12 +46,14 @@ pub struct Outcome {
 }
 
 /// The result of a pass. Both parts are written at once, so that no one sees a result without its placement.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Placed {
     /// Replaces `spec.clusters`.
     pub clusters: Vec<TargetCluster>,
     /// Replaces the annotation that holds the placement applied last.
     pub applied_placement: String,
+    /// Replaces `spec.gracefulEvictionTasks`, when it changes: copies that stay although no cluster may have them.
+    pub tasks: Option<Vec<GracefulEvictionTask>>,
 }
 
 impl Placed {
@@ -80,7 +88,7 @@ pub fn pass(
         },
     };
     if spec.placement.is_none() {
-        return settled.fail(subject, NoFit::NoPlacement);
+        return settled.fail(NoFit::NoPlacement);
     }
     let Some(need) = need(spec, status, applied_placement, snapshot) else {
         return settled.confirm(subject, now);
@@ -93,8 +101,46 @@ pub fn pass(
     };
     match result {
         Ok(decision) => outcome.succeed(subject, decision, now),
-        Err(failure) => outcome.fail(subject, failure),
+        Err(failure) => Outcome {
+            placed: withdraw(subject, &failure, snapshot, now),
+            ..outcome.fail(failure)
+        },
     }
+}
+
+/// No cluster may have the workload any more: its result is empty (Karmada behaviour). Its copies, unlike Karmada's,
+/// stay until there are others: a policy that is narrowed to clusters which happen to be down must not delete what
+/// runs. They go with clusters that are being removed.
+fn withdraw(
+    subject: &Subject<'_>,
+    failure: &NoFit,
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> Option<Placed> {
+    if failure.kind() != Kind::NoClusterFit {
+        return None;
+    }
+    let mut after = subject.spec.clone();
+    for target in &subject.spec.clusters {
+        let cluster = snapshot.get(&target.name);
+        if cluster.is_some_and(|cluster| !cluster.is_deleting()) {
+            let task = GracefulEvictionTask {
+                from_cluster: target.name.clone(),
+                purge_mode: Some(PurgeMode::Gracefully),
+                reason: REASON_NO_CLUSTER_FIT.to_owned(),
+                producer: PRODUCER_SCHEDULER.to_owned(),
+                creation_timestamp: Some(Time(now)),
+                ..GracefulEvictionTask::default()
+            };
+            take_out(&mut after, task);
+        }
+    }
+    let changed = after.graceful_eviction_tasks != subject.spec.graceful_eviction_tasks;
+    Some(Placed {
+        clusters: Vec::new(),
+        applied_placement: record(subject.spec),
+        tasks: changed.then_some(after.graceful_eviction_tasks),
+    })
 }
 
 impl Outcome {
@@ -114,6 +160,7 @@ impl Outcome {
             placed: Some(Placed {
                 clusters: decision.clusters,
                 applied_placement: record(subject.spec),
+                tasks: None,
             }),
             report: Report {
                 scheduled: Some(Verdict::success()),
@@ -125,15 +172,11 @@ impl Outcome {
         }
     }
 
-    /// A failure leaves what is placed alone, unless no cluster may have it any more. The generation does not count
-    /// as observed, so that nobody takes the workload for moved (Karmada behaviour).
-    fn fail(self, subject: &Subject<'_>, failure: NoFit) -> Self {
+    /// A failure leaves what is placed alone, unless [`withdraw`] says otherwise. The generation does not count as
+    /// observed, so that nobody takes the workload for moved (Karmada behaviour).
+    fn fail(self, failure: NoFit) -> Self {
         let kind = failure.kind();
         Self {
-            placed: (kind == Kind::NoClusterFit).then(|| Placed {
-                clusters: Vec::new(),
-                applied_placement: record(subject.spec),
-            }),
             report: Report {
                 scheduled: Some(Verdict {
                     scheduled: false,
@@ -170,4 +213,82 @@ impl Outcome {
 fn record(spec: &ResourceBindingSpec) -> String {
     serde_json::to_string(&spec.placement)
         .expect("a placement has text keys: invariant of its type")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::scheduler::fixtures::{cluster, deployment, dynamic, snapshot};
+
+    /// What a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the targets, and the tasks it
+    /// adds.
+    fn withdrawn(allowed: &[&str], clusters: &[Value], tasks: Value) -> Option<(usize, Value)> {
+        let mut placement = dynamic();
+        placement["clusterAffinity"] = json!({"clusterNames": allowed});
+        let mut spec = deployment(2, &placement);
+        spec.clusters = serde_json::from_value(json!([{"name": "m", "replicas": 2}])).unwrap();
+        spec.graceful_eviction_tasks = serde_json::from_value(tasks).unwrap();
+        let subject = Subject {
+            generation: 2,
+            applied_placement: Some("{}"),
+            spec: &spec,
+            status: &ResourceBindingStatus::default(),
+        };
+        let outcome = pass(
+            &subject,
+            &snapshot(clusters),
+            &Options::default(),
+            Timestamp::UNIX_EPOCH,
+        );
+        let placed = outcome.placed?;
+        Some((placed.clusters.len(), json!(placed.tasks)))
+    }
+
+    #[test]
+    fn no_copy_is_removed_because_no_cluster_may_have_the_workload() {
+        let down = || {
+            let mut down = cluster("down", 10);
+            down["spec"]["taints"] =
+                json!([{"key": "cluster.karmada.io/unreachable", "effect": "NoSchedule"}]);
+            down
+        };
+        let leaving = || {
+            let mut leaving = cluster("m", 10);
+            leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+            leaving
+        };
+        let task = json!([{
+            "fromCluster": "m", "purgeMode": "Gracefully", "replicas": 2, "reason": "NoClusterFit",
+            "producer": "Scheduler", "creationTimestamp": "1970-01-01T00:00:00Z",
+        }]);
+        let old =
+            json!([{"fromCluster": "m", "reason": "TaintUntolerated", "producer": "TaintManager"}]);
+        // The policy now names a cluster that happens to be down.
+        assert_eq!(
+            withdrawn(&["down"], &[cluster("m", 10), down()], json!([])),
+            Some((0, task.clone()))
+        );
+        assert_eq!(
+            withdrawn(&["nobody"], &[cluster("m", 10)], json!([])),
+            Some((0, task))
+        );
+        assert_eq!(
+            withdrawn(&["nobody"], &[cluster("m", 10)], old),
+            Some((0, Value::Null)),
+            "its copy is kept already"
+        );
+        // Whoever removes a cluster, or has removed it, wants nothing to stay there.
+        assert_eq!(
+            withdrawn(&["m"], &[leaving()], json!([])),
+            Some((0, Value::Null))
+        );
+        assert_eq!(withdrawn(&["m"], &[], json!([])), Some((0, Value::Null)));
+        assert_eq!(
+            withdrawn(&["m"], &[cluster("m", 10)], json!([])).map(|(targets, _)| targets),
+            Some(1),
+            "a cluster that may keep it does"
+        );
+    }
 }
