@@ -1,6 +1,6 @@
 //! Who may be who: the server's own certificate authority, client certificates, and bearer tokens.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub struct User {
     pub uid: String,
     /// Groups, `system:authenticated` or `system:unauthenticated` among them.
     pub groups: Vec<String>,
+    /// Whatever else the authenticator knows, by key.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
@@ -38,6 +40,7 @@ impl User {
             name: "system:anonymous".to_owned(),
             uid: String::new(),
             groups: vec!["system:unauthenticated".to_owned()],
+            extra: BTreeMap::new(),
         }
     }
 
@@ -49,6 +52,7 @@ impl User {
             name: name.to_owned(),
             uid: String::new(),
             groups,
+            extra: BTreeMap::new(),
         }
     }
 

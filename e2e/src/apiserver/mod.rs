@@ -3,6 +3,7 @@
 //! It is there for tests, scenarios and the sandbox, and it is strict: where it is kinder than kube-apiserver, it is wrong.
 //! What differs knowingly is listed in `DIFFERENCES.md` beside this file.
 
+mod admission;
 pub mod apply;
 pub mod authorize;
 pub mod clock;

@@ -58,6 +58,13 @@ pub fn read(call: &Call<'_>, object: &mut Value) {
     }
 }
 
+/// What the server's own admission plugins change in a new object, before any webhook is asked.
+pub fn admit(call: &Call<'_>, object: &mut Value) {
+    if kind(call) == ("", "pods") && call.path.subresource.is_empty() {
+        settle_account(object);
+    }
+}
+
 /// Fills in what is the server's to say about a new object.
 pub fn create(call: &Call<'_>, object: &mut Value) {
     match kind(call) {
@@ -73,7 +80,6 @@ pub fn create(call: &Call<'_>, object: &mut Value) {
             }
         }
         ("", "pods") => {
-            settle_account(object);
             object["status"] = json!({ "phase": "Pending", "qosClass": qos(object) });
         }
         ("", "persistentvolumes" | "persistentvolumeclaims") => {

@@ -1,5 +1,6 @@
 //! Answers that refuse: the `Status` objects of the API with their exact code, reason, message and details.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use http::StatusCode;
@@ -34,7 +35,7 @@ pub struct Refusal(Box<Body>);
 #[derive(Debug, Clone, PartialEq)]
 struct Body {
     code: StatusCode,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
     details: Option<Value>,
     continue_token: Option<String>,
@@ -59,7 +60,7 @@ impl Refusal {
     fn build(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Body {
             code,
-            reason,
+            reason: Cow::Borrowed(reason),
             message: message.into(),
             details: None,
             continue_token: None,
@@ -325,6 +326,15 @@ impl Refusal {
         refusal
     }
 
+    /// A refusal in the words of an admission webhook; codes that don't exist become 400.
+    pub fn denied(code: u16, reason: &str, message: String, details: Option<Value>) -> Self {
+        let code = StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_REQUEST);
+        let mut refusal = Self::build(code, "", message);
+        refusal.0.reason = Cow::Owned(reason.to_owned());
+        refusal.0.details = details.filter(|d| !d.is_null());
+        refusal
+    }
+
     /// An injected failure with the given code.
     pub fn injected(code: StatusCode) -> Self {
         match code {
@@ -348,8 +358,8 @@ impl Refusal {
     }
 
     /// Machine-readable reason.
-    pub fn reason(&self) -> &'static str {
-        self.0.reason
+    pub fn reason(&self) -> &str {
+        &self.0.reason
     }
 
     /// The sentence for people.
@@ -382,7 +392,7 @@ impl Refusal {
             "code": self.0.code.as_u16(),
         });
         if !self.0.reason.is_empty() {
-            status["reason"] = self.0.reason.into();
+            status["reason"] = self.0.reason.as_ref().into();
         }
         if let Some(details) = &self.0.details {
             status["details"] = details.clone();

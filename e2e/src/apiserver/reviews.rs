@@ -6,10 +6,10 @@ use super::authorize::{self, Attributes};
 use super::identity::User;
 use super::refusal::Refusal;
 use super::verbs::Call;
-use super::{apply, metadata};
+use super::{admission, apply, metadata};
 
 /// Answers a review.
-pub fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal> {
+pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal> {
     let version = call.served.version();
     let (manager, api_version, now) = (
         call.manager(),
@@ -25,6 +25,7 @@ pub fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal> {
         &version.schema,
         now,
     );
+    admission::answerable(call, &mut review).await?;
     let status = match call.served.resource.plural.as_str() {
         "selfsubjectreviews" => json!({ "userInfo": user_info(call.user) }),
         "selfsubjectaccessreviews" => access(call, call.user, &review["spec"]),
@@ -39,8 +40,8 @@ pub fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal> {
                 call,
                 &User {
                     name: name.to_owned(),
-                    uid: String::new(),
                     groups,
+                    ..User::default()
                 },
                 spec,
             )

@@ -1,5 +1,7 @@
 //! Starting, reaching and stopping a server.
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -8,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::admission::Admission;
 use super::clock::Clock;
 use super::controllers::{self, Enabled, Inside};
 use super::faults::Faults;
@@ -36,6 +39,8 @@ pub struct Options {
     pub watch_list: bool,
     /// Whether lists and watches are written in protobuf for those who prefer it.
     pub protobuf: bool,
+    /// Where services (`namespace/name`) are that webhooks are behind; others are sought at their cluster address.
+    pub services: HashMap<String, SocketAddr>,
 }
 
 impl Default for Options {
@@ -49,6 +54,7 @@ impl Default for Options {
             manager: true,
             watch_list: true,
             protobuf: true,
+            services: HashMap::new(),
         }
     }
 }
@@ -114,6 +120,7 @@ impl ApiServer {
         let server = Arc::new(Server {
             name: options.name.clone(),
             registry: Registry::new(&store),
+            admission: Admission::new(&store, options.services.clone()),
             store,
             authority: Authority::new()?,
             faults: Faults::default(),
@@ -230,6 +237,12 @@ impl Running {
     /// Failures on demand.
     pub fn faults(&self) -> &Faults {
         &self.server.faults
+    }
+
+    /// Lets webhooks behind a service be found at an address.
+    pub fn route_service(&self, namespace: &str, name: &str, address: SocketAddr) {
+        let service = format!("{namespace}/{name}");
+        self.server.admission.route(service, address);
     }
 
     /// The server's wall clock.

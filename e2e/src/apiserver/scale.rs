@@ -3,6 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::admission::{self, Operation, Written};
 use super::refusal::{GroupName, Refusal};
 use super::registry::Scale;
 use super::request::Verb;
@@ -42,6 +43,15 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
         }
         _ => verbs::patched(call, &current, &wire::tree_of("application/json", body)?)?,
     };
+    let written = Written {
+        operation: Operation::Update,
+        old: Some(&current),
+    };
+    let mut wanted = wanted;
+    if wanted.is_object() {
+        admission::mutate(call, written, &mut wanted).await?;
+        admission::validate(call, written, &wanted).await?;
+    }
     let replicas = replicas(call, &wanted)?;
     let given = metadata::text(&wanted, "resourceVersion").to_owned();
     let name = metadata::text(&wanted, "name");

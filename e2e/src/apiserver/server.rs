@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
+use super::admission::Admission;
 use super::authorize::{self, Attributes};
 use super::clock::Clock;
 use super::faults::{Effect, Faults};
@@ -43,6 +44,8 @@ pub struct Server {
     pub registry: Registry,
     /// Certificates and tokens.
     pub authority: Authority,
+    /// Webhooks.
+    pub admission: Admission,
     /// Failures on demand.
     pub faults: Faults,
     /// Wall clock.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::refusal::{GroupName, Refusal};
 use super::request::Verb;
 use super::verbs::{self, Call, Outcome, Prepared};
-use super::{metadata, scale, wire};
+use super::{admission, metadata, scale, wire};
 
 /// Answers a request on a subresource.
 pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcome, Refusal> {
@@ -22,9 +22,9 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
     }
     match (name, verb) {
         ("scale", _) => scale::dispatch(call, verb, body).await,
-        ("token", _) => super::tokens::request(call, body),
+        ("token", _) => super::tokens::request(call, body).await,
         ("binding", _) => bind(call, body).await,
-        ("eviction", _) => evict(call, body),
+        ("eviction", _) => evict(call, body).await,
         ("finalize", _) => finalize(call, body).await,
         (_, Verb::Get) => Ok(Outcome::Stored(StatusCode::OK, call.stored()?)),
         (_, Verb::Update) => verbs::replace(call, body).await,
@@ -33,9 +33,30 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
     }
 }
 
+/// Reads a body as an object of the kind that the subresource speaks.
+pub fn spoken(call: &Call<'_>, body: &[u8]) -> Result<Value, Refusal> {
+    let mut object = wire::tree_of(call.content_type, body)?;
+    if !object.is_object() {
+        return Err(Refusal::bad_request("the body is no object"));
+    }
+    let subresource = call.served.version().subresource(&call.path.subresource);
+    if let Some((group, version, kind)) = subresource.map(|s| &s.speaks) {
+        let api_version = if group.is_empty() {
+            version.clone()
+        } else {
+            format!("{group}/{version}")
+        };
+        object["apiVersion"] = api_version.into();
+        object["kind"] = kind.as_str().into();
+    }
+    metadata::settle_namespace(&mut object, &call.path.namespace)?;
+    Ok(object)
+}
+
 /// Gives a pod its node.
 async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
-    let binding = wire::tree_of(call.content_type, body)?;
+    let mut binding = spoken(call, body)?;
+    admission::answerable(call, &mut binding).await?;
     let Some(node) = binding["target"]["name"].as_str().filter(|n| !n.is_empty()) else {
         return Err(Refusal::bad_request("target.name is required"));
     };
@@ -86,8 +107,10 @@ async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
 }
 
 /// Deletes a pod as an eviction does.
-fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
-    let eviction = wire::tree_of(call.content_type, body)?;
+async fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+    let mut eviction = spoken(call, body)?;
+    call.stored()?;
+    admission::answerable(call, &mut eviction).await?;
     let wanted = &eviction["deleteOptions"];
     let text = |v: &Value| v.as_str().map(str::to_owned);
     let options = verbs::DeleteOptions {
@@ -97,8 +120,9 @@ fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
         propagation: text(&wanted["propagationPolicy"]),
         orphan: None,
         dry_run: verbs::is_dry_run(call),
+        admitted: true,
     };
-    verbs::delete(call, &call.path.name, &call.path.namespace, &options)?;
+    verbs::delete(call, &call.path.name, &call.path.namespace, &options).await?;
     Ok(Outcome::Tree(
         StatusCode::CREATED,
         success(StatusCode::CREATED),

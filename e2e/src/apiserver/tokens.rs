@@ -11,7 +11,7 @@ use super::refusal::{GroupName, Refusal};
 use super::schema::FieldError;
 use super::server::Server;
 use super::verbs::{Call, Outcome};
-use super::{clock, metadata, wire};
+use super::{admission, clock, metadata, subresources};
 
 /// The audience and issuer of tokens for the API itself.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -20,9 +20,10 @@ const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const SHORTEST: i64 = 600;
 
 /// Answers a TokenRequest for the service account of the call.
-pub fn request(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
-    let mut request = wire::tree_of(call.content_type, body)?;
+pub async fn request(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+    let mut request = subresources::spoken(call, body)?;
     let account = call.stored()?;
+    admission::answerable(call, &mut request).await?;
     let seconds = request["spec"]["expirationSeconds"]
         .as_i64()
         .unwrap_or(3600);

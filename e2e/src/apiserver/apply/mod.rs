@@ -329,6 +329,11 @@ pub fn keep_times(old: &Value, new: &mut Value) {
     }
 }
 
+/// Whether the managed fields of an object make sense.
+pub fn is_readable(object: &Value) -> bool {
+    Managed::read(object).is_some()
+}
+
 /// A list that is there but empty, or holds one empty entry, asks to forget all owners.
 fn asks_for_reset(object: &Value) -> bool {
     match object["metadata"]["managedFields"]

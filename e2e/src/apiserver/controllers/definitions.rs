@@ -103,7 +103,7 @@ impl Definitions {
             })
             .await;
         }
-        if self.delete_objects(crd) > 0 {
+        if self.delete_objects(crd).await > 0 {
             return;
         }
         let released = self.inside.change(&self.crds, ("", name, ""), |crd| {
@@ -119,7 +119,7 @@ impl Definitions {
     }
 
     /// How many objects are left after deleting them all.
-    fn delete_objects(&self, crd: &Value) -> usize {
+    async fn delete_objects(&self, crd: &Value) -> usize {
         let registry = &self.inside.server.registry;
         let all = registry.all();
         let own = metadata::text(crd, "name");
@@ -145,12 +145,11 @@ impl Definitions {
         };
         for object in page.objects {
             let head = &object.head;
-            if let Err(refusal) = self.inside.delete(
-                &served,
-                head.namespace(),
-                head.name(),
-                &DeleteOptions::default(),
-            ) {
+            let options = DeleteOptions::default();
+            let deleted = self
+                .inside
+                .delete(&served, head.namespace(), head.name(), &options);
+            if let Err(refusal) = deleted.await {
                 tracing::debug!(object = &*head.key, %refusal, "deleting an object of a crd");
             }
         }

@@ -147,7 +147,7 @@ impl Garbage {
                 propagation: Some(policy.to_owned()),
                 ..DeleteOptions::default()
             };
-            if let Err(refusal) = self.inside.delete(&served, namespace, name, &options) {
+            if let Err(refusal) = self.inside.delete(&served, namespace, name, &options).await {
                 tracing::debug!(object = &*object.head.key, %refusal, "collecting garbage");
             }
             return;
@@ -214,7 +214,7 @@ impl Garbage {
             let mut ours = references.filter(|r| r["uid"] == *owner.head.uid);
             blocked |= ours.any(|r| r["blockOwnerDeletion"] == true);
             if !object.head.deleting {
-                self.delete_dependent(&dependent_served, &object);
+                self.delete_dependent(&dependent_served, &object).await;
             }
             // It may have gone at once.
             if blocked && self.find(dependent).is_none() {
@@ -244,17 +244,17 @@ impl Garbage {
         }
     }
 
-    fn delete_dependent(&self, served: &Served, object: &Object) {
+    async fn delete_dependent(&self, served: &Served, object: &Object) {
         let options = DeleteOptions {
             uid: Some(object.head.uid.to_string()),
             propagation: Some("Foreground".to_owned()),
             ..DeleteOptions::default()
         };
         let head = &object.head;
-        if let Err(refusal) = self
+        let deleted = self
             .inside
-            .delete(served, head.namespace(), head.name(), &options)
-        {
+            .delete(served, head.namespace(), head.name(), &options);
+        if let Err(refusal) = deleted.await {
             tracing::debug!(object = &*head.key, %refusal, "deleting a dependent");
         }
     }

@@ -91,7 +91,7 @@ impl Inside {
     }
 
     /// Deletes an object.
-    pub fn delete(
+    pub async fn delete(
         &self,
         served: &Served,
         namespace: &str,
@@ -100,7 +100,7 @@ impl Inside {
     ) -> Result<Outcome, Refusal> {
         let path = path(namespace, name, "");
         let query = Query::default();
-        verbs::delete(&self.call(served, &path, &query), name, namespace, options)
+        verbs::delete(&self.call(served, &path, &query), name, namespace, options).await
     }
 }
 

@@ -99,7 +99,7 @@ impl Namespaces {
             return;
         };
         self.going.insert(name.to_owned());
-        let left = self.delete_contents(name);
+        let left = self.delete_contents(name).await;
         let now = metadata::time(self.inside.server.clock.now());
         if left.is_empty() {
             let held = namespace.value();
@@ -137,7 +137,7 @@ impl Namespaces {
     }
 
     /// What is left of every resource after deleting: its name, how many objects, and their finalizers.
-    fn delete_contents(&self, namespace: &str) -> Vec<(String, usize, Vec<String>)> {
+    async fn delete_contents(&self, namespace: &str) -> Vec<(String, usize, Vec<String>)> {
         let registry = &self.inside.server.registry;
         let prefix = format!("{namespace}/");
         let mut left = Vec::new();
@@ -169,10 +169,10 @@ impl Namespaces {
                     propagation: Some("Background".to_owned()),
                     ..DeleteOptions::default()
                 };
-                if let Err(refusal) =
-                    self.inside
-                        .delete(&served, namespace, object.head.name(), &options)
-                {
+                let deleted = self
+                    .inside
+                    .delete(&served, namespace, object.head.name(), &options);
+                if let Err(refusal) = deleted.await {
                     tracing::debug!(object = &*object.head.key, %refusal, "emptying a namespace");
                 }
             }

@@ -21,8 +21,8 @@ pub fn json(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     let mut patched = live.clone();
     for operation in patch.0 {
         let operation = lenient(operation, &patched);
-        json_patch::patch(&mut patched, &[operation])
-            .map_err(|error| PatchError::Unprocessable(error.to_string()))?;
+        json_patch::patch(&mut patched, std::slice::from_ref(&operation))
+            .map_err(|_| PatchError::Unprocessable(in_go(&operation, &patched)))?;
     }
     Ok(patched)
 }
@@ -37,5 +37,32 @@ fn lenient(operation: PatchOperation, live: &Value) -> PatchOperation {
             })
         }
         other => other,
+    }
+}
+
+/// What Go's library says of an operation that could not be carried out.
+fn in_go(operation: &PatchOperation, live: &Value) -> String {
+    let path = operation.path();
+    let key = path
+        .last()
+        .map_or_else(String::new, |t| t.decoded().into_owned());
+    let homeless = path.parent().is_none_or(|p| p.resolve(live).is_err());
+    match operation {
+        PatchOperation::Remove(_) if homeless => format!(
+            "remove operation does not apply: doc is missing path: \"{path}\": missing value"
+        ),
+        PatchOperation::Remove(_) => format!(
+            "error in remove for path: '{path}': Unable to remove nonexistent key: {key}: missing value"
+        ),
+        PatchOperation::Test(_) => format!("testing value {path} failed: test failed"),
+        PatchOperation::Add(_) => {
+            format!("add operation does not apply: doc is missing path: \"{path}\": missing value")
+        }
+        PatchOperation::Replace(_) => {
+            format!("replace operation does not apply: doc is missing path: {path}: missing value")
+        }
+        PatchOperation::Move(_) | PatchOperation::Copy(_) => {
+            format!("error in copy for path: '{path}': missing value")
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 mod build;
 pub mod builtin;
-mod cel;
+pub mod cel;
 mod check;
 mod conditional;
 mod crd;

@@ -3,6 +3,7 @@
 use http::StatusCode;
 use serde_json::Value;
 
+use super::super::admission::{self, Operation, Written};
 use super::super::refusal::{GroupName, Refusal};
 use super::super::registry::Served;
 use super::super::store::Expect;
@@ -20,15 +21,15 @@ pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
     let object = decode(call, body, options(call, "CreateOptions")?)?;
     if !call.served.version().verbs.iter().any(|v| v == "get") {
         return reviews::answer(call, object)
+            .await
             .map(|value| Outcome::Tree(StatusCode::CREATED, value));
     }
     insert(call, object, false).await
 }
 
-/// Makes a decoded object. Asynchronous like all writes: admission webhooks will be asked here.
+/// Makes a decoded object.
 ///
 /// `owned` says that its managed fields are already right, as after an apply.
-#[allow(clippy::unused_async)]
 pub async fn insert(call: &Call<'_>, mut object: Value, owned: bool) -> Result<Outcome, Refusal> {
     let served = &call.served;
     let resource = &served.resource;
@@ -38,19 +39,25 @@ pub async fn insert(call: &Call<'_>, mut object: Value, owned: bool) -> Result<O
     admit_namespace(call, metadata::text(&object, "name"))?;
     let now = call.server.clock.now();
     let version_given = !matches!(metadata::text(&object, "resourceVersion"), "" | "0");
-    let fields = metadata::of(&mut object);
-    fields.remove("resourceVersion");
-    fields.insert("uid".to_owned(), clock::uid().into());
-    fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
-    if traits.generation != Generation::None {
-        fields.insert("generation".to_owned(), 1.into());
-    }
+    metadata::of(&mut object).remove("resourceVersion");
     prepare::read(call, &mut object);
     served.version().schema.default(&mut object);
     if !owned {
         let schema = &served.version().schema;
         let (manager, api_version) = (call.manager(), served.api_version());
         apply::track_update(None, &mut object, manager, &api_version, "", schema, now);
+    }
+    prepare::admit(call, &mut object);
+    let written = Written {
+        operation: Operation::Create,
+        old: None,
+    };
+    admission::mutate(call, written, &mut object).await?;
+    let fields = metadata::of(&mut object);
+    fields.insert("uid".to_owned(), clock::uid().into());
+    fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
+    if traits.generation != Generation::None {
+        fields.insert("generation".to_owned(), 1.into());
     }
     prepare::create(call, &mut object);
     let generate = metadata::text(&object, "name").is_empty()
@@ -67,6 +74,7 @@ pub async fn insert(call: &Call<'_>, mut object: Value, owned: bool) -> Result<O
             metadata::of(&mut object).insert("name".to_owned(), name.into());
         }
         validate(call, served, &object)?;
+        admission::validate(call, written, &object).await?;
         if version_given {
             return Err(Refusal::unknown(
                 "resourceVersion should not be set on objects to be created",

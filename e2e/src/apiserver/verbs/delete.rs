@@ -6,6 +6,7 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
+use super::super::admission;
 use super::super::refusal::{GroupName, Refusal};
 use super::super::schema::FieldError;
 use super::super::store::{Expect, Object};
@@ -34,6 +35,8 @@ pub struct Options {
     pub orphan: Option<bool>,
     /// Only a rehearsal.
     pub dry_run: bool,
+    /// Webhooks have been asked already, about the eviction that this is part of.
+    pub admitted: bool,
 }
 
 impl Options {
@@ -75,6 +78,36 @@ impl Options {
             .is_some_and(|list| list.iter().any(|v| v == "All"));
         options.check()?;
         Ok(options)
+    }
+
+    /// The options as an object.
+    pub fn tree(&self) -> Value {
+        let mut tree = json!({ "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1" });
+        let mut preconditions = Map::new();
+        for (field, value) in [
+            ("uid", &self.uid),
+            ("resourceVersion", &self.resource_version),
+        ] {
+            if let Some(value) = value {
+                preconditions.insert(field.to_owned(), value.as_str().into());
+            }
+        }
+        for (field, value) in [
+            ("gracePeriodSeconds", json!(self.grace)),
+            ("propagationPolicy", json!(self.propagation)),
+            ("orphanDependents", json!(self.orphan)),
+        ] {
+            if !value.is_null() {
+                tree[field] = value;
+            }
+        }
+        if !preconditions.is_empty() {
+            tree["preconditions"] = preconditions.into();
+        }
+        if self.dry_run {
+            tree["dryRun"] = json!(["All"]);
+        }
+        tree
     }
 
     fn check(&self) -> Result<(), Refusal> {
@@ -127,13 +160,13 @@ impl Options {
 }
 
 /// Deletes the object of the call.
-pub fn one(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+pub async fn one(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
     let options = Options::read(call, body)?;
-    delete(call, &call.path.name, &call.path.namespace, &options)
+    delete(call, &call.path.name, &call.path.namespace, &options).await
 }
 
 /// Deletes what the call's selectors find.
-pub fn collection(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+pub async fn collection(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
     let options = Options::read(call, body)?;
     let (objects, version) = read::selected(call)?;
     let mut items = Vec::with_capacity(objects.len());
@@ -146,7 +179,7 @@ pub fn collection(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
             members.retain(|key, _| key != "apiVersion" && key != "kind");
         }
         items.push(item);
-        match delete(call, object.head.name(), object.head.namespace(), &options) {
+        match delete(call, object.head.name(), object.head.namespace(), &options).await {
             Err(refusal) if refusal.code() != StatusCode::NOT_FOUND => return Err(refusal),
             _ => {}
         }
@@ -165,7 +198,7 @@ pub fn collection(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
 }
 
 /// Deletes an object, or begins to.
-pub fn delete(
+pub async fn delete(
     call: &Call<'_>,
     name: &str,
     namespace: &str,
@@ -182,6 +215,9 @@ pub fn delete(
         let old = codec::to_request(&call.served, stored.value());
         check_preconditions(call, name, &old, options)?;
         let now = call.server.clock.now();
+        if !options.admitted && !is_pending(call, &old, options, now) {
+            admission::delete(call, &old, options).await?;
+        }
         if let Some(outcome) = step(call, &stored, &old, options, now)? {
             return Ok(outcome);
         }
@@ -217,6 +253,15 @@ fn check_preconditions(
         return Err(Refusal::conflict(kind, name, &why));
     }
     Ok(())
+}
+
+/// Whether the deletion has begun and this request has nothing to add.
+fn is_pending(call: &Call<'_>, old: &Value, options: &Options, now: Timestamp) -> bool {
+    let begun = old["metadata"]["deletionTimestamp"].is_string();
+    prepare::grace(call, old, options.grace).is_some_and(|period| {
+        let grace = shorten(old, begun, period, options.grace.is_some(), now);
+        matches!(grace, Grace::Pending)
+    })
 }
 
 /// One attempt; `None` if somebody else was faster.

@@ -191,8 +191,8 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: Bytes) -> Result<Respon
         Verb::Create if call.path.name.is_empty() => create(call, &body).await?,
         Verb::Update if !call.path.name.is_empty() => update::replace(call, &body).await?,
         Verb::Patch if !call.path.name.is_empty() => patch::patch(call, &body).await?,
-        Verb::Delete => delete::one(call, &body)?,
-        Verb::DeleteCollection => delete::collection(call, &body)?,
+        Verb::Delete => delete::one(call, &body).await?,
+        Verb::DeleteCollection => delete::collection(call, &body).await?,
         _ => return Err(Refusal::method_not_allowed()),
     };
     Ok(call.answer(&outcome))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::Value;
 
+use super::super::admission::{self, Operation, Written};
 use super::super::refusal::Refusal;
 use super::super::schema::FieldError;
 use super::super::store::{Expect, Object};
@@ -89,7 +90,6 @@ pub fn check_name(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
 
 /// Changes the stored object to what `change` makes of it; tried again when somebody else was faster, unless the new
 /// state names the version that it replaces.
-#[allow(clippy::unused_async)] // admission webhooks will be asked here
 pub async fn update_with(
     call: &Call<'_>,
     change: impl Fn(&Value) -> Result<Prepared, Refusal>,
@@ -100,7 +100,7 @@ pub async fn update_with(
         let old = codec::to_request(&call.served, stored.value());
         let prepared = change(&old)?;
         check_version(call, &old, &prepared.object)?;
-        if let Some(outcome) = commit(call, &stored, &old, prepared)? {
+        if let Some(outcome) = commit(call, &stored, &old, prepared).await? {
             return Ok(outcome);
         }
     }
@@ -149,7 +149,7 @@ fn registry_key(call: &Call<'_>) -> String {
 }
 
 /// Carries a change out; `None` if somebody else was faster.
-fn commit(
+async fn commit(
     call: &Call<'_>,
     stored: &Arc<Object>,
     old: &Value,
@@ -163,17 +163,8 @@ fn commit(
         object: mut new,
         owned,
     } = prepared;
-    metadata::settle_namespace(&mut new, &call.path.namespace)?;
-    metadata::carry_over(old, &mut new);
-    prepare::update(call, old, &mut new);
-    version.schema.default(&mut new);
-    prepare::updated(call, old, &mut new);
-    metadata::of(&mut new).insert(
-        "resourceVersion".to_owned(),
-        old["metadata"]["resourceVersion"].clone(),
-    );
-    grow_generation(call, old, &mut new);
-    if !owned {
+    settle(call, old, &mut new)?;
+    if !owned && call.path.subresource != "binding" {
         apply::track_update(
             Some(old),
             &mut new,
@@ -183,6 +174,15 @@ fn commit(
             &version.schema,
             now,
         );
+    }
+    let asked = (!has_a_kind_of_its_own(call)).then_some(Written {
+        operation: Operation::Update,
+        old: Some(old),
+    });
+    if let Some(written) = asked
+        && admission::mutate(call, written, &mut new).await?
+    {
+        settle(call, old, &mut new)?;
     }
     if call.path.subresource == "scale" {
         scale::forget_time(&mut new);
@@ -204,6 +204,9 @@ fn commit(
     }
     if !errors.is_empty() {
         return Err(call.invalid(&call.path.name, &errors));
+    }
+    if let Some(written) = asked {
+        admission::validate(call, written, &new).await?;
     }
     if new == *old {
         return Ok(Some(Outcome::Stored(StatusCode::OK, Arc::clone(stored))));
@@ -233,6 +236,26 @@ fn commit(
         }
         Err(_) => Ok(None),
     }
+}
+
+/// Whether the path speaks of something else than the object that it changes: webhooks are asked about that then.
+fn has_a_kind_of_its_own(call: &Call<'_>) -> bool {
+    matches!(call.path.subresource.as_ref(), "scale" | "binding")
+}
+
+/// Puts back what this path doesn't write, and fills in what is the server's to say.
+fn settle(call: &Call<'_>, old: &Value, new: &mut Value) -> Result<(), Refusal> {
+    metadata::settle_namespace(new, &call.path.namespace)?;
+    metadata::carry_over(old, new);
+    prepare::update(call, old, new);
+    call.served.version().schema.default(new);
+    prepare::updated(call, old, new);
+    metadata::of(new).insert(
+        "resourceVersion".to_owned(),
+        old["metadata"]["resourceVersion"].clone(),
+    );
+    grow_generation(call, old, new);
+    Ok(())
 }
 
 /// Whether nothing holds an object any longer whose deletion began.

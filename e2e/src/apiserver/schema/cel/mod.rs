@@ -1,4 +1,4 @@
-//! CEL, as far as validation rules of CRDs use it: parsed once, evaluated over JSON.
+//! CEL, as far as validation rules of CRDs and match conditions of webhooks use it: parsed once, evaluated over JSON.
 //!
 //! Left out are estimated costs, type checking before evaluation, and the libraries for quantities, addresses and
 //! formats. A rule that uses what is left out is taken to hold.
@@ -30,6 +30,15 @@ pub fn evaluate(rule: &Expr, this: &Value, old: Option<&Value>) -> Result<Value,
     let mut scope = vec![("self".to_owned(), this.clone())];
     scope.extend(old.map(|old| ("oldSelf".to_owned(), old.clone())));
     eval::eval(rule, &mut scope)
+}
+
+/// What the expression says with these variables.
+pub fn evaluate_with(expression: &Expr, variables: &[(&str, Value)]) -> Result<Value, Failure> {
+    let mut scope = variables
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect();
+    eval::eval(expression, &mut scope)
 }
 
 /// Whether the rule compares with what was before; such rules are silent on creation.

@@ -1,4 +1,4 @@
-//! Objects that hold settings: config maps, secrets, claims, classes, leases, webhooks, signing requests.
+//! Objects that hold settings: config maps, secrets, claims, classes, leases, signing requests.
 
 use serde_json::{Value, json};
 
@@ -239,66 +239,6 @@ pub fn event(check: &mut Check<'_>) {
             &shown,
             &format!("has invalid value: {}", shown.as_str().unwrap_or_default()),
         );
-    }
-}
-
-/// Webhook configurations.
-pub fn webhooks(check: &mut Check<'_>) {
-    for (path, webhook) in check.each("webhooks") {
-        let name = webhook["name"].as_str().unwrap_or_default();
-        if check.required(&format!("{path}.name"), &webhook["name"]) && name.split('.').count() < 3
-        {
-            let detail = "should be a domain with at least three segments separated by dots";
-            check.invalid(&format!("{path}.name"), &webhook["name"], detail);
-        }
-        let effects = &webhook["sideEffects"];
-        if effects.is_null() {
-            let detail = "must specify one of None, NoneOnDryRun";
-            check.push(FieldError::required(format!("{path}.sideEffects"), detail));
-        }
-        check.one_of(
-            &format!("{path}.sideEffects"),
-            effects,
-            &["None", "NoneOnDryRun"],
-        );
-        let versions = webhook["admissionReviewVersions"]
-            .as_array()
-            .map_or(&[][..], Vec::as_slice);
-        if versions.is_empty() {
-            let detail = "must specify one of v1, v1beta1";
-            check.push(FieldError::required(
-                format!("{path}.admissionReviewVersions"),
-                detail,
-            ));
-        } else if !versions
-            .iter()
-            .any(|version| version == "v1" || version == "v1beta1")
-        {
-            let detail = "must include at least one of v1, v1beta1";
-            check.invalid(
-                &format!("{path}.admissionReviewVersions"),
-                &webhook["admissionReviewVersions"],
-                detail,
-            );
-        }
-        let client = &webhook["clientConfig"];
-        if client["url"].is_null() == client["service"].is_null() {
-            let detail = "exactly one of url or service is required";
-            check.push(FieldError::required(format!("{path}.clientConfig"), detail));
-        }
-        check.one_of(
-            &format!("{path}.failurePolicy"),
-            &webhook["failurePolicy"],
-            &["Fail", "Ignore"],
-        );
-        let seconds = &webhook["timeoutSeconds"];
-        if seconds
-            .as_i64()
-            .is_some_and(|seconds| !(1..=30).contains(&seconds))
-        {
-            let detail = "the timeout value must be between 1 and 30 seconds";
-            check.invalid(&format!("{path}.timeoutSeconds"), seconds, detail);
-        }
     }
 }
 

@@ -7,6 +7,7 @@ mod network;
 mod nodes;
 mod pods;
 mod rbac;
+mod webhooks;
 mod workloads;
 
 use serde_json::Value;
@@ -40,7 +41,7 @@ pub fn builtin(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError>
         ("scheduling.k8s.io", _) => config::priority_class(&mut check),
         ("coordination.k8s.io", _) => config::lease(&mut check),
         ("events.k8s.io", _) => config::event(&mut check),
-        ("admissionregistration.k8s.io", _) => config::webhooks(&mut check),
+        ("admissionregistration.k8s.io", _) => webhooks::configuration(&mut check),
         ("certificates.k8s.io", _) => config::signing_request(&mut check),
         ("", "Node") => nodes::node(&mut check),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => {

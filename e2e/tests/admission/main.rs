@@ -1,0 +1,551 @@
+//! Admission webhooks of the embedded API server, against a webhook over real TLS. The texts are those of kube-apiserver.
+
+// The lints know test functions, not the functions that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod webhook;
+
+use http::Request;
+use kube::Client;
+use muster_e2e::apiserver::{ApiServer, Running};
+use serde_json::{Value, json};
+use webhook::{Answer, Webhook, allow, change};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+struct Talk {
+    server: Running,
+    client: Client,
+}
+
+impl Talk {
+    async fn begin() -> Self {
+        muster_shared::tls::install_provider();
+        let server = ApiServer::for_test().await;
+        let client = server.client().await.unwrap();
+        Self { server, client }
+    }
+
+    /// Sends a request; the answer is the object or `Status`, with the warnings.
+    async fn send(&self, method: &str, path: &str, body: &Value) -> (Value, Vec<String>) {
+        let kind = if method == "PATCH" {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", kind)
+            .body(body.to_string().into_bytes().into())
+            .unwrap();
+        let response = self.client.send(request).await.unwrap();
+        let warnings = response.headers().get_all("warning").iter();
+        let warnings = warnings.map(|w| w.to_str().unwrap().to_owned()).collect();
+        let body = http_body_util::BodyExt::collect(response.into_body())
+            .await
+            .unwrap()
+            .to_bytes();
+        (serde_json::from_slice(&body).unwrap(), warnings)
+    }
+
+    async fn configure(&self, kind: &str, name: &str, webhooks: Value) {
+        let path = format!(
+            "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations",
+            kind.to_lowercase()
+        );
+        let configuration = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": format!("{kind}WebhookConfiguration"),
+            "metadata": { "name": name }, "webhooks": webhooks,
+        });
+        self.send("DELETE", &format!("{path}/{name}"), &json!({}))
+            .await;
+        let (made, _) = self.send("POST", &path, &configuration).await;
+        assert_eq!(made["metadata"]["name"], name, "{made}");
+    }
+
+    async fn create(&self, map: &Value) -> (Value, Vec<String>) {
+        self.send(
+            "POST",
+            &format!("{MAPS}?fieldManager=me&fieldValidation=Strict"),
+            map,
+        )
+        .await
+    }
+}
+
+fn map(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } })
+}
+
+#[tokio::test]
+async fn a_review_tells_everything_about_the_request() {
+    let talk = Talk::begin().await;
+    let webhook = Webhook::start(|_, _| allow()).await;
+    talk.configure(
+        "Mutating",
+        "m",
+        json!([webhook.entry("m.example.com", "/m", &json!({}))]),
+    )
+    .await;
+    talk.configure(
+        "Validating",
+        "v",
+        json!([webhook.entry("v.example.com", "/v", &json!({}))]),
+    )
+    .await;
+
+    talk.create(&json!({ "metadata": { "generateName": "g-" } }))
+        .await;
+    let seen = webhook.seen();
+    let [(mutating, first), (validating, second)] = seen.as_slice() else {
+        panic!("{seen:?}")
+    };
+    assert_eq!((mutating.as_str(), validating.as_str()), ("/m", "/v"));
+    assert_eq!(
+        first["kind"],
+        json!({ "group": "", "version": "v1", "kind": "ConfigMap" })
+    );
+    assert_eq!(first["requestKind"], first["kind"]);
+    assert_eq!(
+        first["resource"],
+        json!({ "group": "", "version": "v1", "resource": "configmaps" })
+    );
+    assert_eq!(first["requestResource"], first["resource"]);
+    assert_eq!(first["operation"], "CREATE");
+    assert_eq!(first["namespace"], "default");
+    assert_eq!(
+        (&first["oldObject"], &first["dryRun"]),
+        (&Value::Null, &json!(false))
+    );
+    assert_eq!(first["userInfo"]["username"], "kubernetes-admin");
+    assert_eq!(
+        first["options"],
+        json!({ "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me", "fieldValidation": "Strict" })
+    );
+    // The name is generated and the identity given between the two.
+    assert!(first.get("name").is_none() && first["object"]["metadata"].get("uid").is_none());
+    assert!(second["name"].as_str().unwrap().starts_with("g-"));
+    assert!(second["object"]["metadata"]["uid"].is_string());
+
+    talk.send("POST", MAPS, &map("a")).await;
+    webhook.seen();
+    let (_, _) = talk
+        .send(
+            "PATCH",
+            &format!("{MAPS}/a?dryRun=All"),
+            &json!({ "data": { "k": "v" } }),
+        )
+        .await;
+    let (_, review) = webhook.seen().swap_remove(0);
+    assert_eq!(
+        (&review["operation"], &review["dryRun"]),
+        (&json!("UPDATE"), &json!(true))
+    );
+    assert_eq!(review["object"]["data"], json!({ "k": "v" }));
+    assert!(
+        review["oldObject"]["metadata"]["resourceVersion"].is_string()
+            && review["oldObject"]["data"].is_null()
+    );
+    assert_eq!(review["options"]["kind"], "UpdateOptions");
+
+    talk.send(
+        "DELETE",
+        &format!("{MAPS}/a?propagationPolicy=Background"),
+        &json!({ "kind": "DeleteOptions", "gracePeriodSeconds": 0 }),
+    )
+    .await;
+    let (_, review) = webhook.seen().swap_remove(0);
+    assert_eq!(
+        (&review["operation"], &review["object"]),
+        (&json!("DELETE"), &Value::Null)
+    );
+    assert_eq!(review["oldObject"]["metadata"]["name"], "a");
+    assert_eq!(review["options"]["gracePeriodSeconds"], 0);
+}
+
+#[tokio::test]
+async fn what_a_webhook_changes_is_defaulted_and_validated_again() {
+    let talk = Talk::begin().await;
+    let webhook = Webhook::start(|path, _| match path {
+        "/label" => {
+            change(&json!([{ "op": "add", "path": "/metadata/labels", "value": { "by": "hook" } }]))
+        }
+        "/invalid" => change(&json!([{ "op": "add", "path": "/data", "value": { "a b": "1" } }])),
+        "/type" => change(&json!([{ "op": "add", "path": "/data", "value": { "a": 1 } }])),
+        "/port" => {
+            change(&json!([{ "op": "add", "path": "/spec/ports", "value": [{ "port": 80 }] }]))
+        }
+        _ => change(&json!([{ "op": "remove", "path": "/nope" }])),
+    })
+    .await;
+    let rules = json!({ "rules": [{ "apiGroups": [""], "apiVersions": ["v1"], "resources": ["*"], "operations": ["CREATE"] }] });
+    for (path, expected) in [
+        (
+            "/invalid",
+            "ConfigMap \"a\" is invalid: data[a b]: Invalid value: \"a b\": a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
+        ),
+        (
+            "/type",
+            "Internal error occurred: json: cannot unmarshal number into Go struct field ConfigMap.data of type string",
+        ),
+        (
+            "/nowhere",
+            "Internal error occurred: error in remove for path: '/nope': Unable to remove nonexistent key: nope: missing value",
+        ),
+    ] {
+        talk.configure(
+            "Mutating",
+            "m",
+            json!([webhook.entry("m.example.com", path, &rules)]),
+        )
+        .await;
+        let (refused, _) = talk.create(&map("a")).await;
+        assert_eq!(refused["message"], expected);
+    }
+    talk.configure(
+        "Mutating",
+        "m",
+        json!([webhook.entry("m.example.com", "/label", &rules)]),
+    )
+    .await;
+    let (made, _) = talk.create(&map("a")).await;
+    assert_eq!(
+        made["metadata"]["labels"],
+        json!({ "by": "hook" }),
+        "{made}"
+    );
+    // The webhook's change is nobody's: only the author's fields have an owner.
+    assert!(
+        !made["metadata"]["managedFields"]
+            .to_string()
+            .contains("f:labels"),
+        "{made}"
+    );
+
+    talk.configure(
+        "Mutating",
+        "m",
+        json!([webhook.entry("m.example.com", "/port", &rules)]),
+    )
+    .await;
+    let service = json!({ "metadata": { "name": "s" }, "spec": { "ports": [{ "port": 1 }] } });
+    let (made, _) = talk
+        .send("POST", "/api/v1/namespaces/default/services", &service)
+        .await;
+    assert_eq!(
+        made["spec"]["ports"],
+        json!([{ "port": 80, "protocol": "TCP", "targetPort": 80 }])
+    );
+}
+
+#[tokio::test]
+async fn refusals_and_warnings_reach_the_client() {
+    let talk = Talk::begin().await;
+    let webhook = Webhook::start(|path, _| match path {
+        "/deny" => Answer::Review(json!({ "allowed": false, "status": { "message": "no way", "code": 418, "reason": "Teapot" } })),
+        "/silent" => Answer::Review(json!({ "allowed": false })),
+        _ => Answer::Review(json!({ "allowed": true, "warnings": ["careful \"x\"", "second"] })),
+    })
+    .await;
+    for kind in ["Mutating", "Validating"] {
+        for (path, code, reason, message) in [
+            (
+                "/deny",
+                418,
+                json!("Teapot"),
+                r#"admission webhook "h.example.com" denied the request: no way"#,
+            ),
+            (
+                "/silent",
+                400,
+                Value::Null,
+                r#"admission webhook "h.example.com" denied the request without explanation"#,
+            ),
+        ] {
+            talk.configure(
+                kind,
+                "h",
+                json!([webhook.entry("h.example.com", path, &json!({}))]),
+            )
+            .await;
+            let (refused, _) = talk.create(&map("a")).await;
+            assert_eq!(
+                (&refused["code"], &refused["reason"], &refused["message"]),
+                (&json!(code), &reason, &json!(message))
+            );
+        }
+        talk.configure(
+            kind,
+            "h",
+            json!([webhook.entry("h.example.com", "/warn", &json!({ "timeoutSeconds": 30 }))]),
+        )
+        .await;
+        let (made, warnings) = talk.create(&map(&kind.to_lowercase())).await;
+        assert_eq!(made["kind"], "ConfigMap", "{made}");
+        assert_eq!(warnings, [r#"299 - "careful \"x\"""#, r#"299 - "second""#]);
+        talk.configure(kind, "h", json!([])).await;
+    }
+}
+
+#[tokio::test]
+async fn trouble_with_a_webhook_refuses_unless_its_policy_is_to_ignore() {
+    let talk = Talk::begin().await;
+    let webhook = Webhook::start(|path, _| match path {
+        "/500" => Answer::Raw(500, "oops"),
+        "/404" => Answer::Raw(404, "nothing"),
+        "/absent" => Answer::Raw(
+            200,
+            r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}"#,
+        ),
+        "/never" => Answer::Never,
+        _ => allow(),
+    })
+    .await;
+    let own = format!("https://{}", webhook.address);
+    let service = json!({ "clientConfig": { "service": { "namespace": "default", "name": "svc", "path": "/x" }, "caBundle": webhook.bundle() } });
+    let cases = [
+        ("/500", json!({}), "failed to call webhook: an error on the server (\"unknown\") has prevented the request from succeeding".to_owned()),
+        ("/404", json!({}), "failed to call webhook: the server could not find the requested resource".to_owned()),
+        ("/absent", json!({}), "received invalid webhook response: webhook response was absent".to_owned()),
+        ("/never", json!({ "timeoutSeconds": 1 }), format!("failed to call webhook: Post \"{own}/never?timeout=1s\": context deadline exceeded")),
+        ("/", json!({ "clientConfig": { "url": "https://127.0.0.1:1/x" } }), "failed to call webhook: Post \"https://127.0.0.1:1/x?timeout=10s\": dial tcp 127.0.0.1:1: connect: connection refused".to_owned()),
+        ("/", json!({ "clientConfig": { "url": format!("{own}/x") } }), format!("failed to call webhook: Post \"{own}/x?timeout=10s\": tls: failed to verify certificate: x509: certificate signed by unknown authority")),
+        ("/", service, "failed to call webhook: Post \"https://svc.default.svc:443/x?timeout=10s\": service \"svc\" not found".to_owned()),
+    ];
+    for (path, with, expected) in cases {
+        for (policy, refuses) in [("Fail", true), ("Ignore", false)] {
+            let mut with = with.clone();
+            with["failurePolicy"] = policy.into();
+            talk.configure(
+                "Validating",
+                "v",
+                json!([webhook.entry("v.example.com", path, &with)]),
+            )
+            .await;
+            let (answer, _) = talk
+                .send("POST", &format!("{MAPS}?dryRun=All"), &map("a"))
+                .await;
+            let message = format!(
+                "Internal error occurred: failed calling webhook \"v.example.com\": {expected}"
+            );
+            if refuses {
+                assert_eq!(answer["message"], message);
+                assert_eq!(
+                    (&answer["code"], &answer["reason"]),
+                    (&json!(500), &json!("InternalError"))
+                );
+            } else {
+                assert_eq!(answer["kind"], "ConfigMap", "{path} {answer}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn webhooks_behind_services_are_found_where_the_server_is_told() {
+    let talk = Talk::begin().await;
+    let webhook = Webhook::start(|_, _| allow()).await;
+    talk.server.route_service("default", "svc", webhook.address);
+    let service = json!({ "clientConfig": { "service": { "namespace": "default", "name": "svc", "path": "/x", "port": 8443 }, "caBundle": webhook.bundle() } });
+    talk.configure(
+        "Validating",
+        "v",
+        json!([webhook.entry("v.example.com", "", &service)]),
+    )
+    .await;
+    let (made, _) = talk.create(&map("a")).await;
+    assert_eq!(made["kind"], "ConfigMap", "{made}");
+    assert_eq!(webhook.paths(), ["/x"]);
+}
+
+#[tokio::test]
+async fn selectors_and_conditions_choose_what_is_asked() {
+    let talk = Talk::begin().await;
+    let webhook = Webhook::start(|_, _| allow()).await;
+    let everything = json!([{ "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "operations": ["*"] }]);
+    let entries = json!([
+        webhook.entry("object.example.com", "/object", &json!({ "objectSelector": { "matchLabels": { "a": "1" } } })),
+        webhook.entry("space.example.com", "/space", &json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "kube-public" } } })),
+        webhook.entry("condition.example.com", "/condition", &json!({ "matchConditions": [{ "name": "c", "expression": "object.metadata.name.startsWith('x') && request.operation == 'CREATE'" }] })),
+        webhook.entry("status.example.com", "/status", &json!({ "rules": [{ "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments/*"], "operations": ["UPDATE"] }] })),
+        webhook.entry("all.example.com", "/all", &json!({ "rules": everything, "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "default" } } })),
+    ]);
+    talk.configure("Mutating", "m", entries).await;
+    webhook.seen();
+
+    talk.create(&map("a")).await;
+    assert_eq!(webhook.paths(), ["/all"]);
+    talk.create(&map("x")).await;
+    assert_eq!(webhook.paths(), ["/condition", "/all"]);
+    talk.send(
+        "POST",
+        "/api/v1/namespaces/kube-public/configmaps",
+        &map("a"),
+    )
+    .await;
+    assert_eq!(webhook.paths(), ["/space"]);
+    // Taking the label away is asked about, too: the old object had it.
+    talk.send(
+        "PATCH",
+        &format!("{MAPS}/a"),
+        &json!({ "metadata": { "labels": { "a": "1" } } }),
+    )
+    .await;
+    talk.send(
+        "PATCH",
+        &format!("{MAPS}/a"),
+        &json!({ "metadata": { "labels": null } }),
+    )
+    .await;
+    assert_eq!(webhook.paths(), ["/object", "/all", "/object", "/all"]);
+
+    let deployment = json!({ "metadata": { "name": "d" }, "spec": {
+        "selector": { "matchLabels": { "a": "b" } },
+        "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "a", "image": "i" }] } },
+    } });
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    talk.send("POST", path, &deployment).await;
+    webhook.seen();
+    talk.send(
+        "PATCH",
+        &format!("{path}/d/status"),
+        &json!({ "status": { "replicas": 1 } }),
+    )
+    .await;
+    talk.send(
+        "PATCH",
+        &format!("{path}/d/scale"),
+        &json!({ "spec": { "replicas": 2 } }),
+    )
+    .await;
+    let seen: Vec<(String, Value, Value)> = webhook
+        .seen()
+        .into_iter()
+        .map(|(path, r)| (path, r["subResource"].clone(), r["kind"]["kind"].clone()))
+        .collect();
+    let expected = |path: &str, subresource: &str, kind: &str| {
+        (path.to_owned(), json!(subresource), json!(kind))
+    };
+    assert_eq!(
+        seen,
+        [
+            expected("/status", "status", "Deployment"),
+            expected("/all", "status", "Deployment"),
+            expected("/status", "scale", "Scale"),
+            expected("/all", "scale", "Scale"),
+        ]
+    );
+    // Nobody is asked about the configurations themselves: a bad one can be repaired.
+    talk.configure("Mutating", "m2", json!([])).await;
+    assert!(webhook.paths().is_empty());
+}
+
+#[tokio::test]
+async fn webhooks_follow_one_another_and_are_asked_again_where_they_want() {
+    let talk = Talk::begin().await;
+    let webhook = Webhook::start(|path, review| match path {
+        "/second" if review["object"]["metadata"]["labels"].is_null() => change(
+            &json!([{ "op": "add", "path": "/metadata/labels", "value": { "by": "second" } }]),
+        ),
+        _ => allow(),
+    })
+    .await;
+    let again = json!({ "reinvocationPolicy": "IfNeeded" });
+    // By the names of the configurations, whenever they were made.
+    talk.configure(
+        "Mutating",
+        "b",
+        json!([
+            webhook.entry("two.example.com", "/second", &again),
+            webhook.entry("three.example.com", "/third", &again),
+        ]),
+    )
+    .await;
+    talk.configure(
+        "Mutating",
+        "a",
+        json!([
+            webhook.entry("one.example.com", "/first", &again),
+            webhook.entry("once.example.com", "/once", &json!({})),
+        ]),
+    )
+    .await;
+    let (made, _) = talk.create(&map("a")).await;
+    assert_eq!(made["metadata"]["labels"], json!({ "by": "second" }));
+    // Only the first was asked before the change and wants to know of it.
+    assert_eq!(
+        webhook.paths(),
+        ["/first", "/once", "/second", "/third", "/first"]
+    );
+    talk.send(
+        "PATCH",
+        &format!("{MAPS}/a"),
+        &json!({ "data": { "k": "v" } }),
+    )
+    .await;
+    assert_eq!(webhook.paths(), ["/first", "/once", "/second", "/third"]);
+}
+
+#[tokio::test]
+async fn a_rule_for_another_version_counts_unless_it_must_be_exact() {
+    muster_shared::tls::install_provider();
+    let version = |name: &str, storage: bool| {
+        json!({
+            "name": name, "served": true, "storage": storage,
+            "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+        })
+    };
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "widgets.example.com" },
+        "spec": { "group": "example.com", "scope": "Cluster", "names": { "plural": "widgets", "kind": "Widget" },
+            "versions": [version("v1", true), version("v2", false)] },
+    });
+    let server = ApiServer::for_test_with(vec![crd]).await;
+    let client = server.client().await.unwrap();
+    let talk = Talk { server, client };
+    let webhook =
+        Webhook::start(|_, _| change(&json!([{ "op": "add", "path": "/spec", "value": 1 }]))).await;
+    let rules = json!([{ "apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["widgets"], "operations": ["*"] }]);
+    talk.configure(
+        "Mutating",
+        "m",
+        json!([
+            webhook.entry(
+                "exact.example.com",
+                "/exact",
+                &json!({ "rules": rules, "matchPolicy": "Exact" })
+            ),
+            webhook.entry(
+                "equivalent.example.com",
+                "/equivalent",
+                &json!({ "rules": rules })
+            ),
+        ]),
+    )
+    .await;
+    let widget =
+        json!({ "apiVersion": "example.com/v2", "kind": "Widget", "metadata": { "name": "w" } });
+    let (made, _) = talk
+        .send("POST", "/apis/example.com/v2/widgets", &widget)
+        .await;
+    assert_eq!(
+        (&made["apiVersion"], &made["spec"]),
+        (&json!("example.com/v2"), &json!(1)),
+        "{made}"
+    );
+    let seen = webhook.seen();
+    let [(path, review)] = seen.as_slice() else {
+        panic!("{seen:?}")
+    };
+    assert_eq!(path, "/equivalent");
+    assert_eq!(
+        (
+            &review["kind"]["version"],
+            &review["requestKind"]["version"]
+        ),
+        (&json!("v1"), &json!("v2"))
+    );
+    assert_eq!(review["object"]["apiVersion"], "example.com/v1");
+}
