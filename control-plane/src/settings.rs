@@ -10,6 +10,8 @@ use muster_shared::settings::{
 use muster_shared::telemetry::LogFormat;
 use serde::Deserialize;
 
+use crate::scheduler::Plugins;
+
 /// Governs all movement of workloads: off means that no taint, a person's included, moves anything (safety contract 2).
 pub const FAILOVER: Gate = Gate {
     name: "Failover",
@@ -190,6 +192,10 @@ pub struct Settings {
     /// Bindings whose policy names this scheduler are placed by us.
     #[arg(long, default_value = "default-scheduler")]
     pub scheduler_name: String,
+    /// Which filters and scores decide on placements: `*`, `name`, `-name`. `ClusterEviction` by name is Karmada's: no return
+    /// before the eviction task is done.
+    #[arg(long, default_value = "*", value_name = "LIST")]
+    pub plugins: Words,
     /// Propagate workloads whose replicas are zero.
     #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_empty_workload_propagation: bool,
@@ -298,6 +304,7 @@ impl Settings {
                 "must be Gracefully or Directly",
             ));
         }
+        Plugins::parse(&self.plugins)?;
         for plugin in &self.evict_plugins.0 {
             if plugin != "ResourceHealth" {
                 return Err(Error::invalid(
@@ -339,7 +346,8 @@ mod tests {
     #[test]
     fn senseless_values_are_refused_by_name() {
         type Spoil = fn(&mut Settings);
-        let cases: [(&str, Spoil); 6] = [
+        let cases: [(&str, Spoil); 7] = [
+            ("plugins", |s| s.plugins = Words(vec!["Luck".to_owned()])),
             ("resource-eviction-rate", |s| {
                 s.resource_eviction_rate = -1.0;
             }),

@@ -17,136 +17,165 @@ use crate::api::{
 
 type Labels = BTreeMap<String, String>;
 
-/// What a cluster is chosen by.
-#[derive(Clone, Debug, Default)]
-pub struct ClusterTraits<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its labels.
-    pub labels: Option<&'a Labels>,
-    /// Its provider; empty when it has none.
-    pub provider: &'a str,
-    /// Its region; empty when it has none.
-    pub region: &'a str,
-    /// Its zones.
-    pub zones: Vec<&'a str>,
+/// An affinity, made ready to be matched with many clusters: what holds for all of them is found out once.
+#[derive(Clone, Debug)]
+pub struct Affinity<'a> {
+    stated: &'a ClusterAffinity,
+    /// Sorted.
+    names: Vec<&'a str>,
+    /// Whether Kubernetes would take the selectors.
+    sound: bool,
 }
 
-impl<'a> From<&'a Cluster> for ClusterTraits<'a> {
-    /// A deprecated single `zone` counts as the list of it: Karmada turns it into one on write, so a reader
-    /// must not make a difference.
-    fn from(cluster: &'a Cluster) -> Self {
+impl<'a> Affinity<'a> {
+    /// Prepares an affinity.
+    pub fn new(stated: &'a ClusterAffinity) -> Self {
+        let mut names: Vec<_> = stated.cluster_names.iter().map(String::as_str).collect();
+        names.sort_unstable();
         Self {
-            name: cluster.metadata.name.as_deref().unwrap_or_default(),
-            labels: cluster.metadata.labels.as_ref(),
-            provider: cluster.spec.provider.as_deref().unwrap_or_default(),
-            region: cluster.spec.region.as_deref().unwrap_or_default(),
-            zones: cluster.zones().collect(),
+            stated,
+            names,
+            sound: is_sound(stated),
         }
+    }
+
+    /// Whether a cluster is meant. Every part that is given must hold.
+    pub fn matches(&self, cluster: &Cluster) -> bool {
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        (self.names.is_empty() || self.names.binary_search(&name).is_ok())
+            && self.sound
+            && is_selected(self.stated, cluster)
     }
 }
 
-/// Whether a cluster is meant. Every part that is given must hold; `exclude` comes first.
-pub fn matches_affinity<'a>(
-    affinity: &ClusterAffinity,
-    cluster: impl Into<ClusterTraits<'a>>,
-) -> bool {
-    let cluster = cluster.into();
-    let listed = |names: &[String]| names.iter().any(|name| name == cluster.name);
-    let labels = |selector| matches_optional_labels(selector, cluster.labels);
-    !listed(&affinity.exclude)
+/// Whether a cluster is meant. Every part that is given must hold.
+pub fn matches_affinity(affinity: &ClusterAffinity, cluster: &Cluster) -> bool {
+    let names = &affinity.cluster_names;
+    (names.is_empty() || is_listed(names, cluster))
+        && is_sound(affinity)
+        && is_selected(affinity, cluster)
+}
+
+/// Whether a cluster is not excluded, and has the labels and fields; the selectors are sound.
+fn is_selected(affinity: &ClusterAffinity, cluster: &Cluster) -> bool {
+    let labels = |selector| has_labels(selector, cluster.metadata.labels.as_ref());
+    let fields = |selector| has_fields(selector, cluster);
+    !is_listed(&affinity.exclude, cluster)
         && affinity.label_selector.as_ref().is_none_or(labels)
-        && affinity
-            .field_selector
-            .as_ref()
-            .is_none_or(|fields| matches_fields(fields, &cluster))
-        && (affinity.cluster_names.is_empty() || listed(&affinity.cluster_names))
+        && affinity.field_selector.as_ref().is_none_or(fields)
+}
+
+fn is_listed(names: &[String], cluster: &Cluster) -> bool {
+    let own = cluster.metadata.name.as_deref().unwrap_or_default();
+    names.iter().any(|name| name == own)
+}
+
+fn is_sound(affinity: &ClusterAffinity) -> bool {
+    let fields = |selector: &FieldSelector| {
+        let requirements = selector.match_expressions.iter();
+        requirements
+            // A zone is no label: what it is called is the provider's affair.
+            .filter(|requirement| requirement.key != "zone")
+            .all(|NodeSelectorRequirement { key, operator, values }| {
+                is_sound_requirement(key, operator, values.as_deref().unwrap_or_default())
+            })
+    };
+    affinity.label_selector.as_ref().is_none_or(is_sound_selector)
+        && affinity.field_selector.as_ref().is_none_or(fields)
 }
 
 /// Whether labels satisfy a selector. The empty selector is satisfied by all.
 pub fn matches_labels(selector: &LabelSelector, labels: &Labels) -> bool {
-    matches_optional_labels(selector, Some(labels))
+    is_sound_selector(selector) && has_labels(selector, Some(labels))
 }
 
-fn matches_optional_labels(selector: &LabelSelector, labels: Option<&Labels>) -> bool {
+fn is_sound_selector(selector: &LabelSelector) -> bool {
+    let exact = |(key, value): (&String, &String)| is_label_key(key) && is_label_value(value);
+    selector.match_labels.iter().flatten().all(exact)
+        && selector.match_expressions.iter().flatten().all(
+            |LabelSelectorRequirement { key, operator, values }| {
+                // Order comparisons are for nodes only.
+                !matches!(operator.as_str(), "Gt" | "Lt")
+                    && is_sound_requirement(key, operator, values.as_deref().unwrap_or_default())
+            },
+        )
+}
+
+fn is_sound_requirement(key: &str, operator: &str, values: &[String]) -> bool {
+    is_label_key(key)
+        && values.iter().all(|value| is_label_value(value))
+        && match operator {
+            "In" | "NotIn" => !values.is_empty(),
+            "Exists" | "DoesNotExist" => values.is_empty(),
+            "Gt" | "Lt" => matches!(values, [limit] if limit.parse::<i64>().is_ok()),
+            _ => false,
+        }
+}
+
+/// Whether labels satisfy a sound selector.
+fn has_labels(selector: &LabelSelector, labels: Option<&Labels>) -> bool {
     let value = |key: &str| {
         labels
             .and_then(|labels| labels.get(key))
             .map(String::as_str)
     };
-    let exact = |(key, wanted): (&String, &String)| {
-        is_label_key(key) && is_label_value(wanted) && value(key) == Some(wanted)
-    };
-    selector.match_labels.iter().flatten().all(exact)
+    let mut exact = selector.match_labels.iter().flatten();
+    exact.all(|(key, wanted)| value(key) == Some(wanted))
         && selector
             .match_expressions
             .iter()
             .flatten()
             .all(|requirement| {
-                let LabelSelectorRequirement {
-                    key,
-                    operator,
-                    values,
-                } = requirement;
-                let values = values.as_deref().unwrap_or_default();
-                // Order comparisons are for nodes only.
-                !matches!(operator.as_str(), "Gt" | "Lt")
-                    && holds(key, operator, values, value(key))
+                let values = requirement.values.as_deref().unwrap_or_default();
+                holds(&requirement.operator, values, value(&requirement.key))
             })
 }
 
-fn matches_fields(selector: &FieldSelector, cluster: &ClusterTraits<'_>) -> bool {
+/// Whether a cluster satisfies a sound selector.
+fn has_fields(selector: &FieldSelector, cluster: &Cluster) -> bool {
     selector.match_expressions.iter().all(|requirement| {
-        let NodeSelectorRequirement {
-            key,
-            operator,
-            values,
-        } = requirement;
-        let values = values.as_deref().unwrap_or_default();
-        let present = |text| Some(text).filter(|text: &&str| !text.is_empty());
-        match key.as_str() {
-            "zone" => zones_hold(operator, values, &cluster.zones),
-            "provider" => holds(key, operator, values, present(cluster.provider)),
-            "region" => holds(key, operator, values, present(cluster.region)),
-            _ => holds(key, operator, values, None),
+        let values = requirement.values.as_deref().unwrap_or_default();
+        let operator = &requirement.operator;
+        match requirement.key.as_str() {
+            "zone" => zones_hold(operator, values, cluster),
+            "provider" => holds(operator, values, present(cluster.spec.provider.as_deref())),
+            "region" => holds(operator, values, present(cluster.spec.region.as_deref())),
+            _ => holds(operator, values, None),
         }
     })
 }
 
+fn present(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}
+
 /// A cluster may have several zones: `In` wants one of them in the list, `NotIn` none.
-fn zones_hold(operator: &str, values: &[String], zones: &[&str]) -> bool {
-    let listed = |zone: &&str| values.iter().any(|value| value == zone);
+fn zones_hold(operator: &str, values: &[String], cluster: &Cluster) -> bool {
+    let listed = |zone: &str| values.iter().any(|value| value == zone);
     match operator {
-        "In" => zones.iter().any(listed),
-        "NotIn" => !zones.iter().any(listed),
-        "Exists" => !zones.is_empty(),
-        "DoesNotExist" => zones.is_empty(),
+        "In" => cluster.zones().any(listed),
+        "NotIn" => !cluster.zones().any(listed),
+        "Exists" => cluster.zones().next().is_some(),
+        "DoesNotExist" => cluster.zones().next().is_none(),
         _ => false,
     }
 }
 
-/// Whether a value, or its absence, satisfies a requirement.
-fn holds(key: &str, operator: &str, values: &[String], actual: Option<&str>) -> bool {
-    if !is_label_key(key) || !values.iter().all(|value| is_label_value(value)) {
-        return false;
-    }
+/// Whether a value, or its absence, satisfies a sound requirement.
+fn holds(operator: &str, values: &[String], actual: Option<&str>) -> bool {
     let listed = |text: &str| values.iter().any(|value| value == text);
+    let number = |text: &str| text.parse::<i64>().ok();
+    let limit = || values.first().and_then(|limit| number(limit));
     match operator {
-        "In" => !values.is_empty() && actual.is_some_and(listed),
-        "NotIn" => !values.is_empty() && !actual.is_some_and(listed),
-        "Exists" => values.is_empty() && actual.is_some(),
-        "DoesNotExist" => values.is_empty() && actual.is_none(),
-        "Gt" | "Lt" => {
-            let [limit] = values else { return false };
-            match (
-                actual.and_then(|text| text.parse::<i64>().ok()),
-                limit.parse::<i64>(),
-            ) {
-                (Some(actual), Ok(limit)) if operator == "Gt" => actual > limit,
-                (Some(actual), Ok(limit)) => actual < limit,
-                _ => false,
-            }
-        }
+        "In" => actual.is_some_and(listed),
+        "NotIn" => !actual.is_some_and(listed),
+        "Exists" => actual.is_some(),
+        "DoesNotExist" => actual.is_none(),
+        "Gt" | "Lt" => match (actual.and_then(number), limit()) {
+            (Some(actual), Some(limit)) if operator == "Gt" => actual > limit,
+            (Some(actual), Some(limit)) => actual < limit,
+            _ => false,
+        },
         _ => false,
     }
 }

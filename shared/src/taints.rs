@@ -39,6 +39,11 @@ impl Stay<'_> {
     }
 }
 
+/// Whether a taint keeps new workloads away, those that tolerate it aside.
+pub fn keeps_away(taint: &Taint) -> bool {
+    [NO_SCHEDULE, NO_EXECUTE, PREFER_NO_EXECUTE].contains(&taint.effect.as_str())
+}
+
 /// Whether a toleration covers a taint. An operator that Karmada has not switched on (`Lt`, `Gt`) covers nothing.
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let unset_or = |field: &Option<String>, value: &str| {
@@ -50,8 +55,8 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         && unset_or(&toleration.key, &taint.key)
         && match toleration.operator.as_deref().unwrap_or_default() {
             "" | "Equal" => {
-                let value = |value: &Option<String>| value.clone().unwrap_or_default();
-                value(&toleration.value) == value(&taint.value)
+                toleration.value.as_deref().unwrap_or_default()
+                    == taint.value.as_deref().unwrap_or_default()
             }
             "Exists" => true,
             _ => false,

@@ -1,8 +1,8 @@
 //! Cluster affinity: which clusters a placement allows, in tiers, and in which order its affinity groups are tried.
 
 use muster_shared::api::binding::ResourceBindingSpec;
-use muster_shared::api::policy::{ClusterAffinity, ClusterAffinityTerm, Placement};
-use muster_shared::selectors::matches_affinity;
+use muster_shared::api::policy::{ClusterAffinityTerm, Placement};
+use muster_shared::selectors::Affinity as Matcher;
 
 use super::snapshot::Facts;
 
@@ -51,7 +51,7 @@ impl<'a> Affinity<'a> {
         let position = self
             .tiers
             .iter()
-            .position(|matcher| matcher.matches(cluster))?;
+            .position(|matcher| matcher.matches(cluster.cluster()))?;
         u32::try_from(position).ok()
     }
 
@@ -83,33 +83,4 @@ pub fn groups<'a>(
         .filter(|_| !fresh)
         .unwrap_or(0);
     &groups[start..]
-}
-
-/// A `ClusterAffinity`, prepared to be matched with many clusters.
-#[derive(Debug, Clone)]
-pub struct Matcher<'a> {
-    affinity: &'a ClusterAffinity,
-    /// Sorted.
-    names: Vec<&'a str>,
-}
-
-impl<'a> Matcher<'a> {
-    /// Prepares an affinity.
-    pub fn new(affinity: &'a ClusterAffinity) -> Self {
-        let mut names: Vec<_> = affinity.cluster_names.iter().map(String::as_str).collect();
-        names.sort_unstable();
-        Self { affinity, names }
-    }
-
-    /// Whether the cluster is named, if names are given, not excluded, and selected by labels and fields.
-    pub fn matches(&self, cluster: &Facts) -> bool {
-        if !self.names.is_empty() && self.names.binary_search(&cluster.name()).is_err() {
-            return false;
-        }
-        // Most affinities only name clusters: then this is the whole answer.
-        let names_only = self.affinity.exclude.is_empty()
-            && self.affinity.label_selector.is_none()
-            && self.affinity.field_selector.is_none();
-        names_only || matches_affinity(self.affinity, cluster.cluster())
-    }
 }

@@ -52,14 +52,29 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Best first: the lower tier, then the higher score, then more available replicas, then the name.
-pub fn rank(candidates: &mut [Candidate<'_>]) {
-    // Stable, because that is quick with what is sorted by name and otherwise alike, as most fleets are.
-    candidates.sort_by(|a, b| {
-        a.tier
-            .cmp(&b.tier)
-            .then_with(|| b.score.cmp(&a.score))
-            .then_with(|| b.available().cmp(&a.available()))
-            .then_with(|| a.order.cmp(&b.order))
-    });
+/// Puts the best first: the lower tier, then the higher score, then more available replicas, then the name.
+pub fn rank(candidates: &mut Vec<Candidate<'_>>) {
+    // One number for each is compared and moved much faster than the candidates themselves.
+    let mut keys: Vec<(u128, usize)> = candidates.iter().map(Candidate::rank).zip(0..).collect();
+    if !keys.is_sorted() {
+        keys.sort_unstable();
+        *candidates = keys.iter().map(|&(_, at)| candidates[at]).collect();
+    }
+}
+
+impl Candidate<'_> {
+    /// What the candidate is ranked by, in one number: the lower the better.
+    fn rank(&self) -> u128 {
+        // Of scores and available replicas more is better. The latter are two counts of 31 bits added up.
+        let less = |value: i64| (1 << 33) - value.clamp(0, 1 << 33);
+        let parts = [
+            (32, i64::from(self.tier)),
+            (34, less(self.score)),
+            (34, less(self.available())),
+            (28, i64::try_from(self.order).unwrap_or(i64::MAX)),
+        ];
+        parts.into_iter().fold(0, |rank, (bits, part)| {
+            rank << bits | u128::from(part.unsigned_abs())
+        })
+    }
 }

@@ -93,7 +93,7 @@ impl Trial<'_> {
                 _ if cluster.is_deleting() => Fate::Deleting,
                 None => {
                     let rejections = filters.all(cluster, self.spec.target(name).is_some());
-                    let reason = |it: &super::filter::Rejection<'_>| (it.filter(), it.to_string());
+                    let reason = |it: &super::filter::Rejection<'_>| (it.filter().name(), it.to_string());
                     Fate::Refused(rejections.iter().map(reason).collect())
                 }
                 Some(candidate) => Fate::Fits {

@@ -1,8 +1,8 @@
 //! Which clusters may take a workload at all: one filter a function, each knowing only its own rule.
 
 use std::cell::Cell;
-use std::collections::HashSet;
 use std::fmt;
+use std::ptr;
 
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
 use muster_shared::api::policy::Placement;
@@ -10,9 +10,14 @@ use muster_shared::k8s::{Taint, Toleration};
 use muster_shared::names::eviction::REASON_APPLICATION_FAILURE;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, describe, tolerates};
 
+use super::Options;
 use super::affinity::Affinity;
+use super::plugin::{Plugin, Plugins};
 use super::select::Spread;
-use super::snapshot::{Api, Facts};
+use super::snapshot::{Facts, Kinds};
+
+/// The tier of clusters that the affinity in use does not allow, where that is no reason to refuse them (Karmada's number).
+const OUTSIDE: u32 = 1000;
 
 /// Why a cluster may not take the workload.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,14 +39,14 @@ pub enum Rejection<'a> {
 }
 
 impl Rejection<'_> {
-    /// Name of the filter, as Karmada names its plugins.
-    pub const fn filter(&self) -> &'static str {
+    /// The filter that rejects.
+    pub const fn filter(&self) -> Plugin {
         match self {
-            Self::ApiMissing => "APIEnablement",
-            Self::Taint(_) => "TaintToleration",
-            Self::Affinity => "ClusterAffinity",
-            Self::NoProvider | Self::NoRegion | Self::NoZones => "SpreadConstraint",
-            Self::Evicting => "ClusterEviction",
+            Self::ApiMissing => Plugin::ApiEnablement,
+            Self::Taint(_) => Plugin::TaintToleration,
+            Self::Affinity => Plugin::ClusterAffinity,
+            Self::NoProvider | Self::NoRegion | Self::NoZones => Plugin::SpreadConstraint,
+            Self::Evicting => Plugin::ClusterEviction,
         }
     }
 }
@@ -77,18 +82,33 @@ pub enum ReturnRule {
     Recovered,
     /// Not before the task is done (Karmada behaviour).
     TaskDone,
+    /// At any time.
+    Always,
+}
+
+/// Whether a toleration for a limited time lets a workload in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Guests {
+    /// No: whatever is driven out when its time is over would come back at once and be driven out again, for ever.
+    #[default]
+    Refused,
+    /// Yes (Karmada behaviour).
+    Admitted,
 }
 
 /// One binding as the filters see it.
 #[derive(Debug)]
 pub struct Filters<'a> {
-    api: Api,
+    version: &'a str,
+    kind: &'a str,
     tolerations: &'a [Toleration],
     tasks: &'a [GracefulEvictionTask],
     affinity: &'a Affinity<'a>,
     spread: Spread,
+    plugins: Plugins,
     return_rule: ReturnRule,
-    last_served: Cell<Option<(*const HashSet<Api>, bool)>>,
+    guests: Guests,
+    last_served: Cell<Option<(&'a Kinds, bool)>>,
 }
 
 impl<'a> Filters<'a> {
@@ -98,32 +118,32 @@ impl<'a> Filters<'a> {
         placement: &'a Placement,
         affinity: &'a Affinity<'a>,
         spread: Spread,
-        return_rule: ReturnRule,
+        options: &Options,
     ) -> Self {
         Self {
-            api: (
-                spec.resource.api_version.as_str().into(),
-                spec.resource.kind.as_str().into(),
-            ),
+            version: &spec.resource.api_version,
+            kind: &spec.resource.kind,
             tolerations: &placement.cluster_tolerations,
             tasks: &spec.graceful_eviction_tasks,
             affinity,
             spread,
-            return_rule,
+            plugins: options.plugins,
+            return_rule: options.return_rule,
+            guests: options.guests,
             last_served: Cell::new(None),
         }
     }
 
     /// The tier of the cluster under the affinity in use, or the first rejection. `placed` says whether the cluster has
     /// the workload already.
-    pub fn admit<'c>(&self, cluster: &'c Facts, placed: bool) -> Result<u32, Rejection<'c>> {
+    pub fn admit(&self, cluster: &'a Facts, placed: bool) -> Result<u32, Rejection<'a>> {
         let first = self
             .api_enablement(cluster, placed)
             .or_else(|| self.taints(cluster, placed));
         if let Some(rejection) = first {
             return Err(rejection);
         }
-        let tier = self.affinity.tier(cluster).ok_or(Rejection::Affinity)?;
+        let tier = self.tier(cluster).ok_or(Rejection::Affinity)?;
         match self
             .spread_fields(cluster)
             .or_else(|| self.eviction(cluster))
@@ -134,11 +154,11 @@ impl<'a> Filters<'a> {
     }
 
     /// All rejections, at most one of each filter.
-    pub fn all<'c>(&self, cluster: &'c Facts, placed: bool) -> Vec<Rejection<'c>> {
+    pub fn all(&self, cluster: &'a Facts, placed: bool) -> Vec<Rejection<'a>> {
         [
             self.api_enablement(cluster, placed),
             self.taints(cluster, placed),
-            self.cluster_affinity(cluster),
+            self.tier(cluster).is_none().then_some(Rejection::Affinity),
             self.spread_fields(cluster),
             self.eviction(cluster),
         ]
@@ -148,27 +168,28 @@ impl<'a> Filters<'a> {
     }
 
     /// The cluster must serve the kind; an incomplete list of kinds counts as complete. What is placed stays.
-    fn api_enablement(&self, cluster: &Facts, placed: bool) -> Option<Rejection<'static>> {
-        (!placed && !self.is_served(cluster)).then_some(Rejection::ApiMissing)
+    fn api_enablement(&self, cluster: &'a Facts, placed: bool) -> Option<Rejection<'a>> {
+        let refused =
+            self.plugins.has(Plugin::ApiEnablement) && !placed && !self.is_served(cluster.kinds());
+        refused.then_some(Rejection::ApiMissing)
     }
 
-    /// Equal clusters share their sets of kinds, so that most often the answer for the last one is the answer.
-    fn is_served(&self, cluster: &Facts) -> bool {
-        let set = cluster.kinds();
+    /// Equal clusters share their kinds, so that most often the answer for the last one is the answer.
+    fn is_served(&self, kinds: &'a Kinds) -> bool {
         if let Some((known, served)) = self.last_served.get()
-            && std::ptr::eq(known, set)
+            && ptr::eq(known, kinds)
         {
             return served;
         }
-        let served = set.contains(&self.api);
-        self.last_served.set(Some((set, served)));
+        let served = kinds.contains(self.version, self.kind);
+        self.last_served.set(Some((kinds, served)));
         served
     }
 
     /// Taints that keep new work away must be tolerated. What is placed stays: driving it out is for eviction to
     /// decide.
-    fn taints<'c>(&self, cluster: &'c Facts, placed: bool) -> Option<Rejection<'c>> {
-        if placed {
+    fn taints(&self, cluster: &'a Facts, placed: bool) -> Option<Rejection<'a>> {
+        if placed || !cluster.repels() || !self.plugins.has(Plugin::TaintToleration) {
             return None;
         }
         let taints = &cluster.cluster().spec.taints;
@@ -179,19 +200,15 @@ impl<'a> Filters<'a> {
     }
 
     /// Whether the cluster, having the workload, would not take it if it came anew.
-    pub fn is_closed(&self, cluster: &Facts) -> bool {
+    pub fn is_closed(&self, cluster: &'a Facts) -> bool {
         self.taints(cluster, false).is_some()
     }
 
     /// `PreferNoExecute` knows no tolerations (proposal "Optimize Cluster Failover"): it drives out only what
     /// asked for it, and as it is stronger than `NoSchedule`, it lets nothing new in.
-    ///
-    /// A limited toleration of `NoExecute` lets in only what is to leave again: whatever is driven out when its time is
-    /// over would come back at once and be driven out again, for ever (Karmada admits it).
     fn is_refused_by(&self, taint: &Taint) -> bool {
-        let admits_guests = self.return_rule == ReturnRule::TaskDone;
         match taint.effect.as_str() {
-            NO_EXECUTE if !admits_guests => self.drives_out(taint),
+            NO_EXECUTE if self.guests == Guests::Refused => self.drives_out(taint),
             NO_SCHEDULE | NO_EXECUTE => !self
                 .tolerations
                 .iter()
@@ -203,15 +220,17 @@ impl<'a> Filters<'a> {
 
     /// The cluster must match the affinity in use. This holds for what is placed, too: a narrowed policy takes
     /// workloads back.
-    fn cluster_affinity(&self, cluster: &Facts) -> Option<Rejection<'static>> {
-        self.affinity
-            .tier(cluster)
-            .is_none()
-            .then_some(Rejection::Affinity)
+    fn tier(&self, cluster: &Facts) -> Option<u32> {
+        let tier = self.affinity.tier(cluster);
+        let lenient = !self.plugins.has(Plugin::ClusterAffinity);
+        tier.or_else(|| lenient.then_some(OUTSIDE))
     }
 
     /// A cluster without the field cannot be counted for a constraint on it.
-    fn spread_fields(&self, cluster: &Facts) -> Option<Rejection<'static>> {
+    fn spread_fields(&self, cluster: &Facts) -> Option<Rejection<'a>> {
+        if !self.spread.any || !self.plugins.has(Plugin::SpreadConstraint) {
+            return None;
+        }
         let Spread {
             provider,
             region,
@@ -230,12 +249,13 @@ impl<'a> Filters<'a> {
     }
 
     /// A workload must not go back to where it is just being driven out.
-    fn eviction(&self, cluster: &Facts) -> Option<Rejection<'static>> {
+    fn eviction(&self, cluster: &Facts) -> Option<Rejection<'a>> {
         let task = self
             .tasks
             .iter()
             .find(|task| task.from_cluster == cluster.name())?;
         let refused = match self.return_rule {
+            ReturnRule::Always => false,
             ReturnRule::TaskDone => true,
             ReturnRule::Recovered => {
                 // The cluster shows no sign of what went wrong with the application there, so only the end of

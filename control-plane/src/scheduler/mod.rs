@@ -23,6 +23,7 @@ pub mod need;
 mod nofit;
 pub mod outcome;
 mod pass;
+mod plugin;
 #[cfg(test)]
 mod properties;
 pub mod report;
@@ -42,14 +43,19 @@ pub use first::FirstPlacement;
 pub use live::LiveSnapshot;
 pub use nofit::{Kind, NoFit, Refusals};
 pub use pass::{Attempt, Pass};
+pub use plugin::{Plugin, Plugins};
 pub use snapshot::{Facts, Snapshot};
 
 /// What may be configured about decisions. The default is what Muster does; [`Options::karmada`] is what Karmada does
 /// where the two differ by choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
+    /// Which rules are in force.
+    pub plugins: Plugins,
     /// When a cluster may take back what is being moved away from it.
     pub return_rule: filter::ReturnRule,
+    /// Whether a toleration for a limited time lets a workload in.
+    pub guests: filter::Guests,
     /// Whether zone and provider constraints spread.
     pub spreading: select::Spreading,
     /// What a node of a grade is taken to hold.
@@ -61,10 +67,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// The options that the settings ask for.
+    /// The options that the settings ask for; [`Settings::check`] has accepted these.
     pub fn of(settings: &Settings) -> Self {
+        let plugins = Plugins::parse(&settings.plugins).unwrap_or_default();
         let grades = settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING);
         Self {
+            plugins,
+            return_rule: plugins.return_rule(&settings.plugins),
             grade_rule: if grades {
                 GradeRule::Minimums
             } else {
@@ -85,9 +94,11 @@ impl Options {
     }
 
     /// Karmada's behaviour.
-    pub const fn karmada() -> Self {
+    pub fn karmada() -> Self {
         Self {
+            plugins: Plugins::default(),
             return_rule: filter::ReturnRule::TaskDone,
+            guests: filter::Guests::Admitted,
             spreading: select::Spreading::ClusterAndRegion,
             grade_rule: GradeRule::Minimums,
             growth: Growth::Anywhere,

@@ -5,12 +5,14 @@ use muster_shared::api::policy::Placement;
 
 use super::affinity::{Affinity, groups};
 use super::candidate::{Candidate, Held, LOCALITY_SCORE};
-use super::capacity::{Demand, MAX_REPLICAS};
+use super::capacity::{Demand, Estimate, MAX_REPLICAS};
 use super::divide::{Division, Share, Strategy, TieBreak, divide};
-use super::filter::{Filters, Rejection};
+use super::filter::Filters;
+use super::need::is_divided;
 use super::nofit::{Kind, NoFit, Refusals};
+use super::plugin::Plugin;
 use super::select::{Load, Spread, select};
-use super::snapshot::{Facts, Snapshot};
+use super::snapshot::Snapshot;
 use super::{Decision, Growth, Options};
 
 /// What was tried for a binding, and what came of it.
@@ -148,9 +150,23 @@ impl<'a> Trial<'a> {
         candidates: Vec<Candidate<'a>>,
         affinity: &Affinity<'_>,
     ) -> Result<Vec<TargetCluster>, NoFit> {
-        let selected = self.select(candidates)?;
+        let selected = if self.needs_no_choice() {
+            candidates
+        } else {
+            self.select(candidates)?
+        };
         let shares = self.divide(&selected, affinity)?;
         Ok(shares.iter().map(Share::target).collect())
+    }
+
+    /// Whether every candidate is chosen, and no order of preference among them makes a difference.
+    fn needs_no_choice(&self) -> bool {
+        let unconstrained =
+            self.placement.spread_constraints.is_empty() || Strategy::ignores_spread(self.placement);
+        unconstrained
+            && self.is_counted()
+            && !self.options.keep_empty
+            && Strategy::is_blind_to_rank(self.placement)
     }
 
     /// The filters of this attempt.
@@ -160,7 +176,7 @@ impl<'a> Trial<'a> {
             self.placement,
             affinity,
             self.spread(),
-            self.options.return_rule,
+            self.options,
         )
     }
 
@@ -168,61 +184,75 @@ impl<'a> Trial<'a> {
         Spread::of(&self.placement.spread_constraints, self.options.spreading)
     }
 
-    /// The clusters that pass the filters.
+    /// The clusters that pass the filters, by name.
     pub fn feasible(&self, affinity: &Affinity<'a>) -> Result<Vec<Candidate<'a>>, NoFit> {
         let filters = self.filters(affinity);
-        let held = self.held();
         let demand = self.demand();
+        let mut estimate = Estimate::new(demand.as_ref(), self.options.grade_rule);
+        let locality = if self.options.plugins.has(Plugin::ClusterLocality) {
+            LOCALITY_SCORE
+        } else {
+            0
+        };
         let mut candidates = Vec::with_capacity(self.snapshot.len());
-        let mut refused: Vec<Rejection<'_>> = Vec::new();
-        for ((order, cluster), held) in self.snapshot.iter().enumerate().zip(held) {
+        let mut all_held = self.held().into_iter().peekable();
+        for (order, cluster) in self.snapshot.iter().enumerate() {
+            let held = all_held.next_if(|(at, _)| *at == order).map(|(_, held)| held);
             if cluster.is_deleting() {
                 continue;
             }
-            let tier = match filters.admit(cluster, held.is_some()) {
-                Ok(tier) => tier,
-                Err(rejection) => {
-                    refused.push(rejection);
-                    continue;
-                }
+            let Ok(tier) = filters.admit(cluster, held.is_some()) else {
+                continue;
             };
             let closed = held.is_some()
                 && self.options.growth != Growth::Anywhere
                 && filters.is_closed(cluster);
+            let allocatable = if closed {
+                0
+            } else if self.spec.replicas <= 0 {
+                // Nobody asks for what is not counted in replicas, so it fits anywhere.
+                MAX_REPLICAS
+            } else {
+                cluster.capacity().map_or(0, |capacity| estimate.replicas(capacity))
+            };
             candidates.push(Candidate {
                 cluster,
                 order,
-                score: if held.is_some() { LOCALITY_SCORE } else { 0 },
+                score: held.map_or(0, |_| locality),
                 tier,
-                allocatable: if closed {
-                    0
-                } else {
-                    self.estimate(cluster, demand.as_ref())
-                },
+                allocatable,
                 held,
                 closed,
             });
         }
         if candidates.is_empty() {
-            return Err(NoFit::NoClusterFit(Refusals::count(
-                self.snapshot.len(),
-                refused,
-            )));
+            return Err(NoFit::NoClusterFit(self.refusals(&filters)));
         }
         Ok(candidates)
     }
 
-    /// What each cluster of the snapshot holds already.
-    fn held(&self) -> Vec<Option<Held>> {
-        let mut held = vec![None; self.snapshot.len()];
-        for (position, target) in self.spec.clusters.iter().enumerate() {
-            if let Ok(cluster) = self.snapshot.position(&target.name) {
-                held[cluster] = Some(Held {
-                    position,
-                    replicas: i64::from(target.replicas),
-                });
-            }
-        }
+    /// Why each cluster is refused; only worked out when all are.
+    fn refusals<'f>(&'f self, filters: &Filters<'f>) -> Refusals {
+        let clusters = self.snapshot.iter().filter(|cluster| !cluster.is_deleting());
+        let refused = clusters.filter_map(|cluster| {
+            let placed = self.spec.target(cluster.name()).is_some();
+            filters.admit(cluster, placed).err()
+        });
+        Refusals::count(self.snapshot.len(), refused)
+    }
+
+    /// What clusters hold already, by their places in the snapshot.
+    fn held(&self) -> Vec<(usize, Held)> {
+        let targets = self.spec.clusters.iter().enumerate();
+        let mut held: Vec<_> = targets
+            .filter_map(|(position, target)| {
+                let replicas = i64::from(target.replicas);
+                let cluster = self.snapshot.position(&target.name).ok()?;
+                Some((cluster, Held { position, replicas }))
+            })
+            .collect();
+        held.sort_unstable_by_key(|(cluster, _)| *cluster);
+        held.dedup_by_key(|(cluster, _)| *cluster);
         held
     }
 
@@ -233,14 +263,9 @@ impl<'a> Trial<'a> {
             .map(|requirements| Demand::new(&requirements.resource_request))
     }
 
-    /// How many replicas fit. Nobody asks for what is not counted in replicas, so it fits anywhere.
-    fn estimate(&self, cluster: &Facts, demand: Option<&Demand>) -> i64 {
-        if self.spec.replicas <= 0 {
-            return MAX_REPLICAS;
-        }
-        cluster.capacity().map_or(0, |capacity| {
-            capacity.replicas(demand, self.options.grade_rule)
-        })
+    /// Whether the workload is counted in replicas.
+    fn is_counted(&self) -> bool {
+        self.spec.replicas > 0 || self.spec.replica_requirements.is_some()
     }
 
     /// The clusters chosen, best first.
@@ -252,7 +277,7 @@ impl<'a> Trial<'a> {
         };
         let load = Load {
             replicas: i64::from(self.spec.replicas),
-            duplicated: matches!(Strategy::of(self.placement), Ok(Strategy::Duplicated)),
+            duplicated: !is_divided(self.placement),
         };
         Ok(select(candidates, &spread, load, self.options.spreading)?)
     }
@@ -263,8 +288,7 @@ impl<'a> Trial<'a> {
         selected: &[Candidate<'a>],
         affinity: &Affinity<'_>,
     ) -> Result<Vec<Share<'a>>, NoFit> {
-        let counted = self.spec.replicas > 0 || self.spec.replica_requirements.is_some();
-        if !counted {
+        if !self.is_counted() {
             return Ok(selected
                 .iter()
                 .map(|candidate| Share::uncounted(candidate.name()))

@@ -1,10 +1,10 @@
 //! All clusters as one decision sees them: immutable, cheap to share, with everything parsed that would otherwise
 //! be parsed again for every workload.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use muster_shared::api::cluster::{APIEnablement, Cluster};
+use muster_shared::taints::keeps_away;
 
 use super::capacity::Capacity;
 
@@ -17,11 +17,11 @@ pub struct Snapshot {
 impl Snapshot {
     /// The snapshot of these clusters.
     pub fn new(clusters: impl IntoIterator<Item = Arc<Cluster>>) -> Self {
-        let mut apis = ApiSets::default();
-        let mut facts: Vec<_> = clusters
-            .into_iter()
-            .map(|cluster| Arc::new(Facts::new(cluster, &mut apis)))
-            .collect();
+        let mut facts: Vec<Arc<Facts>> = Vec::new();
+        for cluster in clusters {
+            let known = facts.last().map(AsRef::as_ref);
+            facts.push(Arc::new(Facts::new(cluster, known, &facts)));
+        }
         facts.sort_by(|a, b| a.name().cmp(b.name()));
         facts.dedup_by(|a, b| a.name() == b.name());
         Self {
@@ -31,9 +31,11 @@ impl Snapshot {
 
     /// Puts a cluster in, in place of an earlier state of it. Whoever shares the earlier snapshot keeps that.
     pub fn put(&mut self, cluster: Arc<Cluster>) {
-        let mut apis = ApiSets::of(self);
-        let facts = Arc::new(Facts::new(cluster, &mut apis));
-        match self.position(facts.name()) {
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        let position = self.position(name);
+        let earlier = position.ok().map(|position| self.facts[position].as_ref());
+        let facts = Arc::new(Facts::new(cluster, earlier, &self.facts));
+        match position {
             Ok(position) => Arc::make_mut(&mut self.facts)[position] = facts,
             Err(position) => Arc::make_mut(&mut self.facts).insert(position, facts),
         }
@@ -79,20 +81,35 @@ impl Snapshot {
 pub struct Facts {
     /// The object as it was read.
     cluster: Arc<Cluster>,
-    apis: Arc<HashSet<Api>>,
+    kinds: Arc<Kinds>,
     capacity: Option<Capacity>,
+    repels: bool,
 }
 
-/// A kind that a cluster serves: group version and kind.
-pub(super) type Api = (Box<str>, Box<str>);
-
 impl Facts {
-    fn new(cluster: Arc<Cluster>, apis: &mut ApiSets) -> Self {
-        let status = cluster.status.as_ref();
-        let enablements = status.map_or(&[][..], |status| &status.api_enablements);
+    /// Parses a cluster. `earlier` is an earlier state of it, or a cluster that may be like it; what it has in common
+    /// with that or with one of the `others` is shared.
+    fn new(cluster: Arc<Cluster>, earlier: Option<&Self>, others: &[Arc<Self>]) -> Self {
+        let mut capacity = Capacity::of(&cluster);
+        if let Some(capacity) = &mut capacity {
+            let others = others.iter().filter_map(|other| other.capacity.as_ref());
+            let kin = others.chain(earlier.and_then(|earlier| earlier.capacity.as_ref()));
+            capacity.share(kin);
+        }
+        let kinds = match earlier {
+            Some(earlier) if enablements(&earlier.cluster) == enablements(&cluster) => {
+                Arc::clone(&earlier.kinds)
+            }
+            _ => {
+                let kinds = Kinds::of(enablements(&cluster));
+                let same = others.iter().find(|other| *other.kinds == kinds);
+                same.map_or_else(|| Arc::new(kinds), |other| Arc::clone(&other.kinds))
+            }
+        };
         Self {
-            apis: apis.share(enablements),
-            capacity: Capacity::of(&cluster),
+            repels: cluster.spec.taints.iter().any(keeps_away),
+            kinds,
+            capacity,
             cluster,
         }
     }
@@ -136,9 +153,14 @@ impl Facts {
         self.capacity.as_ref()
     }
 
-    /// The kinds that the cluster serves; clusters that serve the same share one set.
-    pub(super) fn kinds(&self) -> &HashSet<Api> {
-        &self.apis
+    /// Whether the cluster has taints that keep work away from it, unless they are tolerated.
+    pub(super) fn repels(&self) -> bool {
+        self.repels
+    }
+
+    /// The kinds that the cluster serves; clusters that serve the same share them.
+    pub(super) fn kinds(&self) -> &Arc<Kinds> {
+        &self.kinds
     }
 }
 
@@ -149,38 +171,33 @@ fn present(value: Option<&String>) -> &[String] {
         .map_or(&[], std::slice::from_ref)
 }
 
-/// The distinct sets of kinds: a fleet of equal clusters needs one, not one each.
-#[derive(Debug, Default)]
-struct ApiSets(Vec<Arc<HashSet<Api>>>);
+fn enablements(cluster: &Cluster) -> &[APIEnablement] {
+    let status = cluster.status.as_ref();
+    status.map_or(&[], |status| &status.api_enablements)
+}
 
-impl ApiSets {
-    fn of(snapshot: &Snapshot) -> Self {
-        let mut sets: Vec<Arc<HashSet<Api>>> = Vec::new();
-        for facts in snapshot.facts.iter() {
-            if !sets.iter().any(|set| Arc::ptr_eq(set, &facts.apis)) {
-                sets.push(facts.apis.clone());
-            }
-        }
-        Self(sets)
+/// Kinds, as group version and kind, sorted.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Kinds(Box<[(Box<str>, Box<str>)]>);
+
+impl Kinds {
+    fn of(enablements: &[APIEnablement]) -> Self {
+        let kinds = enablements.iter().flat_map(|group| {
+            let version = group.group_version.as_str();
+            let kinds = group.resources.iter().map(|resource| resource.kind.as_str());
+            kinds.map(move |kind| (version.into(), kind.into()))
+        });
+        let mut kinds: Vec<(Box<str>, Box<str>)> = kinds.collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        Self(kinds.into())
     }
 
-    fn share(&mut self, enablements: &[APIEnablement]) -> Arc<HashSet<Api>> {
-        let set: HashSet<Api> = enablements
-            .iter()
-            .flat_map(|group| {
-                group.resources.iter().map(|resource| {
-                    (
-                        group.group_version.as_str().into(),
-                        resource.kind.as_str().into(),
-                    )
-                })
-            })
-            .collect();
-        if let Some(known) = self.0.iter().find(|known| ***known == set) {
-            return known.clone();
-        }
-        let set = Arc::new(set);
-        self.0.push(set.clone());
-        set
+    /// Whether the kind is among them.
+    pub fn contains(&self, version: &str, kind: &str) -> bool {
+        let found = self
+            .0
+            .binary_search_by(|(v, k)| (&**v, &**k).cmp(&(version, kind)));
+        found.is_ok()
     }
 }

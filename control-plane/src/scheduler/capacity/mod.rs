@@ -2,13 +2,18 @@
 //! grades of its nodes.
 
 mod amount;
+mod demand;
+mod estimate;
+mod grades;
 mod sets;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use muster_shared::api::cluster::{Cluster, ResourceSummary};
-use muster_shared::k8s::Quantity;
+use muster_shared::api::cluster::Cluster;
 
+pub use demand::Demand;
+pub use estimate::Estimate;
+use grades::{Grades, Model};
 pub use sets::Part;
 
 /// An estimate is at most this: counts of replicas have 31 bits in the API.
@@ -36,186 +41,65 @@ pub enum GradeRule {
 /// Amounts by resource, sorted by name: thousandths of a core for CPU, whole units for all else.
 type Amounts = Vec<(Box<str>, i64)>;
 
+/// Names of resources, sorted.
+type Names = Arc<[Box<str>]>;
+
 /// What a cluster has room for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capacity {
     /// Free pod slots.
     pods: i64,
-    /// Free amounts of what the cluster has at all.
-    free: Amounts,
+    /// The resources that the cluster has at all.
+    names: Names,
+    /// What is free of each.
+    free: Box<[i64]>,
     /// The nodes by grade; `None` when the cluster counts no grades, or counts them wrongly.
-    grades: Option<Vec<Grade>>,
-}
-
-/// The nodes of one grade.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Grade {
-    nodes: i64,
-    /// Lower ends of the ranges.
-    min: Amounts,
-    /// Upper ends of the ranges.
-    max: Amounts,
+    grades: Option<Grades>,
 }
 
 impl Capacity {
     /// The capacity that a cluster has reported, or `None` when it has not.
     pub fn of(cluster: &Cluster) -> Option<Self> {
         let summary = cluster.status.as_ref()?.resource_summary.as_ref()?;
-        let mut free: Amounts = summary
-            .allocatable
-            .keys()
-            .map(|name| (name.as_str().into(), amount::free(summary, name)))
-            .collect();
-        free.sort_unstable();
-        let pods = amount_of(&free, PODS).unwrap_or(0);
+        // The map is sorted, and so are these.
+        let names: Names = summary.allocatable.keys().map(|it| it.as_str().into()).collect();
+        let free: Box<[i64]> = names.iter().map(|name| amount::free(summary, name)).collect();
+        let pods = names.binary_search_by(|name| (**name).cmp(PODS)).map_or(0, |it| free[it]);
         Some(Self {
             pods,
+            names,
             free,
-            grades: grades(cluster, summary),
+            grades: Grades::of(cluster, summary),
         })
+    }
+
+    /// Shares with others what it has in common with them, so that an [`Estimate`] sees at a glance that it is the same.
+    pub fn share<'a>(&mut self, others: impl Iterator<Item = &'a Self> + Clone) {
+        let mut names = others.clone().map(|other| &other.names);
+        if let Some(names) = names.find(|names| **names == self.names) {
+            self.names = Arc::clone(names);
+        }
+        if let Some(grades) = &mut self.grades {
+            let mut models = others.filter_map(|other| Some(&other.grades.as_ref()?.model));
+            if let Some(model) = models.find(|model| **model == grades.model) {
+                grades.model = Arc::clone(model);
+            }
+        }
     }
 
     /// Whether something may fit that did not fit into `earlier`.
     pub fn exceeds(&self, earlier: &Self) -> bool {
-        self.grades != earlier.grades
-            || self.free.iter().any(|(name, free)| {
-                amount_of(&earlier.free, name).is_none_or(|earlier| *free > earlier)
-            })
+        let grew = |(name, free): (&Box<str>, &i64)| match earlier.names.binary_search(name) {
+            Ok(place) => *free > earlier.free[place],
+            Err(_) => true,
+        };
+        self.grades != earlier.grades || self.names.iter().zip(&self.free).any(grew)
     }
 
     /// How many replicas fit, at most [`MAX_REPLICAS`]. Without a demand only pod slots count.
     pub fn replicas(&self, demand: Option<&Demand>, rule: GradeRule) -> i64 {
-        if self.pods <= 0 {
-            return 0;
-        }
-        let Some(demand) = demand else {
-            return self.pods.min(MAX_REPLICAS);
-        };
-        let room = match &self.grades {
-            Some(grades) if rule != GradeRule::Ignored => grades
-                .iter()
-                .map(|grade| grade.replicas(demand, rule))
-                .fold(0, i64::saturating_add),
-            _ => demand.fit_into(&self.free),
-        };
-        room.min(self.pods).min(MAX_REPLICAS)
+        Estimate::new(demand, rule).replicas(self)
     }
-}
-
-impl Grade {
-    fn replicas(&self, demand: &Demand, rule: GradeRule) -> i64 {
-        let certain = demand.fit_into_node(&self.min).min(PODS_PER_NODE);
-        let each = match rule {
-            GradeRule::Minimums | GradeRule::Ignored => certain,
-            GradeRule::UpperBounds => certain.max(i64::from(demand.is_below(&self.max))),
-        };
-        self.nodes.saturating_mul(each)
-    }
-}
-
-/// The nodes by grade, lowest grade first.
-fn grades(cluster: &Cluster, summary: &ResourceSummary) -> Option<Vec<Grade>> {
-    let modelings = &summary.allocatable_modelings;
-    let models = &cluster.spec.resource_models;
-    if modelings.is_empty() || models.is_empty() || modelings.iter().any(|grade| grade.count < 0) {
-        return None;
-    }
-    let mut counts: BTreeMap<u64, i64> = BTreeMap::new();
-    for modeling in modelings {
-        let count = counts.entry(modeling.grade).or_default();
-        *count = count.saturating_add(modeling.count);
-    }
-    let mut grades: Vec<(u64, Grade)> = models
-        .iter()
-        .filter_map(|model| {
-            let nodes = *counts.get(&model.grade)?;
-            let ends = |end: fn(&muster_shared::api::cluster::ResourceModelRange) -> &Quantity| {
-                let mut ends: Amounts = model
-                    .ranges
-                    .iter()
-                    .map(|range| {
-                        (
-                            range.name.as_str().into(),
-                            amount::of(&range.name, end(range)).unwrap_or(0),
-                        )
-                    })
-                    .collect();
-                ends.sort_unstable();
-                ends
-            };
-            let (min, max) = (ends(|range| &range.min), ends(|range| &range.max));
-            Some((model.grade, Grade { nodes, min, max }))
-        })
-        .collect();
-    grades.sort_unstable_by_key(|(grade, _)| *grade);
-    Some(grades.into_iter().map(|(_, grade)| grade).collect())
-}
-
-/// What one replica asks for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Demand {
-    /// Requests above zero; what is asked in fractions of a unit is rounded up.
-    requests: Amounts,
-}
-
-impl Demand {
-    /// The demand of these requests.
-    pub fn new(requests: &BTreeMap<String, Quantity>) -> Self {
-        let mut requests: Amounts = requests
-            .iter()
-            .map(|(name, quantity)| {
-                // A request that cannot be read is granted by nobody.
-                (
-                    name.as_str().into(),
-                    amount::of(name, quantity).unwrap_or(i64::MAX),
-                )
-            })
-            .filter(|&(_, amount)| amount > 0)
-            .collect();
-        requests.sort_unstable();
-        Self { requests }
-    }
-
-    /// How often the demand fits into these amounts; without requests, without end.
-    fn fit_into(&self, amounts: &Amounts) -> i64 {
-        fit(self.requests.iter(), amounts)
-    }
-
-    /// How often the demand fits into a node.
-    fn fit_into_node(&self, amounts: &Amounts) -> i64 {
-        fit(self.node_requests(), amounts)
-    }
-
-    /// Whether each request to a node is below the amount of that name.
-    fn is_below(&self, amounts: &Amounts) -> bool {
-        self.node_requests()
-            .all(|(name, request)| amount_of(amounts, name).is_some_and(|amount| *request < amount))
-    }
-
-    /// The requests that a node is asked for; other names mean nothing to it.
-    fn node_requests(&self) -> impl Iterator<Item = &(Box<str>, i64)> {
-        self.requests
-            .iter()
-            .filter(|(name, _)| is_node_resource(name))
-    }
-}
-
-/// How often the requests fit into the amounts at once.
-fn fit<'a>(requests: impl Iterator<Item = &'a (Box<str>, i64)>, amounts: &Amounts) -> i64 {
-    requests
-        .map(|(name, request)| amount_of(amounts, name).unwrap_or(0).max(0) / request)
-        .min()
-        .unwrap_or(i64::MAX)
-}
-
-/// Whether the Kubernetes scheduler counts the resource on nodes: the built-in ones and extended ones, pod slots
-/// aside.
-fn is_node_resource(name: &str) -> bool {
-    matches!(name, CPU | "memory" | "ephemeral-storage")
-        || name.starts_with("hugepages-")
-        || name.starts_with("attachable-volumes-")
-        || name.contains("kubernetes.io/")
-        || (name.contains('/') && !name.starts_with("requests."))
 }
 
 fn amount_of(amounts: &Amounts, name: &str) -> Option<i64> {

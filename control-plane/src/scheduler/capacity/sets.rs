@@ -2,7 +2,7 @@
 
 use muster_shared::api::binding::Component;
 
-use super::{Amounts, Capacity, Demand, Grade, MAX_REPLICAS, PODS_PER_NODE, find};
+use super::{Amounts, Capacity, Demand, Grades, MAX_REPLICAS, PODS_PER_NODE, find};
 
 /// One pod template of a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +35,9 @@ impl Capacity {
         if pods == 0 {
             return self.pods.min(MAX_REPLICAS);
         }
+        let free = self.names.iter().cloned().zip(self.free.iter().copied());
         let bound = whole_set(parts)
-            .fit_into(&self.free)
+            .fit_into(&free.collect())
             .min(self.pods / pods)
             .min(MAX_REPLICAS);
         match &self.grades {
@@ -58,7 +59,7 @@ fn whole_set(parts: &[Part]) -> Demand {
             }
         }
     }
-    Demand { requests }
+    requests.into_iter().collect()
 }
 
 /// A node of a grade, with what is left of it.
@@ -68,12 +69,12 @@ struct Node {
 }
 
 /// Places sets on nodes, each pod on the first node that has room, until one set does not fit or there are `bound`.
-fn place(parts: &[Part], grades: &[Grade], bound: i64) -> i64 {
+fn place(parts: &[Part], grades: &Grades, bound: i64) -> i64 {
     // More nodes than pods are never touched.
     let pods = bound.saturating_mul(parts.iter().map(|part| part.replicas).sum());
     let mut nodes: Vec<Node> = Vec::new();
-    for grade in grades {
-        for _ in 0..grade.nodes.min(pods) {
+    for (grade, &count) in grades.model.grades.iter().zip(&grades.nodes) {
+        for _ in 0..count.min(pods) {
             nodes.push(Node {
                 free: grade.min.clone(),
                 pods: PODS_PER_NODE,
@@ -99,7 +100,7 @@ fn place_one(parts: &[Part], nodes: &mut [Node]) -> bool {
 impl Node {
     fn take(&mut self, demand: &Demand) {
         self.pods -= 1;
-        for (name, request) in demand.node_requests() {
+        for (name, request) in &demand.of_node {
             if let Ok(position) = find(&self.free, name) {
                 self.free[position].1 -= request;
             }

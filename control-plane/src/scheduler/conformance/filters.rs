@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{binding_spec, decode, replay};
-use crate::scheduler::Snapshot;
+use crate::scheduler::{Options, Snapshot};
 use crate::scheduler::affinity::Affinity;
-use crate::scheduler::filter::{Filters, ReturnRule};
+use crate::scheduler::filter::Filters;
 use crate::scheduler::select::{Spread, Spreading};
 
 #[test]
@@ -25,7 +25,8 @@ fn evaluate(input: &Value) -> Value {
         .unwrap_or_default();
     let affinity = Affinity::new(&spec, &placement, observed);
     let spread = Spread::of(&placement.spread_constraints, Spreading::ClusterAndRegion);
-    let filters = Filters::new(&spec, &placement, &affinity, spread, ReturnRule::TaskDone);
+    let options = Options::karmada();
+    let filters = Filters::new(&spec, &placement, &affinity, spread, &options);
     let placed = spec.target(cluster.name()).is_some();
     let rejections = filters.all(cluster, placed);
     assert_eq!(
@@ -37,7 +38,7 @@ fn evaluate(input: &Value) -> Value {
     } else {
         let rejected: Map<_, _> = rejections
             .iter()
-            .map(|rejection| (rejection.filter().to_owned(), json!(rejection.to_string())))
+            .map(|rejection| (rejection.filter().to_string(), json!(rejection.to_string())))
             .collect();
         json!({ "fits": false, "rejected": rejected })
     }

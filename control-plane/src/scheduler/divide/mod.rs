@@ -10,6 +10,9 @@ mod webster;
 pub use strategy::Strategy;
 pub use webster::{Party, TieBreak, webster};
 
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
 use muster_shared::api::binding::TargetCluster;
 
 use super::candidate::Candidate;
@@ -183,41 +186,42 @@ fn divide_tier<'a>(
 }
 
 /// A candidate with the weight by which it claims replicas.
-type Claim<'a> = (Candidate<'a>, i64);
+type Claim<'c, 'a> = (&'c Candidate<'a>, i64);
 
 /// Divides all replicas by given weights; a closed cluster gets at most what it holds, the others the rest.
 fn divide_by_weights<'a>(
-    mut claims: Vec<Claim<'a>>,
+    mut claims: Vec<Claim<'_, 'a>>,
     mut replicas: i64,
     tie_break: TieBreak,
 ) -> Result<Vec<Share<'a>>, DivideError> {
+    let exceeds = |candidate: &Candidate<'_>, share: &Share<'_>| {
+        candidate.closed && share.replicas > candidate.held_replicas()
+    };
     let mut full: Vec<Share<'a>> = Vec::new();
     loop {
         let mut shares = hand_out(&mut claims, replicas, tie_break);
         // The shares are in the order of the claims.
-        let (over, rest): (Vec<_>, Vec<_>) =
-            claims
-                .into_iter()
-                .zip(&shares)
-                .partition(|((candidate, _), share)| {
-                    candidate.closed && share.replicas > candidate.held_replicas()
-                });
-        if over.is_empty() {
+        let mut over = claims.iter().zip(&shares);
+        if !over.any(|((candidate, _), share)| exceeds(candidate, share)) {
             shares.extend(full);
             return Ok(shares);
         }
-        for ((candidate, _), _) in over {
-            let (cluster, held) = (candidate.name(), candidate.held_replicas());
-            full.push(Share {
-                cluster,
-                replicas: held,
-            });
-            replicas -= held;
-        }
-        if rest.is_empty() && replicas > 0 {
+        let mut shares = shares.into_iter();
+        claims.retain(|(candidate, _)| {
+            let over = shares.next().is_some_and(|share| exceeds(candidate, &share));
+            if over {
+                let (cluster, held) = (candidate.name(), candidate.held_replicas());
+                full.push(Share {
+                    cluster,
+                    replicas: held,
+                });
+                replicas -= held;
+            }
+            !over
+        });
+        if claims.is_empty() && replicas > 0 {
             return Err(DivideError::Closed { left: replicas });
         }
-        claims = rest.into_iter().map(|(claim, _)| claim).collect();
     }
 }
 
@@ -232,34 +236,29 @@ fn divide_by_room<'a>(
     let held: i64 = candidates.iter().map(Candidate::held_replicas).sum();
     let change = match replicas.cmp(&held) {
         _ if division.fresh => Change::Fresh,
-        std::cmp::Ordering::Greater => Change::Up,
-        std::cmp::Ordering::Less => Change::Down,
-        std::cmp::Ordering::Equal => return Ok(as_held(candidates)),
+        Ordering::Greater => Change::Up,
+        Ordering::Less => Change::Down,
+        Ordering::Equal => return Ok(as_held(candidates)),
     };
     let amount = if change == Change::Up {
         replicas - held
     } else {
         replicas
     };
-    let mut claims: Vec<Claim<'a>> = candidates
-        .iter()
-        .map(|candidate| match change {
-            Change::Fresh => (*candidate, candidate.available()),
-            Change::Up => (*candidate, candidate.allocatable),
-            Change::Down => (*candidate, candidate.held_replicas()),
-        })
-        .collect();
-    if change == Change::Down {
-        // Of clusters that hold equally much, the earlier ones of the previous result keep what they have.
-        claims.sort_by_key(|(candidate, _)| candidate.held.map(|held| held.position));
-    }
-    let room: i64 = claims.iter().map(|(_, claim)| claim).sum();
+    let claim = |candidate: &Candidate<'_>| match change {
+        Change::Fresh => candidate.available(),
+        Change::Up => candidate.allocatable,
+        Change::Down => candidate.held_replicas(),
+    };
+    let room: i64 = candidates.iter().map(claim).sum();
     if room < amount {
         return Err(DivideError::Shortage { change, room });
     }
-    if aggregated {
-        aggregate(&mut claims, amount, change);
-    }
+    let mut claims: Vec<Claim<'_, 'a>> = if aggregated {
+        fewest(candidates, claim, amount, change)
+    } else {
+        candidates.iter().map(|it| (it, claim(it))).collect()
+    };
     let mut shares = hand_out(&mut claims, amount, division.tie_break);
     if change == Change::Up {
         add_held(&mut shares, candidates);
@@ -267,25 +266,42 @@ fn divide_by_room<'a>(
     Ok(shares)
 }
 
-/// Keeps the fewest claims that suffice: the largest first, but growing, those of clusters that hold replicas
-/// before all others.
-fn aggregate(claims: &mut Vec<Claim<'_>>, amount: i64, change: Change) {
-    claims.sort_by_key(|(candidate, claim)| {
+/// The fewest claims that suffice: the largest first, but growing, those of clusters that hold replicas before all
+/// others. Of equal claims the more preferred candidate comes first, or, shrinking, the earlier one in the previous
+/// result.
+fn fewest<'c, 'a>(
+    candidates: &'c [Candidate<'a>],
+    claim: impl Fn(&Candidate<'_>) -> i64,
+    amount: i64,
+    change: Change,
+) -> Vec<Claim<'c, 'a>> {
+    let ranked = candidates.iter().enumerate().map(|(index, candidate)| {
         let newcomer = change == Change::Up && candidate.held_replicas() == 0;
-        (newcomer, std::cmp::Reverse(*claim))
+        let rank = match candidate.held {
+            Some(held) if change == Change::Down => held.position,
+            _ => index,
+        };
+        Reverse((newcomer, Reverse(claim(candidate)), rank, index))
     });
+    // A heap, because the first few are most often enough.
+    let mut ranked: BinaryHeap<_> = ranked.collect();
+    let mut claims = Vec::new();
     let mut room = 0;
-    let enough = claims.iter().position(|(_, claim)| {
+    while room < amount
+        && let Some(Reverse((_, Reverse(claim), _, index))) = ranked.pop()
+    {
         room += claim;
-        room >= amount
-    });
-    if let Some(last) = enough {
-        claims.truncate(last + 1);
+        claims.push((&candidates[index], claim));
     }
+    claims
 }
 
 /// The seats by name.
-fn hand_out<'a>(claims: &mut [Claim<'a>], replicas: i64, tie_break: TieBreak) -> Vec<Share<'a>> {
+fn hand_out<'a>(
+    claims: &mut [Claim<'_, 'a>],
+    replicas: i64,
+    tie_break: TieBreak,
+) -> Vec<Share<'a>> {
     claims.sort_unstable_by_key(|(candidate, _)| candidate.order);
     let parties: Vec<Party<'a>> = claims
         .iter()

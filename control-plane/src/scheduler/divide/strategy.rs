@@ -4,9 +4,9 @@ use muster_shared::api::policy::{
     ClusterAffinity, ClusterPreferences, Placement, ReplicaDivisionPreference,
     ReplicaSchedulingType, StaticClusterWeight,
 };
+use muster_shared::selectors::Affinity;
 
 use super::{Claim, DivideError};
-use crate::scheduler::affinity::Matcher;
 use crate::scheduler::candidate::Candidate;
 
 /// How replicas are divided.
@@ -54,6 +54,18 @@ impl<'a> Strategy<'a> {
         }
     }
 
+    /// Whether the division looks only at the clusters, not at their order of preference.
+    pub fn is_blind_to_rank(placement: &Placement) -> bool {
+        placement
+            .replica_scheduling
+            .as_ref()
+            .is_some_and(|scheduling| {
+                scheduling.replica_scheduling_type == Some(ReplicaSchedulingType::Divided)
+                    && scheduling.replica_division_preference
+                        == Some(ReplicaDivisionPreference::Weighted)
+            })
+    }
+
     /// Whether clusters are chosen by the weights alone, so that spread constraints do not apply (Karmada
     /// behaviour).
     pub fn ignores_spread(placement: &Placement) -> bool {
@@ -71,59 +83,62 @@ impl<'a> Strategy<'a> {
 /// The static weights of a placement.
 #[derive(Debug, Clone)]
 pub struct Weights<'a> {
-    /// Entries that name clusters and ask for nothing else, sorted by name: the usual case, looked up.
-    by_name: Vec<(&'a str, i64)>,
+    /// Entries that name clusters and ask for nothing else: the usual case, looked up.
+    named: Vec<(&'a str, i64)>,
     /// All other entries, tried one by one.
-    selecting: Vec<(Matcher<'a>, i64)>,
+    selecting: Vec<(Affinity<'a>, i64)>,
 }
 
 impl<'a> Weights<'a> {
     fn new(entries: &'a [StaticClusterWeight]) -> Self {
-        let mut by_name = Vec::new();
+        let mut named = Vec::with_capacity(entries.len());
         let mut selecting = Vec::new();
         for entry in entries {
             if names_only(&entry.target_cluster) {
                 let names = entry.target_cluster.cluster_names.iter();
-                by_name.extend(names.map(|name| (name.as_str(), entry.weight)));
+                named.extend(names.map(|name| (name.as_str(), entry.weight)));
             } else {
-                selecting.push((Matcher::new(&entry.target_cluster), entry.weight));
+                selecting.push((Affinity::new(&entry.target_cluster), entry.weight));
             }
         }
-        by_name.sort_unstable();
-        Self { by_name, selecting }
+        Self { named, selecting }
     }
 
-    /// The claims of the candidates: the highest weight that matches. Candidates without a weight get nothing,
+    /// The claims of the candidates, by name: the highest weight that matches. Candidates without a weight get nothing,
     /// unless none has one: then all weigh the same.
-    pub(super) fn claims<'c>(&self, candidates: &[Candidate<'c>]) -> Vec<Claim<'c>> {
-        let claims: Vec<Claim<'c>> = candidates
+    pub(super) fn claims<'c, 'k>(&self, candidates: &'c [Candidate<'k>]) -> Vec<Claim<'c, 'k>> {
+        let mut claims: Vec<Claim<'c, 'k>> = candidates
             .iter()
-            .filter_map(|candidate| Some((*candidate, self.weight(candidate)?)))
+            .map(|candidate| (candidate, self.selected(candidate)))
             .collect();
-        if claims.iter().any(|&(_, weight)| weight > 0) {
-            claims
-        } else {
-            candidates.iter().map(|candidate| (*candidate, 1)).collect()
+        claims.sort_unstable_by_key(|(candidate, _)| candidate.order);
+        for (name, weight) in &self.named {
+            if let Ok(place) = claims.binary_search_by(|(candidate, _)| candidate.name().cmp(name)) {
+                let claim = &mut claims[place].1;
+                *claim = (*claim).max(*weight);
+            }
         }
+        if claims.iter().any(|&(_, weight)| weight > 0) {
+            claims.retain(|&(_, weight)| weight > NO_WEIGHT);
+        } else {
+            claims.iter_mut().for_each(|(_, weight)| *weight = 1);
+        }
+        claims
     }
 
-    fn weight(&self, candidate: &Candidate<'_>) -> Option<i64> {
-        // Sorted by name, then weight: the last entry of a name is its heaviest.
-        let end = self
-            .by_name
-            .partition_point(|&(name, _)| name <= candidate.name());
-        let named = self.by_name[..end]
-            .last()
-            .filter(|&&(name, _)| name == candidate.name())
-            .map(|&(_, weight)| weight);
-        let selected = self
-            .selecting
+    fn selected(&self, candidate: &Candidate<'_>) -> i64 {
+        let cluster = candidate.cluster.cluster();
+        self.selecting
             .iter()
-            .filter(|(matcher, _)| matcher.matches(candidate.cluster))
-            .map(|&(_, weight)| weight);
-        named.into_iter().chain(selected).max()
+            .filter(|(affinity, _)| affinity.matches(cluster))
+            .map(|&(_, weight)| weight)
+            .max()
+            .unwrap_or(NO_WEIGHT)
     }
 }
+
+/// Less than any weight: no entry is about the cluster.
+const NO_WEIGHT: i64 = i64::MIN;
 
 fn names_only(affinity: &ClusterAffinity) -> bool {
     !affinity.cluster_names.is_empty()

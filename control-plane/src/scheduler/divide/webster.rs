@@ -49,13 +49,7 @@ pub fn webster(parties: &[Party<'_>], seats: u64, tie_break: TieBreak) -> Vec<u6
     if total == 0 {
         return vec![0; parties.len()];
     }
-    let mut result: Vec<u64> = parties
-        .iter()
-        .map(|party| {
-            let quota = (2 * u128::from(party.votes) * u128::from(seats) + total) / (2 * total);
-            u64::try_from(quota).unwrap_or(u64::MAX)
-        })
-        .collect();
+    let mut result = rounded_quotas(parties, seats, total);
     let mut given: u64 = result.iter().sum();
     if given == seats {
         return result;
@@ -97,6 +91,23 @@ pub fn webster(parties: &[Party<'_>], seats: u64, tie_break: TieBreak) -> Vec<u6
         }
     }
     result
+}
+
+/// The exact share of each party, rounded to the next whole seat.
+fn rounded_quotas(parties: &[Party<'_>], seats: u64, total: u128) -> Vec<u64> {
+    let votes = parties.iter().map(|party| party.votes);
+    let largest = total.saturating_mul(2 * u128::from(seats) + 1);
+    // The sums of any real fleet have 64 bits, in which division is many times faster than in 128.
+    if let (Ok(total), Ok(_)) = (u64::try_from(total), u64::try_from(largest)) {
+        let quota = |votes| (2 * votes * seats + total) / (2 * total);
+        return votes.map(quota).collect();
+    }
+    votes
+        .map(|votes| {
+            let quota = (2 * u128::from(votes) * u128::from(seats) + total) / (2 * total);
+            u64::try_from(quota).unwrap_or(u64::MAX)
+        })
+        .collect()
 }
 
 /// The place of each party's name in the order in which ties are broken.

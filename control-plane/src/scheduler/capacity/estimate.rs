@@ -1,0 +1,87 @@
+//! One demand against many clusters.
+
+use std::sync::Arc;
+
+use super::{Capacity, Demand, GradeRule, MAX_REPLICAS, Model, Names, PODS_PER_NODE};
+
+/// How often one demand fits, asked cluster by cluster.
+///
+/// The clusters of a fleet are much alike. What depends only on the names of their resources, or only on how their nodes
+/// are graded, is found out once for all clusters that share these, and an answer is then a few divisions.
+#[derive(Debug)]
+pub struct Estimate<'a> {
+    demand: Option<&'a Demand>,
+    rule: GradeRule,
+    /// The requests by their places among the names; `None` when a name is not among them.
+    requests: Option<(&'a Names, Option<Vec<(usize, i64)>>)>,
+    /// How often the demand fits into a node of each grade.
+    by_grade: Option<(&'a Arc<Model>, Vec<i64>)>,
+}
+
+impl<'a> Estimate<'a> {
+    /// The estimate for a demand. Without one only pod slots count.
+    pub const fn new(demand: Option<&'a Demand>, rule: GradeRule) -> Self {
+        Self {
+            demand,
+            rule,
+            requests: None,
+            by_grade: None,
+        }
+    }
+
+    /// How many replicas fit into the cluster, at most [`MAX_REPLICAS`].
+    pub fn replicas(&mut self, capacity: &'a Capacity) -> i64 {
+        if capacity.pods <= 0 {
+            return 0;
+        }
+        let Some(demand) = self.demand else {
+            return capacity.pods.min(MAX_REPLICAS);
+        };
+        let room = match &capacity.grades {
+            Some(grades) if self.rule != GradeRule::Ignored => self
+                .per_node(demand, &grades.model)
+                .iter()
+                .zip(&grades.nodes)
+                .fold(0, |room: i64, (each, nodes)| {
+                    room.saturating_add(each.saturating_mul(*nodes))
+                }),
+            _ => self.within_sums(demand, capacity),
+        };
+        room.min(capacity.pods).min(MAX_REPLICAS)
+    }
+
+    fn within_sums(&mut self, demand: &Demand, capacity: &'a Capacity) -> i64 {
+        let names = &capacity.names;
+        let is_known = |(known, _): &(&Names, _)| Arc::ptr_eq(known, names);
+        if !self.requests.as_ref().is_some_and(is_known) {
+            let places = demand.requests.iter().map(|(name, request)| {
+                let place = names.binary_search(name).ok()?;
+                Some((place, *request))
+            });
+            self.requests = Some((names, places.collect()));
+        }
+        let requests = self.requests.iter().find_map(|(_, it)| it.as_ref());
+        requests.map_or(0, |requests| {
+            requests
+                .iter()
+                .map(|&(place, request)| capacity.free[place].max(0) / request)
+                .min()
+                .unwrap_or(i64::MAX)
+        })
+    }
+
+    fn per_node(&mut self, demand: &Demand, model: &'a Arc<Model>) -> &[i64] {
+        let is_known = |(known, _): &(&Arc<Model>, _)| Arc::ptr_eq(known, model);
+        if !self.by_grade.as_ref().is_some_and(is_known) {
+            let grades = model.grades.iter().map(|grade| {
+                let certain = demand.fit_into_node(&grade.min).min(PODS_PER_NODE);
+                match self.rule {
+                    GradeRule::Minimums | GradeRule::Ignored => certain,
+                    GradeRule::UpperBounds => certain.max(i64::from(demand.is_below(&grade.max))),
+                }
+            });
+            self.by_grade = Some((model, grades.collect()));
+        }
+        self.by_grade.as_ref().map_or(&[], |(_, by_grade)| by_grade)
+    }
+}
