@@ -196,6 +196,12 @@ pub struct Settings {
     /// before the eviction task is done.
     #[arg(long, default_value = "*", value_name = "LIST")]
     pub plugins: Words,
+    /// Refused when true: there is no estimator to ask; what fits is judged by what the agents report.
+    #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub enable_scheduler_estimator: bool,
+    /// Accepted for compatibility: there is no estimator, in pull mode or otherwise.
+    #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub disable_scheduler_estimator_in_pull_mode: bool,
     /// Propagate workloads whose replicas are zero.
     #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_empty_workload_propagation: bool,
@@ -305,6 +311,18 @@ impl Settings {
             ));
         }
         Plugins::parse(&self.plugins)?;
+        if self.enable_scheduler_estimator {
+            return Err(Error::invalid(
+                "enable-scheduler-estimator",
+                "there is no estimator to ask; what fits is judged by what the agents report",
+            ));
+        }
+        if self.evict_plugins.0.is_empty() {
+            return Err(Error::invalid(
+                "evict-plugins",
+                "without one no old copy would ever be removed",
+            ));
+        }
         for plugin in &self.evict_plugins.0 {
             if plugin != "ResourceHealth" {
                 return Err(Error::invalid(
@@ -346,7 +364,11 @@ mod tests {
     #[test]
     fn senseless_values_are_refused_by_name() {
         type Spoil = fn(&mut Settings);
-        let cases: [(&str, Spoil); 7] = [
+        let cases: [(&str, Spoil); 9] = [
+            ("evict-plugins", |s| s.evict_plugins = Words(Vec::new())),
+            ("enable-scheduler-estimator", |s| {
+                s.enable_scheduler_estimator = true;
+            }),
             ("plugins", |s| s.plugins = Words(vec!["Luck".to_owned()])),
             ("resource-eviction-rate", |s| {
                 s.resource_eviction_rate = -1.0;

@@ -76,11 +76,20 @@ fn is_sound(affinity: &ClusterAffinity) -> bool {
         requirements
             // A zone is no label: what it is called is the provider's affair.
             .filter(|requirement| requirement.key != "zone")
-            .all(|NodeSelectorRequirement { key, operator, values }| {
-                is_sound_requirement(key, operator, values.as_deref().unwrap_or_default())
-            })
+            .all(
+                |NodeSelectorRequirement {
+                     key,
+                     operator,
+                     values,
+                 }| {
+                    is_sound_requirement(key, operator, values.as_deref().unwrap_or_default())
+                },
+            )
     };
-    affinity.label_selector.as_ref().is_none_or(is_sound_selector)
+    affinity
+        .label_selector
+        .as_ref()
+        .is_none_or(is_sound_selector)
         && affinity.field_selector.as_ref().is_none_or(fields)
 }
 
@@ -93,7 +102,11 @@ fn is_sound_selector(selector: &LabelSelector) -> bool {
     let exact = |(key, value): (&String, &String)| is_label_key(key) && is_label_value(value);
     selector.match_labels.iter().flatten().all(exact)
         && selector.match_expressions.iter().flatten().all(
-            |LabelSelectorRequirement { key, operator, values }| {
+            |LabelSelectorRequirement {
+                 key,
+                 operator,
+                 values,
+             }| {
                 // Order comparisons are for nodes only.
                 !matches!(operator.as_str(), "Gt" | "Lt")
                     && is_sound_requirement(key, operator, values.as_deref().unwrap_or_default())

@@ -8,7 +8,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use muster_shared::client::{self, Profile};
+use muster_shared::settings::Words;
 use muster_shared::tls;
+
+use crate::scheduler::Options;
 
 /// Asks the fleet API about failover and placement.
 #[derive(Debug, Parser)]
@@ -39,6 +42,12 @@ enum Question {
     Explain {
         #[command(subcommand)]
         what: What,
+        /// How the answer is printed.
+        #[arg(long, short, global = true, value_enum, default_value_t)]
+        output: explain::Format,
+        /// The filters and scores in force, where the control plane has been given `--plugins`.
+        #[arg(long, global = true, default_value = "*", value_name = "LIST")]
+        plugins: Words,
     },
 }
 
@@ -84,14 +93,17 @@ async fn answer(command_line: CommandLine) -> anyhow::Result<String> {
     let config = client::kubeconfig(kubeconfig.as_deref(), context.as_deref()).await?;
     let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
     let client = client::connect(&config, Profile::Write)?;
-    match command_line.question {
-        Question::Explain {
-            what: What::Binding { name },
-        } => explain::binding(client, &namespace, &name).await,
-        Question::Explain {
-            what: What::ClusterBinding { name },
-        } => explain::cluster_binding(client, &name).await,
-    }
+    let Question::Explain {
+        what,
+        output,
+        plugins,
+    } = command_line.question;
+    let options = Options::default().with_plugins(&plugins)?;
+    let answer = match what {
+        What::Binding { name } => explain::binding(client, &namespace, &name, &options).await,
+        What::ClusterBinding { name } => explain::cluster_binding(client, &name, &options).await,
+    };
+    answer?.print(output)
 }
 
 #[cfg(test)]
@@ -114,10 +126,12 @@ mod tests {
             "web-deployment",
             "-n",
             "shop",
+            "-o",
+            "json",
         ]);
         assert_eq!(line.connection.namespace.as_deref(), Some("shop"));
-        assert!(
-            matches!(line.question, Question::Explain { what: What::Binding { name } } if name == "web-deployment")
-        );
+        let Question::Explain { what, output, .. } = line.question;
+        assert!(matches!(what, What::Binding { name } if name == "web-deployment"));
+        assert_eq!(output, explain::Format::Json);
     }
 }

@@ -1,15 +1,18 @@
 //! Schedules bindings: takes them from the queue by their events and those of clusters, asks [`pass`], and writes
 //! what it says.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::binding::{
+    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
+};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
+use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -17,13 +20,14 @@ use muster_shared::watch::{Change, Informer};
 use serde_json::json;
 
 use super::Options;
-use super::concern::{ClusterNews, concerns};
+use super::concern::{ClusterNews, Wish, concerns};
 use super::kinds::{Key, Stored};
 use super::live::LiveSnapshot;
 use super::outcome::{Placed, Subject, pass};
 use super::report::Report;
-use super::tell::{measure, tell};
+use super::tell::{count_incoming, measure, tell};
 use crate::fleet::Fleet;
+use crate::settings::PRIORITY_BASED_SCHEDULING;
 
 /// A binding that waits is looked at again after this time even if no cluster seemed to change (Karmada flushes its
 /// queue of unschedulable bindings as often).
@@ -34,9 +38,6 @@ const GATHER_ROOM: Duration = Duration::from_millis(300);
 const CATCH_UP: Duration = Duration::from_millis(50);
 /// So often a report is tried again when others write the status at the same time.
 const REPORT_ATTEMPTS: usize = 5;
-
-/// The scheduler of bindings that name none.
-const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Why a binding could not be handled; it is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +54,7 @@ enum Error {
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let scheduler = Arc::new(Scheduler {
         snapshot: LiveSnapshot::follow(&fleet.clusters),
-        queue: Queue::new("scheduler"),
+        queue: queue(fleet),
         waiting: Mutex::default(),
         written: Mutex::default(),
         options: Options::of(&fleet.settings),
@@ -73,11 +74,44 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     });
 }
 
+/// The queue of bindings: by priority, then by age. The reference states no rule against starvation, and there is none.
+fn queue(fleet: &Fleet) -> Queue<Key> {
+    if !fleet.settings.gate(&PRIORITY_BASED_SCHEDULING) {
+        return Queue::new("scheduler");
+    }
+    let (bindings, cluster_bindings) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
+    Queue::ranked("scheduler", move |key: &Key| {
+        spec_of(key, &bindings, &cluster_bindings, |spec| {
+            spec.schedule_priority.as_ref().map_or(0, |it| it.priority)
+        })
+        .unwrap_or(0)
+    })
+}
+
+/// What `read` says of the binding, if it exists.
+fn spec_of<T>(
+    key: &Key,
+    bindings: &Informer<ResourceBinding>,
+    cluster_bindings: &Informer<ClusterResourceBinding>,
+    read: impl FnOnce(&ResourceBindingSpec) -> T,
+) -> Option<T> {
+    match key.namespace.as_deref() {
+        Some(namespace) => {
+            let binding = bindings.get(Some(namespace), &key.name)?;
+            Some(read(&binding.spec))
+        }
+        None => {
+            let binding = cluster_bindings.get(None, &key.name)?;
+            Some(read(&binding.spec))
+        }
+    }
+}
+
 struct Scheduler {
     snapshot: LiveSnapshot,
     queue: Queue<Key>,
-    /// Bindings without a decision: they are looked at again when clusters change.
-    waiting: Mutex<BTreeSet<Key>>,
+    /// Bindings without a decision, and what would have to change for them to get one.
+    waiting: Mutex<BTreeMap<Key, Wish>>,
     /// The resource versions that our own writes replaced, until the cache shows a later one: deciding on them again
     /// would repeat what is done.
     written: Mutex<HashMap<Key, HashSet<String>>>,
@@ -96,6 +130,12 @@ impl Scheduler {
                     .as_ref()
                     .is_some_and(|old| old.meta().generation == new.meta().generation);
                 if !seen {
+                    let event = if old.is_some() {
+                        "BindingUpdate"
+                    } else {
+                        "BindingAdd"
+                    };
+                    count_incoming(event, 1);
                     scheduler.queue.add(key);
                 }
             }
@@ -103,8 +143,8 @@ impl Scheduler {
         });
     }
 
-    /// Puts the bindings on the queue for which the change of a cluster may matter: all that wait, and of the settled
-    /// ones those whose result may be another now.
+    /// Puts the bindings on the queue for which the change of a cluster may matter: of those that wait the ones that it
+    /// may help, and of the settled ones those whose result may be another now.
     fn on_cluster(
         &self,
         change: &Change<Cluster>,
@@ -115,20 +155,25 @@ impl Scheduler {
             Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
             Change::Deleted { old } => (Some(old.as_ref()), None),
         };
-        match ClusterNews::between(old, new) {
-            ClusterNews::None => {}
-            ClusterNews::Room => {
-                for key in self.waiting().iter() {
-                    self.queue.add_after(key.clone(), GATHER_ROOM);
-                }
+        let Some(news) = ClusterNews::between(old, new) else {
+            return;
+        };
+        let gather = if news.is_about_admission() {
+            Duration::ZERO
+        } else {
+            GATHER_ROOM
+        };
+        let waiting = self.waiting().clone();
+        for (key, wish) in waiting {
+            let helps = |spec: &ResourceBindingSpec| news.may_help(wish, spec);
+            if spec_of(&key, bindings, cluster_bindings, helps) == Some(true) {
+                count_incoming("ClusterChanged", 1);
+                self.queue.add_after(key, gather);
             }
-            ClusterNews::Admission => {
-                for key in self.waiting().iter() {
-                    self.queue.add(key.clone());
-                }
-                self.wake(bindings, old, new);
-                self.wake(cluster_bindings, old, new);
-            }
+        }
+        if news.is_about_admission() {
+            self.wake(bindings, old, new);
+            self.wake(cluster_bindings, old, new);
         }
     }
 
@@ -144,6 +189,7 @@ impl Scheduler {
         }
         for binding in bindings.list() {
             if concerns(binding.spec(), old, new) {
+                count_incoming("ClusterChanged", 1);
                 self.queue.add(Key::of(binding.as_ref()));
             }
         }
@@ -160,20 +206,23 @@ impl Scheduler {
     async fn handle_kind<B: Stored>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
         let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
         let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
-            self.waiting().remove(&key);
+            self.waits_for(key, None);
             return Ok(Next::Done);
         };
         if self.is_outdated(&key, binding.as_ref()) {
             return Ok(Next::After(CATCH_UP));
         }
         // Before the clusters are looked at, so that none of their changes is missed until this is decided.
-        self.waiting().insert(key.clone());
+        self.waits_for(key.clone(), Some(Wish::Anything));
         let started = Instant::now();
         let now = whole_second(Timestamp::now());
         let snapshot = self.snapshot.get();
         let subject = subject(binding.as_ref());
         let outcome = pass(&subject, &snapshot, &self.options, now);
-        let waits = outcome.failure.is_some();
+        let wish = outcome
+            .failure
+            .is_some()
+            .then(|| Wish::after(binding.spec(), &outcome.attempts));
         measure(&outcome, started);
         tell(fleet, binding.as_ref(), &outcome);
 
@@ -204,11 +253,18 @@ impl Scheduler {
         let newest = written.as_ref().unwrap_or(&binding);
         self.report(&api, &key, newest, &report, now).await?;
 
-        if waits {
-            return Ok(Next::After(LOOK_AGAIN));
-        }
-        self.waiting().remove(&key);
-        Ok(Next::Done)
+        self.waits_for(key, wish);
+        Ok(wish.map_or(Next::Done, |_| Next::After(LOOK_AGAIN)))
+    }
+
+    #[allow(clippy::cast_precision_loss)] // a gauge
+    fn waits_for(&self, key: Key, wish: Option<Wish>) {
+        let mut waiting = self.waiting();
+        match wish {
+            Some(wish) => waiting.insert(key, wish),
+            None => waiting.remove(&key),
+        };
+        metrics::gauge!("muster_scheduler_waiting_bindings").set(waiting.len() as f64);
     }
 
     /// Writes the report into the status, upon what others write there meanwhile.
@@ -280,7 +336,7 @@ impl Scheduler {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, BTreeSet<Key>> {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<Key, Wish>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,56 +4,88 @@
 use std::fmt;
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use serde::{Serialize, Serializer};
 
 use super::Options;
 use super::affinity::Affinity;
 use super::candidate::Candidate;
+use super::filter::Rejection;
 use super::nofit::NoFit;
 use super::pass::{Trial, trials};
-use super::snapshot::Snapshot;
+use super::snapshot::{Facts, Snapshot};
 
 /// One affinity group looked at; a placement without groups is one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// Name of the group; empty for a placement without groups.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
     /// The clusters by name.
     pub clusters: Vec<ClusterLine>,
     /// Why the group does not do; `None` for the one that is used.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     pub failure: Option<NoFit>,
 }
 
 /// One cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClusterLine {
     /// Its name.
     pub name: String,
     /// What becomes of it.
+    #[serde(flatten)]
     pub fate: Fate,
 }
 
 /// What becomes of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "fate", rename_all = "camelCase")]
 pub enum Fate {
     /// It is being deleted.
     Deleting,
-    /// Filters refuse it; their names and reasons.
-    Refused(Vec<(&'static str, String)>),
-    /// It fits.
-    Fits {
-        /// How much it is preferred.
-        score: i64,
-        /// 0 for the primary affinity, n for the n-th overflow affinity.
-        tier: u32,
-        /// Replicas that fit besides those it holds.
-        room: i64,
-        /// Replicas that it holds, if it has the workload.
-        holds: Option<i64>,
-        /// Whether the spread constraints let it be chosen.
-        selected: bool,
-        /// What it is given; `None` when it is given nothing. 0 for what is not counted in replicas.
-        given: Option<i64>,
+    /// Filters refuse it.
+    Refused {
+        /// Each filter that does.
+        by: Vec<Refusal>,
     },
+    /// It fits.
+    Fits(Fit),
+}
+
+/// A filter that refuses a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// Its name.
+    pub filter: &'static str,
+    /// Why.
+    pub reason: String,
+}
+
+/// A cluster that fits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fit {
+    /// How much it is preferred.
+    pub score: i64,
+    /// 0 for the primary affinity, n for the n-th overflow affinity.
+    pub tier: u32,
+    /// Replicas that fit besides those it holds; `None` for what is not counted in replicas, which fits anywhere.
+    pub capacity: Option<i64>,
+    /// Replicas that it holds, if it has the workload.
+    pub holds: Option<i64>,
+    /// Whether it keeps what it holds and gets no more, because it would not let the workload in anew.
+    pub closed: bool,
+    /// Whether it is chosen under the spread constraints.
+    pub selected: bool,
+    /// What it is given; `None` when it is given nothing. 0 for what is not counted in replicas.
+    pub given: Option<i64>,
+}
+
+fn as_text<S: Serializer>(failure: &Option<NoFit>, serializer: S) -> Result<S::Ok, S::Error> {
+    match failure {
+        Some(failure) => serializer.collect_str(failure),
+        None => serializer.serialize_none(),
+    }
 }
 
 /// Explains the decision on a binding, as it would be made now. The last explanation is that of the group in use, if any
@@ -86,38 +118,51 @@ impl Trial<'_> {
         let candidates = self.feasible(&affinity).unwrap_or_default();
         let selected = self.select(candidates.clone()).unwrap_or_default();
         let given = self.place();
+        let refused_by = |cluster| {
+            let placed = self.spec.target(Facts::name(cluster)).is_some();
+            let rejections = filters.all(cluster, placed);
+            rejections.into_iter().map(Refusal::from).collect()
+        };
+        let targets = given.as_deref().unwrap_or_default();
         let clusters = self.snapshot.iter().map(|cluster| {
             let name = cluster.name();
-            let same = |candidate: &&Candidate<'_>| candidate.name() == name;
-            let fate = match candidates.iter().find(same) {
+            let is_it = |candidate: &&Candidate<'_>| candidate.name() == name;
+            let fate = match candidates.iter().find(is_it) {
                 _ if cluster.is_deleting() => Fate::Deleting,
-                None => {
-                    let rejections = filters.all(cluster, self.spec.target(name).is_some());
-                    let reason = |it: &super::filter::Rejection<'_>| (it.filter().name(), it.to_string());
-                    Fate::Refused(rejections.iter().map(reason).collect())
-                }
-                Some(candidate) => Fate::Fits {
+                None => Fate::Refused {
+                    by: refused_by(cluster),
+                },
+                Some(candidate) => Fate::Fits(Fit {
                     score: candidate.score,
                     tier: candidate.tier,
-                    room: candidate.allocatable,
+                    capacity: (self.spec.replicas > 0).then_some(candidate.allocatable),
                     holds: candidate.held.map(|held| held.replicas),
+                    closed: candidate.closed,
                     selected: selected.iter().any(|chosen| chosen.name() == name),
-                    given: given.as_ref().ok().and_then(|targets| {
-                        let target = targets.iter().find(|target| target.name == name)?;
-                        Some(i64::from(target.replicas))
-                    }),
-                },
+                    given: targets
+                        .iter()
+                        .find(|target| target.name == name)
+                        .map(|target| i64::from(target.replicas)),
+                }),
             };
             ClusterLine {
                 name: name.to_owned(),
                 fate,
             }
         });
-        let clusters = clusters.collect();
         Explanation {
             group: self.group.to_owned(),
-            clusters,
-            failure: given.err(),
+            clusters: clusters.collect(),
+            failure: given.as_ref().err().cloned(),
+        }
+    }
+}
+
+impl From<Rejection<'_>> for Refusal {
+    fn from(rejection: Rejection<'_>) -> Self {
+        Self {
+            filter: rejection.filter().name(),
+            reason: rejection.to_string(),
         }
     }
 }
@@ -125,65 +170,76 @@ impl Trial<'_> {
 /// A table for people.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.group.is_empty() {
-            writeln!(f, "Affinity group {}:", self.group)?;
-        }
-        let width = self
-            .clusters
-            .iter()
-            .map(|line| line.name.len())
-            .max()
-            .unwrap_or(0)
-            .max(7);
+        let names = self.clusters.iter().map(|line| line.name.len());
+        let width = names.chain(["CLUSTER".len()]).max().unwrap_or(0);
         writeln!(
             f,
-            "{:width$}  SCORE  ROOM        HOLDS  GIVEN  WHY",
+            "{:width$}  FITS  SCORE  CAPACITY  HOLDS  GIVEN  WHY",
             "CLUSTER"
         )?;
         for ClusterLine { name, fate } in &self.clusters {
-            match fate {
-                Fate::Deleting => {
-                    writeln!(
-                        f,
-                        "{name:width$}  -      -           -      -      is being deleted"
-                    )?;
+            let why = fate.why(self.failure.is_none());
+            let nothing = "-".to_owned();
+            let [fits, score, capacity, holds, given] = match fate {
+                Fate::Fits(fit) => {
+                    let number =
+                        |value: Option<i64>| value.map_or("-".to_owned(), |it| it.to_string());
+                    let capacity = fit.capacity.map_or("any".to_owned(), |it| it.to_string());
+                    let score = fit.score.to_string();
+                    [
+                        "yes".to_owned(),
+                        score,
+                        capacity,
+                        number(fit.holds),
+                        number(fit.given),
+                    ]
                 }
-                Fate::Refused(reasons) => {
-                    let reasons: Vec<String> = reasons
-                        .iter()
-                        .map(|(filter, text)| format!("{filter}: {text}"))
-                        .collect();
-                    let why = reasons.join("; ");
-                    writeln!(f, "{name:width$}  -      -           -      -      {why}")?;
-                }
-                Fate::Fits {
-                    score,
-                    tier,
-                    room,
-                    holds,
-                    selected,
-                    given,
-                } => {
-                    let number = |value: &Option<i64>| {
-                        value.map_or_else(|| "-".to_owned(), |value| value.to_string())
-                    };
-                    let why = match (selected, given) {
-                        (false, _) => "not chosen under the spread constraints".to_owned(),
-                        (true, None) => "fits, not needed".to_owned(),
-                        (true, Some(_)) if *tier > 0 => format!("overflow affinity {tier}"),
-                        (true, Some(_)) => "fits".to_owned(),
-                    };
-                    let (holds, given) = (number(holds), number(given));
-                    writeln!(
-                        f,
-                        "{name:width$}  {score:<5}  {room:<10}  {holds:<5}  {given:<5}  {why}"
-                    )?;
-                }
-            }
+                _ => [
+                    "no".to_owned(),
+                    nothing.clone(),
+                    nothing.clone(),
+                    nothing.clone(),
+                    nothing,
+                ],
+            };
+            let line = format!(
+                "{name:width$}  {fits:<4}  {score:<5}  {capacity:<8}  {holds:<5}  {given:<5}  {why}"
+            );
+            writeln!(f, "{}", line.trim_end())?;
         }
         match &self.failure {
-            Some(failure) => write!(f, "No placement: {failure}"),
+            Some(failure) => writeln!(f, "No placement: {failure}"),
             None => Ok(()),
         }
+    }
+}
+
+impl Fate {
+    /// The last column; `used` says whether the decision was made for this group.
+    fn why(&self, used: bool) -> String {
+        let fit = match self {
+            Self::Deleting => return "is being deleted".to_owned(),
+            Self::Refused { by } => {
+                let reasons = by.iter().map(|it| format!("{}: {}", it.filter, it.reason));
+                return reasons.collect::<Vec<_>>().join("; ");
+            }
+            Self::Fits(fit) => fit,
+        };
+        if !used {
+            return String::new();
+        }
+        let mut remarks = Vec::new();
+        if fit.tier > 0 {
+            remarks.push(format!("overflow affinity {}", fit.tier));
+        }
+        if fit.closed {
+            remarks.push("keeps what it holds, admits no more".to_owned());
+        }
+        if !fit.selected {
+            remarks.push("not chosen under the spread constraints".to_owned());
+        } else if fit.given.is_none() {
+            remarks.push("not needed".to_owned());
+        }
+        remarks.join("; ")
     }
 }

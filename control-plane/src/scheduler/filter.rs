@@ -34,6 +34,8 @@ pub enum Rejection<'a> {
     NoRegion,
     /// A constraint by zone, and the cluster has none.
     NoZones,
+    /// A constraint by a label, and the cluster does not have it.
+    NoLabel,
     /// The workload is just being moved away from the cluster.
     Evicting,
 }
@@ -45,7 +47,9 @@ impl Rejection<'_> {
             Self::ApiMissing => Plugin::ApiEnablement,
             Self::Taint(_) => Plugin::TaintToleration,
             Self::Affinity => Plugin::ClusterAffinity,
-            Self::NoProvider | Self::NoRegion | Self::NoZones => Plugin::SpreadConstraint,
+            Self::NoProvider | Self::NoRegion | Self::NoZones | Self::NoLabel => {
+                Plugin::SpreadConstraint
+            }
             Self::Evicting => Plugin::ClusterEviction,
         }
     }
@@ -69,6 +73,8 @@ impl fmt::Display for Rejection<'_> {
             Self::NoProvider => f.write_str("cluster(s) did not have provider property"),
             Self::NoRegion => f.write_str("cluster(s) did not have region property"),
             Self::NoZones => f.write_str("cluster(s) did not have zones property"),
+            // Ours: Karmada does not spread by labels.
+            Self::NoLabel => f.write_str("cluster(s) did not have the label to spread by"),
             Self::Evicting => f.write_str("cluster(s) is in the process of eviction"),
         }
     }
@@ -104,7 +110,7 @@ pub struct Filters<'a> {
     tolerations: &'a [Toleration],
     tasks: &'a [GracefulEvictionTask],
     affinity: &'a Affinity<'a>,
-    spread: Spread,
+    spread: Spread<'a>,
     plugins: Plugins,
     return_rule: ReturnRule,
     guests: Guests,
@@ -117,7 +123,7 @@ impl<'a> Filters<'a> {
         spec: &'a ResourceBindingSpec,
         placement: &'a Placement,
         affinity: &'a Affinity<'a>,
-        spread: Spread,
+        spread: Spread<'a>,
         options: &Options,
     ) -> Self {
         Self {
@@ -235,6 +241,7 @@ impl<'a> Filters<'a> {
             provider,
             region,
             zone,
+            label,
             ..
         } = self.spread;
         if provider.is_some() && cluster.provider().is_empty() {
@@ -243,6 +250,8 @@ impl<'a> Filters<'a> {
             Some(Rejection::NoRegion)
         } else if zone.is_some() && cluster.zones().is_empty() {
             Some(Rejection::NoZones)
+        } else if label.is_some_and(|(label, _)| cluster.label(label).is_empty()) {
+            Some(Rejection::NoLabel)
         } else {
             None
         }

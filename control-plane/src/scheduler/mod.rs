@@ -34,6 +34,7 @@ mod specification;
 mod tell;
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
+use muster_shared::settings::{Error, Words};
 
 use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
 
@@ -69,11 +70,8 @@ pub struct Options {
 impl Options {
     /// The options that the settings ask for; [`Settings::check`] has accepted these.
     pub fn of(settings: &Settings) -> Self {
-        let plugins = Plugins::parse(&settings.plugins).unwrap_or_default();
         let grades = settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING);
-        Self {
-            plugins,
-            return_rule: plugins.return_rule(&settings.plugins),
+        let options = Self {
             grade_rule: if grades {
                 GradeRule::Minimums
             } else {
@@ -81,7 +79,21 @@ impl Options {
             },
             keep_empty: settings.enable_empty_workload_propagation,
             ..Self::default()
-        }
+        };
+        options.with_plugins(&settings.plugins).unwrap_or(options)
+    }
+
+    /// These options with the rules of `--plugins`.
+    ///
+    /// # Errors
+    /// When the list names an unknown rule.
+    pub fn with_plugins(self, words: &Words) -> Result<Self, Error> {
+        let plugins = Plugins::parse(words)?;
+        Ok(Self {
+            plugins,
+            return_rule: plugins.return_rule(words),
+            ..self
+        })
     }
 
     /// The options for moving a workload off a failing cluster: another failing one is no refuge.

@@ -1,5 +1,7 @@
 //! Whether a binding has to be scheduled, or is where it should be.
 
+use std::fmt;
+
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use muster_shared::api::policy::{Placement, ReplicaSchedulingType};
 
@@ -20,6 +22,18 @@ pub enum Need {
     NotDivided,
     /// A target is being deleted.
     TargetDeleting,
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PlacementChanged => "its placement is not the one that was applied last",
+            Self::ReplicasChanged => "its clusters do not add up to its replicas",
+            Self::RescheduleRequested => "a reschedule was requested",
+            Self::NotDivided => "it is not divided, so each change may concern it",
+            Self::TargetDeleting => "one of its clusters is being deleted",
+        })
+    }
 }
 
 /// The first reason to schedule a binding, or none. `applied` is the placement that was applied last, as the

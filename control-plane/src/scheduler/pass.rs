@@ -161,8 +161,8 @@ impl<'a> Trial<'a> {
 
     /// Whether every candidate is chosen, and no order of preference among them makes a difference.
     fn needs_no_choice(&self) -> bool {
-        let unconstrained =
-            self.placement.spread_constraints.is_empty() || Strategy::ignores_spread(self.placement);
+        let unconstrained = self.placement.spread_constraints.is_empty()
+            || Strategy::ignores_spread(self.placement);
         unconstrained
             && self.is_counted()
             && !self.options.keep_empty
@@ -180,7 +180,7 @@ impl<'a> Trial<'a> {
         )
     }
 
-    fn spread(&self) -> Spread {
+    fn spread(&self) -> Spread<'a> {
         Spread::of(&self.placement.spread_constraints, self.options.spreading)
     }
 
@@ -197,7 +197,9 @@ impl<'a> Trial<'a> {
         let mut candidates = Vec::with_capacity(self.snapshot.len());
         let mut all_held = self.held().into_iter().peekable();
         for (order, cluster) in self.snapshot.iter().enumerate() {
-            let held = all_held.next_if(|(at, _)| *at == order).map(|(_, held)| held);
+            let held = all_held
+                .next_if(|(at, _)| *at == order)
+                .map(|(_, held)| held);
             if cluster.is_deleting() {
                 continue;
             }
@@ -213,7 +215,9 @@ impl<'a> Trial<'a> {
                 // Nobody asks for what is not counted in replicas, so it fits anywhere.
                 MAX_REPLICAS
             } else {
-                cluster.capacity().map_or(0, |capacity| estimate.replicas(capacity))
+                cluster
+                    .capacity()
+                    .map_or(0, |capacity| estimate.replicas(capacity))
             };
             candidates.push(Candidate {
                 cluster,
@@ -233,7 +237,10 @@ impl<'a> Trial<'a> {
 
     /// Why each cluster is refused; only worked out when all are.
     fn refusals<'f>(&'f self, filters: &Filters<'f>) -> Refusals {
-        let clusters = self.snapshot.iter().filter(|cluster| !cluster.is_deleting());
+        let clusters = self
+            .snapshot
+            .iter()
+            .filter(|cluster| !cluster.is_deleting());
         let refused = clusters.filter_map(|cluster| {
             let placed = self.spec.target(cluster.name()).is_some();
             filters.admit(cluster, placed).err()

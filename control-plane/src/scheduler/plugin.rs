@@ -129,13 +129,19 @@ mod tests {
             assert_eq!(plugins.has(Plugin::ClusterAffinity), affinity, "{text}");
             assert_eq!(plugins.return_rule(&words), return_rule, "{text}");
         }
-        assert_eq!(Plugins::parse(&"*".parse().unwrap()).unwrap(), Plugins::default());
+        assert_eq!(
+            Plugins::parse(&"*".parse().unwrap()).unwrap(),
+            Plugins::default()
+        );
     }
 
     #[test]
     fn an_unknown_name_is_refused_with_the_known_ones() {
         let error = Plugins::parse(&"*,-Luck".parse().unwrap()).unwrap_err();
         let text = error.to_string();
-        assert!(text.contains("Luck") && text.contains("ClusterLocality"), "{text}");
+        assert!(
+            text.contains("Luck") && text.contains("ClusterLocality"),
+            "{text}"
+        );
     }
 }

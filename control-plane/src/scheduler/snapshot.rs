@@ -148,6 +148,12 @@ impl Facts {
         }
     }
 
+    /// The value of a label, if it has one that is not empty.
+    pub fn label(&self, key: &str) -> &[String] {
+        let labels = self.cluster.metadata.labels.as_ref();
+        present(labels.and_then(|labels| labels.get(key)))
+    }
+
     /// What the cluster has room for; `None` when it has reported nothing yet.
     pub fn capacity(&self) -> Option<&Capacity> {
         self.capacity.as_ref()
@@ -184,7 +190,10 @@ impl Kinds {
     fn of(enablements: &[APIEnablement]) -> Self {
         let kinds = enablements.iter().flat_map(|group| {
             let version = group.group_version.as_str();
-            let kinds = group.resources.iter().map(|resource| resource.kind.as_str());
+            let kinds = group
+                .resources
+                .iter()
+                .map(|resource| resource.kind.as_str());
             kinds.map(move |kind| (version.into(), kind.into()))
         });
         let mut kinds: Vec<(Box<str>, Box<str>)> = kinds.collect();

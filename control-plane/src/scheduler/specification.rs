@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::explain::explain;
 use super::fixtures::{
     aggregated, cluster, config_map, decide, deployment, dynamic, leaving, outcome, placed,
     snapshot, static_weights, tainted, text,
@@ -209,6 +208,39 @@ fn groups_are_tried_in_order_and_a_fallback_sticks() {
     );
 }
 
+const ONLY_TWO_ZONES: &str = "failed to select clusters: \
+    the clusters that meet the other spread constraints do not meet the one by zone";
+
+#[test]
+fn the_values_of_a_label_are_spread_over_as_regions_are() {
+    let labelled = |name: &str, rack: Option<&str>| {
+        let mut cluster = cluster(name, 10);
+        cluster["metadata"]["labels"] = json!({ "rack": rack });
+        if rack.is_none() {
+            cluster["metadata"]["labels"] = json!({});
+        }
+        cluster
+    };
+    let clusters = [
+        labelled("m1", Some("a")),
+        labelled("m2", Some("a")),
+        labelled("m3", Some("b")),
+        labelled("m4", None),
+    ];
+    let spread = |min: usize, max: usize| {
+        config_map(&json!({ "spreadConstraints": [
+            { "spreadByLabel": "rack", "minGroups": min, "maxGroups": max },
+            { "spreadByField": "cluster", "minGroups": 1, "maxGroups": 9 },
+        ] }))
+    };
+    assert_eq!(outcome(&spread(2, 2), &clusters), "m1:0 m2:0 m3:0");
+    assert_eq!(outcome(&spread(1, 1), &clusters), "m1:0 m2:0");
+    assert_eq!(
+        outcome(&spread(3, 3), &clusters),
+        "failed to select clusters: the number of feasible label is less than spreadConstraint.MinGroups"
+    );
+}
+
 #[test]
 fn zones_and_providers_are_spread_over_as_regions_are() {
     let place = |name: &str, provider: &str, zones: &[&str]| {
@@ -241,32 +273,13 @@ fn zones_and_providers_are_spread_over_as_regions_are() {
         ),
         // An upper bound that is not given is none.
         (&[("cluster", 1, 0)], "a1:0 a2:0 b1:0 b2:0"),
+        // The best three clusters of two providers lie in two zones only.
+        (
+            &[("provider", 2, 2), ("zone", 3, 3), ("cluster", 2, 3)],
+            "a1:0 b1:0 b2:0",
+        ),
+        (&[("provider", 2, 2), ("zone", 1, 1)], ONLY_TWO_ZONES),
     ] {
         assert_eq!(outcome(&spread(fields), &clusters), expected, "{fields:?}");
     }
-}
-
-#[test]
-fn the_decision_is_explained_cluster_by_cluster() {
-    let placement = with(
-        aggregated(),
-        "clusterAffinity",
-        json!({ "exclude": ["m3"] }),
-    );
-    let spec = placed(deployment(6, &placement), &[("m1", 2)]);
-    let mut clusters = vec![cluster("m1", 10), cluster("m2", 10), cluster("m3", 10)];
-    clusters.push(tainted("m4", 10, "x", "NoSchedule"));
-    clusters[3]["status"]["apiEnablements"] = json!([]);
-    let status = muster_shared::api::binding::ResourceBindingStatus::default();
-    let explanations = explain(&spec, &status, &snapshot(&clusters), &Options::default());
-    assert_eq!(explanations.len(), 1);
-    assert_eq!(
-        explanations[0].to_string(),
-        "CLUSTER  SCORE  ROOM        HOLDS  GIVEN  WHY\n\
-         m1       100    10          2      6      fits\n\
-         m2       0      10          -      -      fits, not needed\n\
-         m3       -      -           -      -      ClusterAffinity: cluster(s) did not match the placement cluster affinity constraint\n\
-         m4       -      -           -      -      APIEnablement: cluster(s) did not have the API resource; \
-         TaintToleration: cluster(s) had untolerated taint {x:NoSchedule}\n"
-    );
 }

@@ -78,6 +78,12 @@ fn result_text(clusters: &[TargetCluster]) -> String {
     format!("{{{}}}", parts.join(", "))
 }
 
+/// Counts what is put on the queue, under Karmada's name.
+pub(super) fn count_incoming(event: &'static str, bindings: u64) {
+    metrics::counter!("karmada_scheduler_queue_incoming_bindings_total", "event" => event)
+        .increment(bindings);
+}
+
 /// Counts and times under Karmada's names.
 pub(super) fn measure(outcome: &Outcome, started: Instant) {
     let Some(need) = outcome.need else { return };

@@ -38,6 +38,11 @@ pub enum GradeRule {
     Ignored,
 }
 
+impl GradeRule {
+    /// All rules.
+    pub const ALL: [Self; 3] = [Self::Minimums, Self::UpperBounds, Self::Ignored];
+}
+
 /// Amounts by resource, sorted by name: thousandths of a core for CPU, whole units for all else.
 type Amounts = Vec<(Box<str>, i64)>;
 
@@ -62,9 +67,18 @@ impl Capacity {
     pub fn of(cluster: &Cluster) -> Option<Self> {
         let summary = cluster.status.as_ref()?.resource_summary.as_ref()?;
         // The map is sorted, and so are these.
-        let names: Names = summary.allocatable.keys().map(|it| it.as_str().into()).collect();
-        let free: Box<[i64]> = names.iter().map(|name| amount::free(summary, name)).collect();
-        let pods = names.binary_search_by(|name| (**name).cmp(PODS)).map_or(0, |it| free[it]);
+        let names: Names = summary
+            .allocatable
+            .keys()
+            .map(|it| it.as_str().into())
+            .collect();
+        let free: Box<[i64]> = names
+            .iter()
+            .map(|name| amount::free(summary, name))
+            .collect();
+        let pods = names
+            .binary_search_by(|name| (**name).cmp(PODS))
+            .map_or(0, |it| free[it]);
         Some(Self {
             pods,
             names,

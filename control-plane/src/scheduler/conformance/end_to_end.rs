@@ -65,7 +65,8 @@ fn evaluate(input: &Value) -> Value {
         let filters = trial.filters(&affinity);
         for cluster in snapshot.iter().filter(|cluster| !cluster.is_deleting()) {
             for rejection in filters.all(cluster, spec.target(cluster.name()).is_some()) {
-                out["rejected"][cluster.name()][rejection.filter().name()] = json!(rejection.to_string());
+                out["rejected"][cluster.name()][rejection.filter().name()] =
+                    json!(rejection.to_string());
             }
         }
     }

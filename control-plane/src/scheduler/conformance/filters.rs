@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{binding_spec, decode, replay};
-use crate::scheduler::{Options, Snapshot};
 use crate::scheduler::affinity::Affinity;
 use crate::scheduler::filter::Filters;
 use crate::scheduler::select::{Spread, Spreading};
+use crate::scheduler::{Options, Snapshot};
 
 #[test]
 fn clusters_are_filtered_as_recorded() {

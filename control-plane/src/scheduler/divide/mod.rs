@@ -208,7 +208,9 @@ fn divide_by_weights<'a>(
         }
         let mut shares = shares.into_iter();
         claims.retain(|(candidate, _)| {
-            let over = shares.next().is_some_and(|share| exceeds(candidate, &share));
+            let over = shares
+                .next()
+                .is_some_and(|share| exceeds(candidate, &share));
             if over {
                 let (cluster, held) = (candidate.name(), candidate.held_replicas());
                 full.push(Share {

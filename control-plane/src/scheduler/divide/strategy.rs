@@ -113,7 +113,8 @@ impl<'a> Weights<'a> {
             .collect();
         claims.sort_unstable_by_key(|(candidate, _)| candidate.order);
         for (name, weight) in &self.named {
-            if let Ok(place) = claims.binary_search_by(|(candidate, _)| candidate.name().cmp(name)) {
+            if let Ok(place) = claims.binary_search_by(|(candidate, _)| candidate.name().cmp(name))
+            {
                 let claim = &mut claims[place].1;
                 *claim = (*claim).max(*weight);
             }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Candidate, Field, Groups, Load, SelectError};
+use super::{Axis, Candidate, Groups, Load, SelectError};
 
 /// Weight of a replica that a group can hold against one point of cluster score (Karmada behaviour): capacity
 /// decides between groups, locality between groups of equal capacity.
@@ -23,19 +23,19 @@ impl Group<'_> {
     }
 }
 
-/// Chooses groups of `field`, then clusters from them, from the ranked candidates. Without a cluster constraint each
+/// Chooses groups along `axis`, then clusters from them, from the ranked candidates. Without a cluster constraint each
 /// group gets one cluster (Karmada behaviour).
 pub(super) fn select<'a>(
     candidates: &[Candidate<'a>],
-    field: Field,
+    axis: Axis<'_>,
     groups: Groups,
     clusters: Option<Groups>,
     load: Load,
 ) -> Result<Vec<Candidate<'a>>, SelectError> {
     let min_clusters = clusters.map_or(0, |clusters| clusters.min);
-    let found = group(candidates, field, groups, min_clusters, load);
+    let found = group(candidates, axis, groups, min_clusters, load);
     if found.len() < groups.min {
-        return Err(SelectError::TooFewGroups(field));
+        return Err(SelectError::TooFewGroups(axis.field));
     }
     let chosen = Search::new(&found, groups, min_clusters)
         .best()
@@ -43,7 +43,7 @@ pub(super) fn select<'a>(
     Ok(pick(
         candidates,
         &chosen,
-        field,
+        axis,
         clusters.map_or(0, |clusters| clusters.max),
     ))
 }
@@ -52,13 +52,12 @@ pub(super) fn select<'a>(
 fn pick<'a>(
     candidates: &[Candidate<'a>],
     chosen: &[&Group<'_>],
-    field: Field,
+    axis: Axis<'_>,
     max: usize,
 ) -> Vec<Candidate<'a>> {
     // A cluster that lies in a zone that is not chosen would add a group.
     let inside = |position: usize| {
-        field
-            .groups(&candidates[position])
+        axis.groups(&candidates[position])
             .iter()
             .all(|name| chosen.iter().any(|group| group.name == name))
     };
@@ -90,14 +89,14 @@ fn pick<'a>(
 /// The groups with their scores, in the order in which sets of them are tried: small groups first.
 fn group<'a>(
     candidates: &[Candidate<'a>],
-    field: Field,
+    axis: Axis<'_>,
     groups: Groups,
     min_clusters: usize,
     load: Load,
 ) -> Vec<Group<'a>> {
     let mut found: Vec<Group<'a>> = Vec::new();
     for (position, candidate) in candidates.iter().enumerate() {
-        for name in field.groups(candidate) {
+        for name in axis.groups(candidate) {
             match found.iter_mut().find(|group| group.name == name) {
                 Some(group) => group.members.push(position),
                 None => found.push(Group {

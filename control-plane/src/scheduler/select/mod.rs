@@ -1,9 +1,10 @@
 //! Choosing among the clusters that fit, under the spread constraints.
 //!
-//! Spreading by cluster and by region gives Karmada's results. Karmada only filters by zone and provider; here
-//! they spread as regions do, see [`Spreading`].
+//! Spreading by cluster and by region gives Karmada's results. Karmada only filters by zone and provider, and refuses
+//! labels; here they spread as regions do, see [`Spreading`].
 
 mod by_cluster;
+mod by_fields;
 mod by_group;
 
 use muster_shared::api::policy::SpreadConstraint;
@@ -54,6 +55,8 @@ pub enum Field {
     Provider,
     /// `spec.zones`: a cluster may lie in several.
     Zone,
+    /// The value of a label.
+    Label,
 }
 
 impl std::fmt::Display for Field {
@@ -63,18 +66,28 @@ impl std::fmt::Display for Field {
             Self::Region => "region",
             Self::Provider => "provider",
             Self::Zone => "zone",
+            Self::Label => "label",
         })
     }
 }
 
-impl Field {
+/// A field, and for labels which one.
+#[derive(Debug, Clone, Copy)]
+struct Axis<'s> {
+    field: Field,
+    label: &'s str,
+}
+
+impl Axis<'_> {
     /// The groups that the cluster belongs to.
     fn groups<'a>(self, candidate: &Candidate<'a>) -> &'a [String] {
-        match self {
-            Self::Cluster => candidate.cluster.cluster().metadata.name.as_slice(),
-            Self::Region => candidate.cluster.region(),
-            Self::Provider => candidate.cluster.provider(),
-            Self::Zone => candidate.cluster.zones(),
+        let cluster = candidate.cluster;
+        match self.field {
+            Field::Cluster => cluster.cluster().metadata.name.as_slice(),
+            Field::Region => cluster.region(),
+            Field::Provider => cluster.provider(),
+            Field::Zone => cluster.zones(),
+            Field::Label => cluster.label(self.label),
         }
     }
 }
@@ -90,7 +103,7 @@ pub struct Groups {
 
 /// The spread constraints of a placement, by field; of several for one field the last counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Spread {
+pub struct Spread<'s> {
     /// Constraint on the number of clusters.
     pub cluster: Option<Groups>,
     /// Constraint on the number of regions.
@@ -99,17 +112,19 @@ pub struct Spread {
     pub zone: Option<Groups>,
     /// Constraint on the number of providers.
     pub provider: Option<Groups>,
-    /// Whether there is a constraint at all, one by label or by an unknown field included.
+    /// A label, and the constraint on the number of its values.
+    pub label: Option<(&'s str, Groups)>,
+    /// Whether there is a constraint at all, one by an unknown field included.
     pub any: bool,
 }
 
-impl Spread {
+impl<'s> Spread<'s> {
     /// Reads the constraints of a placement.
     ///
     /// A constraint without field and label counts clusters, as admission would have written. `minGroups` 0 is 1, and
     /// `maxGroups` 0 or absent is no upper bound; Karmada takes both literally, and so looks for a placement on
     /// nothing.
-    pub fn of(constraints: &[SpreadConstraint], spreading: Spreading) -> Self {
+    pub fn of(constraints: &'s [SpreadConstraint], spreading: Spreading) -> Self {
         let mut spread = Self {
             any: !constraints.is_empty(),
             ..Self::default()
@@ -128,15 +143,10 @@ impl Spread {
                 .spread_by_field
                 .as_ref()
                 .map_or("", |field| field.as_str());
+            let label = constraint.spread_by_label.as_deref().unwrap_or_default();
             match field {
-                "" if constraint
-                    .spread_by_label
-                    .as_deref()
-                    .unwrap_or_default()
-                    .is_empty() =>
-                {
-                    spread.cluster = Some(groups);
-                }
+                "" if label.is_empty() => spread.cluster = Some(groups),
+                "" if spreading == Spreading::EveryField => spread.label = Some((label, groups)),
                 "cluster" => spread.cluster = Some(groups),
                 "region" => spread.region = Some(groups),
                 "zone" => spread.zone = Some(groups),
@@ -145,6 +155,22 @@ impl Spread {
             }
         }
         spread
+    }
+
+    /// The constraints that there are, the one that leads the choice first.
+    fn constraints(&self) -> Vec<(Axis<'s>, Groups)> {
+        let (label, labels) = self.label.unzip();
+        let label = label.unwrap_or_default();
+        [
+            (Field::Region, self.region),
+            (Field::Provider, self.provider),
+            (Field::Zone, self.zone),
+            (Field::Label, labels),
+            (Field::Cluster, self.cluster),
+        ]
+        .into_iter()
+        .filter_map(|(field, groups)| Some((Axis { field, label }, groups?)))
+        .collect()
     }
 }
 
@@ -164,7 +190,7 @@ pub struct Load {
 /// When the constraints cannot be met with these candidates.
 pub fn select<'a>(
     mut candidates: Vec<Candidate<'a>>,
-    spread: &Spread,
+    spread: &Spread<'_>,
     load: Load,
     spreading: Spreading,
 ) -> Result<Vec<Candidate<'a>>, SelectError> {
@@ -173,49 +199,49 @@ pub fn select<'a>(
         return Ok(candidates);
     }
     let all_fields = spreading == Spreading::EveryField;
-    let leading = [
-        (Field::Region, spread.region),
-        (Field::Provider, spread.provider.filter(|_| all_fields)),
-        (Field::Zone, spread.zone.filter(|_| all_fields)),
-    ]
-    .into_iter()
-    .find_map(|(field, groups)| Some((field, groups?)));
-    let chosen = match (leading, spread.cluster) {
-        (Some((field, mut groups)), clusters) => {
-            // Each region and provider that is chosen takes a cluster.
-            if let Some(clusters) = clusters.filter(|_| all_fields && field != Field::Zone) {
+    let spreads = |field| match field {
+        Field::Cluster => false,
+        Field::Region => true,
+        Field::Provider | Field::Zone | Field::Label => all_fields,
+    };
+    let constraints = spread.constraints();
+    let leading = constraints.iter().find(|(axis, _)| spreads(axis.field));
+    match (leading, spread.cluster) {
+        (Some((axis, groups)), clusters) => {
+            let mut groups = *groups;
+            // Each group that is chosen takes a cluster, but for zones, of which a cluster may have several.
+            if let Some(clusters) = clusters.filter(|_| all_fields && axis.field != Field::Zone) {
                 groups.max = groups.max.min(clusters.max);
             }
-            by_group::select(&candidates, field, groups, clusters, load)?
+            let led = by_group::select(&candidates, *axis, groups, clusters, load);
+            if !all_fields {
+                return led;
+            }
+            // What the leading field chose may break other constraints that another choice would keep.
+            led.and_then(|chosen| check(chosen, &constraints))
+                .or_else(|error| {
+                    let more = clusters.map_or(0, |clusters| clusters.max);
+                    by_fields::select(&candidates, &constraints, more).ok_or(error)
+                })
         }
-        (None, Some(groups)) => by_cluster::select(candidates, groups, load)?,
-        (None, None) => return Err(SelectError::Unsupported),
-    };
-    if all_fields {
-        check(&chosen, spread)?;
+        (None, Some(groups)) => by_cluster::select(candidates, groups, load),
+        (None, None) => Err(SelectError::Unsupported),
     }
-    Ok(chosen)
 }
 
-/// Only one field leads the choice; the constraints by the others are at least never broken.
-fn check(selected: &[Candidate<'_>], spread: &Spread) -> Result<(), SelectError> {
-    let constraints = [
-        (Field::Cluster, spread.cluster),
-        (Field::Region, spread.region),
-        (Field::Provider, spread.provider),
-        (Field::Zone, spread.zone),
-    ];
-    for (field, groups) in constraints {
-        let Some(groups) = groups else { continue };
-        let mut names: Vec<&String> = selected
-            .iter()
-            .flat_map(|candidate| field.groups(candidate))
-            .collect();
+/// The chosen clusters, if they keep all constraints.
+fn check<'a>(
+    chosen: Vec<Candidate<'a>>,
+    constraints: &[(Axis<'_>, Groups)],
+) -> Result<Vec<Candidate<'a>>, SelectError> {
+    for (axis, groups) in constraints {
+        let names = chosen.iter().flat_map(|candidate| axis.groups(candidate));
+        let mut names: Vec<&String> = names.collect();
         names.sort_unstable();
         names.dedup();
         if !(groups.min..=groups.max).contains(&names.len()) {
-            return Err(SelectError::Conflicting(field));
+            return Err(SelectError::Conflicting(axis.field));
         }
     }
-    Ok(())
+    Ok(chosen)
 }

@@ -1,8 +1,10 @@
 //! A keyed work queue: each key is waiting at most once, is worked on by one worker at a time, may wait for a time to come,
-//! and backs off on its own when its work fails. The contract is that of client-go's rate-limiting work queue, which
+//! and backs off on its own when its work fails. Of keys that are due, those of a higher rank come first where ranks are given. The contract is that of client-go's rate-limiting work queue, which
 //! controllers everywhere are written against; kube's `Controller` has no back-off per object.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod line;
+
+use std::collections::{HashMap, HashSet};
 use std::fmt::{Debug, Display};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +14,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use self::line::Line;
 
 /// First and longest back-off of a failing key. client-go starts at 5 ms, which only helps against conflicts with
 /// oneself; we write with preconditions, so that the first retry is worth waiting for.
@@ -29,6 +33,9 @@ pub enum Next {
     After(Duration),
 }
 
+/// The rank of a key, as it is when the key is added.
+type Rank<K> = Box<dyn Fn(&K) -> i32 + Send + Sync>;
+
 /// The queue. Cheap to clone: all clones are the same queue.
 pub struct Queue<K> {
     inner: Arc<Inner<K>>,
@@ -36,19 +43,17 @@ pub struct Queue<K> {
 
 struct Inner<K> {
     name: &'static str,
+    rank: Option<Rank<K>>,
     state: Mutex<State<K>>,
     changed: Notify,
 }
 
 struct State<K> {
-    /// Waiting keys in the order in which they are due; the number keeps arrivals of one instant in order.
-    due: BTreeMap<(Instant, u64), K>,
-    place: HashMap<K, (Instant, u64)>,
+    line: Line<K>,
     running: HashSet<K>,
     /// Keys that became due while they were being worked on.
     again: HashSet<K>,
     failures: HashMap<K, u32>,
-    arrivals: u64,
 }
 
 impl<K> Clone for Queue<K> {
@@ -62,17 +67,28 @@ impl<K> Clone for Queue<K> {
 impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
     /// An empty queue; `name` labels its metrics and log lines.
     pub fn new(name: &'static str) -> Self {
+        Self::with(name, None)
+    }
+
+    /// An empty queue in which keys of a higher rank overtake those of a lower one; within a rank the first to be due is the
+    /// first to be worked on. A stream of high ranks may keep the others waiting for as long as it lasts.
+    ///
+    /// A key's rank is asked for whenever the key is added.
+    pub fn ranked(name: &'static str, rank: impl Fn(&K) -> i32 + Send + Sync + 'static) -> Self {
+        Self::with(name, Some(Box::new(rank)))
+    }
+
+    fn with(name: &'static str, rank: Option<Rank<K>>) -> Self {
         let state = State {
-            due: BTreeMap::new(),
-            place: HashMap::new(),
+            line: Line::new(),
             running: HashSet::new(),
             again: HashSet::new(),
             failures: HashMap::new(),
-            arrivals: 0,
         };
         Self {
             inner: Arc::new(Inner {
                 name,
+                rank,
                 state: Mutex::new(state),
                 changed: Notify::new(),
             }),
@@ -91,7 +107,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
 
     /// How many keys wait (being worked on does not count).
     pub fn len(&self) -> usize {
-        self.lock().due.len()
+        self.lock().line.len()
     }
 
     /// Whether no key waits.
@@ -140,19 +156,8 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
     }
 
     fn add_at(&self, key: K, when: Instant) {
-        {
-            let mut state = self.lock();
-            if let Some(place) = state.place.get(&key).copied() {
-                if place.0 <= when {
-                    return;
-                }
-                state.due.remove(&place);
-            }
-            state.arrivals += 1;
-            let place = (when, state.arrivals);
-            state.due.insert(place, key.clone());
-            state.place.insert(key, place);
-        }
+        let rank = self.inner.rank.as_ref().map_or(0, |rank| rank(&key));
+        self.lock().line.add(key, when, rank);
         self.gauge();
         self.inner.changed.notify_one();
     }
@@ -162,12 +167,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         let now = Instant::now();
         let mut state = self.lock();
         loop {
-            let entry = state.due.first_entry()?;
-            if entry.key().0 > now {
-                return None;
-            }
-            let key = entry.remove();
-            state.place.remove(&key);
+            let key = state.line.take(now)?;
             if state.running.contains(&key) {
                 state.again.insert(key);
                 continue;
@@ -180,7 +180,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        self.lock().due.first_key_value().map(|(place, _)| place.0)
+        self.lock().line.next_due()
     }
 
     fn settle<E: Display>(
@@ -311,6 +311,21 @@ mod tests {
         assert_eq!(told.recv().await.unwrap(), ("a", 3000));
         queue.add_after("b", Duration::from_secs(100));
         assert_eq!(told.recv().await.unwrap(), ("b", 103_000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_higher_rank_overtakes_what_is_due_and_waits_for_what_is_not() {
+        let queue = Queue::ranked("test", |key: &&'static str| i32::from(key.starts_with('!')));
+        queue.add("a");
+        queue.add_after("!later", Duration::from_secs(1));
+        queue.add("b");
+        queue.add("!now");
+        let mut told = start(&queue, |_, _| Ok(Next::Done));
+        let mut order = Vec::new();
+        for _ in 0..4 {
+            order.push(told.recv().await.unwrap());
+        }
+        assert_eq!(order, [("!now", 0), ("a", 0), ("b", 0), ("!later", 1000)]);
     }
 
     #[tokio::test(start_paused = true)]

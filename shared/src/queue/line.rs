@@ -1,0 +1,129 @@
+//! The keys that wait for their turn.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+
+use tokio::time::Instant;
+
+/// When a key is due; keys of one instant keep the order in which they arrived.
+type Turn = (Instant, u64);
+
+/// The keys that wait, each once: those to come by the time at which they are due, and those that are due by rank and
+/// then by how long they have been.
+pub(super) struct Line<K> {
+    to_come: BTreeMap<Turn, K>,
+    due: BTreeMap<(Reverse<i32>, Turn), K>,
+    places: HashMap<K, (Turn, i32)>,
+    arrivals: u64,
+}
+
+impl<K: Clone + Eq + Hash> Line<K> {
+    pub fn new() -> Self {
+        Self {
+            to_come: BTreeMap::new(),
+            due: BTreeMap::new(),
+            places: HashMap::new(),
+            arrivals: 0,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Puts a key into the line. One that waits already keeps the earlier of its two turns, and takes the new rank.
+    pub fn add(&mut self, key: K, when: Instant, rank: i32) {
+        let known = self.places.get(&key).copied();
+        let turn = match known {
+            Some((turn, _)) if turn.0 <= when => turn,
+            _ => {
+                self.arrivals += 1;
+                (when, self.arrivals)
+            }
+        };
+        if known == Some((turn, rank)) {
+            return;
+        }
+        if let Some(place) = known {
+            self.leave(place);
+        }
+        self.to_come.insert(turn, key.clone());
+        self.places.insert(key, (turn, rank));
+    }
+
+    /// Takes the first key that is due out of the line.
+    pub fn take(&mut self, now: Instant) -> Option<K> {
+        while let Some(first) = self.to_come.first_entry()
+            && first.key().0 <= now
+        {
+            let (turn, key) = first.remove_entry();
+            let rank = self.places.get(&key).map_or(0, |(_, rank)| *rank);
+            self.due.insert((Reverse(rank), turn), key);
+        }
+        let (_, key) = self.due.pop_first()?;
+        self.places.remove(&key);
+        Some(key)
+    }
+
+    /// When a key will be due, or was.
+    pub fn next_due(&self) -> Option<Instant> {
+        let due = self.due.keys().map(|(_, turn)| turn);
+        due.chain(self.to_come.keys()).map(|turn| turn.0).next()
+    }
+
+    fn leave(&mut self, (turn, rank): (Turn, i32)) {
+        if self.to_come.remove(&turn).is_none() {
+            self.due.remove(&(Reverse(rank), turn));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Everything that is due after so many seconds.
+    fn drain(line: &mut Line<&'static str>, start: Instant, seconds: u64) -> Vec<&'static str> {
+        let now = start + Duration::from_secs(seconds);
+        std::iter::from_fn(|| line.take(now)).collect()
+    }
+
+    #[test]
+    fn of_what_is_due_the_highest_rank_comes_first_and_then_the_oldest() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut line = Line::new();
+        for (key, when, rank) in [
+            ("plain", 0, 0),
+            ("low", 0, -5),
+            ("high, later", 2, 7),
+            ("high", 1, 7),
+            ("highest, not due", 5, 9),
+            ("plain, arrived last", 0, 0),
+        ] {
+            line.add(key, at(when), rank);
+        }
+        let expected = ["high", "high, later", "plain", "plain, arrived last", "low"];
+        assert_eq!(drain(&mut line, start, 3), expected);
+        assert_eq!(line.next_due(), Some(at(5)));
+        assert_eq!(drain(&mut line, start, 5), ["highest, not due"]);
+        assert_eq!((line.len(), line.next_due()), (0, None));
+    }
+
+    #[test]
+    fn a_key_that_waits_takes_a_new_rank_at_once_and_keeps_its_earlier_turn() {
+        let start = Instant::now();
+        let mut line = Line::new();
+        line.add("a", start, 0);
+        line.add("b", start, 0);
+        line.add("c", start, 0);
+        // Two are due and wait for a worker when their ranks change.
+        assert_eq!(line.take(start), Some("a"));
+        line.add("c", start + Duration::from_secs(9), 3);
+        assert_eq!(line.len(), 2);
+        assert_eq!(drain(&mut line, start, 0), ["c", "b"]);
+    }
+}
