@@ -11,6 +11,7 @@ use muster_shared::telemetry::LogFormat;
 use serde::Deserialize;
 
 use crate::scheduler::Plugins;
+use crate::scheduler::capacity::GradeRule;
 
 /// Governs all movement of workloads: off means that no taint, a person's included, moves anything (safety contract 2).
 pub const FAILOVER: Gate = Gate {
@@ -196,6 +197,10 @@ pub struct Settings {
     /// before the eviction task is done.
     #[arg(long, default_value = "*", value_name = "LIST")]
     pub plugins: Words,
+    /// How many replicas a node of a resource model's grade is taken to hold: minimums (Karmada's rule), averages, upper-bounds, or
+    /// ignored.
+    #[arg(long, default_value = "minimums", value_name = "RULE")]
+    pub node_grades: GradeRule,
     /// Refused when true: there is no estimator to ask; what fits is judged by what the agents report.
     #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_scheduler_estimator: bool,

@@ -73,7 +73,7 @@ impl Options {
         let grades = settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING);
         let options = Self {
             grade_rule: if grades {
-                GradeRule::Minimums
+                settings.node_grades
             } else {
                 GradeRule::Ignored
             },

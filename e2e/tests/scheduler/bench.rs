@@ -127,6 +127,11 @@ impl Bench {
 
     /// Starts a control plane that does nothing but schedule.
     pub fn scheduler(&self) -> Scheduler {
+        self.scheduler_with(Settings::default())
+    }
+
+    /// The same with these settings.
+    pub fn scheduler_with(&self, settings: Settings) -> Scheduler {
         let kubeconfig = self
             .server
             .kubeconfig("scheduler", &["system:masters"])
@@ -139,7 +144,7 @@ impl Bench {
             leader_elect: false,
             metrics_bind_address: BindAddress(None),
             health_probe_bind_address: BindAddress(None),
-            ..Settings::default()
+            ..settings
         };
         let shutdown = CancellationToken::new();
         let run = muster_control_plane::run(settings, None, shutdown.clone());

@@ -9,12 +9,17 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use jiff::SignedDuration;
 use kube::api::{Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use muster_control_plane::settings::Settings;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::k8s::{Api, Event, ResourceExt};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use bench::{Bench, aggregated, binding, from, is_observed, shown, until, until_event, verdict};
+use bench::{
+    Bench, PATIENCE, aggregated, binding, from, is_observed, shown, until, until_event, verdict,
+};
 
 #[tokio::test]
 async fn a_binding_is_placed_and_reported_in_two_writes() {
@@ -113,8 +118,76 @@ async fn a_waiting_binding_is_placed_within_a_second_when_room_returns_and_other
         "{:?}",
         started.elapsed()
     );
+    // What was put on the queue together with it, or after, is done before this is.
+    bench.report("m2", 21).await;
+    bench.bind("witness", 1, aggregated()).await;
+    bench.placed("witness", "m2:1").await;
     let after = bench.bindings().get("settled").await.unwrap();
     assert_eq!(after.resource_version(), settled.resource_version());
+}
+
+#[tokio::test]
+async fn bindings_of_a_higher_priority_are_placed_first_and_then_the_older_ones() {
+    let bench = Bench::with_members(&[("m1", 100)]).await;
+    let params = WatchParams::default();
+    let mut watch = bench.bindings().watch(&params, "0").await.unwrap().boxed();
+    let priorities = [0, 5, -3, 9, 5, 0];
+    for (number, priority) in priorities.iter().enumerate() {
+        let mut urgent = binding(&format!("b{number}"), 1, &aggregated());
+        urgent["spec"]["schedulePriority"] = json!({ "priority": priority });
+        let urgent: ResourceBinding = from(urgent);
+        bench
+            .bindings()
+            .create(&PostParams::default(), &urgent)
+            .await
+            .unwrap();
+    }
+    let one_at_a_time = Settings {
+        concurrent_resourcebinding_syncs: 1,
+        ..Settings::default()
+    };
+    let _scheduler = bench.scheduler_with(one_at_a_time);
+    let mut order: Vec<String> = Vec::new();
+    while order.len() < priorities.len() {
+        let event = timeout(PATIENCE, watch.next())
+            .await
+            .expect("all are placed");
+        if let Some(Ok(WatchEvent::Modified(binding))) = event
+            && !binding.spec.clusters.is_empty()
+            && !order.contains(&binding.name_any())
+        {
+            order.push(binding.name_any());
+        }
+    }
+    assert_eq!(order[0], "b3");
+    let mut next = [order[1].as_str(), order[2].as_str()];
+    next.sort_unstable();
+    // The first list comes in no order: what is equal in priority has one age.
+    assert_eq!((next, order[5].as_str()), (["b1", "b4"], "b2"));
+}
+
+#[tokio::test]
+async fn a_requested_reschedule_uses_the_clusters_of_now() {
+    let bench = Bench::with_members(&[("m1", 10)]).await;
+    let _scheduler = bench.scheduler();
+    let dynamic = json!({ "replicaScheduling": {
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        "weightPreference": { "dynamicWeight": "AvailableReplicas" },
+    } });
+    bench.bind("web", 4, dynamic).await;
+    let placed = bench.placed("web", "m1:4").await;
+    bench.join("m2", 14).await;
+    bench.bind("witness", 14, aggregated()).await;
+    bench.placed("witness", "m2:14").await;
+    let after = bench.bindings().get("web").await.unwrap();
+    assert_eq!(after.resource_version(), placed.resource_version());
+
+    let mut later = placed.status.unwrap().last_scheduled_time.unwrap();
+    later.0 += SignedDuration::from_secs(1);
+    bench
+        .patch("web", json!({ "spec": { "rescheduleTriggeredAt": later } }))
+        .await;
+    bench.placed("web", "m1:2 m2:2").await;
 }
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Capacity, Demand, GradeRule, MAX_REPLICAS, Model, Names, PODS_PER_NODE};
+use super::{
+    Capacity, Demand, Ends, GradeRule, Grades, MAX_REPLICAS, Model, Names, PODS_PER_NODE, amount_of,
+};
 
 /// How often one demand fits, asked cluster by cluster.
 ///
@@ -38,6 +40,7 @@ impl<'a> Estimate<'a> {
             return capacity.pods.min(MAX_REPLICAS);
         };
         let room = match &capacity.grades {
+            Some(grades) if self.rule == GradeRule::Averages => averages(demand, capacity, grades),
             Some(grades) if self.rule != GradeRule::Ignored => self
                 .per_node(demand, &grades.model)
                 .iter()
@@ -76,7 +79,7 @@ impl<'a> Estimate<'a> {
             let grades = model.grades.iter().map(|grade| {
                 let certain = demand.fit_into_node(&grade.min).min(PODS_PER_NODE);
                 match self.rule {
-                    GradeRule::Minimums | GradeRule::Ignored => certain,
+                    GradeRule::Minimums | GradeRule::Averages | GradeRule::Ignored => certain,
                     GradeRule::UpperBounds => certain.max(i64::from(demand.is_below(&grade.max))),
                 }
             });
@@ -84,4 +87,44 @@ impl<'a> Estimate<'a> {
         }
         self.by_grade.as_ref().map_or(&[], |(_, by_grade)| by_grade)
     }
+}
+
+/// How often the demand fits when each node has the lower ends of its grade and an equal share of the rest.
+fn averages(demand: &Demand, capacity: &Capacity, grades: &Grades) -> i64 {
+    let by_grade = || grades.model.grades.iter().zip(&grades.nodes);
+    let all: i64 = grades
+        .nodes
+        .iter()
+        .fold(0, |all, nodes| all.saturating_add(*nodes));
+    let (mut modelled, mut by_sum) = (Vec::new(), i64::MAX);
+    for (name, request) in &demand.of_node {
+        let place = capacity.names.binary_search(name);
+        let free = place.map_or(0, |place| capacity.free[place].max(0));
+        let minimum = |grade: &Ends| amount_of(&grade.min, name);
+        if grades
+            .model
+            .grades
+            .iter()
+            .all(|grade| minimum(grade).is_none())
+        {
+            by_sum = by_sum.min(free / request);
+            continue;
+        }
+        let promised = by_grade().fold(0i64, |sum, (grade, nodes)| {
+            sum.saturating_add(minimum(grade).unwrap_or(0).saturating_mul(*nodes))
+        });
+        let share = free.saturating_sub(promised).max(0) / all.max(1);
+        modelled.push((name, *request, share));
+    }
+    let by_node = by_grade().fold(0i64, |room, (grade, nodes)| {
+        let each = modelled.iter().map(|(name, request, share)| {
+            amount_of(&grade.min, name)
+                .unwrap_or(0)
+                .saturating_add(*share)
+                / request
+        });
+        let each = each.min().unwrap_or(i64::MAX).min(PODS_PER_NODE);
+        room.saturating_add(each.saturating_mul(*nodes))
+    });
+    by_node.min(by_sum)
 }

@@ -5,6 +5,7 @@ mod amount;
 mod demand;
 mod estimate;
 mod grades;
+mod rule;
 mod sets;
 
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use muster_shared::api::cluster::Cluster;
 
 pub use demand::Demand;
 pub use estimate::Estimate;
-use grades::{Grades, Model};
+use grades::{Ends, Grades, Model};
+pub use rule::GradeRule;
 pub use sets::Part;
 
 /// An estimate is at most this: counts of replicas have 31 bits in the API.
@@ -24,24 +26,6 @@ const PODS_PER_NODE: i64 = 110;
 
 const CPU: &str = "cpu";
 const PODS: &str = "pods";
-
-/// What a node of a grade is taken to hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum GradeRule {
-    /// As many replicas as fit into the lower ends of its ranges (Karmada behaviour): never too many.
-    #[default]
-    Minimums,
-    /// At least one, if that fits below the upper ends: the rule of the worked examples in the documentation of
-    /// cluster resource models.
-    UpperBounds,
-    /// Grades are not looked at; only the sums of the cluster count (gate `CustomizedClusterResourceModeling` off).
-    Ignored,
-}
-
-impl GradeRule {
-    /// All rules.
-    pub const ALL: [Self; 3] = [Self::Minimums, Self::UpperBounds, Self::Ignored];
-}
 
 /// Amounts by resource, sorted by name: thousandths of a core for CPU, whole units for all else.
 type Amounts = Vec<(Box<str>, i64)>;
@@ -213,6 +197,38 @@ mod tests {
                 .map(|member| member.replicas(Some(&demand), rule));
             assert_eq!(rooms, expected, "{memory} {rule:?}");
         }
+    }
+
+    /// Four nodes of 12 cores and 16 GiB, which memory puts into the grade of 2 to 4 cores.
+    #[test]
+    fn averages_give_nodes_back_what_their_weakest_resource_hides() {
+        let mut cluster = json!({
+            "spec": { "resourceModels": [{ "grade": 2, "ranges": [
+                { "name": "cpu", "min": "2", "max": "4" },
+                { "name": "memory", "min": "16Gi", "max": "32Gi" },
+            ] }] },
+            "status": { "resourceSummary": {
+                "allocatable": { "cpu": "48", "memory": "64Gi", "pods": "440", "a.example/gpu": "6" },
+                "allocatableModelings": [{ "grade": 2, "count": 4 }],
+            } },
+        });
+        let room = |cluster: &Value, requests: Value| {
+            let demand = Demand::new(&serde_json::from_value(requests).unwrap());
+            [GradeRule::Minimums, GradeRule::Averages, GradeRule::Ignored]
+                .map(|rule| capacity(cluster.clone()).replicas(Some(&demand), rule))
+        };
+        // Eleven cores fit on each node, five on each twice; sums would cut replicas in pieces.
+        assert_eq!(room(&cluster, json!({ "cpu": "11" })), [0, 4, 4]);
+        assert_eq!(room(&cluster, json!({ "cpu": "5" })), [0, 8, 9]);
+        assert_eq!(room(&cluster, json!({ "cpu": "2" })), [4, 24, 24]);
+        // What grades do not know is counted by its sum.
+        assert_eq!(
+            room(&cluster, json!({ "cpu": "1", "a.example/gpu": "2" })),
+            [0, 3, 3]
+        );
+        // Sums that contradict the grades give nothing beyond them.
+        cluster["status"]["resourceSummary"]["allocated"] = json!({ "cpu": "45" });
+        assert_eq!(room(&cluster, json!({ "cpu": "2" })), [4, 4, 1]);
     }
 
     #[test]

@@ -1,0 +1,67 @@
+//! What a node of a grade is taken to hold: `--node-grades`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer};
+
+/// What a node of a grade is taken to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GradeRule {
+    /// As many replicas as fit into the lower ends of its ranges (Karmada behaviour): never too many.
+    #[default]
+    Minimums,
+    /// As many as fit into the lower ends together with an equal share of what the nodes have beyond these. A node is graded by its
+    /// weakest resource, and what the grade hides of the others is in the sums that the agent reports; so is what grades know
+    /// nothing of, which is counted by its sum alone.
+    Averages,
+    /// As many as fit into the lower ends, and at least one where that fits below the upper ends: the rule of the worked examples in
+    /// the documentation of cluster resource models.
+    UpperBounds,
+    /// Grades are not looked at; only the sums of the cluster count (gate `CustomizedClusterResourceModeling` off).
+    Ignored,
+}
+
+impl GradeRule {
+    /// All rules.
+    pub const ALL: [Self; 4] = [
+        Self::Minimums,
+        Self::Averages,
+        Self::UpperBounds,
+        Self::Ignored,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Minimums => "minimums",
+            Self::Averages => "averages",
+            Self::UpperBounds => "upper-bounds",
+            Self::Ignored => "ignored",
+        }
+    }
+}
+
+impl fmt::Display for GradeRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for GradeRule {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|rule| rule.name() == text);
+        known.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("{text:?} is none of {names}")
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for GradeRule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
