@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Parser;
+use common::scrape::{METRICS, free_port, scrape};
 use common::{Budget, Scratch, Table, megabytes, number, until, usage};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
@@ -28,8 +29,6 @@ use serde_json::{Value, json};
 
 /// Deployments that are created at a time.
 const CREATORS: usize = 8;
-/// Where the control plane shows its metrics.
-const METRICS: &str = "127.0.0.1";
 
 #[derive(Parser)]
 struct Arguments {
@@ -360,25 +359,6 @@ impl Story<'_> {
 
 /// Nothing written for this long: the control plane is done. Its slowest writers pause for less.
 const QUIET: Duration = Duration::from_secs(4);
-
-/// Reads the metrics of a process on this machine.
-fn scrape(port: u16) -> anyhow::Result<String> {
-    use std::io::{Read as _, Write as _};
-    let mut stream =
-        std::net::TcpStream::connect((METRICS, port)).context("reaching the metrics")?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
-    Ok(text)
-}
-
-/// A port that nobody uses now.
-fn free_port() -> anyhow::Result<u16> {
-    Ok(std::net::TcpListener::bind((METRICS, 0))?
-        .local_addr()?
-        .port())
-}
 
 fn policy(clusters: &[String]) -> Value {
     json!({

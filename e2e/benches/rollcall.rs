@@ -1,32 +1,22 @@
-//! What it costs to listen to a large fleet, and to hold a large queue of evictions.
+//! What it costs to listen to a large fleet.
 //!
 //! A real control plane process against an embedded API in which so many clusters renew their leases; some fall silent, and
-//! how late that is noticed is measured. Then the eviction queue alone, in this process. Prints figures, judges none:
+//! how late that is noticed is measured. Prints figures, judges none:
 //! `cargo bench -p muster-e2e --bench rollcall -- --clusters 3500`.
 
 mod common;
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Parser;
 use common::{Budget, Scratch, Table, megabytes, number, until, usage};
 use jiff::Timestamp;
-use muster_control_plane::eviction::desk::{Desk, Now, Step};
-use muster_control_plane::eviction::judge::Switches;
-use muster_control_plane::eviction::rate::Rates;
-use muster_control_plane::eviction::subject::Subject;
 use muster_e2e::apiserver::Running;
 use muster_e2e::apiserver::seed::Seeds;
 use muster_e2e::harness::process::{become_program, last_lines};
-use muster_shared::api::binding::ResourceBinding;
-use muster_shared::api::cluster::Cluster;
-use muster_shared::api::policy::PurgeMode;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -50,9 +40,6 @@ struct Arguments {
     /// Seconds over which CPU is measured.
     #[arg(long, default_value_t = 30)]
     window: u64,
-    /// Evictions that wait.
-    #[arg(long, default_value_t = 100_000)]
-    evictions: usize,
     /// A muster-control-plane to measure instead of the one inside this program.
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -66,9 +53,7 @@ fn main() -> ExitCode {
     if let Some(code) = become_program(&arguments) {
         return code;
     }
-    let arguments = Arguments::parse();
-    // The queue first: memory that was freed before would hide what it takes.
-    match queue(arguments.evictions).and_then(|()| heartbeats(&arguments)) {
+    match heartbeats(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("roll call benchmark: {error:#}");
@@ -102,7 +87,7 @@ async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
         arguments.clusters, arguments.interval, arguments.grace
     ));
     listen(&mut table, process, arguments).await?;
-    let early = unknown(&clusters).len();
+    let early = unknown(&clusters);
     let none = Budget::AtMost(0.0);
     table.figure(
         "taken for silent before anyone was",
@@ -118,7 +103,7 @@ async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
             anyhow::bail!("{error}\n{lines}");
         }
     };
-    let mistaken = unknown(&clusters).len() - arguments.silent;
+    let mistaken = unknown(&clusters) - arguments.silent;
     silence.send_replace(Falls::End);
     let last = beating.await??;
     let grace = Duration::from_secs(arguments.grace).as_secs_f64();
@@ -134,6 +119,7 @@ async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
     table.figure("lateness, median", late[late.len() / 2], "s", within);
     table.figure("lateness, worst", late[late.len() - 1], "s", within);
     table.figure("others taken for silent", number(mistaken), "", none);
+    table.figure("load of the machine", common::load(), "", Budget::None);
     table.print();
     let ended = control_plane.lost();
     anyhow::ensure!(
@@ -232,15 +218,16 @@ async fn fall_silent(
         if std::mem::replace(&mut seen, version) == version {
             return false;
         }
-        let (unknown, now) = (unknown(clusters), Instant::now());
-        for (n, noticed) in noticed.iter_mut().enumerate() {
-            if unknown.contains(&name(n)) {
-                noticed.get_or_insert(now);
-            }
+        // One by one: reading all of a large fleet would keep the API busy that is measured here.
+        let now = Instant::now();
+        let waiting = noticed.iter_mut().enumerate();
+        for (n, noticed) in waiting.filter(|(_, noticed)| noticed.is_none()) {
+            let cluster = clusters.get("", &name(n)).unwrap_or_default();
+            *noticed = is_unknown(&cluster).then_some(now);
         }
         noticed.iter().all(Option::is_some)
     };
-    let pause = Duration::from_millis(20);
+    let pause = Duration::from_millis(10);
     let result = until("all silences are noticed", patience, pause, look).await;
     let noticed: Vec<Instant> = noticed.into_iter().flatten().collect();
     result.with_context(|| format!("noticed {} of {}", noticed.len(), arguments.silent))?;
@@ -251,34 +238,16 @@ fn name(number: usize) -> String {
     format!("member-{number}")
 }
 
-/// The clusters whose condition Ready is Unknown.
-fn unknown(clusters: &Seeds) -> HashSet<String> {
-    #[derive(Deserialize)]
-    struct Seen {
-        metadata: Named,
-        status: Conditions,
-    }
-    #[derive(Deserialize)]
-    struct Named {
-        name: String,
-    }
-    #[derive(Deserialize)]
-    struct Conditions {
-        conditions: Vec<Condition>,
-    }
-    #[derive(Deserialize)]
-    struct Condition {
-        #[serde(rename = "type")]
-        kind: String,
-        status: String,
-    }
-    let is_unknown = |seen: &Seen| {
-        let mut conditions = seen.status.conditions.iter();
-        conditions.any(|condition| condition.kind == "Ready" && condition.status == "Unknown")
-    };
-    let all = clusters.all::<Seen>();
-    let unknown = all.into_iter().filter(is_unknown);
-    unknown.map(|seen| seen.metadata.name).collect()
+/// How many clusters have the condition Ready Unknown.
+fn unknown(clusters: &Seeds) -> usize {
+    let all = clusters.all::<Value>();
+    all.iter().filter(|cluster| is_unknown(cluster)).count()
+}
+
+fn is_unknown(cluster: &Value) -> bool {
+    let conditions = cluster["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "Unknown")
 }
 
 fn lease(cluster: &str) -> Value {
@@ -287,107 +256,4 @@ fn lease(cluster: &str) -> Value {
         "metadata": {"namespace": "karmada-cluster", "name": cluster},
         "spec": {"holderIdentity": cluster, "leaseDurationSeconds": 40, "renewTime": format!("{:.6}", Timestamp::now())},
     })
-}
-
-/// Tells an eviction desk of so many workloads on one cluster that fails, and takes them out again.
-fn queue(evictions: usize) -> anyhow::Result<()> {
-    let mut table = Table::new(format!(
-        "eviction queue: {evictions} workloads on one failed cluster of 20"
-    ));
-    let switches = Switches {
-        failover: true,
-        no_execute: true,
-        purge_mode: PurgeMode::Gracefully,
-    };
-    let rates = Rates {
-        primary: f64::INFINITY,
-        ..Rates::default()
-    };
-    let mut desk = Desk::new(switches, rates, Now::read());
-    for n in 0..20 {
-        desk.cluster(&member(n, false)?, Now::read());
-    }
-    let bindings: Result<Vec<Subject>, serde_json::Error> = (0..evictions).map(binding).collect();
-    let bindings = bindings?;
-    let own = std::process::id();
-    let memory =
-        || usage(own).map(|usage| number(usize::try_from(usage.anonymous).unwrap_or(usize::MAX)));
-
-    let empty = memory()?;
-    let told = Instant::now();
-    for binding in &bindings {
-        desk.binding(binding, Now::read());
-    }
-    desk.open(Now::read());
-    let known = memory()?;
-    table.figure(
-        "telling it of the bindings",
-        told.elapsed().as_secs_f64(),
-        "s",
-        Budget::None,
-    );
-    table.figure(
-        "memory of the index",
-        (known - empty) / number(evictions),
-        "bytes an item",
-        Budget::None,
-    );
-
-    let filling = Instant::now();
-    desk.cluster(&member(0, true)?, Now::read());
-    let filled = filling.elapsed();
-    let told = desk.take_news().bindings.len();
-    let full = memory()?;
-    table.figure("filling the queue", filled.as_secs_f64(), "s", Budget::None);
-    table.figure(
-        "memory of the queue and its notes",
-        (full - known) / number(evictions),
-        "bytes an item",
-        Budget::None,
-    );
-    table.figure("notes about bindings", number(told), "", Budget::None);
-
-    // As many as are in flight at a time in the controller are in hand; each errand is dropped, which costs nothing.
-    let taking = Instant::now();
-    let mut taken = 0;
-    let mut now = Now::read();
-    while taken < evictions {
-        match desk.next(now) {
-            Step::Evict(errand) => {
-                std::hint::black_box(errand);
-                taken += 1;
-            }
-            Step::Wait(None) => break,
-            Step::Wait(Some(at)) => now.tick = now.tick.max(at),
-        }
-    }
-    table.figure("taken out again", number(taken), "", Budget::None);
-    table.figure(
-        "taken a second",
-        number(taken) / taking.elapsed().as_secs_f64(),
-        "/s",
-        Budget::None,
-    );
-    table.print();
-    Ok(())
-}
-
-fn member(number: usize, failed: bool) -> anyhow::Result<Arc<Cluster>> {
-    let mut cluster = common::fleet::cluster(&name(number));
-    if failed {
-        cluster["spec"]["taints"] =
-            json!([{"key": "down", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}]);
-    }
-    Ok(Arc::new(serde_json::from_value(cluster)?))
-}
-
-fn binding(number: usize) -> Result<Subject, serde_json::Error> {
-    let binding: ResourceBinding = serde_json::from_value(json!({
-        "metadata": {"namespace": "default", "name": format!("web-{number}-deployment"), "resourceVersion": "1"},
-        "spec": {
-            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": format!("web-{number}")},
-            "replicas": 2, "clusters": [{"name": "member-0", "replicas": 2}], "placement": {},
-        },
-    }))?;
-    Ok(Arc::new(binding).into())
 }

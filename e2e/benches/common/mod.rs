@@ -5,6 +5,7 @@
 
 pub mod fleet;
 pub mod objects;
+pub mod scrape;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,15 @@ pub fn usage(process: u32) -> anyhow::Result<Usage> {
         peak: kibibytes("VmHWM:")? * 1024,
         cpu: ticks / TICKS,
     })
+}
+
+/// Processes that want to run, averaged over the last minute: how much of the machine a benchmark had for itself.
+pub fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let first = text.split_whitespace().next();
+    first
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(f64::NAN)
 }
 
 /// Bytes as megabytes (of a million bytes), for people.

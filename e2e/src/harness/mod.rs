@@ -10,3 +10,4 @@ pub mod link;
 pub mod observer;
 pub mod process;
 pub mod provider;
+pub mod roll;

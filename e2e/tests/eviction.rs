@@ -1,0 +1,259 @@
+//! How fast workloads leave failed clusters, when nothing leaves at all, and what people are told.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // how a test says that it failed
+
+mod roll;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use muster_e2e::harness::apply::apply;
+use muster_e2e::harness::roll::{Roll, name};
+use roll::{GRACE, Setting, left, pending, silent, tainted};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// Taints what is not ready, and lets go of what is ready again.
+async fn taint_policy(roll: &Roll, add: u32, remove: u32) -> anyhow::Result<()> {
+    let policy = format!(
+        r#"
+apiVersion: policy.karmada.io/v1alpha1
+kind: ClusterTaintPolicy
+metadata:
+  name: failed-clusters
+spec:
+  matchConditions:
+    - conditionType: Ready
+      operator: NotIn
+      statusValues: ["True"]
+  taintsToAdd:
+    - key: example.com/failed
+      effect: NoExecute
+      addOnMatchSeconds: {add}
+      removeOnMismatchSeconds: {remove}
+"#
+    );
+    apply(&roll.client, &policy).await
+}
+
+/// So many workloads on each of the first clusters.
+fn place(roll: &Roll, clusters: usize, each: usize) -> anyhow::Result<()> {
+    for number in 1..=clusters {
+        for n in 0..each {
+            roll.place(&format!("web-{number}-{n}"), &name(number), &Value::Null)?;
+        }
+    }
+    Ok(())
+}
+
+fn names(numbers: std::ops::RangeInclusive<usize>) -> Vec<String> {
+    numbers.map(name).collect()
+}
+
+fn exactly(expected: usize, what: &str, count: usize) -> Result<(), String> {
+    if count == expected {
+        Ok(())
+    } else {
+        Err(format!("{count} {what}, not {expected}"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_seven_of_twelve_clusters_fail_at_once_workloads_leave_at_the_secondary_rate() {
+    let setting = Setting::named("twelve", 12)
+        .flag("--resource-eviction-rate=50")
+        .flag("--secondary-resource-eviction-rate=1");
+    roll::call(setting, async |roll| {
+        taint_policy(roll, 1, 1).await?;
+        place(roll, 7, 3)?;
+        let victims = names(1..=7);
+        roll.cut(victims.iter().map(String::as_str));
+        roll::until(roll, "the first workload leaves", |view| {
+            exactly(1, "left", left(view).min(1))
+        })
+        .await?;
+        let first = Instant::now();
+        roll::until(roll, "five have left", |view| {
+            exactly(5, "left", left(view).min(5))
+        })
+        .await?;
+        // Four more at one a second; what was saved up and the machine's other work may shorten it a little.
+        assert!(
+            first.elapsed() > Duration::from_millis(2_800),
+            "four left within {:?}",
+            first.elapsed()
+        );
+        let events = roll.events("member1").await?;
+        assert!(events.contains("EvictionSlowed"), "{events:?}");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_of_them_return() {
+    let setting = Setting::named("eight", 8).flag("--resource-eviction-rate=50");
+    roll::call(setting, async |roll| {
+        taint_policy(roll, 1, 1).await?;
+        place(roll, 5, 2)?;
+        let victims = names(1..=5);
+        roll.cut(victims.iter().map(String::as_str));
+        roll::until(roll, "five are declared failed", |view| {
+            exactly(5, "tainted", tainted(view))
+        })
+        .await?;
+        let stopped = ("True".to_owned(), "StoppedByThreshold".to_owned());
+        roll::until(roll, "the binding says so", |view| {
+            let says = pending(view, "web-3-0");
+            if says == stopped {
+                Ok(())
+            } else {
+                Err(format!("{says:?}"))
+            }
+        })
+        .await?;
+        roll::holds(roll, "nothing leaves", Duration::from_secs(3), |view| {
+            exactly(0, "left", left(view))
+        })
+        .await?;
+        let events = roll.events("member3").await?;
+        assert!(events.contains("EvictionStopped"), "{events:?}");
+
+        roll.heal(["member1", "member2"]);
+        roll::until(roll, "the rest leaves", |view| {
+            exactly(6, "left", left(view))
+        })
+        .await?;
+        let stays = ("False".to_owned(), "AbandonedOnRecovery".to_owned());
+        roll::until(roll, "those of the returned clusters are told", |view| {
+            let says = pending(view, "web-1-0");
+            if says == stays {
+                Ok(())
+            } else {
+                Err(format!("{says:?}"))
+            }
+        })
+        .await?;
+        roll::holds(roll, "they stay", Duration::from_secs(2), |view| {
+            exactly(6, "left", left(view))
+        })
+        .await?;
+        let events = roll.events("member3").await?;
+        assert!(events.contains("EvictionResumed"), "{events:?}");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_window_of_a_taint_policy_goes_on_while_the_control_plane_is_away() {
+    const WINDOW: u32 = 8;
+    roll::call(Setting::named("window", 3), async |roll| {
+        taint_policy(roll, WINDOW, 4).await?;
+        roll.cut(["member1"]);
+        roll::until(roll, "it is missed", |view| silent(view, "member1")).await?;
+        // Late in the window: one that began anew would end five seconds later.
+        roll::holds(roll, "no taint yet", Duration::from_secs(5), |view| {
+            exactly(0, "tainted", tainted(view))
+        })
+        .await?;
+        roll.control_plane.kill().await;
+        roll.control_plane.resume();
+        roll::until(roll, "it is tainted", |view| {
+            exactly(1, "tainted", tainted(view))
+        })
+        .await?;
+        let cluster = roll.observer.view.clusters.get(None, "member1").unwrap();
+        let since = cluster.condition("Ready").unwrap().last_transition_time.0;
+        let taint = cluster
+            .spec
+            .taints
+            .iter()
+            .find(|it| it.effect == "NoExecute");
+        let added = taint.unwrap().time_added.as_ref().unwrap().0;
+        let waited = added.duration_since(since).as_secs();
+        // Both times are whole seconds. The leader's lease that the killed process left behind runs out meanwhile.
+        assert!(
+            (i64::from(WINDOW) - 1..i64::from(WINDOW) + 4).contains(&waited),
+            "tainted {waited} s after it was missed"
+        );
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_workload_says_why_it_leaves_waits_or_stays() {
+    let setting = Setting::named("explained", 3).flag("--resource-eviction-rate=50");
+    roll::call(setting, async |roll| {
+        let tolerations =
+            |list: Value| json!({"placement": {"clusterAffinity": {}, "clusterTolerations": list}});
+        roll.place("leaves", "member1", &Value::Null)?;
+        roll.place(
+            "waits",
+            "member1",
+            &tolerations(json!([{"operator": "Exists", "tolerationSeconds": 600}])),
+        )?;
+        roll.place(
+            "stays",
+            "member1",
+            &tolerations(json!([{"operator": "Exists"}])),
+        )?;
+        roll.place(
+            "nowhere",
+            "member1",
+            &json!({"placement": {"clusterAffinity": {"clusterNames": ["member1"]}}}),
+        )?;
+        taint_policy(roll, 1, 1).await?;
+        roll.cut(["member1"]);
+        for (workload, status, reason) in [
+            ("leaves", "False", "Evicted"),
+            ("waits", "True", "WaitingForToleration"),
+            ("stays", "False", "Tolerated"),
+            ("nowhere", "True", "NowhereToGo"),
+        ] {
+            let expected = (status.to_owned(), reason.to_owned());
+            roll::until(roll, "the condition", |view| {
+                let says = pending(view, workload);
+                if says == expected {
+                    Ok(())
+                } else {
+                    Err(format!("{workload}: {says:?}"))
+                }
+            })
+            .await?;
+            told(roll, workload, &[reason]).await?;
+        }
+        told(roll, "member1", &["EvictionQueued", "EvictionNowhereToGo"]).await?;
+
+        roll.heal(["member1"]);
+        roll::until(roll, "what waited stays", |view| {
+            let says = pending(view, "waits").1;
+            if says == "AbandonedOnRecovery" {
+                Ok(())
+            } else {
+                Err(says)
+            }
+        })
+        .await?;
+        told(roll, "member1", &["EvictionAbandoned"]).await
+    })
+    .await;
+}
+
+/// Waits for events about an object: they are written after everything else.
+async fn told(roll: &Roll, about: &str, reasons: &[&str]) -> anyhow::Result<()> {
+    let wanted: BTreeSet<String> = reasons.iter().map(|reason| (*reason).to_owned()).collect();
+    let begun = Instant::now();
+    loop {
+        let said = roll.events(about).await?;
+        if wanted.is_subset(&said) {
+            return Ok(());
+        }
+        anyhow::ensure!(
+            begun.elapsed() < 3 * GRACE,
+            "{about}: {said:?}, but not all of {wanted:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,212 @@
+//! What the scenarios of silences and evictions share: a roll call in a directory of its own, and what is seen of it.
+
+#![allow(dead_code)] // each test program uses a part of this
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kube::ResourceExt as _;
+use muster_e2e::harness::observer::View;
+use muster_e2e::harness::process::last_lines;
+use muster_e2e::harness::roll::{BEAT, Plan, Roll};
+use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::cluster::Cluster;
+
+/// Silence after which a cluster's condition becomes Unknown here.
+pub const GRACE: Duration = Duration::from_secs(4);
+/// The last heartbeat before a cut may be so old already, and be known so late.
+pub const BEATS: Duration = Duration::from_millis(2 * BEAT.as_millis() as u64);
+/// How long anything may take that is to happen: many times what it takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory that is removed when the test has passed.
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+/// How a roll call is set up.
+pub struct Setting {
+    name: &'static str,
+    clusters: usize,
+    flags: Vec<String>,
+}
+
+impl Setting {
+    /// So many clusters, Failover on, intervals of seconds.
+    pub fn named(name: &'static str, clusters: usize) -> Self {
+        let flags = [
+            "--feature-gates=Failover=true",
+            "--controllers=cluster,clustertaintpolicy,taintmanager,gracefulEviction,scheduler",
+            "--leader-elect-lease-duration=5s",
+            "--leader-elect-renew-deadline=4s",
+            "--leader-elect-retry-period=500ms",
+        ];
+        let mut flags = flags.map(str::to_owned).to_vec();
+        flags.push(format!(
+            "--cluster-monitor-grace-period={}s",
+            GRACE.as_secs()
+        ));
+        Self {
+            name,
+            clusters,
+            flags,
+        }
+    }
+
+    /// The same with one flag more.
+    pub fn flag(mut self, flag: impl Into<String>) -> Self {
+        self.flags.push(flag.into());
+        self
+    }
+}
+
+/// Runs a scenario from the moment when the control plane listens to all clusters.
+pub async fn call(setting: Setting, tell: impl AsyncFnOnce(&Roll) -> anyhow::Result<()>) {
+    muster_shared::tls::install_provider();
+    let name = format!("{}-{}", setting.name, std::process::id());
+    let place = Place(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name));
+    std::fs::create_dir_all(&place.0).expect("a directory for the test");
+    let clusters = setting.clusters;
+    let roll = Roll::start(Plan {
+        binary: env!("CARGO_BIN_EXE_sandbox").into(),
+        directory: place.0.clone(),
+        clusters,
+        control_plane: setting.flags,
+    })
+    .await
+    .expect("a roll call on this machine");
+    let outcome = async {
+        until(&roll, "every cluster is in order", |view| {
+            in_order(view, clusters)
+        })
+        .await?;
+        tell(&roll).await
+    }
+    .await;
+    if let Err(failure) = outcome {
+        let log = last_lines(&place.0.join("control-plane.log"), 60).join("\n");
+        panic!("{log}\n{failure:#}");
+    }
+}
+
+/// Waits until something is seen.
+pub async fn until(
+    roll: &Roll,
+    what: &str,
+    seen: impl FnMut(&View) -> Result<(), String>,
+) -> anyhow::Result<()> {
+    Ok(roll.observer.await_that(what, PATIENCE, seen).await?)
+}
+
+/// Sees that something stays so.
+pub async fn holds(
+    roll: &Roll,
+    what: &str,
+    time: Duration,
+    seen: impl FnMut(&View) -> Result<(), String>,
+) -> anyhow::Result<()> {
+    Ok(roll.observer.holds_for(what, time, seen).await?)
+}
+
+/// The control plane has dealt with every cluster, so that it listens to it.
+fn in_order(view: &View, clusters: usize) -> Result<(), String> {
+    let all = view.clusters.list();
+    let missing = all
+        .iter()
+        .find(|cluster| status(cluster) != "True" || cluster.finalizers().is_empty());
+    match missing {
+        Some(cluster) => Err(format!(
+            "{} is {:?}, finalizers {:?}",
+            cluster.name_any(),
+            status(cluster),
+            cluster.finalizers()
+        )),
+        None if all.len() < clusters => Err(format!("{} clusters", all.len())),
+        None => Ok(()),
+    }
+}
+
+fn status(cluster: &Cluster) -> String {
+    cluster
+        .condition("Ready")
+        .map(|ready| ready.status.clone())
+        .unwrap_or_default()
+}
+
+fn has_status(view: &View, name: &str, wanted: &str) -> Result<(), String> {
+    let is = view
+        .clusters
+        .get(None, name)
+        .map_or_else(|| "not there".to_owned(), |cluster| status(&cluster));
+    if is == wanted {
+        Ok(())
+    } else {
+        Err(format!("{name} is {is:?}"))
+    }
+}
+
+/// The cluster is ready.
+pub fn ready(view: &View, name: &str) -> Result<(), String> {
+    has_status(view, name, "True")
+}
+
+/// The cluster's silence was noticed.
+pub fn silent(view: &View, name: &str) -> Result<(), String> {
+    has_status(view, name, "Unknown")
+}
+
+/// No silence was noticed.
+pub fn nobody_silent(view: &View) -> Result<(), String> {
+    nobody_silent_but(view, "")
+}
+
+/// The same for all but one cluster.
+pub fn nobody_silent_but(view: &View, except: &str) -> Result<(), String> {
+    let all = view.clusters.list();
+    let silent = all
+        .iter()
+        .find(|cluster| cluster.name_any() != except && status(cluster) == "Unknown");
+    silent.map_or(Ok(()), |cluster| {
+        Err(format!("{} was taken for silent", cluster.name_any()))
+    })
+}
+
+/// Clusters that have a taint that evicts.
+pub fn tainted(view: &View) -> usize {
+    let evicts = |cluster: &Cluster| {
+        let mut taints = cluster.spec.taints.iter();
+        taints.any(|taint| taint.effect == "NoExecute")
+    };
+    let all = view.clusters.list();
+    all.iter().filter(|cluster| evicts(cluster)).count()
+}
+
+/// Workloads that have left a cluster.
+pub fn left(view: &View) -> usize {
+    let leaving = |binding: &ResourceBinding| !binding.spec.graceful_eviction_tasks.is_empty();
+    let all = view.bindings.list();
+    all.iter().filter(|binding| leaving(binding)).count()
+}
+
+/// The same, now.
+pub fn leaving(roll: &Roll) -> usize {
+    left(&roll.observer.view)
+}
+
+/// What the binding of a workload says of its eviction: status and reason of the condition.
+pub fn pending(view: &View, workload: &str) -> (String, String) {
+    let binding = view.bindings.get(Some("default"), workload);
+    let conditions = binding.map(|binding| binding.status().conditions.clone());
+    conditions
+        .into_iter()
+        .flatten()
+        .find(|condition| condition.type_ == "EvictionPending")
+        .map(|condition| (condition.status, condition.reason))
+        .unwrap_or_default()
+}
