@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::identity::User;
+use super::rbac::Grant;
 use super::server::Server;
 
 /// What somebody wants to do.
@@ -61,13 +62,31 @@ impl fmt::Display for Denied {
     }
 }
 
-/// Decides; the answer to a yes is its reason.
-pub fn decide(server: &Server, user: &User, attributes: &Attributes) -> Result<String, Denied> {
-    if user.is_in("system:masters") || !server.rbac {
-        return Ok(String::new());
+/// Why somebody may do something. Displays the sentence.
+#[derive(Debug, Clone)]
+pub enum Reason {
+    /// They may do everything.
+    Everything,
+    /// A binding says so.
+    Granted(Grant),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everything => Ok(()),
+            Self::Granted(grant) => grant.fmt(f),
+        }
     }
-    if let Some(reason) = super::rbac::grant(server, user, attributes) {
-        return Ok(reason);
+}
+
+/// Decides; the answer to a yes is its reason.
+pub fn decide(server: &Server, user: &User, attributes: &Attributes) -> Result<Reason, Denied> {
+    if user.is_in("system:masters") || !server.rbac {
+        return Ok(Reason::Everything);
+    }
+    if let Some(grant) = super::rbac::grant(server, user, attributes) {
+        return Ok(Reason::Granted(grant));
     }
     Err(Denied {
         user: user.name.clone(),

@@ -50,6 +50,11 @@ pub fn hex(bytes: &[u8]) -> String {
         })
 }
 
+/// A random serial number.
+pub fn serial() -> [u8; 16] {
+    random()
+}
+
 /// A random (version 4) UUID.
 pub fn uid() -> String {
     let mut b: [u8; 16] = random();

@@ -5,10 +5,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD as BASE64};
+use jiff::Timestamp;
 use rcgen::{
-    BasicConstraints, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, SanType, SigningKey,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PublicKeyData, SanType, SigningKey,
 };
 use rustls::RootCertStore;
 use rustls::crypto::ring;
@@ -16,9 +17,16 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// The extension that carries all groups after the first: rcgen writes an organization once only.
-const GROUPS: [u64; 9] = [1, 3, 6, 1, 4, 1, 57264, 99, 1];
-const GROUPS_TEXT: &str = "1.3.6.1.4.1.57264.99.1";
+use super::{clock, x509};
+
+/// How long before now certificates begin to be good: clocks of test machines differ, and a day of grace costs nothing.
+const GRACE: Duration = Duration::from_hours(24);
+
+/// How long certificates made by the server are good.
+const LIFE: Duration = Duration::from_hours(24 * 365);
+
+/// What a credential's identity is called among what is known of a user.
+pub const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// Somebody who makes requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -92,9 +100,8 @@ fn common(name: &str) -> CertificateParams {
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
     let now = std::time::SystemTime::now();
-    // Clocks of test machines differ; a day of grace before costs nothing.
-    params.not_before = (now - Duration::from_hours(24)).into();
-    params.not_after = (now + Duration::from_hours(24 * 365)).into();
+    params.not_before = (now - GRACE).into();
+    params.not_after = (now + LIFE).into();
     params
 }
 
@@ -142,27 +149,64 @@ impl Authority {
     }
 
     /// A client certificate for a user.
-    pub fn client(&self, user: &str, groups: &[&str]) -> Result<Credentials, rcgen::Error> {
+    pub fn client(&self, user: &str, groups: &[&str]) -> Result<Credentials, IdentityError> {
         let key = KeyPair::generate()?;
-        let mut params = common(user);
-        if let Some((first, others)) = groups.split_first() {
-            params
-                .distinguished_name
-                .push(DnType::OrganizationName, *first);
-            if !others.is_empty() {
-                let content = others.join("\n").into_bytes();
-                params
-                    .custom_extensions
-                    .push(CustomExtension::from_oid_content(&GROUPS, content));
-            }
-        }
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let certificate = params.signed_by(&key, &self.issuer)?;
+        let subject = x509::subject(user, groups);
+        let now = Timestamp::now();
+        let from = now.checked_sub(GRACE).unwrap_or(now);
+        let certificate = self.sign_certificate(
+            &subject,
+            &key.subject_public_key_info(),
+            (from, GRACE + LIFE),
+            false,
+        )?;
         Ok(Credentials {
-            certificate: certificate.pem(),
+            certificate,
             key: key.serialize_pem(),
         })
+    }
+
+    /// A client certificate as PEM for a subject and a key (both DER), good from five minutes ago, as signers have it, for
+    /// this long.
+    pub fn sign_client(
+        &self,
+        subject: &[u8],
+        key: &[u8],
+        (now, life): (Timestamp, Duration),
+        enciphers: bool,
+    ) -> Result<String, IdentityError> {
+        const BACKDATE: Duration = Duration::from_mins(5);
+        // What lives long ends earlier by as much as it begins.
+        const SHORT: Duration = Duration::from_hours(8);
+        let from = now.checked_sub(BACKDATE).unwrap_or(now);
+        let life = if life < SHORT { life + BACKDATE } else { life };
+        self.sign_certificate(subject, key, (from, life), enciphers)
+    }
+
+    fn sign_certificate(
+        &self,
+        subject: &[u8],
+        key: &[u8],
+        (from, life): (Timestamp, Duration),
+        enciphers: bool,
+    ) -> Result<String, IdentityError> {
+        let (_, own) = X509Certificate::from_der(&self.certificate)
+            .map_err(|e| IdentityError::Root(e.to_string()))?;
+        let end = own.validity().not_after.timestamp();
+        let end = Timestamp::from_second(end).unwrap_or(Timestamp::MAX);
+        let client = x509::Client {
+            serial: clock::serial(),
+            issuer: own.subject().as_raw(),
+            subject,
+            key,
+            from,
+            until: from.checked_add(life).unwrap_or(end).min(end),
+            enciphers,
+        };
+        let tbs = client.tbs();
+        let signature = self.issuer.key().sign(&tbs)?;
+        let pem = pem(&x509::certificate(tbs, &signature));
+        Ok(pem)
     }
 
     /// Lets a bearer token stand for a user.
@@ -221,6 +265,17 @@ impl Authority {
     }
 }
 
+/// Why a client certificate could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// A key could not be made or used.
+    #[error("signing a client certificate: {0}")]
+    Key(#[from] rcgen::Error),
+    /// The authority's own certificate is unreadable.
+    #[error("reading the authority's certificate: {0}")]
+    Root(String),
+}
+
 /// Why TLS could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -243,18 +298,34 @@ pub fn user_of_certificate(der: &[u8]) -> Option<User> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().next()?.as_str().ok()?;
-    let mut groups: Vec<&str> = subject
+    let groups: Vec<&str> = subject
         .iter_organization()
         .filter_map(|o| o.as_str().ok())
         .collect();
-    let ours = certificate
-        .extensions()
-        .iter()
-        .find(|e| e.oid.to_id_string() == GROUPS_TEXT);
-    if let Some(text) = ours.and_then(|e| std::str::from_utf8(e.value).ok()) {
-        groups.extend(text.split('\n'));
+    let mut user = User::authenticated(name, &groups);
+    let print = format!("X509SHA256={}", clock::hex(&sha256(der)));
+    user.extra.insert(CREDENTIAL.to_owned(), vec![print]);
+    Some(user)
+}
+
+/// The digest by which a certificate is known.
+fn sha256(data: &[u8]) -> Vec<u8> {
+    let suite = ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13();
+    suite.map_or_else(Vec::new, |s| {
+        s.common.hash_provider.hash(data).as_ref().to_vec()
+    })
+}
+
+/// DER as PEM.
+fn pem(der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let mut out = String::from("-----BEGIN CERTIFICATE-----\n");
+    for line in text.as_bytes().chunks(64) {
+        out.push_str(&String::from_utf8_lossy(line));
+        out.push('\n');
     }
-    Some(User::authenticated(name, &groups))
+    out.push_str("-----END CERTIFICATE-----\n");
+    out
 }
 
 #[cfg(test)]
@@ -269,7 +340,9 @@ mod tests {
             .client("jane", &["dev", "ops"])
             .expect("certificate");
         let der = CertificateDer::from_pem_slice(made.certificate.as_bytes()).expect("pem");
-        let user = user_of_certificate(&der).expect("user");
+        let mut user = user_of_certificate(&der).expect("user");
+        let print = user.extra.remove(CREDENTIAL).expect("a fingerprint");
+        assert!(print[0].starts_with("X509SHA256=") && print[0].len() == 75);
         assert_eq!(user, User::authenticated("jane", &["dev", "ops"]));
         assert!(user.is_in("system:authenticated"));
     }

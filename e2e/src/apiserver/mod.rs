@@ -6,6 +6,7 @@
 mod admission;
 pub mod apply;
 pub mod authorize;
+mod certificates;
 pub mod clock;
 mod codec;
 mod controllers;
@@ -14,6 +15,7 @@ mod discovery;
 pub mod faults;
 mod fields;
 pub mod identity;
+mod impersonation;
 mod json;
 pub mod kinds;
 mod metadata;
@@ -43,5 +45,6 @@ mod tokens;
 mod traits;
 mod verbs;
 mod wire;
+mod x509;
 
 pub use running::{ApiServer, Forget, Options, Running, StartError};

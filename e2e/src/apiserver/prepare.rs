@@ -8,8 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::refusal::{GroupName, Refusal};
+use super::schema::FieldError;
 use super::verbs::Call;
-use super::{crd, metadata};
+use super::{certificates, crd, metadata, rbac};
 
 /// Counts the changes of a daemon set's template, from before there were controller revisions.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -19,6 +20,9 @@ const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// The finalizer that keeps a CRD until its objects are gone.
 pub const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Certificate requests.
+const CSR: (&str, &str) = ("certificates.k8s.io", "certificatesigningrequests");
 
 fn kind<'a>(call: &'a Call<'_>) -> (&'a str, &'a str) {
     let resource = &call.served.resource;
@@ -85,13 +89,7 @@ pub fn create(call: &Call<'_>, object: &mut Value) {
         ("", "persistentvolumes" | "persistentvolumeclaims") => {
             object["status"] = json!({ "phase": "Pending" });
         }
-        ("certificates.k8s.io", "certificatesigningrequests") => {
-            object["spec"]["username"] = call.user.name.as_str().into();
-            object["spec"]["groups"] = json!(call.user.groups);
-            if !call.user.uid.is_empty() {
-                object["spec"]["uid"] = call.user.uid.as_str().into();
-            }
-        }
+        CSR => certificates::stamp(call, object),
         ("apiextensions.k8s.io", _) => {
             let versions = object["spec"]["versions"].as_array().into_iter().flatten();
             let stored: Vec<Value> = versions
@@ -142,6 +140,34 @@ pub fn update(call: &Call<'_>, old: &Value, new: &mut Value) {
     if kind(call) == ("", "namespaces") && call.path.subresource.is_empty() {
         put(new, "spec", old.get("spec").cloned());
     }
+    if kind(call) == CSR {
+        let now = metadata::time(call.server.clock.now());
+        certificates::settle(&call.path.subresource, old, new, &now);
+    }
+}
+
+/// What is wrong with a change beyond what its kind's schema knows.
+pub fn check_update(call: &Call<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    if kind(call) == CSR {
+        return certificates::conditions(&call.path.subresource, Some(old), new);
+    }
+    Vec::new()
+}
+
+/// Refuses what RBAC lets nobody grant who doesn't have it. Before validation.
+pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Refusal> {
+    if kind(call).0 == rbac::GROUP {
+        return rbac::may_grant(call, old, new);
+    }
+    Ok(())
+}
+
+/// Refuses what a plugin of the server's own refuses. After validation.
+pub fn may_write(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Refusal> {
+    if kind(call) == CSR {
+        return certificates::admit(call, old, new);
+    }
+    Ok(())
 }
 
 fn read_change(call: &Call<'_>, old: &Value, new: &mut Value) {

@@ -108,7 +108,7 @@ impl Target<'_> {
 }
 
 /// Percent-decodes a path segment or a query value; what isn't UTF-8 is kept as it was sent.
-fn decoded(text: &str) -> Cow<'_, str> {
+pub fn decoded(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);
     }

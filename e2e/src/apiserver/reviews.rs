@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::authorize::{self, Attributes};
+use super::authorize::{self, Attributes, Reason};
 use super::identity::User;
-use super::refusal::Refusal;
+use super::refusal::{GroupName, Refusal};
+use super::schema::FieldError;
 use super::verbs::Call;
-use super::{admission, apply, metadata};
+use super::{admission, apply, metadata, tokens};
 
 /// Answers a review.
 pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal> {
@@ -25,9 +26,10 @@ pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal
         &version.schema,
         now,
     );
+    check(call, &review["spec"])?;
     admission::answerable(call, &mut review).await?;
     let status = match call.served.resource.plural.as_str() {
-        "selfsubjectreviews" => json!({ "userInfo": user_info(call.user) }),
+        "selfsubjectreviews" => json!({ "userInfo": admission::user_info(call.user) }),
         "selfsubjectaccessreviews" => access(call, call.user, &review["spec"]),
         "subjectaccessreviews" | "localsubjectaccessreviews" => {
             let spec = &review["spec"];
@@ -50,13 +52,7 @@ pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal
             let namespace = review["spec"]["namespace"].as_str().unwrap_or_default();
             authorize::rules(call.server, call.user, namespace)
         }
-        "tokenreviews" => {
-            let token = review["spec"]["token"].as_str().unwrap_or_default();
-            match call.server.user_of_token(token) {
-                Some(user) => json!({ "authenticated": true, "user": user_info(&user) }),
-                None => json!({ "user": {}, "error": "invalid bearer token" }),
-            }
-        }
+        "tokenreviews" => token(call, &review["spec"]),
         _ => return Err(Refusal::method_not_allowed()),
     };
     review["status"] = status;
@@ -70,12 +66,76 @@ pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal
     Ok(review)
 }
 
-fn user_info(user: &User) -> Value {
-    let mut info = json!({ "username": user.name, "groups": user.groups });
-    if !user.uid.is_empty() {
-        info["uid"] = user.uid.as_str().into();
+/// Refuses reviews that ask nothing, or two things at once.
+fn check(call: &Call<'_>, spec: &Value) -> Result<(), Refusal> {
+    let invalid = |field: &str, value: &Value, detail: &str| {
+        // The real server names neither kind nor object here.
+        let kind = GroupName {
+            group: "authorization.k8s.io",
+            name: "",
+        };
+        Err(Refusal::invalid(
+            kind,
+            "",
+            &[FieldError::invalid(field, value, detail)],
+        ))
+    };
+    let plural = call.served.resource.plural.as_str();
+    match plural {
+        "tokenreviews" if spec["token"].as_str().is_none_or(str::is_empty) => {
+            let message = "token is required for TokenReview in authentication";
+            return Err(Refusal::bad_request(message));
+        }
+        "selfsubjectrulesreviews" if spec["namespace"].as_str().is_none_or(str::is_empty) => {
+            return Err(Refusal::bad_request("no namespace on request"));
+        }
+        "selfsubjectaccessreviews" | "subjectaccessreviews" | "localsubjectaccessreviews" => {}
+        _ => return Ok(()),
     }
-    info
+    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    if resource.is_object() && path.is_object() {
+        let shown = json!({ "Path": path["path"], "Verb": path["verb"] });
+        let detail = "cannot be specified in combination with resourceAttributes";
+        return invalid("spec.nonResourceAttributes", &shown, detail);
+    }
+    if !resource.is_object() && !path.is_object() {
+        let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        return invalid("spec.resourceAttributes", &Value::Null, detail);
+    }
+    let nobody = spec["user"].as_str().is_none_or(str::is_empty)
+        && spec["groups"].as_array().is_none_or(Vec::is_empty);
+    if plural != "selfsubjectaccessreviews" && nobody {
+        let detail = "at least one of user or group must be specified";
+        return invalid("spec.user", &"".into(), detail);
+    }
+    if plural == "localsubjectaccessreviews" && resource["namespace"] != *call.path.namespace {
+        let detail = "must match metadata.namespace";
+        return invalid(
+            "spec.resourceAttributes.namespace",
+            &resource["namespace"],
+            detail,
+        );
+    }
+    Ok(())
+}
+
+fn token(call: &Call<'_>, spec: &Value) -> Value {
+    let token = spec["token"].as_str().unwrap_or_default();
+    let audiences = spec["audiences"].as_array().into_iter().flatten();
+    let audiences: Vec<String> = audiences
+        .filter_map(|a| a.as_str().map(str::to_owned))
+        .collect();
+    if let Some(user) = call.server.authority.user_of_token(token) {
+        return json!({ "authenticated": true, "user": admission::user_info(&user) });
+    }
+    match tokens::bearer(call.server, token, &audiences) {
+        Ok(bearer) => json!({
+            "authenticated": true,
+            "user": admission::user_info(&bearer.user),
+            "audiences": bearer.audiences,
+        }),
+        Err(error) => json!({ "user": {}, "error": error }),
+    }
 }
 
 fn access(call: &Call<'_>, user: &User, spec: &Value) -> Value {
@@ -100,8 +160,8 @@ fn access(call: &Call<'_>, user: &User, spec: &Value) -> Value {
         }
     };
     match authorize::decide(call.server, user, &attributes) {
-        Ok(reason) if reason.is_empty() => json!({ "allowed": true }),
-        Ok(reason) => json!({ "allowed": true, "reason": reason }),
+        Ok(Reason::Everything) => json!({ "allowed": true }),
+        Ok(reason) => json!({ "allowed": true, "reason": reason.to_string() }),
         Err(_) => json!({ "allowed": false }),
     }
 }

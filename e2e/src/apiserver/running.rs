@@ -14,7 +14,8 @@ use super::admission::Admission;
 use super::clock::Clock;
 use super::controllers::{self, Enabled, Inside};
 use super::faults::Faults;
-use super::identity::{Authority, TlsError, User};
+use super::identity::{Authority, IdentityError, TlsError, User};
+use super::rbac::Rbac;
 use super::registry::Registry;
 use super::serve;
 use super::server::Server;
@@ -65,6 +66,9 @@ pub enum StartError {
     /// The authority could not be made.
     #[error("making a certificate authority: {0}")]
     Authority(#[from] rcgen::Error),
+    /// A client certificate could not be made.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// TLS could not be set up.
     #[error("setting up tls: {0}")]
     Tls(#[from] TlsError),
@@ -121,6 +125,7 @@ impl ApiServer {
             name: options.name.clone(),
             registry: Registry::new(&store),
             admission: Admission::new(&store, options.services.clone()),
+            roles: Rbac::new(&store),
             store,
             authority: Authority::new()?,
             faults: Faults::default(),

@@ -12,13 +12,14 @@ use super::clock::Clock;
 use super::faults::{Effect, Faults};
 use super::identity::{Authority, User};
 use super::protobuf::encode;
+use super::rbac::Rbac;
 use super::refusal::{GroupName, Refusal};
 use super::registry::{Registry, Resource, Served};
 use super::request::{Query, ResourcePath, Target, Verb, verb};
 use super::store::{Object, Store};
 use super::verbs::{self, Call};
 use super::wire::{self, Accept, Body};
-use super::{paths, tokens};
+use super::{impersonation, paths, tokens};
 
 /// Something that happened to an object, for the controllers inside the server.
 #[derive(Debug, Clone)]
@@ -46,6 +47,8 @@ pub struct Server {
     pub authority: Authority,
     /// Webhooks.
     pub admission: Admission,
+    /// Roles and bindings, sorted by whom they concern.
+    pub roles: Rbac,
     /// Failures on demand.
     pub faults: Faults,
     /// Wall clock.
@@ -75,7 +78,9 @@ impl Server {
             resource.plural.as_str(),
             "namespaces" | "customresourcedefinitions" | "certificatesigningrequests"
         );
-        if structural || head.deleting || !head.owners.is_empty() {
+        // A secret of the old kind waits for its token.
+        let token = resource.plural == "secrets" && head.field("type") == Some(tokens::SECRET);
+        if structural || token || head.deleting || !head.owners.is_empty() {
             self.notify(resource, object, false);
         }
     }
@@ -99,7 +104,7 @@ impl Server {
     pub fn user_of_token(&self, token: &str) -> Option<User> {
         self.authority
             .user_of_token(token)
-            .or_else(|| tokens::user(self, token))
+            .or_else(|| tokens::bearer(self, token, &[]).ok().map(|b| b.user))
     }
 
     /// Answers a request. An error closes the connection.
@@ -170,84 +175,17 @@ impl Server {
 
     fn authenticate(&self, peer: Option<User>, headers: &HeaderMap) -> Result<User, Refusal> {
         if let Some(user) = peer {
-            return self.impersonated(user, headers);
+            return impersonation::resolve(self, user, headers);
         }
         let Some(value) = headers.get(header::AUTHORIZATION) else {
-            return self.impersonated(User::anonymous(), headers);
+            return impersonation::resolve(self, User::anonymous(), headers);
         };
         let token = value.to_str().ok().and_then(|v| v.split_once(' '));
         let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         match token.and_then(|(_, token)| self.user_of_token(token.trim())) {
-            Some(user) => self.impersonated(user, headers),
+            Some(user) => impersonation::resolve(self, user, headers),
             None => Err(Refusal::unauthorized()),
         }
-    }
-
-    /// Who the user pretends to be, if that is allowed.
-    fn impersonated(&self, user: User, headers: &HeaderMap) -> Result<User, Refusal> {
-        let text = |v: &HeaderValue| v.to_str().unwrap_or_default().to_owned();
-        let groups: Vec<String> = headers
-            .get_all("impersonate-group")
-            .iter()
-            .map(text)
-            .collect();
-        let Some(name) = headers.get("impersonate-user").map(text) else {
-            if groups.is_empty() {
-                return Ok(user);
-            }
-            let list: Vec<String> = groups.iter().map(|g| format!("{g:?}")).collect();
-            return Err(Refusal::bad_request(format!(
-                "requested &user.DefaultInfo{{Name:\"\", UID:\"\", Groups:[]string{{{}}}, Extra:map[string][]string(nil)}} without impersonating a user name",
-                list.join(", ")
-            )));
-        };
-        let mut wanted = vec![("users", name.clone())];
-        wanted.extend(groups.iter().map(|g| ("groups", g.clone())));
-        for (resource, name) in wanted {
-            let (resource, namespace, name) = match name
-                .strip_prefix("system:serviceaccount:")
-                .and_then(|n| n.split_once(':'))
-            {
-                Some((namespace, account)) if resource == "users" => {
-                    ("serviceaccounts", namespace.to_owned(), account.to_owned())
-                }
-                _ => (resource, String::new(), name),
-            };
-            let attributes = Attributes {
-                verb: "impersonate".to_owned(),
-                resource: resource.to_owned(),
-                namespace,
-                name: name.clone(),
-                ..Attributes::default()
-            };
-            authorize::decide(self, &user, &attributes).map_err(|denied| {
-                Refusal::forbidden(
-                    GroupName {
-                        group: "",
-                        name: resource,
-                    },
-                    &name,
-                    &denied.to_string(),
-                )
-            })?;
-        }
-        let mut groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-        if let Some((namespace, _)) = name
-            .strip_prefix("system:serviceaccount:")
-            .and_then(|n| n.split_once(':'))
-            && groups.is_empty()
-        {
-            let own = format!("system:serviceaccounts:{namespace}");
-            groups.push("system:serviceaccounts");
-            return Ok(User::authenticated(
-                &name,
-                &[groups.as_slice(), &[&own]].concat(),
-            ));
-        }
-        if name == "system:anonymous" {
-            return Ok(User::anonymous());
-        }
-        Ok(User::authenticated(&name, &groups))
     }
 
     async fn route(

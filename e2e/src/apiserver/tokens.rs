@@ -1,53 +1,68 @@
 //! Tokens of service accounts: TokenRequest issues them, bearers are recognised by them.
 
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD as BASE64};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::identity::User;
+use super::identity::{CREDENTIAL, User};
 use super::refusal::{GroupName, Refusal};
 use super::schema::FieldError;
 use super::server::Server;
+use super::store::Object;
 use super::verbs::{Call, Outcome};
 use super::{admission, clock, metadata, subresources};
 
 /// The audience and issuer of tokens for the API itself.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
+/// The issuer of the old tokens, which are kept in secrets.
+const OLD_ISSUER: &str = "kubernetes/serviceaccount";
+
+/// The type of secrets that hold old tokens.
+pub const SECRET: &str = "kubernetes.io/service-account-token";
+
 /// The shortest life of a token, in seconds.
 const SHORTEST: i64 = 600;
+
+/// The longest.
+const LONGEST: i64 = 1 << 32;
+
+/// What a token may be bound to besides its account: kind, collection, name among the claims, whether in the
+/// account's namespace.
+const BINDINGS: [(&str, &str, &str, bool); 3] = [
+    ("Pod", "/pods", "pod", true),
+    ("Secret", "/secrets", "secret", true),
+    ("Node", "/nodes", "node", false),
+];
 
 /// Answers a TokenRequest for the service account of the call.
 pub async fn request(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
     let mut request = subresources::spoken(call, body)?;
     let account = call.stored()?;
-    admission::answerable(call, &mut request).await?;
-    let seconds = request["spec"]["expirationSeconds"]
-        .as_i64()
-        .unwrap_or(3600);
-    if seconds < SHORTEST {
-        let kind = GroupName {
-            group: "authentication.k8s.io",
-            name: "TokenRequest",
-        };
-        let detail = "may not specify a duration less than 10 minutes";
-        let error = FieldError::invalid("spec.expirationSeconds", &seconds.into(), detail);
-        return Err(Refusal::invalid(kind, "", &[error]));
-    }
-    let audiences = match request["spec"]["audiences"].as_array() {
-        Some(list) if !list.is_empty() => list.clone(),
-        _ => vec![ISSUER.into()],
-    };
-    let now = call.server.clock.now();
-    let end = now
-        .checked_add(SignedDuration::from_secs(seconds))
-        .unwrap_or(now);
     let (namespace, name) = (account.head.namespace(), account.head.name());
-    let claims = json!({
-        "aud": audiences,
-        "exp": end.as_second(),
+    let spec = &mut request["spec"];
+    if spec["expirationSeconds"].is_null() {
+        spec["expirationSeconds"] = 3600.into();
+    }
+    if spec["audiences"].as_array().is_none_or(Vec::is_empty) {
+        spec["audiences"] = json!([ISSUER]);
+    }
+    if spec["boundObjectRef"].is_null() {
+        spec["boundObjectRef"] = Value::Null;
+    }
+    request["status"] = json!({ "token": "", "expirationTimestamp": null });
+    let now = call.server.clock.now();
+    let fields = metadata::of(&mut request);
+    fields.insert("name".to_owned(), name.into());
+    fields.insert("uid".to_owned(), (&*account.head.uid).into());
+    fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
+    let seconds = seconds(&request["spec"]["expirationSeconds"])?;
+    admission::answerable(call, &mut request).await?;
+    let mut claims = json!({
+        "aud": request["spec"]["audiences"],
+        "exp": now.as_second() + seconds,
         "iat": now.as_second(),
         "nbf": now.as_second(),
         "iss": ISSUER,
@@ -58,49 +73,195 @@ pub async fn request(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
         },
         "sub": format!("system:serviceaccount:{namespace}:{name}"),
     });
-    let token = call
-        .server
-        .authority
-        .sign(&claims)
-        .map_err(Refusal::internal)?;
-    request["kind"] = "TokenRequest".into();
-    request["apiVersion"] = "authentication.k8s.io/v1".into();
-    let fields = metadata::of(&mut request);
-    fields.insert("name".to_owned(), name.into());
-    fields.insert("namespace".to_owned(), namespace.into());
-    fields.insert("uid".to_owned(), (&*account.head.uid).into());
-    fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
-    request["spec"]["audiences"] = audiences.into();
-    request["spec"]["expirationSeconds"] = seconds.into();
-    if request["spec"]["boundObjectRef"].is_null() {
-        request["spec"]["boundObjectRef"] = Value::Null;
+    if request["spec"]["boundObjectRef"].is_object() {
+        let (claim, object) = bound(call, &request["spec"]["boundObjectRef"], namespace, name)?;
+        claims["kubernetes.io"][claim] = object;
     }
-    request["status"] = json!({ "token": token, "expirationTimestamp": metadata::time(end) });
+    let token = call.server.authority.sign(&claims);
+    let end = now
+        .checked_add(SignedDuration::from_secs(seconds))
+        .unwrap_or(now);
+    request["status"] = json!({
+        "token": token.map_err(Refusal::internal)?,
+        "expirationTimestamp": metadata::time(end),
+    });
     Ok(Outcome::Tree(StatusCode::CREATED, request))
 }
 
-/// The service account that a token stands for: signed here, not expired, and the account still the same one.
-pub fn user(server: &Server, token: &str) -> Option<User> {
+fn seconds(asked: &Value) -> Result<i64, Refusal> {
+    let seconds = asked.as_i64().unwrap_or_default();
+    let detail = if seconds < SHORTEST {
+        "may not specify a duration less than 10 minutes"
+    } else if seconds > LONGEST {
+        "may not specify a duration larger than 2^32 seconds"
+    } else {
+        return Ok(seconds);
+    };
+    let kind = GroupName {
+        group: "authentication.k8s.io",
+        name: "TokenRequest",
+    };
+    let error = FieldError::invalid("spec.expirationSeconds", asked, detail);
+    Err(Refusal::invalid(kind, "", &[error]))
+}
+
+/// The claim about the object that a token is to be bound to.
+fn bound(
+    call: &Call<'_>,
+    reference: &Value,
+    namespace: &str,
+    account: &str,
+) -> Result<(&'static str, Value), Refusal> {
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let (version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
+    let found = BINDINGS.iter().find(|b| b.0 == kind && version == "v1");
+    let Some((_, collection, claim, namespaced)) = found else {
+        let slash = if version.contains('/') { "" } else { "/" };
+        return Err(Refusal::bad_request(format!(
+            "cannot bind token to object of type {slash}{version}, Kind={kind}"
+        )));
+    };
+    let key = if *namespaced {
+        format!("{namespace}/{name}")
+    } else {
+        name.to_owned()
+    };
+    let resource = GroupName {
+        group: "",
+        name: &collection[1..],
+    };
+    let object = call.server.store.collection(collection).get(&key);
+    let object = object.ok_or_else(|| Refusal::not_found(resource, name))?;
+    if !text("uid").is_empty() && *text("uid") != *object.head.uid {
+        let why = format!(
+            "the UID in the bound object reference ({}) does not match the UID in record. The object might have been deleted and then recreated",
+            text("uid")
+        );
+        let resource = GroupName {
+            group: "",
+            name: kind,
+        };
+        return Err(Refusal::conflict(resource, name, &why));
+    }
+    if kind == "Pod" && object.value()["spec"]["serviceAccountName"] != account {
+        return Err(Refusal::bad_request(format!(
+            "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
+        )));
+    }
+    Ok((claim, json!({ "name": name, "uid": object.head.uid })))
+}
+
+/// Somebody recognised by a token, and the audiences it was recognised for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bearer {
+    /// The service account.
+    pub user: User,
+    /// Of those asked for, the token's own.
+    pub audiences: Vec<String>,
+}
+
+/// The service account that a token stands for: signed here, not expired, for one of these audiences (of the API itself
+/// if there are none), and everything that it is bound to still the same.
+pub fn bearer(server: &Server, token: &str, audiences: &[String]) -> Result<Bearer, String> {
+    let unknown = || "invalid bearer token".to_owned();
+    let claims = claims(server, token).ok_or_else(unknown)?;
+    if claims["iss"] == OLD_ISSUER {
+        let user = old_bearer(server, token, &claims).ok_or_else(unknown)?;
+        return Ok(Bearer {
+            user,
+            audiences: vec![ISSUER.to_owned()],
+        });
+    }
+    let api = [ISSUER.to_owned()];
+    let wanted = if audiences.is_empty() {
+        &api
+    } else {
+        audiences
+    };
+    let own = claims["aud"].as_array().into_iter().flatten();
+    let own: Vec<&str> = own.filter_map(Value::as_str).collect();
+    let shared: Vec<String> = wanted
+        .iter()
+        .filter(|a| own.contains(&a.as_str()))
+        .cloned()
+        .collect();
+    if shared.is_empty() {
+        let list = |items: &mut dyn Iterator<Item = &str>| {
+            items
+                .map(|i| format!("{i:?}"))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        return Err(format!(
+            "[invalid bearer token, token audiences [{}] is invalid for the target audiences [{}]]",
+            list(&mut own.iter().copied()),
+            list(&mut wanted.iter().map(String::as_str))
+        ));
+    }
+    let user = account_of(server, &claims).ok_or_else(unknown)?;
+    Ok(Bearer {
+        user,
+        audiences: shared,
+    })
+}
+
+/// What a token says that was signed here and has not expired.
+fn claims(server: &Server, token: &str) -> Option<Value> {
     if !server.authority.signed(token) {
         return None;
     }
-    let claims: Value =
-        serde_json::from_slice(&BASE64.decode(token.split('.').nth(1)?).ok()?).ok()?;
-    let end = Timestamp::from_second(claims["exp"].as_i64()?).ok()?;
-    let ours = claims["aud"].as_array()?.iter().any(|a| a == ISSUER);
-    if end <= server.clock.now() || !ours {
-        return None;
+    let claims = BASE64.decode(token.split('.').nth(1)?).ok()?;
+    let claims: Value = serde_json::from_slice(&claims).ok()?;
+    let Some(end) = claims["exp"].as_i64() else {
+        return (claims["iss"] == OLD_ISSUER).then_some(claims);
+    };
+    (Timestamp::from_second(end).ok()? > server.clock.now()).then_some(claims)
+}
+
+fn account_of(server: &Server, claims: &Value) -> Option<User> {
+    let own = &claims["kubernetes.io"];
+    let namespace = own["namespace"].as_str()?;
+    let account = &own["serviceaccount"];
+    let mut user = user(
+        server,
+        namespace,
+        account["name"].as_str()?,
+        &account["uid"],
+    )?;
+    let mut note = |key: &str, value: String| {
+        let key = format!("authentication.kubernetes.io/{key}");
+        user.extra.insert(key, vec![value]);
+    };
+    for (_, collection, claim, namespaced) in BINDINGS {
+        let bound = &own[claim];
+        let Some(name) = bound["name"].as_str() else {
+            continue;
+        };
+        let key = if namespaced {
+            format!("{namespace}/{name}")
+        } else {
+            name.to_owned()
+        };
+        let object = server.store.collection(collection).get(&key)?;
+        if bound["uid"] != *object.head.uid {
+            return None;
+        }
+        if claim != "secret" {
+            note(&format!("{claim}-name"), name.to_owned());
+            note(&format!("{claim}-uid"), object.head.uid.to_string());
+        }
     }
-    let bound = &claims["kubernetes.io"];
-    let (namespace, account) = (
-        bound["namespace"].as_str()?,
-        bound["serviceaccount"]["name"].as_str()?,
-    );
-    let found = server
-        .store
-        .collection("/serviceaccounts")
-        .get(&format!("{namespace}/{account}"))?;
-    if bound["serviceaccount"]["uid"] != *found.head.uid {
+    let id = claims["jti"].as_str().unwrap_or_default();
+    user.extra
+        .insert(CREDENTIAL.to_owned(), vec![format!("JTI={id}")]);
+    Some(user)
+}
+
+/// A service account as a user, if it is there and still the same.
+fn user(server: &Server, namespace: &str, account: &str, uid: &Value) -> Option<User> {
+    let accounts = server.store.collection("/serviceaccounts");
+    let found = accounts.get(&format!("{namespace}/{account}"))?;
+    if *uid != *found.head.uid {
         return None;
     }
     let own = format!("system:serviceaccounts:{namespace}");
@@ -110,4 +271,65 @@ pub fn user(server: &Server, token: &str) -> Option<User> {
     );
     user.uid = found.head.uid.to_string();
     Some(user)
+}
+
+const OLD_CLAIMS: &str = "kubernetes.io/serviceaccount/";
+
+/// An old token is good as long as its secret holds it.
+fn old_bearer(server: &Server, token: &str, claims: &Value) -> Option<User> {
+    let claim = |name: &str| &claims[format!("{OLD_CLAIMS}{name}")];
+    let namespace = claim("namespace").as_str()?;
+    let key = format!("{namespace}/{}", claim("secret.name").as_str()?);
+    let secret = server.store.collection("/secrets").get(&key)?;
+    if secret.head.deleting || secret.value()["data"]["token"] != STANDARD.encode(token) {
+        return None;
+    }
+    user(
+        server,
+        namespace,
+        claim("service-account.name").as_str()?,
+        claim("service-account.uid"),
+    )
+}
+
+/// What a secret of the old kind should hold in `data`, and the uid for its annotation; `None` if it holds it already
+/// or its account isn't there.
+pub fn old_data(server: &Server, secret: &Object) -> Option<(Map<String, Value>, String)> {
+    let value = secret.value();
+    let namespace = secret.head.namespace();
+    let name = value["metadata"]["annotations"]["kubernetes.io/service-account.name"].as_str()?;
+    let account = server
+        .store
+        .collection("/serviceaccounts")
+        .get(&format!("{namespace}/{name}"))?;
+    if value["data"]["token"]
+        .as_str()
+        .is_some_and(|t| !t.is_empty())
+    {
+        return None;
+    }
+    let mut claims = Map::new();
+    claims.insert("iss".to_owned(), OLD_ISSUER.into());
+    claims.insert(
+        "sub".to_owned(),
+        format!("system:serviceaccount:{namespace}:{name}").into(),
+    );
+    for (claim, value) in [
+        ("namespace", namespace),
+        ("secret.name", secret.head.name()),
+        ("service-account.name", name),
+        ("service-account.uid", &*account.head.uid),
+    ] {
+        claims.insert(format!("{OLD_CLAIMS}{claim}"), value.into());
+    }
+    let token = server.authority.sign(&Value::Object(claims)).ok()?;
+    let mut data = Map::new();
+    for (key, value) in [
+        ("token", token.as_str()),
+        ("namespace", namespace),
+        ("ca.crt", server.authority.root()),
+    ] {
+        data.insert(key.to_owned(), STANDARD.encode(value).into());
+    }
+    Some((data, account.head.uid.to_string()))
 }

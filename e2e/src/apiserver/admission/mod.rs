@@ -22,6 +22,7 @@ use super::{clock, patch, prepare};
 use client::Service;
 use hooks::Hook;
 use matching::{Asked, Resource};
+pub use review::user_info;
 use review::{Attributes, Invocation, Verdict};
 
 /// What is to be done to an object.

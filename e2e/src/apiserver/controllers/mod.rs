@@ -1,10 +1,12 @@
 //! The controllers that keep an API tidy and that a real cluster runs beside its server: CRDs, namespaces, garbage
-//! collection, default service accounts.
+//! collection, default service accounts, their old tokens, certificates.
 
 mod definitions;
 mod garbage;
 mod inside;
 mod namespaces;
+mod signing;
+mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +50,14 @@ pub async fn run(
         "system:serviceaccount:kube-system:namespace-controller",
         MANAGER,
     ));
+    let signing = signing::Signing::new(inside(
+        "system:serviceaccount:kube-system:certificate-controller",
+        MANAGER,
+    ));
+    let tokens = tokens::Tokens::new(inside(
+        "system:serviceaccount:kube-system:token-controller",
+        MANAGER,
+    ));
     let mut again = tokio::time::interval(AGAIN);
     again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -59,6 +69,8 @@ pub async fn run(
                 if enabled.manager {
                     garbage.hear(&notice).await;
                     namespaces.hear(&notice).await;
+                    signing.hear(&notice).await;
+                    tokens.hear(&notice).await;
                 }
             }
             _ = again.tick() => {

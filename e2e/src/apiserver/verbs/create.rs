@@ -73,7 +73,9 @@ pub async fn insert(call: &Call<'_>, mut object: Value, owned: bool) -> Result<O
             let name = format!("{prefix}{}", clock::suffix());
             metadata::of(&mut object).insert("name".to_owned(), name.into());
         }
+        prepare::may_grant(call, None, &object)?;
         validate(call, served, &object)?;
+        prepare::may_write(call, None, &object)?;
         admission::validate(call, written, &object).await?;
         if version_given {
             return Err(Refusal::unknown(

@@ -188,6 +188,7 @@ async fn commit(
         scale::forget_time(&mut new);
     }
     apply::keep_times(old, &mut new);
+    prepare::may_grant(call, Some(old), &new)?;
     let mut errors = metadata::validate(
         &new,
         resource.traits.names,
@@ -199,12 +200,14 @@ async fn commit(
     if call.path.subresource != "binding" {
         errors.extend(version.schema.validate(&new, Some(old)));
     }
+    errors.extend(prepare::check_update(call, old, &new));
     if let Some(scale) = &version.scale {
         errors.extend(scale::check(scale, &new));
     }
     if !errors.is_empty() {
         return Err(call.invalid(&call.path.name, &errors));
     }
+    prepare::may_write(call, Some(old), &new)?;
     if let Some(written) = asked {
         admission::validate(call, written, &new).await?;
     }

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use super::Check;
+use crate::apiserver::certificates;
+use crate::apiserver::names::NameRule;
 use crate::apiserver::schema::error::FieldError;
 
 /// Bytes that a config map or secret may hold.
@@ -242,42 +244,108 @@ pub fn event(check: &mut Check<'_>) {
     }
 }
 
+/// What keys may be for (`certificates.k8s.io/v1`).
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
 /// Signing requests carry a request, a signer and what the certificate is for.
 pub fn signing_request(check: &mut Check<'_>) {
-    use base64::Engine as _;
     if check.old.is_some() {
+        certificate(check);
         return;
     }
     let spec = check.at("spec");
-    let request = spec["request"].as_str().unwrap_or_default();
-    let pem = base64::engine::general_purpose::STANDARD
-        .decode(request)
-        .unwrap_or_default();
-    if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE REQUEST-----") {
-        let detail = "PEM block type must be CERTIFICATE REQUEST";
-        check.invalid("spec.request", &json!(request), detail);
+    if let Err(detail) = certificates::read(&spec["request"]) {
+        check.invalid("spec.request", &spec["request"], &detail);
     }
     if spec["usages"].as_array().is_none_or(Vec::is_empty) {
-        check.push(FieldError::required(
-            "spec.usages",
-            "usages must be provided",
-        ));
+        check.push(FieldError::required("spec.usages", ""));
     }
-    if check.required("spec.signerName", &spec["signerName"])
-        && !spec["signerName"]
-            .as_str()
-            .is_some_and(|name| name.contains('/'))
-    {
-        let detail =
-            "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-        check.invalid("spec.signerName", &spec["signerName"], detail);
+    let usages = check.each("spec.usages");
+    for (index, (path, usage)) in usages.iter().enumerate() {
+        check.one_of(path, usage, &USAGES);
+        if usages[..index].iter().any(|(_, u)| u == usage) {
+            check.push(FieldError::duplicate(path, usage));
+        }
+    }
+    if check.required("spec.signerName", &spec["signerName"]) {
+        signer(check, spec["signerName"].as_str().unwrap_or_default());
     }
     let seconds = &spec["expirationSeconds"];
     if seconds.as_i64().is_some_and(|seconds| seconds < 600) {
-        check.invalid(
-            "spec.expirationSeconds",
-            seconds,
-            "may not specify a duration less than 600 seconds (10 minutes)",
-        );
+        let detail = "may not specify a duration less than 600 seconds (10 minutes)";
+        check.invalid("spec.expirationSeconds", seconds, detail);
+    }
+}
+
+/// `example.com/name`
+fn signer(check: &mut Check<'_>, name: &str) {
+    let path = "spec.signerName";
+    if name == "kubernetes.io/legacy-unknown" {
+        let detail = "the legacy signerName is not allowed via this API version";
+        check.invalid(path, &json!(name), detail);
+        return;
+    }
+    let parts: Vec<&str> = name.split('/').collect();
+    let &[domain, rest] = parts.as_slice() else {
+        let detail =
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        check.invalid(path, &json!(name), detail);
+        return;
+    };
+    for label in domain.split('.') {
+        for wrong in NameRule::Label.check(label, false) {
+            let detail = format!("validating label {label:?}: {wrong}");
+            check.invalid(path, &json!(domain), &detail);
+        }
+    }
+    for label in rest.split('.') {
+        for wrong in NameRule::Subdomain.check(label, false) {
+            let detail = format!("validating label {label:?}: {wrong}");
+            check.invalid(path, &json!(rest), &detail);
+        }
+    }
+    if domain.split('.').count() < 2 {
+        let detail = "should be a domain with at least two segments separated by dots";
+        check.invalid(path, &json!(domain), detail);
+    }
+}
+
+/// What a signer writes is a certificate.
+fn certificate(check: &mut Check<'_>) {
+    use base64::Engine as _;
+    let written = check.at("status.certificate");
+    if written.is_null() || check.was("status.certificate") == Some(written) {
+        return;
+    }
+    let pem = base64::engine::general_purpose::STANDARD
+        .decode(written.as_str().unwrap_or_default())
+        .unwrap_or_default();
+    if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
+        let detail = "must contain at least one CERTIFICATE PEM block";
+        check.invalid("status.certificate", &json!("<certificate data>"), detail);
     }
 }

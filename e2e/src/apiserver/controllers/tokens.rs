@@ -1,0 +1,84 @@
+//! Fills secrets that ask for a service account's token of the old kind, and removes them with the account.
+
+use super::super::registry::Served;
+use super::super::server::Notice;
+use super::super::store::Scan;
+use super::super::verbs::DeleteOptions;
+use super::super::{metadata, tokens};
+use super::Inside;
+
+/// The controller of old tokens.
+pub struct Tokens {
+    inside: Inside,
+    secrets: Served,
+}
+
+impl Tokens {
+    /// A controller that has seen nothing yet.
+    pub fn new(inside: Inside) -> Self {
+        let secrets = inside.builtin("", "secrets");
+        Self { inside, secrets }
+    }
+
+    /// Takes note of a change.
+    pub async fn hear(&self, notice: &Notice) {
+        if !notice.group.is_empty() {
+            return;
+        }
+        if notice.plural == "secrets" && !notice.gone {
+            self.fill(notice).await;
+        } else if notice.plural == "serviceaccounts" && notice.gone {
+            self.clear(notice).await;
+        }
+    }
+
+    async fn fill(&self, notice: &Notice) {
+        let head = &notice.object.head;
+        if head.deleting || head.field("type") != Some(tokens::SECRET) {
+            return;
+        }
+        let Some((data, uid)) = tokens::old_data(&self.inside.server, &notice.object) else {
+            return;
+        };
+        let at = (head.namespace(), head.name(), "");
+        let filled = self.inside.change(&self.secrets, at, |secret| {
+            let mut new = secret.clone();
+            new["data"] = data.clone().into();
+            let annotations = &mut metadata::of(&mut new)["annotations"];
+            annotations["kubernetes.io/service-account.uid"] = uid.as_str().into();
+            Some(new)
+        });
+        if let Err(refusal) = filled.await {
+            tracing::debug!(secret = &*head.key, %refusal, "filling a secret with a token");
+        }
+    }
+
+    async fn clear(&self, notice: &Notice) {
+        let account = &notice.object.head;
+        let prefix = format!("{}/", account.namespace());
+        let scan = Scan {
+            prefix: &prefix,
+            ..Scan::default()
+        };
+        let tokens = self
+            .secrets
+            .resource
+            .collection
+            .scan(scan, |o| o.head.field("type") == Some(tokens::SECRET));
+        for secret in tokens.map_or_else(|_| Vec::new(), |page| page.objects) {
+            let value = secret.value();
+            let own = &value["metadata"]["annotations"]["kubernetes.io/service-account.uid"];
+            if *own != *account.uid {
+                continue;
+            }
+            let head = &secret.head;
+            let options = DeleteOptions::default();
+            let deleted =
+                self.inside
+                    .delete(&self.secrets, head.namespace(), head.name(), &options);
+            if let Err(refusal) = deleted.await {
+                tracing::debug!(secret = &*head.key, %refusal, "removing an old token");
+            }
+        }
+    }
+}

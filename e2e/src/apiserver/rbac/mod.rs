@@ -1,0 +1,110 @@
+//! Role-based access control over the stored roles and bindings.
+
+mod bootstrap;
+mod index;
+mod rule;
+
+use serde_json::{Value, json};
+
+use super::authorize::{self, Attributes};
+use super::identity::User;
+use super::refusal::{GroupName, Refusal};
+use super::server::Server;
+use super::verbs::Call;
+
+pub use bootstrap::bootstrap;
+pub use index::{Grant, Rbac};
+use rule::{Rule, missing, quoted};
+
+/// The group of roles and bindings.
+pub const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Why the user may do it, if a binding says so.
+pub fn grant(server: &Server, user: &User, attributes: &Attributes) -> Option<Grant> {
+    let index = server.roles.index();
+    let mut grants = index.of(user, &attributes.namespace);
+    grants
+        .find(|grant| grant.rules().iter().any(|rule| rule.allows(attributes)))
+        .cloned()
+}
+
+/// The `status` of a SelfSubjectRulesReview.
+pub fn rules(server: &Server, user: &User, namespace: &str) -> Value {
+    let index = server.roles.index();
+    let all = index.of(user, namespace).flat_map(Grant::rules);
+    let (paths, resources): (Vec<&Rule>, Vec<&Rule>) = all.partition(|r| r.is_about_paths());
+    let trees = |rules: &[&Rule]| rules.iter().map(|r| r.tree()).collect::<Vec<_>>();
+    json!({ "resourceRules": trees(&resources), "nonResourceRules": trees(&paths), "incomplete": false })
+}
+
+/// Nobody grants what they don't have, unless a role lets them `escalate` or `bind`.
+pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Refusal> {
+    if call.user.is_in("system:masters") || !call.server.rbac {
+        return Ok(());
+    }
+    let resource = &call.served.resource;
+    let unchanged =
+        |fields: &[&str]| old.is_some_and(|old| fields.iter().all(|f| old[f] == new[f]));
+    let may = |verb: &str, resource: &str, name: &str| {
+        let attributes = Attributes {
+            verb: verb.to_owned(),
+            group: GROUP.to_owned(),
+            resource: resource.to_owned(),
+            namespace: call.path.namespace.to_string(),
+            name: name.to_owned(),
+            ..Attributes::default()
+        };
+        authorize::decide(call.server, call.user, &attributes).is_ok()
+    };
+    let index = call.server.roles.index();
+    let name = super::metadata::text(new, "name");
+    let named = resource.name();
+    let wanted: Vec<Rule> = match resource.plural.as_str() {
+        plural @ ("roles" | "clusterroles") => {
+            if unchanged(&["rules", "aggregationRule"]) || may("escalate", plural, &call.path.name)
+            {
+                return Ok(());
+            }
+            if new["aggregationRule"].is_object() {
+                let why = "must have cluster-admin privileges to use the aggregationRule";
+                return Err(Refusal::forbidden(named, name, why));
+            }
+            let rules = new["rules"].as_array().into_iter().flatten();
+            rules.map(Rule::read).collect()
+        }
+        _ => {
+            let text = |field: &str| new["roleRef"][field].as_str().unwrap_or_default();
+            let (kind, role) = (text("kind"), text("name"));
+            let plural = if kind == "Role" {
+                "roles"
+            } else {
+                "clusterroles"
+            };
+            if unchanged(&["roleRef", "subjects"]) || may("bind", plural, role) {
+                return Ok(());
+            }
+            let found = index.role(kind, &call.path.namespace, role);
+            let binding = GroupName {
+                group: GROUP,
+                name: &resource.plural,
+            };
+            found
+                .ok_or_else(|| Refusal::not_found(binding, role))?
+                .to_vec()
+        }
+    };
+    let grants = index.of(call.user, &call.path.namespace);
+    let owned: Vec<Rule> = grants.flat_map(Grant::rules).cloned().collect();
+    let missing = missing(&owned, &wanted);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    let why = format!(
+        "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        call.user.name,
+        quoted(&call.user.groups),
+        missing.join("\n")
+    );
+    Err(Refusal::forbidden(named, name, &why))
+}
