@@ -167,8 +167,8 @@ pub fn stamp(call: &Call<'_>, csr: &mut Value) {
             ("extra", json!(call.user.extra)),
         ] {
             spec.remove(field);
-            let empty =
-                value.as_str() == Some("") || value.as_object().is_some_and(|m| m.is_empty());
+            let empty = value.as_str() == Some("")
+                || value.as_object().is_some_and(serde_json::Map::is_empty);
             if !empty {
                 spec.insert(field.to_owned(), value);
             }

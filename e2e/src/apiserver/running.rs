@@ -22,6 +22,7 @@ use super::server::Server;
 use super::store::{HISTORY, Store};
 
 /// How a server is set up.
+#[allow(clippy::struct_excessive_bools)] // independent switches, as a command line has them
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Name in logs and in kubeconfigs.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::authorize::{self, Attributes};
 use super::identity::User;
-use super::refusal::{GroupName, Refusal};
+use super::refusal::Refusal;
 use super::server::Server;
 use super::verbs::Call;
 
@@ -59,39 +59,33 @@ pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<()
     let index = call.server.roles.index();
     let name = super::metadata::text(new, "name");
     let named = resource.name();
-    let wanted: Vec<Rule> = match resource.plural.as_str() {
-        plural @ ("roles" | "clusterroles") => {
-            if unchanged(&["rules", "aggregationRule"]) || may("escalate", plural, &call.path.name)
-            {
-                return Ok(());
-            }
-            if new["aggregationRule"].is_object() {
-                let why = "must have cluster-admin privileges to use the aggregationRule";
-                return Err(Refusal::forbidden(named, name, why));
-            }
-            let rules = new["rules"].as_array().into_iter().flatten();
-            rules.map(Rule::read).collect()
+    let plural = resource.plural.as_str();
+    let wanted: Vec<Rule> = if matches!(plural, "roles" | "clusterroles") {
+        if unchanged(&["rules", "aggregationRule"]) || may("escalate", plural, &call.path.name) {
+            return Ok(());
         }
-        _ => {
-            let text = |field: &str| new["roleRef"][field].as_str().unwrap_or_default();
-            let (kind, role) = (text("kind"), text("name"));
-            let plural = if kind == "Role" {
-                "roles"
-            } else {
-                "clusterroles"
-            };
-            if unchanged(&["roleRef", "subjects"]) || may("bind", plural, role) {
-                return Ok(());
-            }
-            let found = index.role(kind, &call.path.namespace, role);
-            let binding = GroupName {
-                group: GROUP,
-                name: &resource.plural,
-            };
-            found
-                .ok_or_else(|| Refusal::not_found(binding, role))?
-                .to_vec()
+        if new["aggregationRule"].is_object() {
+            let why = "must have cluster-admin privileges to use the aggregationRule";
+            return Err(Refusal::forbidden(named, name, why));
         }
+        let rules = new["rules"].as_array().into_iter().flatten();
+        rules.map(Rule::read).collect()
+    } else {
+        let text = |field: &str| new["roleRef"][field].as_str().unwrap_or_default();
+        let (kind, role) = (text("kind"), text("name"));
+        let of = if kind == "Role" {
+            "roles"
+        } else {
+            "clusterroles"
+        };
+        if unchanged(&["roleRef", "subjects"]) || may("bind", of, role) {
+            return Ok(());
+        }
+        let found = index.role(kind, &call.path.namespace, role);
+        // The real server names the binding's resource with the role's name.
+        found
+            .ok_or_else(|| Refusal::not_found(named, role))?
+            .to_vec()
     };
     let grants = index.of(call.user, &call.path.namespace);
     let owned: Vec<Rule> = grants.flat_map(Grant::rules).cloned().collect();
