@@ -20,9 +20,10 @@ use muster_shared::watch::{Change, Informer};
 use serde_json::json;
 
 use super::Options;
-use super::concern::{ClusterNews, Wish, concerns};
+use super::concern::concerns;
 use super::kinds::{Key, Stored};
 use super::live::LiveSnapshot;
+use super::news::{ClusterNews, Wish};
 use super::outcome::{Placed, Subject, pass};
 use super::report::Report;
 use super::tell::{count_incoming, measure, tell};
@@ -95,15 +96,13 @@ fn spec_of<T>(
     cluster_bindings: &Informer<ClusterResourceBinding>,
     read: impl FnOnce(&ResourceBindingSpec) -> T,
 ) -> Option<T> {
-    match key.namespace.as_deref() {
-        Some(namespace) => {
-            let binding = bindings.get(Some(namespace), &key.name)?;
-            Some(read(&binding.spec))
-        }
-        None => {
-            let binding = cluster_bindings.get(None, &key.name)?;
-            Some(read(&binding.spec))
-        }
+    let namespace = key.namespace.as_deref();
+    if namespace.is_some() {
+        let binding = bindings.get(namespace, &key.name)?;
+        Some(read(&binding.spec))
+    } else {
+        let binding = cluster_bindings.get(namespace, &key.name)?;
+        Some(read(&binding.spec))
     }
 }
 
@@ -163,13 +162,20 @@ impl Scheduler {
         } else {
             GATHER_ROOM
         };
-        let waiting = self.waiting().clone();
-        for (key, wish) in waiting {
-            let helps = |spec: &ResourceBindingSpec| news.may_help(wish, spec);
-            if spec_of(&key, bindings, cluster_bindings, helps) == Some(true) {
-                count_incoming("ClusterChanged", 1);
-                self.queue.add_after(key, gather);
-            }
+        let is_helped = |(key, wish): &(&Key, &Wish)| {
+            let helps =
+                |spec: &ResourceBindingSpec| news.may_help(**wish, spec, self.options.grade_rule);
+            spec_of(key, bindings, cluster_bindings, helps) == Some(true)
+        };
+        let helped = self
+            .waiting()
+            .iter()
+            .filter(is_helped)
+            .map(|(key, _)| key.clone())
+            .collect::<Vec<_>>();
+        for key in helped {
+            count_incoming("ClusterChanged", 1);
+            self.queue.add_after(key, gather);
         }
         if news.is_about_admission() {
             self.wake(bindings, old, new);

@@ -81,6 +81,7 @@ pub struct Fit {
     pub given: Option<i64>,
 }
 
+#[allow(clippy::ref_option)] // as serde calls it
 fn as_text<S: Serializer>(failure: &Option<NoFit>, serializer: S) -> Result<S::Ok, S::Error> {
     match failure {
         Some(failure) => serializer.collect_str(failure),
@@ -182,16 +183,15 @@ impl fmt::Display for Explanation {
             let nothing = "-".to_owned();
             let [fits, score, capacity, holds, given] = match fate {
                 Fate::Fits(fit) => {
-                    let number =
-                        |value: Option<i64>| value.map_or("-".to_owned(), |it| it.to_string());
-                    let capacity = fit.capacity.map_or("any".to_owned(), |it| it.to_string());
-                    let score = fit.score.to_string();
+                    let number = |value: Option<i64>, none: &str| {
+                        value.map_or_else(|| none.to_owned(), |it| it.to_string())
+                    };
                     [
                         "yes".to_owned(),
-                        score,
-                        capacity,
-                        number(fit.holds),
-                        number(fit.given),
+                        fit.score.to_string(),
+                        number(fit.capacity, "any"),
+                        number(fit.holds, "-"),
+                        number(fit.given, "-"),
                     ]
                 }
                 _ => [

@@ -20,6 +20,7 @@ mod fixtures;
 mod kinds;
 mod live;
 pub mod need;
+mod news;
 mod nofit;
 pub mod outcome;
 mod pass;

@@ -254,7 +254,7 @@ impl<'a> Trial<'a> {
         let mut held: Vec<_> = targets
             .filter_map(|(position, target)| {
                 let replicas = i64::from(target.replicas);
-                let cluster = self.snapshot.position(&target.name).ok()?;
+                let cluster = self.snapshot.position(&target.name)?;
                 Some((cluster, Held { position, replicas }))
             })
             .collect();
@@ -306,6 +306,7 @@ impl<'a> Trial<'a> {
             strategy: Strategy::of(self.placement)?,
             fresh: self.fresh,
             tiered: affinity.overflows(),
+            clusters: self.snapshot,
             tie_break: TieBreak::for_uid(self.spec.resource.uid.as_deref().unwrap_or_default()),
         };
         let mut shares = divide(selected, &division)?;

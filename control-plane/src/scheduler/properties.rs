@@ -70,7 +70,7 @@ fn unlike_clusters() -> impl Strategy<Value = Vec<Value>> {
                 1 => cluster["status"]["resourceSummary"]["allocatable"]["memory"] = json!("8Gi"),
                 2 => {
                     cluster["status"]["resourceSummary"]["allocatable"]["a.example/gpu"] =
-                        json!("1")
+                        json!("1");
                 }
                 3 => cluster = graded(cluster, &[cores, 1, 0, 2]),
                 4 => cluster["status"]["apiEnablements"] = json!([]),

@@ -1,6 +1,7 @@
 //! All clusters as one decision sees them: immutable, cheap to share, with everything parsed that would otherwise
 //! be parsed again for every workload.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use muster_shared::api::cluster::{APIEnablement, Cluster};
@@ -12,6 +13,8 @@ use super::capacity::Capacity;
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     facts: Arc<Vec<Arc<Facts>>>,
+    /// Where each name is among them: looked up for every target of every binding.
+    places: Arc<HashMap<Box<str>, usize>>,
 }
 
 impl Snapshot {
@@ -24,7 +27,9 @@ impl Snapshot {
         }
         facts.sort_by(|a, b| a.name().cmp(b.name()));
         facts.dedup_by(|a, b| a.name() == b.name());
+        let places = facts.iter().map(|facts| facts.name().into()).zip(0..);
         Self {
+            places: Arc::new(places.collect()),
             facts: Arc::new(facts),
         }
     }
@@ -32,19 +37,30 @@ impl Snapshot {
     /// Puts a cluster in, in place of an earlier state of it. Whoever shares the earlier snapshot keeps that.
     pub fn put(&mut self, cluster: Arc<Cluster>) {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
-        let position = self.position(name);
-        let earlier = position.ok().map(|position| self.facts[position].as_ref());
+        let known = self.position(name);
+        let earlier = known.map(|position| self.facts[position].as_ref());
         let facts = Arc::new(Facts::new(cluster, earlier, &self.facts));
-        match position {
-            Ok(position) => Arc::make_mut(&mut self.facts)[position] = facts,
-            Err(position) => Arc::make_mut(&mut self.facts).insert(position, facts),
+        if let Some(position) = known {
+            Arc::make_mut(&mut self.facts)[position] = facts;
+            return;
         }
+        let before = |other: &Arc<Facts>| other.name() < facts.name();
+        let position = self.facts.partition_point(before);
+        let places = Arc::make_mut(&mut self.places);
+        let later = places.values_mut().filter(|place| **place >= position);
+        later.for_each(|place| *place += 1);
+        places.insert(facts.name().into(), position);
+        Arc::make_mut(&mut self.facts).insert(position, facts);
     }
 
     /// Takes a cluster out.
     pub fn remove(&mut self, name: &str) {
-        if let Ok(position) = self.position(name) {
+        if let Some(position) = self.position(name) {
             Arc::make_mut(&mut self.facts).remove(position);
+            let places = Arc::make_mut(&mut self.places);
+            places.remove(name);
+            let later = places.values_mut().filter(|place| **place > position);
+            later.for_each(|place| *place -= 1);
         }
     }
 
@@ -66,13 +82,12 @@ impl Snapshot {
     /// The cluster of this name.
     pub fn get(&self, name: &str) -> Option<&Facts> {
         self.position(name)
-            .ok()
             .map(|position| self.facts[position].as_ref())
     }
 
-    /// Where the cluster of this name is, or would have to be put.
-    pub(super) fn position(&self, name: &str) -> Result<usize, usize> {
-        self.facts.binary_search_by(|facts| facts.name().cmp(name))
+    /// Where the cluster of this name is.
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
+        self.places.get(name).copied()
     }
 }
 

@@ -119,7 +119,7 @@ async fn look(
             cluster: &cluster,
             record: Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str)),
             policies: &policies,
-            selects: &|affinity: &ClusterAffinity| matches_affinity(affinity, &*cluster),
+            selects: &|affinity: &ClusterAffinity| matches_affinity(affinity, &cluster),
             first_look: !looked_at().contains(name),
         },
         now,

@@ -6,6 +6,9 @@ use super::{
     Capacity, Demand, Ends, GradeRule, Grades, MAX_REPLICAS, Model, Names, PODS_PER_NODE, amount_of,
 };
 
+/// Requests by their places among the names of a cluster's resources; `None` when a name is not among them.
+type Requests = Vec<(usize, i64)>;
+
 /// How often one demand fits, asked cluster by cluster.
 ///
 /// The clusters of a fleet are much alike. What depends only on the names of their resources, or only on how their nodes
@@ -14,8 +17,7 @@ use super::{
 pub struct Estimate<'a> {
     demand: Option<&'a Demand>,
     rule: GradeRule,
-    /// The requests by their places among the names; `None` when a name is not among them.
-    requests: Option<(&'a Names, Option<Vec<(usize, i64)>>)>,
+    requests: Option<(&'a Names, Option<Requests>)>,
     /// How often the demand fits into a node of each grade.
     by_grade: Option<(&'a Arc<Model>, Vec<i64>)>,
 }

@@ -87,11 +87,12 @@ impl Capacity {
 
     /// Whether something may fit that did not fit into `earlier`.
     pub fn exceeds(&self, earlier: &Self) -> bool {
-        let grew = |(name, free): (&Box<str>, &i64)| match earlier.names.binary_search(name) {
-            Ok(place) => *free > earlier.free[place],
-            Err(_) => true,
-        };
-        self.grades != earlier.grades || self.names.iter().zip(&self.free).any(grew)
+        let mut amounts = self.names.iter().zip(&self.free);
+        self.grades != earlier.grades
+            || amounts.any(|(name, free)| match earlier.names.binary_search(name) {
+                Ok(place) => *free > earlier.free[place],
+                Err(_) => true,
+            })
     }
 
     /// How many replicas fit, at most [`MAX_REPLICAS`]. Without a demand only pod slots count.

@@ -16,6 +16,7 @@ use std::collections::BinaryHeap;
 use muster_shared::api::binding::TargetCluster;
 
 use super::candidate::Candidate;
+use super::snapshot::Snapshot;
 
 /// What is to be divided, and how.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub struct Division<'a> {
     pub fresh: bool,
     /// Whether overflow affinities are in use: lower tiers are filled before higher ones get anything.
     pub tiered: bool,
+    /// All clusters.
+    pub clusters: &'a Snapshot,
     /// Which cluster gets the odd replica.
     pub tie_break: TieBreak,
 }
@@ -178,7 +181,8 @@ fn divide_tier<'a>(
             })
             .collect()),
         Strategy::Static(weights) => {
-            divide_by_weights(weights.claims(candidates), replicas, division.tie_break)
+            let claims = weights.claims(candidates, division.clusters);
+            divide_by_weights(claims, replicas, division.tie_break)
         }
         Strategy::Dynamic => divide_by_room(candidates, replicas, division, false),
         Strategy::Aggregated => divide_by_room(candidates, replicas, division, true),

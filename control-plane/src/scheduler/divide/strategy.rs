@@ -8,6 +8,7 @@ use muster_shared::selectors::Affinity;
 
 use super::{Claim, DivideError};
 use crate::scheduler::candidate::Candidate;
+use crate::scheduler::snapshot::Snapshot;
 
 /// How replicas are divided.
 #[derive(Debug, Clone)]
@@ -95,8 +96,8 @@ impl<'a> Weights<'a> {
         let mut selecting = Vec::new();
         for entry in entries {
             if names_only(&entry.target_cluster) {
-                let names = entry.target_cluster.cluster_names.iter();
-                named.extend(names.map(|name| (name.as_str(), entry.weight)));
+                let listed = entry.target_cluster.cluster_names.iter();
+                named.extend(listed.map(|name| (name.as_str(), entry.weight)));
             } else {
                 selecting.push((Affinity::new(&entry.target_cluster), entry.weight));
             }
@@ -106,14 +107,21 @@ impl<'a> Weights<'a> {
 
     /// The claims of the candidates, by name: the highest weight that matches. Candidates without a weight get nothing,
     /// unless none has one: then all weigh the same.
-    pub(super) fn claims<'c, 'k>(&self, candidates: &'c [Candidate<'k>]) -> Vec<Claim<'c, 'k>> {
+    pub(super) fn claims<'c, 'k>(
+        &self,
+        candidates: &'c [Candidate<'k>],
+        clusters: &Snapshot,
+    ) -> Vec<Claim<'c, 'k>> {
         let mut claims: Vec<Claim<'c, 'k>> = candidates
             .iter()
             .map(|candidate| (candidate, self.selected(candidate)))
             .collect();
         claims.sort_unstable_by_key(|(candidate, _)| candidate.order);
         for (name, weight) in &self.named {
-            if let Ok(place) = claims.binary_search_by(|(candidate, _)| candidate.name().cmp(name))
+            let Some(order) = clusters.position(name) else {
+                continue;
+            };
+            if let Ok(place) = claims.binary_search_by_key(&order, |(candidate, _)| candidate.order)
             {
                 let claim = &mut claims[place].1;
                 *claim = (*claim).max(*weight);
@@ -122,7 +130,9 @@ impl<'a> Weights<'a> {
         if claims.iter().any(|&(_, weight)| weight > 0) {
             claims.retain(|&(_, weight)| weight > NO_WEIGHT);
         } else {
-            claims.iter_mut().for_each(|(_, weight)| *weight = 1);
+            for (_, weight) in &mut claims {
+                *weight = 1;
+            }
         }
         claims
     }

@@ -1,0 +1,346 @@
+//! What changed about a cluster, and which of the bindings that wait it may help.
+
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::cluster::{APIEnablement, Cluster, ResourceSummary};
+use muster_shared::k8s::Taint;
+use muster_shared::taints::keeps_away;
+
+use super::capacity::{Capacity, Demand, GradeRule};
+use super::concern::may_choose;
+use super::divide::DivideError;
+use super::nofit::NoFit;
+use super::pass::Attempt;
+use super::select::SelectError;
+
+/// What changed about a cluster, as far as placements depend on it.
+#[derive(Debug)]
+pub struct ClusterNews<'a> {
+    old: Option<&'a Cluster>,
+    new: Option<&'a Cluster>,
+    admission: Option<Admission>,
+    /// The room before and now, where there may be more of it.
+    room: Option<(Option<Capacity>, Capacity)>,
+}
+
+/// What changed about whom a cluster lets in: it joined or leaves, or its labels, taints, location or kinds changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Admission {
+    /// It may be chosen where it was not.
+    Other,
+    /// It can only be chosen less than before.
+    Less,
+}
+
+impl<'a> ClusterNews<'a> {
+    /// Compares two states of a cluster; an absent one does not exist (yet, or any more). `None` where nothing changed
+    /// that a placement depends on.
+    pub fn between(old: Option<&'a Cluster>, new: Option<&'a Cluster>) -> Option<Self> {
+        let admission = admission(old, new);
+        let room = more_room(old, new);
+        (admission.is_some() || room.is_some()).then_some(Self {
+            old,
+            new,
+            admission,
+            room,
+        })
+    }
+
+    /// Whether settled bindings may be concerned, see [`concerns`].
+    pub fn is_about_admission(&self) -> bool {
+        self.admission.is_some()
+    }
+
+    /// Whether a binding that waits may be placed now.
+    pub fn may_help(&self, wish: Wish, spec: &ResourceBindingSpec, rule: GradeRule) -> bool {
+        let Some(placement) = &spec.placement else {
+            return false;
+        };
+        let chosen =
+            |cluster: Option<&Cluster>| cluster.is_some_and(|it| may_choose(placement, it));
+        let admitted = self.admission == Some(Admission::Other) && chosen(self.new);
+        match wish {
+            Wish::Nothing => false,
+            Wish::Admission => admitted,
+            Wish::Room => admitted || (chosen(self.new) && self.has_more_room_for(spec, rule)),
+            Wish::Anything => chosen(self.new) || chosen(self.old),
+        }
+    }
+
+    fn has_more_room_for(&self, spec: &ResourceBindingSpec, rule: GradeRule) -> bool {
+        let Some((before, now)) = &self.room else {
+            return false;
+        };
+        let demand = spec
+            .replica_requirements
+            .as_ref()
+            .map(|it| Demand::new(&it.resource_request));
+        let room = |capacity: &Capacity| capacity.replicas(demand.as_ref(), rule);
+        room(now) > before.as_ref().map_or(0, room)
+    }
+}
+
+/// What has to change about clusters before a binding that waits is worth another look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wish {
+    /// No change of a cluster helps: the placement asks for what cannot be.
+    Nothing,
+    /// A cluster that lets in what it did not let in.
+    Admission,
+    /// That, or more room.
+    Room,
+    /// Whatever may change the choice, a cluster that goes included: the choice that was made turned out not to do.
+    Anything,
+}
+
+impl Wish {
+    /// What a binding waits for after these attempts, of which none did.
+    pub fn after(spec: &ResourceBindingSpec, attempts: &[Attempt]) -> Self {
+        let constrained = spec
+            .placement
+            .as_ref()
+            .is_some_and(|placement| !placement.spread_constraints.is_empty());
+        let failures = attempts
+            .iter()
+            .filter_map(|attempt| attempt.failure.as_ref());
+        let wish = |failure: &NoFit| match failure {
+            NoFit::NoPlacement
+            | NoFit::Select(SelectError::Unsupported)
+            | NoFit::Divide(DivideError::Unsupported { .. }) => Self::Nothing,
+            NoFit::NoClusterFit(_)
+            | NoFit::Select(SelectError::TooFewClusters | SelectError::TooFewGroups(_)) => {
+                Self::Admission
+            }
+            NoFit::Divide(_) if !constrained => Self::Room,
+            NoFit::Divide(_) | NoFit::Select(_) => Self::Anything,
+        };
+        failures.map(wish).max().unwrap_or(Self::Nothing)
+    }
+}
+
+fn admission(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<Admission> {
+    let present = |cluster: Option<&'_ Cluster>| -> bool {
+        cluster.is_some_and(|it| it.metadata.deletion_timestamp.is_none())
+    };
+    match (old, new) {
+        (None, None) => None,
+        _ if present(old) && !present(new) => Some(Admission::Less),
+        _ if !present(new) => (old.is_some() != new.is_some()).then_some(Admission::Less),
+        (Some(old), Some(new)) if present(Some(old)) => {
+            let moved = old.metadata.labels != new.metadata.labels
+                || old.spec.provider != new.spec.provider
+                || old.spec.region != new.spec.region
+                || !old.zones().eq(new.zones());
+            if moved || is_less_tainted(old, new) || serves_more(old, new) {
+                Some(Admission::Other)
+            } else {
+                let less = is_less_tainted(new, old) || serves_more(new, old);
+                less.then_some(Admission::Less)
+            }
+        }
+        _ => Some(Admission::Other),
+    }
+}
+
+/// Whether a taint that keeps work away is gone.
+fn is_less_tainted(old: &Cluster, new: &Cluster) -> bool {
+    let same =
+        |a: &Taint, b: &Taint| (&a.key, &a.value, &a.effect) == (&b.key, &b.value, &b.effect);
+    let kept = |taint: &Taint| new.spec.taints.iter().any(|other| same(taint, other));
+    let mut taints = old.spec.taints.iter();
+    taints.any(|taint| keeps_away(taint) && !kept(taint))
+}
+
+/// Whether there is a kind that was not served before.
+fn serves_more(old: &Cluster, new: &Cluster) -> bool {
+    fn groups(cluster: &Cluster) -> &[APIEnablement] {
+        let status = cluster.status.as_ref();
+        status.map_or(&[], |status| &status.api_enablements)
+    }
+    // Most reports say what the last one said.
+    groups(old) != groups(new)
+        && groups(new).iter().any(|group| {
+            let mut known = groups(old)
+                .iter()
+                .filter(|known| known.group_version == group.group_version)
+                .flat_map(|known| &known.resources);
+            let served = |kind: &str| known.any(|resource| resource.kind == kind);
+            !group
+                .resources
+                .iter()
+                .map(|it| it.kind.as_str())
+                .all(served)
+        })
+}
+
+/// What a cluster had room for and has room for, if that may be more for somebody.
+fn more_room(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<(Option<Capacity>, Capacity)> {
+    fn summary(cluster: &Cluster) -> Option<&ResourceSummary> {
+        cluster.status.as_ref()?.resource_summary.as_ref()
+    }
+    let new = new?;
+    let unchanged = old.is_some_and(|old| {
+        summary(old) == summary(new) && old.spec.resource_models == new.spec.resource_models
+    });
+    if unchanged {
+        return None;
+    }
+    let now = Capacity::of(new)?;
+    let before = old.and_then(Capacity::of);
+    let more = before.as_ref().is_none_or(|before| now.exceeds(before));
+    more.then_some((before, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::ResourceBindingStatus;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::scheduler::fixtures::{aggregated, cluster, decoded, deployment, snapshot, tainted};
+    use crate::scheduler::{Options, Pass};
+
+    /// What a change does to bindings that wait: for a cluster in general, for regions, for room in general, and for
+    /// anything, each with whether it may go to that cluster at all.
+    fn woken(old: Option<&Cluster>, new: Option<&Cluster>) -> Vec<&'static str> {
+        let here = json!({ "clusterAffinity": { "clusterNames": ["m"] } });
+        let elsewhere = json!({ "clusterAffinity": { "clusterNames": ["other"] } });
+        let labelled =
+            json!({ "clusterAffinity": { "labelSelector": { "matchLabels": { "a": "b" } } } });
+        let mut hungry = deployment(3, &here);
+        hungry.replica_requirements =
+            serde_json::from_value(json!({ "resourceRequest": { "memory": "1Gi" } })).unwrap();
+        let waiting = [
+            ("admission", Wish::Admission, deployment(3, &here)),
+            ("label", Wish::Admission, deployment(3, &labelled)),
+            ("room", Wish::Room, deployment(3, &here)),
+            ("memory", Wish::Room, hungry),
+            ("any", Wish::Anything, deployment(3, &here)),
+            ("nothing", Wish::Nothing, deployment(3, &here)),
+            ("elsewhere", Wish::Anything, deployment(3, &elsewhere)),
+        ];
+        let news = ClusterNews::between(old, new);
+        let helped = |(name, wish, spec): &(&'static str, Wish, ResourceBindingSpec)| {
+            let helps = news
+                .as_ref()
+                .is_some_and(|news| news.may_help(*wish, spec, GradeRule::Minimums));
+            helps.then_some(*name)
+        };
+        waiting.iter().filter_map(helped).collect()
+    }
+
+    #[test]
+    fn only_what_may_help_wakes_who_waits() {
+        /// What happens, the cluster before and after, and who wakes.
+        type Case<'a> = (
+            &'static str,
+            Option<&'a Value>,
+            Option<&'a Value>,
+            &'a [&'static str],
+        );
+
+        let before = cluster("m", 10);
+        let changed = |path: &str, value: Value| {
+            let mut after = before.clone();
+            *after.pointer_mut(path).unwrap() = value;
+            after
+        };
+        let deleting = json!({ "name": "m", "deletionTimestamp": "2024-01-01T00:00:00Z" });
+        let ready = {
+            let mut after = before.clone();
+            after["status"]["conditions"] = json!([{
+                "type": "Ready", "status": "True", "reason": "", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }]);
+            after
+        };
+        let mut roomier_in_memory = before.clone();
+        roomier_in_memory["status"]["resourceSummary"]["allocatable"]["memory"] = json!("8Gi");
+        let mut growing_kinds = before.clone();
+        growing_kinds["status"]["apiEnablements"][1]["resources"] = json!([{ "name": "secrets", "kind": "Secret" }, { "name": "configmaps", "kind": "ConfigMap" }]);
+        let blind = changed("/status/apiEnablements", json!([]));
+        let unreported = changed("/status", json!({}));
+        let no_schedule = tainted("m", 10, "x", "NoSchedule");
+        let soft = tainted("m", 10, "x", "PreferNoSchedule");
+        let free_cpu =
+            |cores: &str| changed("/status/resourceSummary/allocatable/cpu", json!(cores));
+        let admitting = ["admission", "room", "memory", "any"];
+
+        #[rustfmt::skip]
+        let cases: &[Case<'_>] = &[
+            ("nothing changed", Some(&before), Some(&before), &[]),
+            ("a heartbeat", Some(&before), Some(&ready), &[]),
+            ("it joined", None, Some(&before), &admitting),
+            ("it joined and has not reported", None, Some(&unreported), &admitting),
+            ("it reported first", Some(&unreported), Some(&before), &admitting),
+            ("a taint went", Some(&no_schedule), Some(&before), &admitting),
+            ("a taint became a soft one", Some(&no_schedule), Some(&soft), &admitting),
+            ("a soft taint went", Some(&soft), Some(&before), &[]),
+            ("a taint came", Some(&before), Some(&no_schedule), &["any"]),
+            ("a label came", Some(&before), Some(&changed("/metadata", json!({ "name": "m", "labels": { "a": "b" } }))),
+                &["admission", "label", "room", "memory", "any"]),
+            ("it has a region", Some(&before), Some(&changed("/spec", json!({ "region": "r" }))), &admitting),
+            ("it serves more kinds", Some(&before), Some(&growing_kinds), &admitting),
+            ("it serves fewer kinds", Some(&before), Some(&blind), &["any"]),
+            ("more cores, not a whole replica", Some(&before), Some(&free_cpu("10500m")), &["any"]),
+            ("more cores", Some(&before), Some(&free_cpu("11")), &["room", "any"]),
+            ("more memory", Some(&before), Some(&roomier_in_memory), &["memory", "any"]),
+            ("fewer cores", Some(&before), Some(&free_cpu("9")), &[]),
+            ("it is being deleted", Some(&before), Some(&changed("/metadata", deleting)), &["any"]),
+            ("it is gone", Some(&before), None, &["any"]),
+        ];
+        for (what, old, new, expected) in cases {
+            let (old, new) = (old.map(decoded), new.map(decoded));
+            assert_eq!(woken(old.as_ref(), new.as_ref()), *expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_failure_tells_what_a_binding_waits_for() {
+        let spread = |constraint: Value| {
+            let mut placement = aggregated();
+            placement["spreadConstraints"] = json!([constraint]);
+            placement
+        };
+        let groups = |first: &str, second: &str| {
+            let group = |name: &str| json!({ "affinityName": name, "clusterNames": [name] });
+            let mut placement = aggregated();
+            placement["clusterAffinities"] = json!([group(first), group(second)]);
+            placement
+        };
+        let mut unsupported =
+            json!({ "replicaScheduling": { "replicaSchedulingType": "Divided" } });
+        for (placement, expected) in [
+            (
+                json!({ "clusterAffinity": { "clusterNames": ["none"] } }),
+                Wish::Admission,
+            ),
+            (aggregated(), Wish::Room),
+            (
+                spread(json!({ "spreadByField": "cluster", "minGroups": 3 })),
+                Wish::Admission,
+            ),
+            (
+                spread(json!({ "spreadByField": "region", "minGroups": 1 })),
+                Wish::Admission,
+            ),
+            (
+                spread(json!({ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 })),
+                Wish::Anything,
+            ),
+            // Of several groups the one counts that is helped most easily.
+            (groups("none", "m1"), Wish::Room),
+            (unsupported.take(), Wish::Nothing),
+        ] {
+            let spec = deployment(30, &placement);
+            let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
+            let pass = Pass::run(
+                &spec,
+                &ResourceBindingStatus::default(),
+                &clusters,
+                &Options::default(),
+            );
+            assert!(pass.result.is_err(), "{placement}");
+            assert_eq!(Wish::after(&spec, &pass.attempts), expected, "{placement}");
+        }
+    }
+}
