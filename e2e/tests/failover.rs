@@ -4,6 +4,9 @@ mod support;
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
+use muster_e2e::harness::observer::View;
+use muster_e2e::harness::provider::{Ability, Forget};
 use muster_e2e::sandbox::expect::{self, Verdict};
 use muster_e2e::sandbox::picture::Picture;
 use muster_e2e::sandbox::scenario::VICTIM;
@@ -150,6 +153,41 @@ async fn nothing_moves_when_the_member_is_back_before_its_toleration_has_run_out
         story.until_back().await?;
         // Beyond the moment at which the eviction was due.
         story.nothing_moves_for(Duration::from_secs(18)).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_with_wrong_clocks_are_judged_by_their_silence_alone() {
+    scenario(Setting::named("wrong-clocks"), async |story: &Story| {
+        let fleet = story.fleet();
+        for (member, minutes) in [(VICTIM, -10), ("member2", 10)] {
+            let to_fleet = &fleet.site(member)?.to_fleet;
+            to_fleet.set_clock(SignedDuration::from_mins(minutes));
+        }
+        let ready = |view: &View| expect::joined(&Picture::of(view));
+        fleet
+            .observer
+            .holds_for("all members stay ready", LONG_ENOUGH, ready)
+            .await?;
+        whole_story(story).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_api_that_restarts_without_its_history_in_the_middle_changes_nothing() {
+    let setting = Setting {
+        needs: &[Ability::Restart],
+        ..Setting::named("api-restart")
+    };
+    scenario(setting, async |story: &Story| {
+        story.cut()?;
+        story.until_tainted().await?;
+        let down = Duration::from_secs(1);
+        story.fleet().api.restart(Forget::History, down).await?;
+        story.until_moved().await?;
+        the_rest(story).await
     })
     .await;
 }

@@ -14,7 +14,12 @@ pub fn objects(yaml: &str) -> anyhow::Result<Vec<DynamicObject>> {
 
 /// Creates each object, or changes it to what is written. Objects without a namespace go to `default`.
 pub async fn apply(client: &Client, yaml: &str) -> anyhow::Result<()> {
-    for object in objects(yaml)? {
+    apply_all(client, objects(yaml)?).await
+}
+
+/// The same with objects that were read already.
+pub async fn apply_all(client: &Client, objects: Vec<DynamicObject>) -> anyhow::Result<()> {
+    for object in objects {
         let name = object.name_any();
         let types = object.types.clone().context("an object without kind")?;
         apply_one(client, object)

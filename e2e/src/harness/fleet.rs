@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use futures::future::try_join_all;
@@ -12,11 +13,11 @@ use kube::{Client, Config};
 use muster_shared::client::{self, Profile};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::link::{Condition, Link};
 use super::observer::Observer;
 use super::process::{Launch, Process, Program};
-use super::provider::{Cluster, Provider};
-use super::{access, apply, kubeconfig};
+use super::provider::{Ability, Cluster, Forget, Provider};
+use super::route::{Condition, Route};
+use super::{access, apply, clean, kubeconfig};
 use crate::member::{self, Member};
 
 /// A member to be started.
@@ -60,10 +61,10 @@ pub struct Site {
     /// The member's API.
     pub api: Party,
     /// Between the agent and the fleet API.
-    pub to_fleet: Link,
+    pub to_fleet: Route,
     /// Between the agent and its member's API.
-    pub to_member: Link,
-    /// What the harness plays in the member; `None` where the provider runs pods.
+    pub to_member: Route,
+    /// What the harness plays in the member; `None` where pods really run.
     pub simulation: Option<Member>,
     /// Its agent.
     pub agent: Process,
@@ -77,9 +78,14 @@ pub struct Fleet {
     pub sites: BTreeMap<String, Site>,
     /// What is seen of it all.
     pub observer: Observer,
+    /// Between the control plane and the fleet API.
+    pub to_api: Route,
     /// The control plane.
     pub control_plane: Process,
+    /// How many times as long as on the embedded API things may take.
+    pub patience: u32,
     directory: PathBuf,
+    turn: Option<clean::Turn>,
     _guard: DropGuard,
 }
 
@@ -92,10 +98,14 @@ impl Fleet {
                 .with_context(|| format!("cannot make {}", path.display()))?;
         }
         let shutdown = CancellationToken::new();
+        let turn = clean::Turn::take(&*plan.provider).await?;
         let api = Party::start(&plan, "fleet")
             .await
             .context("starting the fleet API")?;
         install(&api.client).await?;
+        if turn.is_some() {
+            clean::fleet(&api.client).await?;
+        }
         let account = access::admit_control_plane(&api.client)
             .await
             .context("letting the control plane in")?;
@@ -118,7 +128,8 @@ impl Fleet {
         let observer = Observer::new(&api.watch_client, views);
         observer.start().await;
 
-        let identity = api.identity(&account).await?;
+        let to_api = Route::open(&api.cluster.administrator()?).await?;
+        let identity = to_api.kubeconfig(api.identity(&account).await?);
         let path = plan.directory.join("kube/control-plane.kubeconfig");
         kubeconfig::write(&identity, &path)?;
         let mut arguments = vec![format!("--kubeconfig={}", path.display())];
@@ -133,8 +144,11 @@ impl Fleet {
             api,
             sites,
             observer,
+            to_api,
             control_plane,
+            patience: plan.provider.patience(),
             directory: plan.directory,
+            turn,
             _guard: shutdown.drop_guard(),
         }))
     }
@@ -164,9 +178,22 @@ impl Fleet {
     /// Lets a member back.
     pub fn heal(&self, name: &str) -> anyhow::Result<()> {
         let site = self.site(name)?;
-        site.to_fleet.set(Condition::Up);
-        site.to_member.set(Condition::Up);
+        site.to_fleet.heal();
+        site.to_member.heal();
         Ok(())
+    }
+
+    /// Ends the product's processes, and removes from clusters that stay what would be in the way of the next fleet.
+    pub async fn end(&self) -> anyhow::Result<()> {
+        let processes: Vec<&Process> = self.processes().map(|(_, process)| process).collect();
+        futures::future::join_all(processes.into_iter().map(Process::kill)).await;
+        if self.turn.is_none() {
+            return Ok(());
+        }
+        for (name, site) in &self.sites {
+            clean::member(&self.api.client, name, &site.api.client).await?;
+        }
+        clean::fleet(&self.api.client).await
     }
 
     /// How processes ended although nobody asked them to.
@@ -199,7 +226,11 @@ impl Fleet {
 
     /// Applies YAML to the fleet API.
     pub async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
-        apply::apply(&self.api.client, yaml).await
+        let mut objects = apply::objects(yaml)?;
+        if self.turn.is_some() {
+            objects.iter_mut().for_each(clean::mark);
+        }
+        apply::apply_all(&self.api.client, objects).await
     }
 
     /// The control plane's log.
@@ -228,6 +259,11 @@ impl Party {
         })
     }
 
+    /// Starts the API again, with everything that was connected cut; see [`Cluster::restart`].
+    pub async fn restart(&self, forget: Forget, down: Duration) -> anyhow::Result<()> {
+        self.cluster.restart(forget, down).await
+    }
+
     /// Access as somebody whom the API knows.
     async fn identity(&self, account: &access::Account) -> anyhow::Result<Kubeconfig> {
         access::kubeconfig(&self.client, self.cluster.administrator()?, account).await
@@ -243,7 +279,10 @@ impl Site {
     ) -> anyhow::Result<Self> {
         let name = &member.name;
         let api = Party::start(plan, name).await?;
-        let simulation = if plan.provider.abilities().runs_pods {
+        if plan.provider.is_shared() {
+            clean::member(&fleet.client, name, &api.client).await?;
+        }
+        let simulation = if plan.provider.abilities().contains(&Ability::RunPods) {
             None
         } else {
             let clients = (api.client.clone(), api.watch_client.clone());
@@ -252,25 +291,19 @@ impl Site {
         let account = access::admit_member(&fleet.client, name)
             .await
             .context("letting the agent in at the fleet API")?;
-        let at_fleet = fleet.identity(&account).await?;
+        let to_fleet = Route::open(&fleet.cluster.administrator()?).await?;
+        let at_fleet = to_fleet.kubeconfig(fleet.identity(&account).await?);
         let account = access::admit_agent(&api.client)
             .await
             .context("letting the agent in at its member")?;
-        let at_member = api.identity(&account).await?;
-        let to_fleet = Link::open(kubeconfig::address(&at_fleet).await?).await?;
-        let to_member = Link::open(kubeconfig::address(&at_member).await?).await?;
+        let to_member = Route::open(&api.cluster.administrator()?).await?;
+        let at_member = to_member.kubeconfig(api.identity(&account).await?);
         let file = |side: &str| {
             plan.directory
                 .join(format!("kube/agent-{name}-{side}.kubeconfig"))
         };
-        kubeconfig::write(
-            &kubeconfig::through(at_fleet, to_fleet.address())?,
-            &file("fleet"),
-        )?;
-        kubeconfig::write(
-            &kubeconfig::through(at_member, to_member.address())?,
-            &file("member"),
-        )?;
+        kubeconfig::write(&at_fleet, &file("fleet"))?;
+        kubeconfig::write(&at_member, &file("member"))?;
         let mut arguments = vec![
             format!("--kubeconfig={}", file("member").display()),
             format!("--karmada-kubeconfig={}", file("fleet").display()),
@@ -312,7 +345,7 @@ async fn install(client: &Client) -> anyhow::Result<()> {
             &name,
             kube::runtime::conditions::is_crd_established(),
         );
-        tokio::time::timeout(std::time::Duration::from_secs(10), established)
+        tokio::time::timeout(Duration::from_secs(10), established)
             .await
             .with_context(|| format!("CRD {name} was not established within 10 s"))??;
     }

@@ -2,12 +2,13 @@
 
 pub mod access;
 pub mod apply;
+pub mod clean;
 pub mod dump;
 pub mod envtest;
 pub mod fleet;
 pub mod kubeconfig;
-pub mod link;
 pub mod observer;
 pub mod process;
 pub mod provider;
 pub mod roll;
+pub mod route;

@@ -189,6 +189,10 @@ pub async fn create(client: &Client, member: &str, shape: &Shape) -> kube::Resul
         }});
         api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
             .await?;
+        // kube-apiserver admits a new node as not ready; the node lifecycle controller, which we play, takes the taint off.
+        let untainted = json!({"spec": {"taints": null}});
+        api.patch(&name, &PatchParams::default(), &Patch::Merge(&untainted))
+            .await?;
     }
     Ok(())
 }

@@ -11,7 +11,8 @@ use super::screen::Screen;
 use crate::harness::fleet::Fleet;
 use crate::harness::observer::{Missing, View};
 
-/// How long the fleet may take to come up. It starts a dozen processes and servers, on whatever machine this is.
+/// How long the fleet may take to come up. It starts a dozen processes and servers, on whatever machine this is. This and the step
+/// below are for the embedded API; slower ones have more patience.
 const JOINING: Duration = Duration::from_mins(1);
 /// How long they must stay ready before anything is applied.
 const SETTLING: Duration = Duration::from_secs(1);
@@ -63,7 +64,7 @@ impl Story {
         let joined = |view: &View| expect::joined(&Picture::of(view));
         fleet
             .observer
-            .await_that("all members are ready", JOINING, joined)
+            .await_that("all members are ready", JOINING * fleet.patience, joined)
             .await?;
         // What the API tells us now the control plane may see a moment later: a workload that is placed while a member still looks
         // unready is not placed there, and stays where it is.
@@ -84,7 +85,11 @@ impl Story {
         let running = |view: &View| expect::running(&Picture::of(view));
         fleet
             .observer
-            .await_that("the workloads run where they were placed", STEP, running)
+            .await_that(
+                "the workloads run where they were placed",
+                STEP * fleet.patience,
+                running,
+            )
             .await?;
         screen.reach("everything runs as placed: web 1 + 2, shop and its settings in two clusters");
         let before = Picture::of(&fleet.observer.view);
@@ -259,7 +264,9 @@ impl Story {
         Ok(self
             .fleet
             .observer
-            .await_that(what, STEP, |view| condition(&Picture::of(view)))
+            .await_that(what, STEP * self.fleet.patience, |view| {
+                condition(&Picture::of(view))
+            })
             .await?)
     }
 

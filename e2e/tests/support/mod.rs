@@ -2,14 +2,17 @@
 
 #![allow(clippy::panic, clippy::expect_used)] // how a test says that it failed
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_e2e::harness::dump::dump;
 use muster_e2e::harness::fleet::{Fleet, Plan};
+use muster_e2e::harness::provider::{self, Ability, Provider};
 use muster_e2e::sandbox::scenario;
 use muster_e2e::sandbox::screen::Screen;
 use muster_e2e::sandbox::story::{Failure, Story};
+use tokio::sync::{Mutex, MutexGuard};
 
 /// A directory that is removed when the test has passed.
 struct Place(PathBuf);
@@ -29,6 +32,8 @@ pub struct Setting {
     pub name: &'static str,
     /// How many members: three are enough for the placements, five are what the seed has.
     pub members: usize,
+    /// What the clusters have to be able to do. The scenario is skipped where they are not.
+    pub needs: &'static [Ability],
     /// Changes how the fleet is started.
     pub plan: fn(&mut Plan),
     /// Changes what is applied.
@@ -41,6 +46,7 @@ impl Setting {
         Self {
             name,
             members: 3,
+            needs: &[],
             plan: |_| {},
             manifest: unhurried,
         }
@@ -60,7 +66,13 @@ pub async fn scenario(setting: Setting, tell: impl AsyncFnOnce(&Story) -> Result
     let place = Place(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name));
     std::fs::create_dir_all(&place.0).expect("a directory for the test");
     let binary = env!("CARGO_BIN_EXE_sandbox").into();
+    let provider = provider::chosen().expect("a provider");
+    if let Some(why) = provider::lacking(&*provider, setting.members, setting.needs) {
+        return skip(setting.name, &why);
+    }
+    let _turn = alone_if_heavy(&*provider).await;
     let mut plan = scenario::plan(binary, place.0.clone(), setting.members);
+    plan.provider = provider;
     (setting.plan)(&mut plan);
     let fleet = Fleet::start(plan).await.expect("a fleet on this machine");
     let manifests = scenario::MANIFESTS.map(|(_, manifest)| (setting.manifest)(manifest));
@@ -69,11 +81,31 @@ pub async fn scenario(setting: Setting, tell: impl AsyncFnOnce(&Story) -> Result
         tell(&story).await
     }
     .await;
+    let dump = match &outcome {
+        Ok(()) => String::new(),
+        Err(_) => dump(&fleet).await,
+    };
+    let ended = fleet.end().await;
     if let Err(failure) = outcome {
-        let dump = dump(&fleet).await;
         panic!(
             "{failure}\n{dump}\n{failure}\nlogs: {}",
             place.0.join("logs").display()
         );
+    }
+    ended.expect("the clusters are as they were before");
+}
+
+/// Says that a scenario does not run, past the test harness, which shows the output of failed tests only.
+fn skip(name: &str, why: &str) {
+    // There is nobody to tell that nobody can be told.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {why}");
+}
+
+/// Fleets of real servers start one after the other: a handful of them is what a machine can bear.
+async fn alone_if_heavy(provider: &dyn Provider) -> Option<MutexGuard<'static, ()>> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    match provider.patience() {
+        1 => None,
+        _ => Some(TURN.lock().await),
     }
 }

@@ -53,10 +53,17 @@ impl Child {
     }
 }
 
-impl Drop for Child {
-    fn drop(&mut self) {
+impl Child {
+    /// Kills it, and returns when it is gone.
+    pub fn kill(&mut self) {
         self.input = None;
         // The guard kills at once, so that this does not block; there is nobody to tell of an error.
         let _ = self.shell.wait();
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
     }
 }

@@ -80,7 +80,8 @@ impl Options {
         }
     }
 
-    fn has_manager(&self) -> bool {
+    /// Whether kube-controller-manager will run.
+    pub fn has_manager(&self) -> bool {
         self.manager && self.assets.join("kube-controller-manager").is_file()
     }
 }
@@ -127,6 +128,9 @@ pub struct Envtest {
     server: Child,
     _etcd: Child,
     authority: Authority,
+    /// Of the server, of etcd for clients, of etcd for its peers.
+    ports: [u16; 3],
+    options: Options,
     address: String,
     directory: Directory,
 }
@@ -148,17 +152,33 @@ impl Envtest {
             server,
             _etcd: etcd,
             authority,
+            ports,
             address: format!("https://127.0.0.1:{}", ports[0]),
             directory,
+            options,
         };
-        tokio::time::timeout(START, api.ready())
-            .await
-            .unwrap_or_else(|_| bail!("kube-apiserver is not ready after {START:?}"))
-            .with_context(|| api.report())?;
-        if options.has_manager() {
-            api.manager = Some(api.start_manager(&options)?);
+        api.become_ready().await?;
+        if api.options.has_manager() {
+            api.manager = Some(api.start_manager()?);
         }
         Ok(api)
+    }
+
+    async fn become_ready(&mut self) -> anyhow::Result<()> {
+        tokio::time::timeout(START, self.ready())
+            .await
+            .unwrap_or_else(|_| bail!("kube-apiserver is not ready after {START:?}"))
+            .with_context(|| self.report())
+    }
+
+    /// Kills kube-apiserver and starts it again after `down`, on the same port, with what etcd kept: the objects, and not the history
+    /// of watches.
+    pub async fn restart(&mut self, down: Duration) -> anyhow::Result<()> {
+        self.server.kill();
+        tokio::time::sleep(down).await;
+        let [server, etcd, _] = self.ports;
+        self.server = start_server(&self.options, &self.directory, server, etcd)?;
+        self.become_ready().await
     }
 
     /// Access for the administrator.
@@ -203,7 +223,7 @@ impl Envtest {
         }
     }
 
-    fn start_manager(&self, options: &Options) -> anyhow::Result<Child> {
+    fn start_manager(&self) -> anyhow::Result<Child> {
         let kubeconfig = self.directory.path.join("manager.kubeconfig");
         super::kubeconfig::write(&self.kubeconfig()?, &kubeconfig)?;
         let file = |name: &str| self.directory.file(name);
@@ -225,7 +245,7 @@ impl Envtest {
             // Nobody asks it anything.
             "--secure-port=0".to_owned(),
         ];
-        let binary = options.assets.join("kube-controller-manager");
+        let binary = self.options.assets.join("kube-controller-manager");
         Child::start(&binary, &arguments, &[], &self.directory.path)
     }
 

@@ -1,12 +1,14 @@
 //! The embedded API: a server in this process, gone with it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::future::BoxFuture;
 use kube::config::Kubeconfig;
 
-use super::{Abilities, Cluster, Provider};
+use super::{Ability, Cluster, Forget, Provider};
 use crate::apiserver::{ApiServer, Options, Running};
 
 /// Makes embedded APIs.
@@ -18,11 +20,13 @@ impl Provider for Embedded {
         "embedded"
     }
 
-    fn abilities(&self) -> Abilities {
-        Abilities {
-            runs_pods: false,
-            collects_garbage: true,
-        }
+    fn abilities(&self) -> BTreeSet<Ability> {
+        [
+            Ability::CollectGarbage,
+            Ability::Restart,
+            Ability::KeepHistory,
+        ]
+        .into()
     }
 
     fn start<'a>(
@@ -45,5 +49,14 @@ impl Cluster for Running {
     fn administrator(&self) -> anyhow::Result<Kubeconfig> {
         self.admin_kubeconfig()
             .context("making the administrator's kubeconfig")
+    }
+
+    fn restart(&self, forget: Forget, down: Duration) -> BoxFuture<'_, anyhow::Result<()>> {
+        Box::pin(async move {
+            self.stop();
+            tokio::time::sleep(down).await;
+            Running::restart(self, forget);
+            Ok(())
+        })
     }
 }

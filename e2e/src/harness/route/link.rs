@@ -64,9 +64,25 @@ impl Link {
         self.condition.send_replace(condition);
     }
 
+    /// The switch alone, for whoever changes the state from another task.
+    pub fn handle(&self) -> Handle {
+        Handle(self.condition.clone())
+    }
+
     /// The state of the path.
     pub fn condition(&self) -> Condition {
         *self.condition.borrow()
+    }
+}
+
+/// The switch of a link.
+#[derive(Clone, Debug)]
+pub struct Handle(watch::Sender<Condition>);
+
+impl Handle {
+    /// Changes the state of the path, for live connections too.
+    pub fn set(&self, condition: Condition) {
+        self.0.send_replace(condition);
     }
 }
 
