@@ -6,7 +6,7 @@ mod roll;
 
 use std::time::Duration;
 
-use muster_e2e::harness::link::Condition;
+use muster_e2e::harness::route::Condition;
 use roll::{GRACE, Setting, ready, silent};
 use tokio::time::Instant;
 

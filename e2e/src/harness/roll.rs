@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::fleet::config;
-use super::kubeconfig;
-use super::link::Link;
 use super::observer::Observer;
 use super::process::{Launch, Process, Program};
+use super::route::Route;
+use super::{access, kubeconfig};
 use crate::apiserver::seed::Seeds;
 use crate::apiserver::{ApiServer, Options, Running};
 
@@ -50,7 +50,7 @@ pub struct Roll {
     /// The control plane.
     pub control_plane: Process,
     /// Between the control plane and the fleet API.
-    pub to_fleet: Link,
+    pub to_fleet: Route,
     players: Players,
     bindings: Seeds,
     _api: Running,
@@ -109,13 +109,16 @@ impl Roll {
             }
         });
 
-        let access = config(api.admin_kubeconfig()?).await?;
-        let observer = Observer::new(&client::connect(&access, Profile::Watch)?, []);
+        let direct = config(api.admin_kubeconfig()?).await?;
+        let observer = Observer::new(&client::connect(&direct, Profile::Watch)?, []);
         observer.start().await;
-        let identity = api.kubeconfig("muster-control-plane", &["system:masters"])?;
-        let to_fleet = Link::open(kubeconfig::address(&identity).await?).await?;
+        let client = client::connect(&direct, Profile::Write)?;
+        let account = access::admit_control_plane(&client).await?;
+        let administrator = api.admin_kubeconfig()?;
+        let to_fleet = Route::open(&administrator).await?;
+        let identity = access::kubeconfig(&client, administrator, &account).await?;
         let path = plan.directory.join("control-plane.kubeconfig");
-        kubeconfig::write(&kubeconfig::through(identity, to_fleet.address())?, &path)?;
+        kubeconfig::write(&to_fleet.kubeconfig(identity), &path)?;
         let mut arguments = vec![
             format!("--kubeconfig={}", path.display()),
             "--metrics-bind-address=0".to_owned(),
@@ -129,7 +132,7 @@ impl Roll {
             log: plan.directory.join("control-plane.log"),
         })?;
         Ok(Self {
-            client: client::connect(&access, Profile::Write)?,
+            client,
             observer,
             control_plane,
             to_fleet,
