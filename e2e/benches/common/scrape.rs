@@ -1,5 +1,7 @@
 //! What a process says of itself on `/metrics`.
 
+use std::time::Duration;
+
 use anyhow::Context;
 
 /// Where the control plane shows its metrics.

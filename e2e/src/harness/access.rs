@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::apply;
 
-const CONTROL_PLANE: &str = include_str!("../../../charts/fleet-access/access/control-plane.yaml");
-const MEMBER: &str = include_str!("../../../charts/fleet-access/access/member.yaml");
+const CONTROL_PLANE: &str = include_str!("../../../charts/control-plane/access/control-plane.yaml");
+const MEMBER: &str = include_str!("../../../charts/control-plane/access/member.yaml");
 const AGENT: &str = include_str!("../../../charts/agent/access.yaml");
 
 /// Release and namespace under which the agent's chart is installed, as the README does.
