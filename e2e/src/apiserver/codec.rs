@@ -21,9 +21,11 @@ fn renames_fields(served: &Served) -> bool {
     served.resource.group == "events.k8s.io"
 }
 
-/// Whether stored bytes are what the request's version looks like, but for `apiVersion`.
-pub fn same_shape(served: &Served) -> bool {
+/// Whether the bytes of a stored object are what the request's version looks like.
+pub fn as_stored(served: &Served, object: &Object) -> bool {
+    // Of a custom object, another version shows what its own schema knows; built-in kinds have one version.
     !renames_fields(served)
+        && (served.resource.custom.is_none() || object.is_in(&served.api_version()))
 }
 
 /// A stored object as the request's version has it.
@@ -34,7 +36,11 @@ pub fn to_request(served: &Served, mut object: Value) -> Value {
             members.retain(|key, value| !(key.starts_with("reporting") && value == ""));
         }
     }
-    object["apiVersion"] = served.api_version().into();
+    let api_version = Value::from(served.api_version());
+    if served.resource.custom.is_some() && object["apiVersion"] != api_version {
+        served.version().schema.prune(&mut object);
+    }
+    object["apiVersion"] = api_version;
     object
 }
 
@@ -66,10 +72,10 @@ fn rename(
 
 /// The JSON of a stored object in the request's version.
 pub fn bytes(served: &Served, object: &Object) -> Bytes {
-    if !same_shape(served) {
+    if !as_stored(served, object) {
         return to_request(served, object.value()).to_string().into();
     }
-    if served.is_storage() {
+    if served.is_storage() || served.resource.custom.is_some() {
         return object.json();
     }
     let head =
@@ -84,7 +90,7 @@ pub fn bytes(served: &Served, object: &Object) -> Bytes {
 
 /// Writes an object as an item of a list: items of built-in kinds don't repeat version and kind.
 pub fn item(served: &Served, object: &Object, out: &mut Vec<u8>) {
-    if same_shape(served) && served.resource.custom.is_none() {
+    if as_stored(served, object) && served.resource.custom.is_none() {
         out.push(b'{');
         out.extend_from_slice(object.rest());
     } else if served.resource.custom.is_none() {

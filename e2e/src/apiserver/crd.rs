@@ -1,6 +1,6 @@
 //! Custom resources: from a CustomResourceDefinition to a served resource, and the conditions that tell of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use super::metadata;
 use super::registry::{Custom, Resource, Scale, Subresource, Version, collection_name};
 use super::schema::{FieldError, Schema};
 use super::server::Server;
+use super::store::Scan;
 use super::table::Columns;
 use super::traits::Traits;
 
@@ -154,39 +155,76 @@ fn successor(crd: &Value, name: &str) -> Option<String> {
     (priority(&best) > priority(name)).then_some(best)
 }
 
-/// Why the names of a CRD can't be accepted: reason and message, if another resource of the group has one of them.
-fn conflict(server: &Server, crd: &Value) -> Option<(&'static str, String)> {
-    let names = names(crd);
-    let (group, own) = (text(&crd["spec"]["group"]), metadata::text(crd, "name"));
-    let all = server.registry.all();
-    let others: Vec<_> = all
-        .iter()
-        .filter(|r| r.group == group && r.custom.as_ref().is_none_or(|c| c.crd != own))
-        .collect();
-    let taken = |name: &str| {
-        others.iter().any(|r| {
-            r.plural == name || r.singular == name || r.short_names.iter().any(|s| s == name)
-        })
+/// Names that the other CRDs of a group have been given: those of resources, and those of kinds.
+#[derive(Default)]
+struct Taken {
+    resources: HashSet<String>,
+    kinds: HashSet<String>,
+}
+
+impl Taken {
+    fn by_others(server: &Server, crd: &Value) -> Self {
+        let mut taken = Self::default();
+        let crds = server
+            .store
+            .collection("apiextensions.k8s.io/customresourcedefinitions");
+        let Ok(page) = crds.scan(Scan::default(), |_| true) else {
+            return taken;
+        };
+        for other in page.objects.iter().map(|object| object.value()) {
+            let same = metadata::text(&other, "name") == metadata::text(crd, "name");
+            if same || other["spec"]["group"] != crd["spec"]["group"] {
+                continue;
+            }
+            let names = &other["status"]["acceptedNames"];
+            taken
+                .resources
+                .extend([text(&names["plural"]), text(&names["singular"])]);
+            taken.resources.extend(texts(&names["shortNames"]));
+            taken
+                .kinds
+                .extend([text(&names["kind"]), text(&names["listKind"])]);
+        }
+        taken
+    }
+}
+
+/// The names that a CRD may have of those it asks for, beside those it has; and why not all, if so: reason and message.
+/// Of several conflicts the last is told.
+fn accepted(
+    wanted: &Value,
+    given: &Value,
+    taken: &Taken,
+) -> (Value, Option<(&'static str, String)>) {
+    let mut names = given.clone();
+    let mut conflict = None;
+    let mut in_use = |reason, name: &str| {
+        conflict = Some((reason, format!("{name:?} is already in use")));
     };
-    for (field, reason) in [
-        ("plural", "PluralConflict"),
-        ("singular", "SingularConflict"),
+    for (field, reason, others) in [
+        ("plural", "PluralConflict", &taken.resources),
+        ("singular", "SingularConflict", &taken.resources),
+        ("shortNames", "ShortNamesConflict", &taken.resources),
+        ("kind", "KindConflict", &taken.kinds),
+        ("listKind", "ListKindConflict", &taken.kinds),
     ] {
-        let name = text(&names[field]);
-        if taken(&name) {
-            return Some((reason, format!("{name:?} is already in use")));
+        let asked = match &wanted[field] {
+            Value::Array(list) => list.iter().map(text).collect(),
+            one => vec![text(one)],
+        };
+        let other = asked
+            .iter()
+            .find(|name| wanted[field] != given[field] && others.contains(*name));
+        match other {
+            Some(name) => in_use(reason, name),
+            None if wanted[field].is_null() => {}
+            None => names[field] = wanted[field].clone(),
         }
     }
-    if let Some(name) = texts(&names["shortNames"]).into_iter().find(|n| taken(n)) {
-        return Some(("ShortNamesConflict", format!("{name:?} is already in use")));
+    if !wanted["categories"].is_null() {
+        names["categories"] = wanted["categories"].clone();
     }
-    for (field, reason) in [("kind", "KindConflict"), ("listKind", "ListKindConflict")] {
-        let name = text(&names[field]);
-        if others.iter().any(|r| r.kind == name || r.list_kind == name) {
-            return Some((reason, format!("{name:?} is already in use")));
-        }
-    }
-    None
+    (names, conflict)
 }
 
 /// The status that a CRD should have.
@@ -196,44 +234,30 @@ pub fn status(server: &Server, crd: &Value) -> Value {
     if !status.is_object() {
         status = json!({});
     }
+    if !status["acceptedNames"].is_object() {
+        status["acceptedNames"] = json!({ "plural": "", "kind": "" });
+    }
     let established = condition_is(&status, "Established", "True");
-    match conflict(server, crd) {
-        None => {
-            status["acceptedNames"] = names(crd);
-            set(
-                &mut status,
-                "NamesAccepted",
-                ("True", "NoConflicts", "no conflicts found"),
-                &now,
-            );
-            let message = "the initial names have been accepted";
-            set(
-                &mut status,
-                "Established",
-                ("True", "InitialNamesAccepted", message),
-                &now,
-            );
-        }
-        Some((reason, message)) => {
-            if !status["acceptedNames"].is_object() {
-                status["acceptedNames"] = json!({ "plural": "", "kind": "" });
-            }
-            set(
-                &mut status,
-                "NamesAccepted",
-                ("False", reason, &message),
-                &now,
-            );
-            if !established {
-                let message = "not all names are accepted";
-                set(
-                    &mut status,
-                    "Established",
-                    ("False", "NotAccepted", message),
-                    &now,
-                );
-            }
-        }
+    let taken = Taken::by_others(server, crd);
+    let (names, conflict) = accepted(&names(crd), &status["acceptedNames"], &taken);
+    status["acceptedNames"] = names;
+    let (accepted, initial) = match &conflict {
+        None => (
+            ("True", "NoConflicts", "no conflicts found"),
+            Some((
+                "True",
+                "InitialNamesAccepted",
+                "the initial names have been accepted",
+            )),
+        ),
+        Some((reason, message)) => (
+            ("False", *reason, message.as_str()),
+            (!established).then_some(("False", "NotAccepted", "not all names are accepted")),
+        ),
+    };
+    set(&mut status, "NamesAccepted", accepted, &now);
+    if let Some(initial) = initial {
+        set(&mut status, "Established", initial, &now);
     }
     let mut stored = texts(&status["storedVersions"]);
     for version in crd["spec"]["versions"].as_array().into_iter().flatten() {
@@ -290,6 +314,27 @@ mod tests {
             names(&crd),
             json!({ "kind": "Widget", "plural": "widgets", "singular": "widget", "listKind": "WidgetList" })
         );
+    }
+
+    #[test]
+    fn each_name_is_accepted_alone_and_the_last_conflict_is_told() {
+        let taken = Taken {
+            resources: ["first".to_owned(), "fi".to_owned()].into(),
+            kinds: ["First".to_owned()].into(),
+        };
+        let wanted = json!({ "plural": "seconds", "singular": "first", "shortNames": ["se", "fi"], "kind": "First", "listKind": "SecondList" });
+        let (names, conflict) = accepted(&wanted, &json!({ "plural": "", "kind": "" }), &taken);
+        assert_eq!(
+            names,
+            json!({ "plural": "seconds", "kind": "", "listKind": "SecondList" })
+        );
+        assert_eq!(
+            conflict,
+            Some(("KindConflict", "\"First\" is already in use".to_owned()))
+        );
+        // What a CRD has it keeps, whoever else has it.
+        let (_, conflict) = accepted(&wanted, &wanted, &taken);
+        assert_eq!(conflict, None);
     }
 
     #[test]

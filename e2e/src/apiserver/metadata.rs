@@ -228,8 +228,11 @@ fn owners(metadata: &Value, errors: &mut Vec<FieldError>) {
     for (i, owner) in owners.iter().enumerate() {
         // The real server gives all owner references the path of the list.
         let field = "metadata.ownerReferences";
+        let text = |key: &str| owner[key].as_str().unwrap_or_default();
+        // What is no group and version counts as none.
+        let malformed = text("apiVersion").matches('/').count() > 1;
         for key in ["apiVersion", "kind", "name", "uid"] {
-            if owner[key].as_str().is_none_or(str::is_empty) {
+            if text(key).is_empty() || key == "apiVersion" && malformed {
                 let which = if key == "apiVersion" { "version " } else { "" };
                 let detail = format!("{which}must not be empty");
                 errors.push(FieldError::invalid(
@@ -238,6 +241,14 @@ fn owners(metadata: &Value, errors: &mut Vec<FieldError>) {
                     detail,
                 ));
             }
+        }
+        if (text("apiVersion"), text("kind")) == ("v1", "Event") {
+            let mut error = FieldError::invalid(field, &Value::Null, "");
+            error.message = format!(
+                "Invalid value: {}: /v1, Kind=Event is disallowed from being an owner",
+                written(owner)
+            );
+            errors.push(error);
         }
         if owner["controller"] == true {
             if let Some(first) = controller {
@@ -249,7 +260,8 @@ fn owners(metadata: &Value, errors: &mut Vec<FieldError>) {
                     name(&owners[i])
                 );
                 let mut error = FieldError::invalid(field, &Value::Null, "");
-                error.message = format!("Invalid value: {}: {detail}", as_written(owners));
+                let all: Vec<_> = owners.iter().map(written).collect();
+                error.message = format!("Invalid value: [{}]: {detail}", all.join(","));
                 errors.push(error);
             }
             controller = Some(owner);
@@ -257,8 +269,8 @@ fn owners(metadata: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Owner references with their members in the order of the API's own type.
-fn as_written(owners: &[Value]) -> String {
+/// An owner reference with its members in the order of the API's own type.
+fn written(owner: &Value) -> String {
     const ORDER: [&str; 6] = [
         "apiVersion",
         "kind",
@@ -267,13 +279,10 @@ fn as_written(owners: &[Value]) -> String {
         "controller",
         "blockOwnerDeletion",
     ];
-    let one = |owner: &Value| {
-        let members = ORDER
-            .iter()
-            .filter_map(|key| owner.get(key).map(|v| format!("{key:?}:{v}")));
-        format!("{{{}}}", members.collect::<Vec<_>>().join(","))
-    };
-    format!("[{}]", owners.iter().map(one).collect::<Vec<_>>().join(","))
+    let members = ORDER
+        .iter()
+        .filter_map(|key| owner.get(key).map(|v| format!("{key:?}:{v}")));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
 /// What is wrong with a change of the metadata.

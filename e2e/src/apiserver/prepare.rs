@@ -85,6 +85,13 @@ pub fn create(call: &Call<'_>, object: &mut Value) {
         }
         ("", "pods") => {
             object["status"] = json!({ "phase": "Pending", "qosClass": qos(object) });
+            if object["spec"]["schedulingGates"][0].is_object() {
+                object["status"]["conditions"] = json!([{
+                    "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                    "message": "Scheduling is blocked due to non-empty scheduling gates",
+                    "lastProbeTime": null, "lastTransitionTime": null,
+                }]);
+            }
         }
         ("", "persistentvolumes" | "persistentvolumeclaims") => {
             object["status"] = json!({ "phase": "Pending" });
@@ -352,12 +359,15 @@ fn give_address(call: &Call<'_>, object: &mut Value) {
 
 /// One address of a pod and the list of them say the same.
 fn agree_on_addresses(call: &Call<'_>, pod: &mut Value) {
-    let address = pod["status"]["podIP"].clone();
-    if kind(call) == ("", "pods")
-        && address.is_string()
-        && pod["status"]["podIPs"][0]["ip"] != address
-    {
-        pod["status"]["podIPs"] = json!([{ "ip": address }]);
+    if kind(call) != ("", "pods") {
+        return;
+    }
+    let one = pod["status"]["podIP"].clone();
+    let first = pod["status"]["podIPs"][0]["ip"].clone();
+    if one.is_string() && first != one {
+        pod["status"]["podIPs"] = json!([{ "ip": one }]);
+    } else if one.is_null() && first.is_string() {
+        pod["status"]["podIP"] = first;
     }
 }
 

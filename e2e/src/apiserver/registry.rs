@@ -301,7 +301,9 @@ fn builtin_version(kind: &'static kinds::Kind) -> Version {
         name: kind.version.to_owned(),
         verbs: owned(kind.verbs),
         subresources: kind.subresources.iter().map(subresource).collect(),
-        deprecation: None,
+        deprecation: (kind.kind == "Endpoints").then(|| {
+            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()
+        }),
         schema: Schema::builtin(kind),
         columns: Columns::builtin(kind),
         scale: None,

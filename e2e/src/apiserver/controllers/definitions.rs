@@ -36,7 +36,12 @@ impl Definitions {
         if notice.plural == "customresourcedefinitions" {
             let name = notice.object.head.name().to_owned();
             if notice.gone {
-                self.remove(&notice.object.value());
+                let gone = notice.object.value();
+                self.remove(&gone);
+                // Its names are free for others of the group.
+                for other in self.of_group(&gone["spec"]["group"]) {
+                    self.settle(&other).await;
+                }
             } else {
                 self.settle(&name).await;
             }
@@ -48,6 +53,20 @@ impl Definitions {
         for name in self.going.clone() {
             self.settle(&name).await;
         }
+    }
+
+    /// Names of the CRDs of a group.
+    fn of_group(&self, group: &Value) -> Vec<String> {
+        let page = self
+            .crds
+            .resource
+            .collection
+            .scan(Scan::default(), |_| true);
+        let objects = page.map(|page| page.objects).unwrap_or_default();
+        let group = objects
+            .iter()
+            .filter(|object| object.value()["spec"]["group"] == *group);
+        group.map(|object| object.head.name().to_owned()).collect()
     }
 
     async fn settle(&mut self, name: &str) {

@@ -101,27 +101,6 @@ impl Namespaces {
         self.going.insert(name.to_owned());
         let left = self.delete_contents(name).await;
         let now = metadata::time(self.inside.server.clock.now());
-        if left.is_empty() {
-            let held = namespace.value();
-            if held["spec"]["finalizers"]
-                .as_array()
-                .is_some_and(|f| f.iter().any(|f| f == "kubernetes"))
-            {
-                let let_go =
-                    self.inside
-                        .change(&self.served, ("", name, "finalize"), |namespace| {
-                            let mut new = namespace.clone();
-                            new["spec"]["finalizers"]
-                                .as_array_mut()?
-                                .retain(|f| f != "kubernetes");
-                            Some(new)
-                        });
-                if let Err(refusal) = let_go.await {
-                    tracing::debug!(namespace = name, %refusal, "letting a namespace go");
-                }
-            }
-            return;
-        }
         let status = |namespace: &Value| {
             let mut new = namespace.clone();
             conditions(&mut new["status"], &left, &now);
@@ -133,6 +112,28 @@ impl Namespaces {
             .await
         {
             tracing::debug!(namespace = name, %refusal, "telling what is left in a namespace");
+        }
+        if left.is_empty() {
+            let held = namespace.value();
+            if held["spec"]["finalizers"]
+                .as_array()
+                .is_some_and(|f| f.iter().any(|f| f == "kubernetes"))
+            {
+                let let_go =
+                    self.inside
+                        .change(&self.served, ("", name, "finalize"), |namespace| {
+                            let mut new = namespace.clone();
+                            let finalizers = new["spec"]["finalizers"].as_array_mut()?;
+                            finalizers.retain(|f| f != "kubernetes");
+                            if finalizers.is_empty() {
+                                new["spec"].as_object_mut()?.remove("finalizers");
+                            }
+                            Some(new)
+                        });
+                if let Err(refusal) = let_go.await {
+                    tracing::debug!(namespace = name, %refusal, "letting a namespace go");
+                }
+            }
         }
     }
 
@@ -218,13 +219,17 @@ fn conditions(status: &mut Value, left: &[(String, usize, Vec<String>)], now: &s
         .iter()
         .map(|(name, count, _)| format!("{name} has {count} resource instances"))
         .collect();
-    let message = format!("Some resources are remaining: {}", counts.join(", "));
-    crd::set(
-        status,
-        "NamespaceContentRemaining",
-        ("True", "SomeResourcesRemain", &message),
-        now,
-    );
+    let some = format!("Some resources are remaining: {}", counts.join(", "));
+    let remaining = if left.is_empty() {
+        (
+            "False",
+            "ContentRemoved",
+            "All content successfully removed",
+        )
+    } else {
+        ("True", "SomeResourcesRemain", some.as_str())
+    };
+    crd::set(status, "NamespaceContentRemaining", remaining, now);
     let mut finalizers: Vec<(String, usize)> = Vec::new();
     for finalizer in left.iter().flat_map(|(_, _, f)| f) {
         match finalizers.iter_mut().find(|(name, _)| name == finalizer) {

@@ -3,8 +3,10 @@
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::cel;
+use super::build::Builder;
 use super::error::FieldError;
+use super::node::At;
+use super::{builtin, cel, validate, walk};
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
@@ -98,13 +100,30 @@ pub fn check_crd(crd: &Value) -> Vec<FieldError> {
         ));
     }
     check_names(&spec["names"], &mut errors);
-    let stored = &crd["status"]["storedVersions"];
-    if stored.as_array().is_some_and(Vec::is_empty) {
+    check_stored(&crd["status"]["storedVersions"], versions, &mut errors);
+    errors
+}
+
+/// Versions in which objects may be stored stay among the versions.
+fn check_stored(stored: &Value, versions: &[Value], errors: &mut Vec<FieldError>) {
+    let path = "status.storedVersions";
+    let Some(stored) = stored.as_array() else {
+        return;
+    };
+    if stored.is_empty() {
         let detail = "must have at least one stored version";
-        let path = "status.storedVersions";
         errors.push(FieldError::invalid(path, &Value::Null, detail));
     }
-    errors
+    for (index, stored) in stored.iter().enumerate() {
+        if versions.iter().all(|version| version["name"] != *stored) {
+            let name = stored.as_str().unwrap_or_default();
+            let detail = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            let path = format!("{path}[{index}]");
+            errors.push(FieldError::invalid(path, stored, detail));
+        }
+    }
 }
 
 fn check_names(names: &Value, errors: &mut Vec<FieldError>) {
@@ -148,13 +167,12 @@ fn check_schema(version: &Value, path: &str, at: &str, errors: &mut Vec<FieldErr
     let schema = &version["schema"]["openAPIV3Schema"];
     if schema.is_object() {
         let mut found = Vec::new();
-        structural(
-            schema,
-            Level::Root,
-            &format!("{path}.openAPIV3Schema"),
-            &mut found,
-        );
+        let path = format!("{path}.openAPIV3Schema");
+        structural(schema, Level::Root, &path, &mut found);
         found.sort_by_key(ToString::to_string);
+        if found.is_empty() {
+            defaults(schema, &path, &mut found);
+        }
         errors.extend(found);
     } else {
         let path = format!("{at}.schema.openAPIV3Schema");
@@ -320,6 +338,47 @@ fn structural(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldEr
     nested(schema, path, either, errors);
     pattern(schema, path, errors);
     expressions(schema, path, errors);
+}
+
+/// All defaults of a schema that is structural.
+fn defaults(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    default(schema, path, errors);
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        defaults(property, &format!("{path}.properties[{name}]"), errors);
+    }
+    for below in ["items", "additionalProperties"] {
+        if schema[below].is_object() {
+            defaults(&schema[below], &format!("{path}.{below}"), errors);
+        }
+    }
+}
+
+/// A default fits its own schema.
+fn default(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let Some(default) = schema.get("default") else {
+        return;
+    };
+    let path = format!("{path}.default");
+    let mut builder = Builder::new(&builtin::DEFINITIONS);
+    let root = builder.node(schema);
+    let (arena, _) = builder.finish();
+    let at = At::new(&arena, root);
+    let (mut unknown, mut late) = (Vec::new(), Vec::new());
+    walk::prune(at, &mut default.clone(), &mut unknown, &mut late);
+    if !(unknown.is_empty() && late.is_empty()) {
+        let detail = "must not have unknown fields";
+        errors.push(FieldError::invalid(path.clone(), default, detail));
+    }
+    for mut error in validate::validate(at, default, None) {
+        if error.field == "<nil>" {
+            error.field.clone_from(&path);
+            // The place of the whole value has no name, but its space.
+            error.message = error.message.replacen(": in body", ":  in body", 1);
+        } else {
+            error.field = format!("{path}.{}", error.field);
+        }
+        errors.push(error);
+    }
 }
 
 /// Rules in CEL can at least be read.

@@ -19,6 +19,46 @@ pub fn decode(at: At<'_>, value: &mut Value) -> Result<(), String> {
     )
 }
 
+/// Reads the metadata of an object that has no Go type of its own: no time is made up.
+pub fn metadata(at: At<'_>, metadata: &mut Value) -> Result<(), String> {
+    let implied = metadata.get("creationTimestamp").is_none_or(Value::is_null);
+    decode(at, metadata)?;
+    if implied && let Value::Object(fields) = metadata {
+        fields.remove("creationTimestamp");
+    }
+    Ok(())
+}
+
+/// Reads the metadata of the objects embedded in a custom one.
+pub fn embedded(at: At<'_>, value: &mut Value, path: &str) -> Result<(), String> {
+    match value {
+        Value::Object(fields) => {
+            for (name, child) in fields.iter_mut() {
+                let Some(inner) = at.field(name) else {
+                    continue;
+                };
+                let path = super::walk::join(path, name);
+                if at.node().embedded && name == "metadata" {
+                    let shown = child.to_string();
+                    metadata(inner, child)
+                        .map_err(|why| format!("{path}: Invalid value: {shown}: {why}"))?;
+                } else if !path.starts_with("metadata") {
+                    embedded(inner, child, &path)?;
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = at.items() {
+                for (index, item) in list.iter_mut().enumerate() {
+                    embedded(items, item, &format!("{path}[{index}]"))?;
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
 /// Where we are, as `json.UnmarshalTypeError` tells it: the innermost struct and the path without indexes.
 struct Place<'a> {
     owner: &'a str,

@@ -126,17 +126,12 @@ impl Schema {
             Origin::Builtin(_) => decode::decode(self.root(), object),
             // Of a custom object the server decodes metadata alone; types are a matter of validation.
             Origin::Custom { .. } => {
-                match (self.root().field("metadata"), object.get_mut("metadata")) {
-                    (Some(at), Some(metadata)) => {
-                        let implied = metadata.get("creationTimestamp").is_none_or(Value::is_null);
-                        decode::decode(at, metadata)?;
-                        if implied && let Value::Object(fields) = metadata {
-                            fields.remove("creationTimestamp");
-                        }
-                        Ok(())
-                    }
-                    _ => Ok(()),
+                if let (Some(at), Some(metadata)) =
+                    (self.root().field("metadata"), object.get_mut("metadata"))
+                {
+                    decode::metadata(at, metadata)?;
                 }
+                decode::embedded(self.root(), object, "")
             }
         }
     }
@@ -145,15 +140,21 @@ impl Schema {
     /// what `fieldValidation` reports as `unknown field "spec.foo"`.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
-        walk::prune(self.root(), object, "", &mut unknown);
+        let mut late = Vec::new();
+        walk::prune(self.root(), object, &mut unknown, &mut late);
+        if matches!(self.origin, Origin::Custom { .. }) {
+            unknown.sort();
+        }
+        unknown.append(&mut late);
         unknown
     }
 
     /// Fills in what the real server would. The object has been decoded, which prints its empty structs.
     pub fn default(&self, object: &mut Value) {
         walk::default(self.root(), object);
-        if let Origin::Builtin(kind) = self.origin {
-            conditional::conditional(kind, object);
+        match self.origin {
+            Origin::Builtin(kind) => conditional::conditional(kind, object),
+            Origin::Custom { .. } => walk::drop_nulls(self.root(), object),
         }
     }
 

@@ -178,7 +178,7 @@ fn custom_objects_are_pruned_and_defaulted_by_their_schema() {
     let unknown = schema.prune(&mut object);
     assert_eq!(
         unknown,
-        ["spec.x", "spec.items[0].y", "spec.workload.metadata.odd"]
+        ["spec.items[0].y", "spec.x", "spec.workload.metadata.odd"]
     );
     schema.default(&mut object);
     assert_eq!(

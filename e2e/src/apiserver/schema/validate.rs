@@ -135,13 +135,10 @@ fn root(path: &str) -> &str {
 #[allow(clippy::too_many_lines)] // One demand a paragraph.
 fn check(at: At<'_>, rules: &Rules, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     junctors(at, rules, value, path, errors);
-    let mut invalid = |detail: String| {
-        errors.push(FieldError::invalid(
-            root(path),
-            value,
-            format!("{} {detail}", in_body(path)),
-        ));
+    let because = |value: &Value, detail: &str| {
+        FieldError::invalid(root(path), value, format!("{} {detail}", in_body(path)))
     };
+    let mut invalid = |detail: String| errors.push(because(value, &detail));
     match value {
         Value::String(text) => {
             // Of length and pattern the real server tells the first that fails.
@@ -194,7 +191,9 @@ fn check(at: At<'_>, rules: &Rules, value: &Value, path: &str, errors: &mut Vec<
                 .items
                 .filter(|least| (list.len() as u64) < *least)
             {
-                invalid(format!("should have at least {least} items"));
+                // The real server shows how many there are.
+                let detail = format!("should have at least {least} items");
+                errors.push(because(&list.len().into(), &detail));
             }
             if rules.unique
                 && list
@@ -202,7 +201,7 @@ fn check(at: At<'_>, rules: &Rules, value: &Value, path: &str, errors: &mut Vec<
                     .enumerate()
                     .any(|(i, item)| list[..i].contains(item))
             {
-                invalid("shouldn't contain duplicates".to_owned());
+                errors.push(because(value, "shouldn't contain duplicates"));
             }
             too_many(list.len(), rules.at_most.items, path, errors);
         }
@@ -212,7 +211,8 @@ fn check(at: At<'_>, rules: &Rules, value: &Value, path: &str, errors: &mut Vec<
                 .properties
                 .filter(|least| (fields.len() as u64) < *least)
             {
-                invalid(format!("should have at least {least} properties"));
+                let detail = format!("should have at least {least} properties");
+                errors.push(because(&fields.len().into(), &detail));
             }
             for name in rules
                 .required
@@ -256,10 +256,10 @@ fn junctors(at: At<'_>, rules: &Rules, value: &Value, path: &str, errors: &mut V
         self::value(at.node_at(*id), value, None, path, &mut found);
         found
     };
-    // The path is quoted here, and nowhere else.
+    // The path is quoted here, and stands nowhere else.
     let mut composite = |detail: &str| {
         errors.push(FieldError::invalid(
-            root(path),
+            root(""),
             &Value::from(""),
             format!("{path:?} {detail}"),
         ));
@@ -445,7 +445,7 @@ mod tests {
             (
                 json!({"type": "array", "minItems": 1, "items": {"type": "string"}}),
                 json!([]),
-                "x: Invalid value: []: x in body should have at least 1 items",
+                "x: Invalid value: 0: x in body should have at least 1 items",
             ),
             (
                 json!({"type": "array", "maxItems": 1, "items": {"type": "string"}}),
@@ -482,13 +482,13 @@ mod tests {
             (
                 json!({"type": "object", "not": {"required": ["a"]}, "properties": {"a": {"type": "string"}}}),
                 json!({"a": "1"}),
-                "x: Invalid value: \"\": \"x\" must not validate the schema (not)",
+                "<nil>: Invalid value: \"\": \"x\" must not validate the schema (not)",
             ),
             (
                 json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
                 "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}),
                 json!({"a": "1", "b": "2"}),
-                "x: Invalid value: \"\": \"x\" must validate one and only one schema (oneOf). Found 2 valid alternatives",
+                "<nil>: Invalid value: \"\": \"x\" must validate one and only one schema (oneOf). Found 2 valid alternatives",
             ),
             (
                 json!({"type": "object", "additionalProperties": {"type": "integer"}}),

@@ -5,7 +5,19 @@ use serde_json::Value;
 use super::node::{Absent, At, Shape};
 
 /// Removes what the schema does not know and reports the paths, as `unknown field "…"` quotes them.
-pub fn prune(at: At<'_>, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+///
+/// Those in metadata of embedded objects are `late`: the real server reads it after everything else.
+pub fn prune(at: At<'_>, value: &mut Value, unknown: &mut Vec<String>, late: &mut Vec<String>) {
+    below(at, value, "", unknown, late);
+}
+
+fn below(
+    at: At<'_>,
+    value: &mut Value,
+    path: &str,
+    unknown: &mut Vec<String>,
+    late: &mut Vec<String>,
+) {
     match value {
         Value::Object(object) => {
             let Shape::Object { fields, values } = &at.node().shape else {
@@ -20,15 +32,20 @@ pub fn prune(at: At<'_>, value: &mut Value, path: &str, unknown: &mut Vec<String
                 known
             });
             for (name, child) in object.iter_mut() {
-                if let Some(at) = at.field(name) {
-                    prune(at, child, &join(path, name), unknown);
+                if let Some(inner) = at.field(name) {
+                    let path = join(path, name);
+                    if at.node().embedded && name == "metadata" {
+                        below(inner, child, &path, late, &mut Vec::new());
+                    } else {
+                        below(inner, child, &path, unknown, late);
+                    }
                 }
             }
         }
         Value::Array(list) => {
             if let Some(items) = at.items() {
                 for (index, item) in list.iter_mut().enumerate() {
-                    prune(items, item, &format!("{path}[{index}]"), unknown);
+                    below(items, item, &format!("{path}[{index}]"), unknown, late);
                 }
             }
         }
@@ -64,6 +81,30 @@ pub fn default(at: At<'_>, value: &mut Value) {
             if let Some(items) = at.items() {
                 for item in list {
                     default(items, item);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Removes `null`s from objects where the schema knows the field and does not allow them. Defaults have been filled in.
+pub fn drop_nulls(at: At<'_>, value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            object.retain(|name, child| {
+                !child.is_null() || at.field(name).is_none_or(|at| at.node().nullable)
+            });
+            for (name, child) in object.iter_mut() {
+                if let Some(at) = at.field(name) {
+                    drop_nulls(at, child);
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = at.items() {
+                for item in list {
+                    drop_nulls(items, item);
                 }
             }
         }

@@ -253,6 +253,14 @@ impl Object {
             .slice(self.change.prefix().len()..self.frame.len() - FRAME_END.len())
     }
 
+    /// Whether the object is stored in this version of its kind.
+    pub fn is_in(&self, api_version: &str) -> bool {
+        let json = &self.frame[self.change.prefix().len()..];
+        let rest = json.strip_prefix(br#"{"apiVersion":""#);
+        let rest = rest.and_then(|rest| rest.strip_prefix(api_version.as_bytes()));
+        rest.is_some_and(|rest| rest.starts_with(b"\""))
+    }
+
     /// The object's JSON after `apiVersion` and `kind`: starts at `"metadata"`, ends with the closing brace.
     pub fn rest(&self) -> &[u8] {
         &self.frame[self.rest..self.frame.len() - FRAME_END.len()]
@@ -302,6 +310,7 @@ mod tests {
         assert_eq!(object.value(), expected);
         let event: Value = serde_json::from_slice(object.frame()).expect("event");
         assert_eq!(event, json!({ "type": "MODIFIED", "object": expected }));
+        assert!(object.is_in("v1") && !object.is_in("v"));
         assert!(object.rest().starts_with(br#""metadata":{"#));
         assert_eq!(object.head.label("b"), Some("2"));
         assert_eq!(object.head.field("metadata.namespace"), Some("ns"));

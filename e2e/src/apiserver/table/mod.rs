@@ -114,7 +114,8 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     fn name(&self) -> Value {
-        self.object["metadata"]["name"].clone()
+        let name = &self.object["metadata"]["name"];
+        name.as_str().unwrap_or_default().into()
     }
 
     fn age(&self) -> Value {

@@ -57,7 +57,7 @@ impl Options {
             };
             options.uid = precondition("uid");
             options.resource_version = precondition("resourceVersion");
-            options.check()?;
+            options.check(Vec::new())?;
             return Ok(options);
         }
         let tree = wire::tree_of(call.content_type, body)?;
@@ -73,10 +73,14 @@ impl Options {
         options.orphan = tree["orphanDependents"].as_bool();
         options.uid = text(&tree["preconditions"]["uid"]);
         options.resource_version = text(&tree["preconditions"]["resourceVersion"]);
-        options.dry_run |= tree["dryRun"]
-            .as_array()
-            .is_some_and(|list| list.iter().any(|v| v == "All"));
-        options.check()?;
+        let rehearsals = tree["dryRun"].as_array().map_or(&[][..], Vec::as_slice);
+        let mut errors = Vec::new();
+        if rehearsals.iter().any(|v| v != "All") {
+            let given = Value::from(rehearsals);
+            errors.push(FieldError::unsupported("dryRun", &given, &["All"]));
+        }
+        options.dry_run |= !rehearsals.is_empty();
+        options.check(errors)?;
         Ok(options)
     }
 
@@ -110,8 +114,7 @@ impl Options {
         tree
     }
 
-    fn check(&self) -> Result<(), Refusal> {
-        let mut errors = Vec::new();
+    fn check(&self, mut errors: Vec<FieldError>) -> Result<(), Refusal> {
         if self.propagation.is_some() && self.orphan.is_some() {
             let detail = "orphanDependents and deletionPropagation cannot be both set";
             errors.push(FieldError::invalid(

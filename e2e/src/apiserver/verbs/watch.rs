@@ -303,10 +303,7 @@ impl Follower {
         if self.form != Form::Object || self.protobuf {
             let value = codec::to_request(&self.served, object.value());
             self.tree(change, value, out);
-        } else if self.served.is_storage()
-            && codec::same_shape(&self.served)
-            && object.change() == change
-        {
+        } else if codec::as_stored(&self.served, object) && object.change() == change {
             out.put_slice(object.frame());
         } else {
             out.put_slice(change.prefix());
@@ -365,12 +362,8 @@ impl Follower {
         match self.form {
             Form::Object => {}
             Form::Metadata => object = codec::metadata_only(&object),
-            Form::Table => {
-                object = json!({
-                    "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-                    "columnDefinitions": null, "rows": [],
-                });
-            }
+            // A row like any other, of an object that has only this.
+            Form::Table => object = self.row(&object),
         }
         out.put_slice(
             json!({ "type": "BOOKMARK", "object": object })

@@ -33,6 +33,7 @@ pub fn builtin(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError>
         ("policy", _) => workloads::disruption_budget(&mut check),
         ("", "Service") => network::service(&mut check),
         ("networking.k8s.io", "Ingress") => network::ingress(&mut check),
+        ("", "Endpoints") => network::endpoints(&mut check),
         ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice(&mut check),
         ("", "ConfigMap") => config::config_map(&mut check),
         ("", "Secret") => config::secret(&mut check),

@@ -97,6 +97,19 @@ pub fn ingress(check: &mut Check<'_>) {
     }
 }
 
+/// Of several ports each has a name.
+pub fn endpoints(check: &mut Check<'_>) {
+    for (path, subset) in check.each("subsets") {
+        let ports = each(&subset["ports"], &format!("{path}.ports"));
+        for (path, declared) in &ports {
+            if ports.len() > 1 {
+                check.required(&format!("{path}.name"), &declared["name"]);
+            }
+            port(check, &format!("{path}.port"), &declared["port"]);
+        }
+    }
+}
+
 /// Slices hold addresses of one kind, for ever.
 pub fn endpoint_slice(check: &mut Check<'_>) {
     let kind = check.at("addressType");
