@@ -150,6 +150,26 @@ impl Authority {
 
     /// A client certificate for a user.
     pub fn client(&self, user: &str, groups: &[&str]) -> Result<Credentials, IdentityError> {
+        self.issue(user, groups, GRACE + LIFE)
+    }
+
+    /// A client certificate for a user that ran out this long ago.
+    pub fn expired_client(
+        &self,
+        user: &str,
+        groups: &[&str],
+        ago: Duration,
+    ) -> Result<Credentials, IdentityError> {
+        self.issue(user, groups, GRACE.saturating_sub(ago))
+    }
+
+    /// A client certificate that is good for so long, since [`GRACE`] before now.
+    fn issue(
+        &self,
+        user: &str,
+        groups: &[&str],
+        life: Duration,
+    ) -> Result<Credentials, IdentityError> {
         let key = KeyPair::generate()?;
         let subject = x509::subject(user, groups);
         let now = Timestamp::now();
@@ -157,7 +177,7 @@ impl Authority {
         let certificate = self.sign_certificate(
             &subject,
             &key.subject_public_key_info(),
-            (from, GRACE + LIFE),
+            (from, life),
             false,
         )?;
         Ok(Credentials {

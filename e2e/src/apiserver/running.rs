@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use super::admission::Admission;
 use super::clock::Clock;
 use super::controllers::{self, Enabled, Inside};
 use super::faults::Faults;
-use super::identity::{Authority, IdentityError, TlsError, User};
+use super::identity::{Authority, Credentials, IdentityError, TlsError, User};
 use super::rbac::Rbac;
 use super::registry::Registry;
 use super::serve;
@@ -264,11 +265,18 @@ impl Running {
     /// A kubeconfig with a client certificate for a user in these groups.
     pub fn kubeconfig(&self, user: &str, groups: &[&str]) -> Result<Kubeconfig, StartError> {
         let credentials = self.server.authority.client(user, groups)?;
-        let auth = json!({
-            "client-certificate-data": base64(&credentials.certificate),
-            "client-key-data": base64(&credentials.key),
-        });
-        self.kubeconfig_with(user, &auth)
+        self.kubeconfig_with(user, &certified(&credentials))
+    }
+
+    /// The same with a certificate that ran out an hour ago.
+    pub fn expired_kubeconfig(
+        &self,
+        user: &str,
+        groups: &[&str],
+    ) -> Result<Kubeconfig, StartError> {
+        let authority = &self.server.authority;
+        let credentials = authority.expired_client(user, groups, Duration::from_hours(1))?;
+        self.kubeconfig_with(user, &certified(&credentials))
     }
 
     /// A kubeconfig with a bearer token for a user in these groups.
@@ -328,6 +336,13 @@ impl Running {
         }
         self.down.send_replace(false);
     }
+}
+
+fn certified(credentials: &Credentials) -> Value {
+    json!({
+        "client-certificate-data": base64(&credentials.certificate),
+        "client-key-data": base64(&credentials.key),
+    })
 }
 
 fn base64(text: &str) -> String {

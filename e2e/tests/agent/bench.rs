@@ -181,6 +181,11 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// Whether it ended, by itself or because it was told to.
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
+    }
+
     /// Waits for the agent's own end.
     pub async fn ended(mut self) -> anyhow::Result<()> {
         timeout(PATIENCE, &mut self.task)

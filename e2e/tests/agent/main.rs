@@ -5,6 +5,9 @@
 
 mod bench;
 mod census;
+mod credentials;
+mod meter;
+mod outages;
 mod report;
 mod survival;
 mod works;

@@ -1,0 +1,234 @@
+//! Outages that last for hours, in simulated time: nothing is lost, nothing piles up, and the end is noticed at once.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use muster_e2e::apiserver::Running;
+use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_shared::k8s::{Api, Lease};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::bench::{
+    AGENT, Agent, Bench, MEMBER, condition, config_map, delete, gone, patch, until, value,
+};
+use crate::meter::Meter;
+
+const HOUR: Duration = Duration::from_hours(1);
+/// Works that are pending while nobody answers.
+const WORKS: usize = 20;
+
+/// An agent as operators run it: with the intervals that are the defaults.
+fn agent(bench: &Bench) -> Agent {
+    bench.agent_in(&["system:masters"], |settings| {
+        settings.cluster_status_update_frequency = "10s".parse().unwrap();
+        settings.cluster_lease_duration = "40s".parse().unwrap();
+        settings.cluster_success_threshold = "30s".parse().unwrap();
+        settings.cluster_failure_threshold = "30s".parse().unwrap();
+    })
+}
+
+fn cut_off(server: &Running) {
+    let agent_only = Scope {
+        user: Some(AGENT.into()),
+        path: None,
+    };
+    server.faults().inject_for(agent_only, Effect::Cut);
+}
+
+fn changed(name: &str) -> serde_json::Value {
+    json!({"spec": {"workload": {"manifests": [config_map(name, "2")]}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_that_is_away_for_hours_finds_its_member_as_it_wants_it() {
+    let meter = Meter::install();
+    let bench = Bench::start().await;
+    let _agent = agent(&bench);
+    bench.joined().await;
+    for name in ["changed", "deleted", "untouched"] {
+        bench.create_work(name, |_| {}).await;
+        bench.applied(name, "True").await;
+    }
+    cut_off(&bench.fleet);
+    let before = meter.sum("muster_api_requests_total", &["api=\"fleet\""]);
+    sleep(HOUR / 2).await;
+    // What the member needs no fleet for goes on: drift is repaired.
+    patch(
+        &bench.config_maps(),
+        "untouched",
+        &json!({"data": {"k": "drifted"}}),
+    )
+    .await;
+    until(
+        &bench.config_maps(),
+        "untouched",
+        "drift is repaired",
+        |object| value(object) == "1",
+    )
+    .await;
+    patch(&bench.works(), "changed", &changed("changed")).await;
+    delete(&bench.works(), "deleted").await;
+    bench.create_work("new", |_| {}).await;
+    sleep(HOUR).await;
+    let asked = meter.sum("muster_api_requests_total", &["api=\"fleet\""]) - before;
+    // The lease is tried once a second; watches and writes have backed off.
+    let seconds = (HOUR + HOUR / 2).as_secs_f64();
+    assert!(
+        asked < seconds * 1.5,
+        "{asked} requests in an hour and a half"
+    );
+    assert!(asked > seconds / 60.0, "it goes on trying: {asked}");
+    assert!(
+        meter.sum("muster_queue_depth", &[]) <= 8.0,
+        "{}",
+        meter.text()
+    );
+
+    bench.fleet.faults().heal();
+    let healed = Instant::now();
+    until(&bench.config_maps(), "changed", "it changed", |object| {
+        value(object) == "2"
+    })
+    .await;
+    until(&bench.config_maps(), "new", "it is there", |object| {
+        value(object) == "1"
+    })
+    .await;
+    gone(&bench.config_maps(), "deleted").await;
+    let took = healed.elapsed();
+    assert!(took < Duration::from_secs(40), "{took:?}");
+    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
+    until(&leases, MEMBER, "it is renewed", |lease| {
+        let renewed = lease
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.renew_time.as_ref());
+        renewed.is_some_and(|at| Timestamp::now().duration_since(at.0).as_secs() < 10)
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_silent_for_hours_is_told_once_and_caught_up_with_when_it_answers() {
+    let meter = Meter::install();
+    let bench = Bench::start().await;
+    let _agent = agent(&bench);
+    bench.create_work("changed", |_| {}).await;
+    bench.applied("changed", "True").await;
+    let joined = until(&bench.clusters(), MEMBER, "all is told", |cluster| {
+        condition(cluster, "Ready") == Some(("True", "ClusterReady"))
+            && condition(cluster, "StatusUpToDate") == Some(("True", "Collected"))
+    })
+    .await;
+    cut_off(&bench.member);
+    let silent = until(&bench.clusters(), MEMBER, "it is told", |cluster| {
+        condition(cluster, "Ready") == Some(("False", "ClusterNotReachable"))
+            && condition(cluster, "StatusUpToDate") == Some(("False", "CollectionFailed"))
+    })
+    .await;
+    patch(&bench.works(), "changed", &changed("changed")).await;
+    for number in 0..WORKS {
+        bench.create_work(&format!("new-{number}"), |_| {}).await;
+    }
+    sleep(2 * HOUR).await;
+    let after = bench.clusters().get(MEMBER).await.unwrap();
+    assert_eq!(
+        after.metadata.resource_version, silent.metadata.resource_version,
+        "what is known is not written again"
+    );
+    let (now, then) = (after.status.unwrap(), joined.status.unwrap());
+    assert_eq!(now.node_summary, then.node_summary);
+    assert_eq!(now.api_enablements, then.api_enablements);
+    // Each Work waits once; retries have backed off to one a minute.
+    assert!(
+        meter.sum("muster_queue_depth", &[]) <= (WORKS + 8) as f64,
+        "{}",
+        meter.text()
+    );
+    let retries = meter.sum("muster_queue_retries_total", &["queue=\"works\""]);
+    assert!(
+        retries < (WORKS + 1) as f64 * 250.0,
+        "{retries} retries in three hours"
+    );
+
+    bench.member.faults().heal();
+    let healed = Instant::now();
+    for number in 0..WORKS {
+        let name = format!("new-{number}");
+        until(&bench.config_maps(), &name, "it is there", |object| {
+            value(object) == "1"
+        })
+        .await;
+    }
+    until(&bench.config_maps(), "changed", "it changed", |object| {
+        value(object) == "2"
+    })
+    .await;
+    let took = healed.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    bench.joined().await;
+}
+
+/// A server under load says when it wants to be asked again.
+#[tokio::test(start_paused = true)]
+async fn an_api_that_has_too_much_to_do_is_left_alone_as_long_as_it_asks_for() {
+    let meter = Meter::install();
+    let bench = Bench::start().await;
+    let _agent = agent(&bench);
+    bench.joined().await;
+    let works = Scope {
+        user: Some(AGENT.into()),
+        path: Some("/configmaps".into()),
+    };
+    bench
+        .member
+        .faults()
+        .inject_for(works, Effect::Answer(http::StatusCode::TOO_MANY_REQUESTS));
+    for number in 0..WORKS {
+        bench.create_work(&format!("w-{number}"), |_| {}).await;
+    }
+    sleep(Duration::from_mins(10)).await;
+    let refused = meter.sum(
+        "muster_api_requests_total",
+        &["api=\"member\"", "code=\"429\""],
+    );
+    assert!(
+        refused > 1.0 && refused < 700.0,
+        "{refused} requests in ten minutes"
+    );
+    assert_eq!(
+        condition(&bench.clusters().get(MEMBER).await.unwrap(), "Ready"),
+        Some(("True", "ClusterReady"))
+    );
+    bench.member.faults().heal();
+    for number in 0..WORKS {
+        bench.applied(&format!("w-{number}"), "True").await;
+    }
+}
+
+/// Clocks of servers are theirs. Ours goes into the lease, and nobody compares it with another one.
+#[tokio::test]
+async fn servers_whose_clocks_are_hours_off_change_nothing() {
+    let bench = Bench::start().await;
+    bench.fleet.clock().shift(2 * HOUR, true);
+    bench.member.clock().shift(2 * HOUR, false);
+    let _agent = bench.agent();
+    let cluster = bench.joined().await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    bench.member.clock().shift(3 * HOUR, true);
+    patch(&bench.works(), "a", &changed("a")).await;
+    until(&bench.config_maps(), "a", "it changed", |object| {
+        value(object) == "2"
+    })
+    .await;
+    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
+    let lease = until(&leases, MEMBER, "it is there", |lease| lease.spec.is_some()).await;
+    let renewed = lease.spec.unwrap().renew_time.unwrap().0;
+    let turned = cluster.condition("Ready").unwrap().last_transition_time.0;
+    for ours in [renewed, turned] {
+        let off = Timestamp::now().duration_since(ours).unsigned_abs();
+        assert!(off < Duration::from_mins(2), "{off:?}");
+    }
+}
