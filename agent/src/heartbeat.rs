@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::measures::Step;
 use crate::write::{self, Error, within};
 
 /// Pause after a failed renewal: several attempts fit into one interval.
@@ -67,8 +68,7 @@ impl Heartbeat {
                     }
                     failing = false;
                     renewed = Instant::now();
-                    metrics::gauge!("muster_lease_renewed_timestamp_seconds", "member_cluster" => self.cluster.clone())
-                        .set(seconds(Timestamp::now()));
+                    Step::Lease.succeeded(Timestamp::now());
                 }
                 Err(error) => {
                     failing = true;
@@ -155,14 +155,6 @@ fn owned(lease: &Lease, owner: &OwnerReference) -> bool {
         .iter()
         .flatten()
         .any(|known| known.uid == owner.uid)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "microseconds of this century fit into 52 bits"
-)]
-fn seconds(at: Timestamp) -> f64 {
-    at.as_microsecond() as f64 / 1e6
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod discovery;
 pub mod health;
 pub mod heartbeat;
 pub mod join;
+mod measures;
 pub mod reflect;
 pub mod report;
 pub mod settings;
@@ -54,6 +55,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 async fn start(settings: Settings) -> anyhow::Result<()> {
     telemetry::log(settings.log_format, &settings.log_filter)?;
     let metrics = telemetry::metrics()?;
+    measures::describe();
     let shutdown = CancellationToken::new();
     tokio::spawn(tasks::stop_on_signal(shutdown.clone()));
     serve(settings, Some(metrics), shutdown).await

@@ -329,7 +329,8 @@ async fn release(api: &Api<Lease>, candidate: &Candidate) {
         if ours {
             let patch = json!({
                 "metadata": { "resourceVersion": lease.metadata.resource_version },
-                "spec": { "holderIdentity": "", "leaseDurationSeconds": 1 },
+                // Absent rather than empty, as client-go does it.
+                "spec": { "holderIdentity": null, "leaseDurationSeconds": 1 },
             });
             api.patch(
                 &candidate.name,

@@ -38,6 +38,7 @@ impl Tasks {
     pub fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let id = self.set.spawn(task).id();
         self.names.insert(id, name);
+        metrics::gauge!("muster_task_up", "task" => name).set(1.0);
     }
 
     /// The token that tells the tasks to end.
@@ -62,7 +63,10 @@ impl Tasks {
                     };
                     // A task may see the shutdown before we do.
                     if !self.shutdown.is_cancelled() {
-                        lost = Some(Ended { name: self.names.get(&id).copied().unwrap_or("?"), reason });
+                        let name = self.names.get(&id).copied().unwrap_or("?");
+                        metrics::gauge!("muster_task_up", "task" => name).set(0.0);
+                        tracing::error!(task = name, reason, "a task ended that should not: shutting down to be started anew");
+                        lost = Some(Ended { name, reason });
                         self.shutdown.cancel();
                     }
                 }

@@ -3,7 +3,8 @@
 use std::io::IsTerminal;
 use std::str::FromStr;
 
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics::{describe_counter, describe_gauge, describe_histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
@@ -84,9 +85,63 @@ const SECONDS: [f64; 14] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0,
 ];
 
+/// Histograms that Karmada has, too: their buckets are a millisecond, doubled so many times, as its dashboards expect.
+const KARMADAS: [(&str, u32); 3] = [
+    ("work_sync_workload_duration_seconds", 12),
+    ("binding_sync_work_duration_seconds", 12),
+    ("eviction_processing_latency_seconds", 15),
+];
+
 /// Starts keeping metrics; the handle renders them.
 pub fn metrics() -> Result<PrometheusHandle, Error> {
-    Ok(PrometheusBuilder::new()
-        .set_buckets(&SECONDS)?
-        .install_recorder()?)
+    let mut builder = PrometheusBuilder::new().set_buckets(&SECONDS)?;
+    for (name, count) in KARMADAS {
+        let buckets: Vec<f64> = (0..count)
+            .map(|power| 0.001 * f64::from(1_u32 << power))
+            .collect();
+        builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), &buckets)?;
+    }
+    let handle = builder.install_recorder()?;
+    describe();
+    Ok(handle)
+}
+
+/// Says what the metrics of every program mean: the text stands beside them in `/metrics`.
+fn describe() {
+    describe_gauge!(
+        "muster_task_up",
+        "Whether a long-running part of the process runs."
+    );
+    describe_gauge!(
+        "muster_queue_depth",
+        "Keys that wait in a work queue, those that back off included."
+    );
+    describe_counter!(
+        "muster_queue_retries_total",
+        "Work that failed and is tried again."
+    );
+    describe_counter!(
+        "muster_api_requests_total",
+        "Requests to an API by the code of the answer; none where there was no answer."
+    );
+    describe_histogram!(
+        "muster_api_request_duration_seconds",
+        "Time from a request to the head of its answer."
+    );
+    describe_gauge!(
+        "muster_client_certificate_remaining_seconds",
+        "How long the client certificate for an API is still good; negative when it has expired."
+    );
+    describe_counter!(
+        "muster_watch_errors_total",
+        "Lists and watches that failed and were begun again."
+    );
+    describe_counter!(
+        "muster_watch_rejected_objects_total",
+        "Objects that did not decode and were stepped over."
+    );
+    describe_counter!(
+        "muster_events_dropped_total",
+        "Kubernetes events that were not published because too many waited or the API refused them."
+    );
 }

@@ -7,12 +7,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
+use muster_shared::conditions::FALSE;
 use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::{Api, Condition, CoreObjectReference, ResourceExt};
 use muster_shared::names::annotation;
+use muster_shared::names::condition::DISPATCHING;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::watch::{Change as Seen, Informer};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::desired::{self, ObjectKey};
 use super::member::{self, Member};
@@ -122,7 +125,13 @@ impl Applier {
                 .await?;
             return Ok(Next::Done);
         }
-        self.apply(work).await
+        let begun = Instant::now();
+        let outcome = self.apply(work).await;
+        let result = if outcome.is_ok() { "success" } else { "error" };
+        metrics::counter!("muster_works_applied_total", "result" => result).increment(1);
+        metrics::histogram!("work_sync_workload_duration_seconds", "result" => result)
+            .record(begun.elapsed());
+        outcome
     }
 
     async fn apply(&self, work: Arc<Work>) -> Result<Next, Error> {
@@ -149,7 +158,6 @@ impl Applier {
         )
         .await?;
         if failures.is_empty() {
-            metrics::counter!("muster_works_applied_total", "result" => "success").increment(1);
             if news {
                 let note = format!(
                     "Sync work({}) to cluster({}) successful.",
@@ -161,7 +169,6 @@ impl Applier {
             }
             return Ok(Next::Done);
         }
-        metrics::counter!("muster_works_applied_total", "result" => "error").increment(1);
         let failure = failures.join("; ");
         if news {
             let (work_path, cluster) = (path(&work), &self.cluster);
@@ -192,8 +199,12 @@ impl Applier {
         match &outcome {
             Ok((Change::None, _)) => {}
             Ok((change, _)) => {
-                metrics::counter!("muster_objects_applied_total", "kind" => key.kind.kind.clone())
-                    .increment(1);
+                let result = if *change == Change::Created {
+                    "created"
+                } else {
+                    "updated"
+                };
+                count(&key, result);
                 tracing::info!(object = %key, ?change, work = work.name_any(), "applied");
                 let note = format!(
                     "Successfully applied resource({}) to cluster {}",
@@ -206,6 +217,7 @@ impl Applier {
                 }
             }
             Err(error) => {
+                count(&key, "error");
                 let (path, cluster) = (key.path(), &self.cluster);
                 let note = format!(
                     "Failed to create or update resource({path}) in member cluster({cluster}): {error}"
@@ -257,11 +269,17 @@ impl Applier {
         for key in listed.chain(dropped(&work)) {
             let owner = (namespace.as_str(), name.as_str());
             match object::remove(&self.member, &key, owner, preserve).await {
-                Ok(()) => tracing::info!(object = %key, work = name, preserve, "removed"),
+                Ok(()) => {
+                    count(&key, "removed");
+                    tracing::info!(object = %key, work = name, preserve, "removed");
+                }
                 Err(error) if error.is_silence() && self.cluster_is_leaving() => {
                     tracing::warn!(object = %key, %error, "left behind: the cluster leaves the fleet and its API is silent");
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    count(&key, "error");
+                    return Err(error.into());
+                }
             }
         }
         let mut finalizers = work.finalizers().to_vec();
@@ -275,8 +293,13 @@ impl Applier {
         Ok(Next::Done)
     }
 
-    /// Writes conditions, unless the Work has them already.
+    /// Writes conditions, unless the Work has them already, and tells when dispatching was suspended or goes on again.
     async fn conclude(&self, mut work: Arc<Work>, conditions: Vec<Condition>) -> Result<(), Error> {
+        if let Some(turned) = conditions.iter().find(|new| dispatching_turned(&work, new)) {
+            let note = turned.message.clone();
+            self.events
+                .publish(&*work, EventType::Normal, "WorkDispatching", note);
+        }
         loop {
             let before = work
                 .status
@@ -368,6 +391,20 @@ impl Applier {
             self.queue.add_after(name, PREREQUISITE_PAUSE);
         }
     }
+}
+
+/// Whether a condition says something new about dispatching. That a new Work is dispatched goes without saying.
+fn dispatching_turned(work: &Work, new: &Condition) -> bool {
+    let mut known = work.status.iter().flat_map(|status| &status.conditions);
+    let known = known.find(|known| known.type_ == DISPATCHING);
+    new.type_ == DISPATCHING
+        && known.map_or(new.status == FALSE, |known| known.status != new.status)
+}
+
+/// Counts what became of an object.
+fn count(key: &ObjectKey, result: &'static str) {
+    metrics::counter!("muster_objects_applied_total", "kind" => key.kind.kind.clone(), "result" => result)
+        .increment(1);
 }
 
 fn is_news(work: &Work, applied: &Condition) -> bool {

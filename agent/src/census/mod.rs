@@ -12,6 +12,8 @@ use muster_shared::watch::{self, Event, Selection, Touch};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::measures::Step;
+
 /// Pods that have run to their end take nothing. The server leaves them out, which in clusters full of finished jobs is most of them;
 /// one that ends while we watch is told as deleted.
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -54,6 +56,12 @@ impl Census {
             .filter_map(|(part, touch)| Some((part, touch.lost_since()?)))
             .filter(|(_, since)| now.duration_since(*since).unsigned_abs() > grace)
             .collect()
+    }
+
+    /// Shows when nodes and pods were last heard of.
+    pub fn measure(&self) {
+        Step::Nodes.succeeded(self.nodes.heard());
+        Step::Pods.succeeded(self.pods.heard());
     }
 
     /// Counts until shutdown.

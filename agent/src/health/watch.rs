@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use muster_shared::k8s::Client;
 use tokio::sync::{Notify, watch as channel};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::probe::{Observation, probe};
+use crate::measures::Step;
 
 /// The latest observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +43,10 @@ pub async fn watch(
             () = shutdown.cancelled() => return,
             observation = probe(&client, deadline(period)) => observation,
         };
-        metrics::histogram!("muster_member_probe_seconds").record(started.elapsed());
+        metrics::histogram!("muster_probe_duration_seconds").record(started.elapsed());
+        if !matches!(observation, Observation::Unreachable { .. }) {
+            Step::Probe.succeeded(Timestamp::now());
+        }
         if last.as_ref() != Some(&observation) {
             if matches!(last, Some(Observation::Unreachable { .. })) {
                 returned.notify_one();

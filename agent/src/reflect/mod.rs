@@ -4,6 +4,7 @@
 //! interpret it; what stays is what its Work's status says about it.
 
 mod compose;
+mod news;
 mod reflections;
 mod reporter;
 mod watches;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use muster_shared::api::work::{ManifestStatus, Work};
+use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::Api;
 use muster_shared::k8s::ResourceExt;
 use muster_shared::queue::Next;
@@ -11,6 +12,7 @@ use muster_shared::watch::{Change, Informer};
 use serde_json::json;
 
 use super::compose::compose;
+use super::news::news;
 use super::reflections::Reflections;
 use crate::apply::echo::digest;
 use crate::write::{self, within};
@@ -20,17 +22,24 @@ pub struct Reporter {
     works: Informer<Work>,
     api: Api<Work>,
     reflections: Arc<Reflections>,
+    events: Events,
     /// Digest of what we wrote last, by Work, with its uid. The cache may still show what was there before.
     written: Mutex<HashMap<String, (Option<String>, u64)>>,
 }
 
 impl Reporter {
     /// Forgets Works that go.
-    pub fn new(works: Informer<Work>, api: Api<Work>, reflections: Arc<Reflections>) -> Arc<Self> {
+    pub fn new(
+        works: Informer<Work>,
+        api: Api<Work>,
+        reflections: Arc<Reflections>,
+        events: Events,
+    ) -> Arc<Self> {
         let reporter = Arc::new(Self {
             works,
             api,
             reflections,
+            events,
             written: Mutex::default(),
         });
         let forget = Arc::downgrade(&reporter);
@@ -63,6 +72,11 @@ impl Reporter {
         match within("report the status of a Work", call).await {
             Ok(_) => {
                 metrics::counter!("muster_work_reports_total").increment(1);
+                let before = work.status.as_ref();
+                let before = before.map_or(&[][..], |status| &status.manifest_statuses);
+                for (reason, text) in news(before, &report) {
+                    self.events.publish(&*work, EventType::Normal, reason, text);
+                }
                 self.reflections.settle_gone(&name, &gone);
                 self.lock().insert(name, digest);
                 Ok(Next::Done)

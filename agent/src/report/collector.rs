@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::discovery::Discovery;
 use crate::discovery::catalog::Catalog;
+use crate::measures::Step;
 use crate::write::within;
 
 /// The answers, the last good ones where the last question failed.
@@ -73,6 +74,7 @@ pub async fn collect(
                 Ok(version) => {
                     collected.version = Some(version.git_version);
                     collected.version_since = None;
+                    Step::Version.succeeded(now);
                 }
                 Err(error) => grow_old(&mut collected.version_since, now, "version", &error),
             }
@@ -80,6 +82,7 @@ pub async fn collect(
                 Ok(catalog) => {
                     collected.catalog = Some(catalog);
                     collected.catalog_since = None;
+                    Step::Discovery.succeeded(now);
                 }
                 Err(error) => grow_old(&mut collected.catalog_since, now, "kinds", &error),
             }

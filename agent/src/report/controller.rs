@@ -18,6 +18,7 @@ use crate::census::Census;
 use crate::health::Health;
 use crate::health::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
 use crate::health::probe::Observation;
+use crate::measures::Step;
 use crate::write::{self, within};
 use crate::written::Written;
 
@@ -139,6 +140,7 @@ impl Reporter {
         metrics::histogram!("cluster_sync_status_duration_seconds", "member_cluster" => self.cluster.clone())
             .record(started.elapsed());
         super::gauges::show(&cluster);
+        Step::Status.succeeded(Timestamp::now());
         Ok(())
     }
 
@@ -190,6 +192,7 @@ impl Reporter {
                 }
                 None => Some(census.started()),
             };
+            census.measure();
             let age = |(part, since)| Age { part, since };
             if since.is_some() {
                 ages.push(age(("nodes and pods", since)));

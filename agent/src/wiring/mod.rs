@@ -85,11 +85,12 @@ impl Agent {
 
     /// Stands for election, joins, and does its work until shutdown.
     pub async fn run(mut self) -> anyhow::Result<()> {
-        for gateway in [&self.fleet, &self.member] {
-            self.tasks.spawn(
-                "credentials",
-                Arc::clone(gateway).follow(self.shutdown.clone()),
-            );
+        for (name, gateway) in [
+            ("fleet credentials", &self.fleet),
+            ("member credentials", &self.member),
+        ] {
+            self.tasks
+                .spawn(name, Arc::clone(gateway).follow(self.shutdown.clone()));
         }
         let election = tokio::spawn(self.campaign()?);
         let (publish, standing) = watch::channel(Standing::Stranger);

@@ -187,8 +187,12 @@ impl Agent {
                 "member watches",
                 watches.run(self.shutdown.clone()),
             );
-            let reporter =
-                reflect::Reporter::new(works.clone(), api.clone(), Arc::clone(&reflections));
+            let reporter = reflect::Reporter::new(
+                works.clone(),
+                api.clone(),
+                Arc::clone(&reflections),
+                events.clone(),
+            );
             let leadership = self.leadership.clone();
             let reporting = to_report
                 .clone()

@@ -80,12 +80,11 @@ impl Bench {
 
     /// Starts an agent with these groups in the fleet API and with changed settings.
     pub fn agent_in(&self, groups: &[&str], edit: impl FnOnce(&mut Settings)) -> Agent {
-        let fleet = self.fleet.kubeconfig(AGENT, groups).unwrap();
-        let member = self.member.kubeconfig(AGENT, &["system:masters"]).unwrap();
+        let (fleet, member) = self.kubeconfigs(groups);
         let mut settings = Settings {
             cluster_name: MEMBER.into(),
-            karmada_kubeconfig: Some(self.write("fleet", &fleet)),
-            kubeconfig: Some(self.write("member", &member)),
+            karmada_kubeconfig: Some(fleet),
+            kubeconfig: Some(member),
             // A probe must be over in half of it, on a loaded machine too.
             cluster_status_update_frequency: "1s".parse().unwrap(),
             cluster_lease_duration: "2s".parse().unwrap(),
@@ -102,6 +101,13 @@ impl Bench {
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(muster_agent::run(settings, shutdown.clone()));
         Agent { shutdown, task }
+    }
+
+    /// Kubeconfig files of the agent for the fleet (in these groups) and for its member.
+    pub fn kubeconfigs(&self, groups: &[&str]) -> (PathBuf, PathBuf) {
+        let fleet = self.fleet.kubeconfig(AGENT, groups).unwrap();
+        let member = self.member.kubeconfig(AGENT, &["system:masters"]).unwrap();
+        (self.write("fleet", &fleet), self.write("member", &member))
     }
 
     fn write(&self, name: &str, kubeconfig: &impl Serialize) -> PathBuf {

@@ -8,6 +8,7 @@ mod census;
 mod credentials;
 mod meter;
 mod outages;
+mod process;
 mod report;
 mod survival;
 mod works;

@@ -38,13 +38,4 @@ impl Meter {
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
             .sum()
     }
-
-    /// Whether a metric has been recorded at all.
-    pub fn knows(&self, metric: &str) -> bool {
-        let text = self.text();
-        text.lines().any(|line| {
-            line.strip_prefix(metric)
-                .is_some_and(|rest| rest.starts_with(['{', ' ']))
-        })
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode, header};
 use kube::Client;
 use kube::client::Body;
 use tokio::sync::watch;
@@ -14,6 +14,9 @@ use tokio::time::Instant;
 use tower::Service;
 
 use super::traffic::Traffic;
+
+/// The longest time for which an answer can make us wait. Servers ask for a second or a few; a proxy may ask for anything.
+const LONGEST_REST: Duration = Duration::from_secs(30);
 
 /// How fast a client may send; Karmada's `--kube-api-qps` and `--kube-api-burst`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,6 +60,31 @@ impl Bucket {
             .duration_since(now)
             .saturating_sub(token * self.limits.burst.max(1))
     }
+
+    /// Lets nothing go for a while, and afterwards nothing in bursts: the server has too much to do. A client without limits
+    /// is one that must not wait (leases, probes) or that keeps the time itself (watches).
+    fn rest(&self, now: Instant, pause: Duration) {
+        if self.limits.qps <= 0.0 {
+            return;
+        }
+        let token = Duration::from_secs_f64(1.0 / self.limits.qps);
+        let full = now + pause.min(LONGEST_REST) + token * self.limits.burst.max(1);
+        let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *full_at = (*full_at).max(full);
+    }
+}
+
+/// How long a server that refuses wants to be left alone.
+fn retry_after(answer: &Response<Body>) -> Option<Duration> {
+    let busy = [
+        StatusCode::TOO_MANY_REQUESTS,
+        StatusCode::SERVICE_UNAVAILABLE,
+    ];
+    if !busy.contains(&answer.status()) {
+        return None;
+    }
+    let seconds = answer.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// A kube client whose connection can be replaced while it is in use.
@@ -99,6 +127,9 @@ impl Service<Request<Body>> for Switched {
             let client = current.borrow().clone();
             let begun = Instant::now();
             let answer = client.send(request).await;
+            if let Some(pause) = answer.as_ref().ok().and_then(retry_after) {
+                bucket.rest(Instant::now(), pause);
+            }
             let code = match &answer {
                 Ok(answer) => answer.status().as_str().to_owned(),
                 Err(_) => "none".to_owned(),
@@ -131,6 +162,40 @@ mod tests {
             Duration::ZERO,
             "a quiet time fills the bucket"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_asks_for_rest_gets_it_and_no_burst_afterwards() {
+        let bucket = Bucket::new(Limits {
+            qps: 10.0,
+            burst: 3,
+        });
+        let now = Instant::now();
+        bucket.rest(now, Duration::from_secs(2));
+        let waits: Vec<u128> = (0..3).map(|_| bucket.take(now).as_millis()).collect();
+        assert_eq!(waits, [2100, 2200, 2300]);
+        bucket.rest(now, Duration::from_hours(1));
+        let wait = bucket.take(now);
+        assert!(wait < LONGEST_REST + Duration::from_secs(1), "{wait:?}");
+    }
+
+    #[test]
+    fn only_a_busy_server_can_ask_for_rest() {
+        for (code, header, expected) in [
+            (429, Some("2"), Some(2)),
+            (503, Some(" 7 "), Some(7)),
+            (429, None, None),
+            (429, Some("Wed, 21 Oct 2026 07:28:00 GMT"), None),
+            (200, Some("2"), None),
+        ] {
+            let mut answer = Response::builder().status(code);
+            if let Some(header) = header {
+                answer = answer.header("Retry-After", header);
+            }
+            let answer = answer.body(Body::empty()).unwrap();
+            let expected = expected.map(Duration::from_secs);
+            assert_eq!(retry_after(&answer), expected, "{code} {header:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -37,6 +37,12 @@ impl Touch {
         state.lost.then_some(state.heard)
     }
 
+    /// When the server last said something while we were up to date. On a quiet watch that is once a minute.
+    pub fn heard(&self) -> Timestamp {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.heard
+    }
+
     pub(super) fn hear(&self, now: Timestamp) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         *state = State {

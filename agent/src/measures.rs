@@ -1,0 +1,131 @@
+//! What the agent measures beyond what every program of ours does, and what each number means.
+//!
+//! Names without a prefix are Karmada's, with its labels, so that its dashboards show our members, too.
+
+use jiff::Timestamp;
+use metrics::{describe_counter, describe_gauge, describe_histogram};
+
+/// Things that succeed again and again; each has its own series of `muster_last_success_timestamp_seconds`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The lease was renewed.
+    Lease,
+    /// The member answered a probe, well or not.
+    Probe,
+    /// The member told its version.
+    Version,
+    /// The member told its kinds.
+    Discovery,
+    /// The watch of nodes said something while we were up to date.
+    Nodes,
+    /// The same of pods.
+    Pods,
+    /// The status of the Cluster was written, or was found to be right.
+    Status,
+}
+
+impl Step {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Lease => "lease",
+            Self::Probe => "probe",
+            Self::Version => "version",
+            Self::Discovery => "discovery",
+            Self::Nodes => "nodes",
+            Self::Pods => "pods",
+            Self::Status => "status",
+        }
+    }
+
+    /// Notes that it succeeded.
+    pub fn succeeded(self, at: Timestamp) {
+        metrics::gauge!("muster_last_success_timestamp_seconds", "step" => self.name())
+            .set(seconds(at));
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "microseconds of this century fit into 52 bits"
+)]
+fn seconds(at: Timestamp) -> f64 {
+    at.as_microsecond() as f64 / 1e6
+}
+
+/// Says what the metrics mean: the text stands beside them in `/metrics`. Also shows which build this is.
+pub fn describe() {
+    describe_gauge!("muster_build_info", "Always 1; the version is a label.");
+    metrics::gauge!("muster_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    describe_cluster();
+    describe_gauge!(
+        "muster_last_success_timestamp_seconds",
+        "When a step of the agent last succeeded, in seconds since 1970."
+    );
+    describe_counter!(
+        "muster_lease_renewal_failures_total",
+        "Renewals of the lease that failed."
+    );
+    describe_histogram!(
+        "muster_probe_duration_seconds",
+        "Time that a probe of the member took."
+    );
+    describe_counter!(
+        "muster_status_report_failures_total",
+        "Reports of the member's status that failed."
+    );
+    describe_counter!(
+        "muster_works_applied_total",
+        "Works that were worked on, by result: success or error."
+    );
+    describe_counter!(
+        "muster_objects_applied_total",
+        "Objects in the member that were created, updated or removed, and failures to do so, by kind."
+    );
+    describe_counter!(
+        "muster_drift_detected_total",
+        "Objects of Works that somebody else changed or removed in the member."
+    );
+    describe_counter!(
+        "muster_work_reports_total",
+        "Statuses of objects that were written to their Work."
+    );
+    describe_gauge!(
+        "muster_watched_kinds",
+        "Kinds of objects that are watched in the member."
+    );
+}
+
+fn describe_cluster() {
+    describe_gauge!("cluster_ready_state", "1 when the member is ready, else 0.");
+    describe_gauge!("cluster_node_number", "Nodes of the member.");
+    describe_gauge!("cluster_ready_node_number", "Ready nodes of the member.");
+    describe_gauge!(
+        "cluster_memory_allocatable_bytes",
+        "Memory that the nodes offer."
+    );
+    describe_gauge!(
+        "cluster_cpu_allocatable_number",
+        "Cores that the nodes offer."
+    );
+    describe_gauge!(
+        "cluster_pod_allocatable_number",
+        "Places for pods that the nodes offer."
+    );
+    describe_gauge!(
+        "cluster_memory_allocated_bytes",
+        "Memory that pods on nodes ask for."
+    );
+    describe_gauge!(
+        "cluster_cpu_allocated_number",
+        "Cores that pods on nodes ask for."
+    );
+    describe_gauge!("cluster_pod_allocated_number", "Pods on nodes.");
+    describe_histogram!(
+        "cluster_sync_status_duration_seconds",
+        "Time to compare and write the member's status."
+    );
+    describe_histogram!(
+        "work_sync_workload_duration_seconds",
+        "Time to bring a Work into the member, by result: success or error."
+    );
+}

@@ -1,0 +1,118 @@
+//! What is said about a Work when the report of its objects changes.
+//!
+//! Karmada says that a status was reflected and what its health is on every change of every object, which the API server
+//! pays for with two events a change. We say it when it is news: the first status of an object, and each turn of its health.
+
+use muster_shared::api::binding::ResourceHealth;
+use muster_shared::api::work::{ManifestStatus, ResourceIdentifier};
+
+/// Reason and text of an event, in Karmada's words.
+pub type Note = (&'static str, String);
+
+/// The events that lie between two reports.
+pub fn news(before: &[ManifestStatus], after: &[ManifestStatus]) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for now in after {
+        let known = before
+            .iter()
+            .find(|known| same_object(&known.identifier, &now.identifier));
+        let object = path(&now.identifier);
+        if now.status.is_some() && known.is_none_or(|known| known.status.is_none()) {
+            let text = format!("Reflect status for object({object}) succeed.");
+            notes.push(("ReflectStatusSucceed", text));
+        }
+        if now.health != known.and_then(|known| known.health.clone())
+            && let Some(health) = judged(now.health.as_ref())
+        {
+            let text = format!("Interpret health of object({object}) as {health}.");
+            notes.push(("InterpretHealthSucceed", text));
+        }
+    }
+    notes
+}
+
+fn judged(health: Option<&ResourceHealth>) -> Option<&'static str> {
+    match health? {
+        ResourceHealth::Healthy => Some("healthy"),
+        ResourceHealth::Unhealthy => Some("unhealthy"),
+        _ => None,
+    }
+}
+
+/// An object stays the same when its manifest moves to another place.
+fn same_object(one: &ResourceIdentifier, other: &ResourceIdentifier) -> bool {
+    let identity = |it: &ResourceIdentifier| {
+        let group = it.group.clone().unwrap_or_default();
+        let namespace = it.namespace.clone().unwrap_or_default();
+        (group, it.kind.clone(), namespace, it.name.clone())
+    };
+    identity(one) == identity(other)
+}
+
+/// Kind, namespace and name, as Karmada's messages have them: an object without a namespace has an empty one.
+fn path(object: &ResourceIdentifier) -> String {
+    let namespace = object.namespace.as_deref().unwrap_or_default();
+    format!("{}/{namespace}/{}", object.kind, object.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn reported(health: &str, status: bool) -> Vec<ManifestStatus> {
+        let mut one = json!({"identifier": {"ordinal": 0, "version": "v1", "kind": "Deployment", "group": "apps",
+            "namespace": "default", "name": "web", "resource": ""}, "health": health});
+        if status {
+            one["status"] = json!({"replicas": 1});
+        }
+        vec![serde_json::from_value(one).unwrap()]
+    }
+
+    #[test]
+    fn only_what_is_new_is_said() {
+        let reflected = "Reflect status for object(Deployment/default/web) succeed.";
+        let sick = "Interpret health of object(Deployment/default/web) as unhealthy.";
+        let well = "Interpret health of object(Deployment/default/web) as healthy.";
+        for (name, before, after, expected) in [
+            (
+                "the first report",
+                vec![],
+                reported("Unhealthy", true),
+                vec![reflected, sick],
+            ),
+            (
+                "another status",
+                reported("Healthy", true),
+                reported("Healthy", true),
+                vec![],
+            ),
+            (
+                "a turn of health",
+                reported("Unhealthy", true),
+                reported("Healthy", true),
+                vec![well],
+            ),
+            (
+                "nobody knows its health",
+                reported("Healthy", true),
+                reported("Unknown", true),
+                vec![],
+            ),
+            (
+                "no status to reflect",
+                vec![],
+                reported("Healthy", false),
+                vec![well],
+            ),
+            ("it goes", reported("Healthy", true), vec![], vec![]),
+        ] {
+            let notes: Vec<String> = news(&before, &after)
+                .into_iter()
+                .map(|(_, text)| text)
+                .collect();
+            assert_eq!(notes, expected, "{name}");
+        }
+    }
+}

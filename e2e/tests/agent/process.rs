@@ -1,0 +1,171 @@
+//! The agent as a process: what a signal does to it, and what it shows on its ports.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use kube::api::PostParams;
+use muster_e2e::apiserver::faults::Effect;
+use muster_e2e::harness::process::Program;
+use muster_shared::k8s::{Api, Lease, Namespace};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::bench::{Bench, MEMBER};
+
+/// Kubernetes kills what has not ended by then.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Servers with the namespace in which agents are elected, which the control plane brings.
+async fn bench() -> Bench {
+    let bench = Bench::start().await;
+    let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
+    let system = json!({"metadata": {"name": "karmada-system"}});
+    let system = serde_json::from_value(system).unwrap();
+    namespaces
+        .create(&PostParams::default(), &system)
+        .await
+        .unwrap();
+    bench
+}
+
+struct Started {
+    child: Child,
+    log: PathBuf,
+    port: u16,
+}
+
+impl Started {
+    fn new(bench: &Bench, name: &str) -> Self {
+        let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.log"));
+        let file = std::fs::File::create(&log).unwrap();
+        let port = free_port();
+        let kubeconfigs = bench.kubeconfigs(&["system:masters"]);
+        let child = Command::new(env!("CARGO_BIN_EXE_sandbox"))
+            .arg(Program::Agent.name())
+            .arg(format!("--cluster-name={MEMBER}"))
+            .arg(format!("--karmada-kubeconfig={}", kubeconfigs.0.display()))
+            .arg(format!("--kubeconfig={}", kubeconfigs.1.display()))
+            .arg(format!("--metrics-bind-address=127.0.0.1:{port}"))
+            .arg("--health-probe-bind-address=0")
+            .arg("--log-format=json")
+            .arg("--log-filter=info,muster_shared=debug")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        Self { child, log, port }
+    }
+
+    /// Sends SIGTERM and waits for the end: the exit code and how long it took.
+    async fn terminate(mut self) -> (Option<i32>, Duration) {
+        let id = self.child.id().unwrap().to_string();
+        // Its standard input stays open: the end of that would end it, too.
+        let _input = self.child.stdin.take();
+        let begun = Instant::now();
+        let sent = Command::new("kill").args(["-TERM", &id]).status().await;
+        assert!(sent.unwrap().success());
+        let ended = timeout(GRACE, self.child.wait()).await;
+        let log = std::fs::read_to_string(&self.log).unwrap();
+        let status = ended
+            .unwrap_or_else(|_| panic!("it does not end\n{log}"))
+            .unwrap();
+        for line in log.lines() {
+            let parsed: Result<serde_json::Value, _> = serde_json::from_str(line);
+            assert!(parsed.is_ok(), "a line of the log is no JSON: {line}");
+        }
+        (status.code(), begun.elapsed())
+    }
+
+    /// What its port answers, head and body.
+    async fn get(&self, path: &str) -> String {
+        let address = ("127.0.0.1", self.port);
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.0\r\nhost: agent\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+}
+
+#[tokio::test]
+async fn sigterm_ends_the_agent_at_once_and_its_successor_need_not_wait() {
+    let bench = bench().await;
+    let agent = Started::new(&bench, "sigterm");
+    bench.joined().await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    let (code, took) = agent.terminate().await;
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-system");
+    let election = leases
+        .get(&format!("karmada-agent-{MEMBER}"))
+        .await
+        .unwrap();
+    let holder = election.spec.unwrap().holder_identity.unwrap_or_default();
+    assert_eq!(holder, "", "the leadership was given up");
+}
+
+#[tokio::test]
+async fn sigterm_ends_an_agent_whose_apis_hang_within_its_grace() {
+    let bench = bench().await;
+    let agent = Started::new(&bench, "sigterm-hang");
+    bench.joined().await;
+    bench.member.faults().inject(Effect::Hang);
+    for number in 0..10 {
+        bench.create_work(&format!("w-{number}"), |_| {}).await;
+    }
+    bench.fleet.faults().inject(Effect::Hang);
+    let (code, took) = agent.terminate().await;
+    assert_eq!(code, Some(0));
+    assert!(took < GRACE, "{took:?}");
+}
+
+#[tokio::test]
+async fn a_running_agent_shows_how_each_of_its_parts_fares() {
+    let bench = bench().await;
+    let agent = Started::new(&bench, "metrics");
+    bench.joined().await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    let all = [
+        "cluster_ready_state{member_cluster=\"m1\"} 1",
+        "work_sync_workload_duration_seconds",
+        "cluster_sync_status_duration_seconds",
+        "muster_task_up{task=\"heartbeat\"} 1",
+        "muster_task_up{task=\"census\"} 1",
+        "muster_last_success_timestamp_seconds{step=\"lease\"}",
+        "muster_last_success_timestamp_seconds{step=\"status\"}",
+        "muster_last_success_timestamp_seconds{step=\"probe\"}",
+        "muster_last_success_timestamp_seconds{step=\"nodes\"}",
+        "muster_last_success_timestamp_seconds{step=\"pods\"}",
+        "muster_queue_depth{queue=\"works\"} 0",
+        "muster_api_request_duration_seconds",
+        "muster_client_certificate_remaining_seconds{api=\"fleet\"}",
+        "muster_objects_applied_total{kind=\"ConfigMap\",result=\"created\"} 1",
+    ];
+    // Each part does its first round in its own time.
+    let mut text = String::new();
+    for _ in 0..300 {
+        text = agent.get("/metrics").await;
+        if all.iter().all(|expected| text.contains(expected)) {
+            return;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    let missing: Vec<_> = all.iter().filter(|it| !text.contains(**it)).collect();
+    panic!("{missing:?} are missing in\n{text}");
+}
