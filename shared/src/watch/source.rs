@@ -165,7 +165,7 @@ async fn refusal(answer: http::Response<Body>) -> Stumble {
         json::status(&text)
     };
     if message.is_empty() {
-        message = String::from_utf8_lossy(&text).trim().to_owned();
+        message.push_str(String::from_utf8_lossy(&text).trim());
     }
     Stumble::Refused {
         code: head.status.as_u16(),
