@@ -151,10 +151,11 @@ impl ApiServer {
             stop.clone(),
         ));
         bootstrap(&server, port, &options.crds).await?;
+        let listener = serve::listen(socket).map_err(bound)?;
         let (serving, stopped) = (Arc::clone(&server), stop.clone());
         tokio::spawn(async move {
             let name = serving.name.clone();
-            if let Err(error) = serve::run(serving, socket, tls, is_down, stopped).await {
+            if let Err(error) = serve::run(serving, listener, tls, is_down, stopped).await {
                 tracing::error!(server = name, %error, "serving");
             }
         });

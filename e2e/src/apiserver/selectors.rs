@@ -183,6 +183,8 @@ fn unescape(value: &str) -> Result<String, String> {
 
 /// Parses a label selector such as `a=b,c in (d,e),!f`.
 pub fn labels(text: &str) -> Result<Vec<Requirement>, String> {
+    // The real parser ends where the first NUL is.
+    let text = text.split('\0').next().unwrap_or_default();
     let mut parser = Parser {
         tokens: lex(text),
         at: 0,

@@ -29,21 +29,28 @@ pub fn bind(port: u16) -> std::io::Result<TcpSocket> {
     Ok(socket)
 }
 
+/// Begins to listen: from now on connections wait to be accepted.
+pub fn listen(socket: TcpSocket) -> std::io::Result<TcpListener> {
+    socket.listen(BACKLOG)
+}
+
 /// Accepts connections until `shutdown`; while `down` or a refusing fault is on, the port is kept but nothing listens.
 pub async fn run(
     server: Arc<Server>,
-    socket: TcpSocket,
+    listener: TcpListener,
     tls: TlsAcceptor,
     mut down: watch::Receiver<bool>,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
-    let port = socket.local_addr()?.port();
+    let port = listener.local_addr()?.port();
     let mut faults = server.faults.subscribe();
-    let mut socket = Some(socket);
+    let mut listening = Some(listener);
+    let mut socket = None;
     loop {
         let refused = *down.borrow_and_update() || refuses(&faults.borrow_and_update());
         if refused {
             // Bound without listening: nobody else gets the port, and connections are refused.
+            listening = None;
             if socket.is_none() {
                 socket = Some(bind(port)?);
             }
@@ -54,11 +61,11 @@ pub async fn run(
             }
             continue;
         }
-        let bound = match socket.take() {
-            Some(bound) => bound,
-            None => bind(port)?,
+        let listener = match (listening.take(), socket.take()) {
+            (Some(listener), _) => listener,
+            (None, Some(bound)) => listen(bound)?,
+            (None, None) => listen(bind(port)?)?,
         };
-        let listener = bound.listen(BACKLOG)?;
         tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
             () = accept(&server, &listener, &tls, &shutdown) => {}
