@@ -175,7 +175,10 @@ async fn a_real_server_refuses_with_the_same_codes() {
     for _ in 0..SAMPLE {
         let (request, _) = refused(&mut dice);
         let (real, mine) = tokio::join!(theirs.send(&request), ours.send(&request));
-        let (real, mine) = (real.unwrap(), mine.unwrap());
+        // Some random protobuf makes the real one hang up instead of answering.
+        let (Ok(real), mine) = (real, mine.unwrap()) else {
+            continue;
+        };
         if (real.code, &real.body["reason"]) != (mine.code, &mine.body["reason"]) {
             different.push(format!(
                 "{}\n  real: {} {}\n  ours: {} {}",
