@@ -70,6 +70,13 @@ pub struct Settings {
     /// How long the member must be unhealthy before it is reported not ready.
     #[arg(long, default_value = "30s")]
     pub cluster_failure_threshold: Duration,
+    /// Share of nodes, from 0 to 1, that must be ready for the condition NodesReady; 0 for no such condition.
+    #[arg(long, default_value_t = 0.0)]
+    pub cluster_ready_nodes_threshold: f64,
+    /// Name that must resolve for the condition ServiceDomainNameResolutionReady, as
+    /// kubernetes.default.svc.cluster.local; none for no such condition. For an agent that runs in its member.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub cluster_dns_name: String,
     /// Watch nodes and pods and report capacity; `false` watches none of them.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_cluster_resource_modeling: bool,
@@ -217,6 +224,15 @@ impl Settings {
                 return Err(Error::invalid(name, "must be longer than nothing"));
             }
         }
+        let share = self.cluster_ready_nodes_threshold;
+        if !(0.0..=1.0).contains(&share) {
+            let problem = format!("{share} must lie between 0 and 1");
+            return Err(Error::invalid("cluster-ready-nodes-threshold", problem));
+        }
+        if share > 0.0 && !self.enable_cluster_resource_modeling {
+            let problem = "nodes are not watched with --enable-cluster-resource-modeling=false";
+            return Err(Error::invalid("cluster-ready-nodes-threshold", problem));
+        }
         self.controllers.check(&CONTROLLERS)?;
         let ignored = WITHOUT_EFFECT.map(|name| Gate {
             name,
@@ -308,6 +324,18 @@ mod tests {
             (
                 vec!["--cluster-name=a", "--feature-gates=Nope=true"],
                 "feature-gates",
+            ),
+            (
+                vec!["--cluster-name=a", "--cluster-ready-nodes-threshold=60"],
+                "cluster-ready-nodes-threshold",
+            ),
+            (
+                vec![
+                    "--cluster-name=a",
+                    "--cluster-ready-nodes-threshold=0.6",
+                    "--enable-cluster-resource-modeling=false",
+                ],
+                "cluster-ready-nodes-threshold",
             ),
             (vec!["--cluster-name=a", "--nope"], "nope"),
         ] {

@@ -17,6 +17,7 @@ use super::status::{self, Age, Findings};
 use crate::census::Census;
 use crate::health::Health;
 use crate::health::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
+use crate::health::deeper::{Deeper, Steady};
 use crate::health::probe::Observation;
 use crate::measures::Step;
 use crate::write::{self, within};
@@ -46,6 +47,8 @@ pub struct Reporter {
     pub collected: watch::Receiver<Collected>,
     /// What nodes and pods add up to; `None` when they are not watched.
     pub census: Option<Census>,
+    /// What else is asked about the member.
+    pub deeper: Deeper,
     /// Whether nodes are counted by grades.
     pub models: bool,
     /// When a changed observation is reported.
@@ -57,6 +60,7 @@ pub struct Reporter {
 /// What this process remembers from one report to the next.
 struct Memories {
     ready: Option<Memory>,
+    steady: Steady,
     /// Whether the status in the API was taken for a memory.
     resumed: bool,
     reachable_at: Timestamp,
@@ -68,6 +72,7 @@ impl Reporter {
     pub async fn run(mut self, shutdown: CancellationToken) {
         let mut memories = Memories {
             ready: None,
+            steady: Steady::default(),
             resumed: false,
             reachable_at: Timestamp::now(),
             written: Written::default(),
@@ -202,6 +207,14 @@ impl Reporter {
             }
         }
         findings.conditions.push(status::up_to_date(&ages, now));
+        if !unreachable {
+            let observed = self.deeper.observe(findings.nodes, now);
+            let stored = cluster.status.as_ref();
+            let stored = stored.map_or(&[][..], |status| &status.conditions);
+            let steady = &mut memories.steady;
+            let told = steady.judge(stored, observed, self.thresholds, Instant::now());
+            findings.conditions.extend(told);
+        }
         findings
     }
 

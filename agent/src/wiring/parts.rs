@@ -23,6 +23,7 @@ use crate::census::Census;
 use crate::discovery::Discovery;
 use crate::health;
 use crate::health::debounce::Thresholds;
+use crate::health::deeper::{self, Deeper, Lookup};
 use crate::heartbeat::Heartbeat;
 use crate::join::Standing;
 use crate::reflect::{self, Reflections, Watches};
@@ -116,6 +117,11 @@ impl Agent {
         );
         self.spawn_as(Standing::Registered, "collector", collecting);
 
+        let deeper = Deeper {
+            ready_nodes: Some(self.settings.cluster_ready_nodes_threshold)
+                .filter(|share| *share > 0.0),
+            lookup: self.look_up_names(period),
+        };
         let census = if self.settings.enable_cluster_resource_modeling {
             let census = Census::begin();
             let client = self.member.client(Profile::Watch, Limits::NONE)?;
@@ -136,6 +142,7 @@ impl Agent {
             health,
             collected,
             census,
+            deeper,
             models: self.settings.models_enabled(),
             thresholds: Thresholds {
                 success: *self.settings.cluster_success_threshold,
@@ -149,6 +156,18 @@ impl Agent {
             reporter.run(self.shutdown.clone()),
         );
         Ok(())
+    }
+
+    /// Asks the member's DNS, where that was asked for.
+    fn look_up_names(&mut self, period: Duration) -> Option<watch::Receiver<Lookup>> {
+        let name = self.settings.cluster_dns_name.clone();
+        if name.is_empty() {
+            return None;
+        }
+        let (publish, answers) = watch::channel(None);
+        let asking = deeper::resolve(name, period, publish, self.shutdown.clone());
+        self.spawn_as(Standing::Registered, "names", asking);
+        Some(answers)
     }
 
     fn start_works(

@@ -1,0 +1,225 @@
+//! Questions that go deeper than whether the API server answers: each a condition of its own, and off unless asked for.
+//!
+//! They say nothing about `Ready`: an operator decides what follows from them, with a ClusterTaintPolicy for instance.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use muster_shared::api::cluster::NodeSummary;
+use muster_shared::conditions::{self, FALSE, TRUE};
+use muster_shared::k8s::Condition;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
+
+/// Whether enough nodes are ready. Ours.
+pub const NODES_READY: &str = "NodesReady";
+/// Whether names of services resolve. The type, the reasons and the messages are those of Karmada's detector for CoreDNS.
+pub const NAMES_RESOLVE: &str = "ServiceDomainNameResolutionReady";
+
+/// The longest that a name may take to resolve. Pods give up after five seconds, too.
+const LONGEST_LOOKUP: Duration = Duration::from_secs(5);
+
+/// What the last lookup got; `None` before the first.
+pub type Lookup = Option<Result<(), String>>;
+
+/// Which questions are asked.
+#[derive(Debug, Default)]
+pub struct Deeper {
+    /// The share of nodes, from 0 to 1, that must be ready.
+    pub ready_nodes: Option<f64>,
+    /// What looking up a name gets.
+    pub lookup: Option<watch::Receiver<Lookup>>,
+}
+
+impl Deeper {
+    /// What is observed now; a question without an answer yet has no condition.
+    pub fn observe(&self, nodes: Option<NodeSummary>, now: Timestamp) -> Vec<Condition> {
+        let nodes = self.ready_nodes.zip(nodes);
+        let nodes = nodes.map(|(share, nodes)| nodes_ready(nodes, share, now));
+        let lookup = self
+            .lookup
+            .as_ref()
+            .and_then(|lookup| lookup.borrow().clone());
+        let lookup = lookup.map(|answer| names_resolve(&answer, now));
+        nodes.into_iter().chain(lookup).collect()
+    }
+}
+
+/// Judges whether enough nodes are ready. A cluster without nodes runs nothing, so it has not enough.
+fn nodes_ready(nodes: NodeSummary, share: f64, now: Timestamp) -> Condition {
+    let (ready, total) = (nodes.ready_num, nodes.total_num);
+    let enough = total > 0 && f64::from(ready) >= share * f64::from(total);
+    let (status, reason) = if enough {
+        (TRUE, "EnoughNodesReady")
+    } else {
+        (FALSE, "TooFewNodesReady")
+    };
+    // Without numbers, which change all the time: the status has them.
+    let message = format!(
+        "{} {}% of the nodes are ready",
+        if enough { "at least" } else { "less than" },
+        share * 100.0
+    );
+    conditions::new(NODES_READY, status, reason, &message, now)
+}
+
+fn names_resolve(answer: &Result<(), String>, now: Timestamp) -> Condition {
+    let (status, reason, message) = match answer {
+        Ok(()) => (
+            TRUE,
+            "ServiceDomainNameResolutionReady",
+            "service domain name resolution is ready",
+        ),
+        Err(cause) => (FALSE, "ServiceDomainNameResolutionFailed", cause.as_str()),
+    };
+    conditions::new(NAMES_RESOLVE, status, reason, message, now)
+}
+
+/// Looks a name up once a period, with the resolver that the pods of the member have. `publish` gets the answers.
+pub async fn resolve(
+    name: String,
+    period: Duration,
+    publish: watch::Sender<Lookup>,
+    shutdown: CancellationToken,
+) {
+    let deadline = (period / 2).min(LONGEST_LOOKUP);
+    let mut timer = tokio::time::interval(period);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        let mut lookup = std::pin::pin!(look_up(&name));
+        let answer = timeout(deadline, &mut lookup).await;
+        let late = answer.is_err();
+        let answer = answer.unwrap_or_else(|_| {
+            Err(format!(
+                "{name} was not resolved within {}s",
+                deadline.as_secs_f64()
+            ))
+        });
+        publish.send_replace(Some(answer));
+        if late {
+            // It goes on in a thread of its own until the resolver gives up: never more than one.
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                _ = lookup => {}
+            }
+        }
+    }
+}
+
+async fn look_up(name: &str) -> Result<(), String> {
+    let mut addresses = tokio::net::lookup_host((name, 0))
+        .await
+        .map_err(|error| format!("{name} was not resolved: {error}"))?;
+    let first = addresses.next();
+    first
+        .map(|_| ())
+        .ok_or_else(|| format!("{name} has no address"))
+}
+
+/// Holds changes back until they have lasted, as with `Ready`.
+#[derive(Debug, Default)]
+pub struct Steady {
+    memories: BTreeMap<String, Option<Memory>>,
+}
+
+impl Steady {
+    /// The conditions to report, given those that the Cluster has.
+    pub fn judge(
+        &mut self,
+        stored: &[Condition],
+        observed: Vec<Condition>,
+        thresholds: Thresholds,
+        at: Instant,
+    ) -> Vec<Condition> {
+        let mut reported = observed;
+        reported.retain(|observed| {
+            let stored = stored.iter().find(|known| known.type_ == observed.type_);
+            let stored = stored.map(|known| Readiness::of(&known.status));
+            let memory = self
+                .memories
+                .entry(observed.type_.clone())
+                .or_insert_with(|| stored.map(Memory::resuming));
+            let observed = Readiness::of(&observed.status);
+            debounce(memory, stored, observed, thresholds, at) == Verdict::Report
+        });
+        reported
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
+    #[test]
+    fn nodes_are_ready_when_the_share_of_them_is() {
+        for (ready, total, share, expected) in [
+            (5, 5, 0.6, "True"),
+            (3, 5, 0.6, "True"),
+            (2, 5, 0.6, "False"),
+            (1, 1, 1.0, "True"),
+            (0, 0, 0.1, "False"),
+        ] {
+            let nodes = NodeSummary {
+                total_num: total,
+                ready_num: ready,
+            };
+            let condition = nodes_ready(nodes, share, NOW);
+            assert_eq!(condition.status, expected, "{ready} of {total}, {share}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_change_is_told_when_it_has_lasted() {
+        let thresholds = Thresholds {
+            success: Duration::from_secs(30),
+            failure: Duration::from_secs(10),
+        };
+        let (start, well, ill) = (
+            Instant::now(),
+            names_resolve(&Ok(()), NOW),
+            names_resolve(&Err("x".into()), NOW),
+        );
+        let mut steady = Steady::default();
+        let mut stored = Vec::new();
+        for (second, observed, told) in [
+            (0, &well, true),
+            (10, &ill, false),
+            (15, &ill, false),
+            (16, &well, true),
+            (20, &ill, false),
+            (30, &ill, true),
+            (40, &well, false),
+            (70, &well, true),
+        ] {
+            let at = start + Duration::from_secs(second);
+            let reported = steady.judge(&stored, vec![observed.clone()], thresholds, at);
+            assert_eq!(!reported.is_empty(), told, "{second}");
+            if told {
+                stored = reported;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn names_are_looked_up() {
+        assert_eq!(look_up("localhost").await, Ok(()));
+        let error = look_up("nothing.invalid").await.unwrap_err();
+        assert!(error.starts_with("nothing.invalid"), "{error}");
+    }
+
+    #[test]
+    fn nothing_is_asked_unless_it_was_asked_for() {
+        let nodes = NodeSummary::default();
+        assert_eq!(Deeper::default().observe(Some(nodes), NOW), []);
+    }
+}
