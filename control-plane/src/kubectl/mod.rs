@@ -12,6 +12,7 @@ use muster_shared::settings::Words;
 use muster_shared::tls;
 
 use crate::scheduler::Options;
+use crate::scheduler::capacity::GradeRule;
 
 /// Asks the fleet API about failover and placement.
 #[derive(Debug, Parser)]
@@ -48,6 +49,9 @@ enum Question {
         /// The filters and scores in force, where the control plane has been given `--plugins`.
         #[arg(long, global = true, default_value = "*", value_name = "LIST")]
         plugins: Words,
+        /// What a node of a grade is taken to hold, where the control plane has been given `--node-grades`.
+        #[arg(long, global = true, default_value_t, value_name = "RULE")]
+        node_grades: GradeRule,
     },
 }
 
@@ -97,8 +101,12 @@ async fn answer(command_line: CommandLine) -> anyhow::Result<String> {
         what,
         output,
         plugins,
+        node_grades,
     } = command_line.question;
-    let options = Options::default().with_plugins(&plugins)?;
+    let options = Options {
+        grade_rule: node_grades,
+        ..Options::default().with_plugins(&plugins)?
+    };
     let answer = match what {
         What::Binding { name } => explain::binding(client, &namespace, &name, &options).await,
         What::ClusterBinding { name } => explain::cluster_binding(client, &name, &options).await,
