@@ -6,65 +6,35 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use futures::StreamExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use kube::runtime::wait::await_condition;
 use muster_control_plane::settings::Settings;
-use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_e2e::harness::ground::{Ground, PATIENCE, Task, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{
-    Api, Client, ConfigMap, Deployment, ListParams, Namespace, Resource, ResourceExt,
+    Api, ConfigMap, Deployment, ListParams, Namespace, Resource, ResourceExt,
 };
 use muster_shared::names;
-use muster_shared::settings::BindAddress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
-/// How long anything may take. The real times are well below a second; a loaded machine takes longer.
-const PATIENCE: Duration = Duration::from_secs(30);
 const POLICY_ID: &str = "propagationpolicy.karmada.io/permanent-id";
 
-/// A fleet API with two members and an administrator's client.
+/// A fleet API with two members.
 struct Bench {
-    server: Running,
-    client: Client,
-    folder: PathBuf,
+    ground: Ground,
 }
 
 impl Bench {
     async fn start() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        muster_shared::tls::install_provider();
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("muster-propagation-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        let crds = muster_shared::api::crds();
-        let crds = crds
-            .iter()
-            .map(|crd| serde_json::to_value(crd).unwrap())
-            .collect();
-        let options = Options {
-            crds,
-            ..Options::default()
-        };
-        let server = ApiServer::start(options).await.unwrap();
-        let client = server.client().await.unwrap();
         let bench = Self {
-            server,
-            client,
-            folder,
+            ground: Ground::fleet("propagation").await.unwrap(),
         };
         for member in ["m1", "m2"] {
             bench.join(member).await;
@@ -92,42 +62,30 @@ impl Bench {
     }
 
     fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
-        Api::all(self.client.clone())
+        Api::all(self.ground.client.clone())
     }
 
     fn here<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     {
-        Api::namespaced(self.client.clone(), "default")
+        Api::namespaced(self.ground.client.clone(), "default")
     }
 
     fn works(&self, member: &str) -> Api<Work> {
-        Api::namespaced(self.client.clone(), &names::execution_namespace(member))
+        Api::namespaced(
+            self.ground.client.clone(),
+            &names::execution_namespace(member),
+        )
     }
 
-    fn control_plane(&self) -> ControlPlane {
-        let kubeconfig = self
-            .server
-            .kubeconfig("control-plane", &["system:masters"])
-            .unwrap();
-        let path = self.folder.join("fleet.kubeconfig");
-        std::fs::write(&path, serde_saphyr::to_string(&kubeconfig).unwrap()).unwrap();
+    fn control_plane(&self) -> Task {
         let controllers = "scheduler,detector,binding,bindingStatus,namespace";
         let settings = Settings {
-            kubeconfig: Some(path),
             controllers: controllers.parse().unwrap(),
-            leader_elect: false,
-            metrics_bind_address: BindAddress(None),
-            health_probe_bind_address: BindAddress(None),
             ..Settings::default()
         };
-        let shutdown = CancellationToken::new();
-        let run = muster_control_plane::run(settings, None, shutdown.clone());
-        ControlPlane {
-            shutdown,
-            task: tokio::spawn(run),
-        }
+        self.ground.control_plane(settings).unwrap()
     }
 
     async fn deploy(&self, name: &str) {
@@ -220,33 +178,6 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.folder).ok();
-    }
-}
-
-/// A running control plane; it stops when it is dropped.
-struct ControlPlane {
-    shutdown: CancellationToken,
-    task: JoinHandle<anyhow::Result<()>>,
-}
-
-impl ControlPlane {
-    async fn stop(mut self) {
-        self.shutdown.cancel();
-        let end = timeout(PATIENCE, &mut self.task).await;
-        end.expect("it ends").unwrap().unwrap();
-    }
-}
-
-impl Drop for ControlPlane {
-    fn drop(&mut self) {
-        self.shutdown.cancel();
-        self.task.abort();
-    }
-}
-
 fn deployment(name: &str) -> Value {
     json!({
         "metadata": { "name": name },
@@ -281,20 +212,6 @@ where
     api.patch(name, &params, &Patch::Merge(patch))
         .await
         .unwrap();
-}
-
-async fn until<K>(api: &Api<K>, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> K
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let waiting = await_condition(api.clone(), name, |object: Option<&K>| {
-        object.is_some_and(&holds)
-    });
-    if let Ok(found) = timeout(PATIENCE, waiting).await {
-        return found.unwrap().unwrap();
-    }
-    let last = api.get_opt(name).await;
-    panic!("{name}: waited {PATIENCE:?} until {what}; it is {last:?}")
 }
 
 fn shares(binding: &ResourceBinding) -> Vec<(&str, i32)> {
@@ -543,7 +460,7 @@ async fn a_restart_writes_nothing() {
             == Some(4)
     };
     until::<Deployment>(&bench.here(), "web", "all replicas are ready", ready).await;
-    control_plane.stop().await;
+    control_plane.stop().await.unwrap();
     let before = bench.versions("witness").await;
     let _control_plane = bench.control_plane();
     // Whatever else was to be written comes before this is done.

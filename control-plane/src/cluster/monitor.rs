@@ -105,11 +105,11 @@ impl Pulse {
         self.ready = ready.cloned();
     }
 
-    /// Takes note of the lease's renew time (`None`: there is no lease). The first one ever seen counts, then only a
-    /// later one.
+    /// Takes note of the lease's renew time (`None`: there is no lease). Any that differs from the one before is a sign of life, an
+    /// earlier one too: a clock that was set back is no silence.
     pub fn lease(&mut self, renewed: Option<Timestamp>, now: Instant) {
         self.leased = renewed.is_some();
-        if !self.deaf && renewed.is_some() && self.renewed < renewed {
+        if !self.deaf && renewed.is_some() && self.renewed != renewed {
             self.renewed = renewed;
             self.heard = now;
         }
@@ -186,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_later_renewal_is_a_sign_of_life_whatever_the_members_clock_says() {
+    fn every_new_renewal_is_a_sign_of_life_whatever_the_members_clock_says() {
         let start = Instant::now();
         let mut pulse = Pulse::new(Some(&ready("True")), start, start);
         for (at, renewed, heard) in [
             (5, renewal(4_000_000_000), 5),
             (10, renewal(4_000_000_000), 5),
-            (15, renewal(1), 5),
-            (20, None, 5),
+            (15, renewal(1), 15),
+            (20, None, 15),
             (25, renewal(4_000_000_001), 25),
         ] {
             pulse.lease(renewed, start + seconds(at));

@@ -21,6 +21,7 @@ pub async fn dump(fleet: &Fleet) -> String {
     bindings(fleet, &mut out);
     works(fleet, &mut out);
     copies(fleet, &mut out);
+    routes(fleet, &mut out);
     events(fleet, &mut out).await;
     for lost in fleet.lost_processes() {
         heading(&mut out, &lost);
@@ -156,11 +157,32 @@ fn copies(fleet: &Fleet, out: &mut String) {
     }
 }
 
+/// Which ways were broken at the time: what looks like a failure may be the fault that the scenario injected.
+fn routes(fleet: &Fleet, out: &mut String) {
+    let mut all = vec![("control plane to fleet API".to_owned(), &fleet.to_api)];
+    for (name, site) in &fleet.sites {
+        all.push((format!("agent of {name} to fleet API"), &site.to_fleet));
+        all.push((format!("agent of {name} to its member"), &site.to_member));
+    }
+    let troubles: Vec<(String, String)> = all
+        .into_iter()
+        .filter_map(|(whose, route)| Some((whose, route.trouble()?)))
+        .collect();
+    if !troubles.is_empty() {
+        heading(out, "broken ways");
+    }
+    for (whose, trouble) in troubles {
+        let _ = writeln!(out, "{whose}: {trouble}");
+    }
+}
+
 async fn events(fleet: &Fleet, out: &mut String) {
     heading(out, "events of the fleet API");
     let api: Api<Event> = Api::all(fleet.api.client.clone());
     match api.list(&ListParams::default()).await {
-        Ok(list) => {
+        Ok(mut list) => {
+            // The API lists by name; people read by time.
+            list.items.sort_by_key(|event| event.last_timestamp.clone());
             let first = list.items.len().saturating_sub(EVENTS);
             for event in &list.items[first..] {
                 let about = &event.involved_object;

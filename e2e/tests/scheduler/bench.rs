@@ -1,60 +1,28 @@
 //! A fleet API, members that are only said to be there, and a control plane that does nothing but schedule.
 
-use std::fmt::Debug;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
-
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::runtime::wait::await_condition;
 use muster_control_plane::settings::Settings;
-use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_e2e::harness::ground::{Ground, Task};
+pub use muster_e2e::harness::ground::{PATIENCE, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::{Api, Client, Event, ListParams, Resource};
-use muster_shared::settings::BindAddress;
+use muster_shared::k8s::{Api, Client, Event, ListParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
-
-/// How long anything may take. The real times are well below a second; a loaded machine takes longer.
-pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A fleet API with an administrator's client.
 pub struct Bench {
-    server: Running,
+    ground: Ground,
     pub client: Client,
-    folder: PathBuf,
 }
 
 impl Bench {
     /// A fleet with members of so many free cores each.
     pub async fn with_members(members: &[(&str, u32)]) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        muster_shared::tls::install_provider();
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            std::env::temp_dir().join(format!("muster-scheduler-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let crds = muster_shared::api::crds();
-        let crds = crds
-            .iter()
-            .map(|crd| serde_json::to_value(crd).unwrap())
-            .collect();
-        let server = ApiServer::start(Options {
-            crds,
-            ..Options::default()
-        })
-        .await
-        .unwrap();
-        let client = server.client().await.unwrap();
-        let bench = Self {
-            server,
-            client,
-            folder,
-        };
+        let ground = Ground::fleet("scheduler").await.unwrap();
+        let client = ground.client.clone();
+        let bench = Self { ground, client };
         for (name, cores) in members {
             bench.join(name, *cores).await;
         }
@@ -126,62 +94,17 @@ impl Bench {
     }
 
     /// Starts a control plane that does nothing but schedule.
-    pub fn scheduler(&self) -> Scheduler {
+    pub fn scheduler(&self) -> Task {
         self.scheduler_with(Settings::default())
     }
 
     /// The same with these settings.
-    pub fn scheduler_with(&self, settings: Settings) -> Scheduler {
-        let kubeconfig = self
-            .server
-            .kubeconfig("scheduler", &["system:masters"])
-            .unwrap();
-        let path = self.folder.join("fleet.kubeconfig");
-        std::fs::write(&path, serde_saphyr::to_string(&kubeconfig).unwrap()).unwrap();
+    pub fn scheduler_with(&self, settings: Settings) -> Task {
         let settings = Settings {
-            kubeconfig: Some(path),
             controllers: "scheduler".parse().unwrap(),
-            leader_elect: false,
-            metrics_bind_address: BindAddress(None),
-            health_probe_bind_address: BindAddress(None),
             ..settings
         };
-        let shutdown = CancellationToken::new();
-        let run = muster_control_plane::run(settings, None, shutdown.clone());
-        Scheduler {
-            shutdown,
-            task: tokio::spawn(run),
-        }
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.folder).ok();
-    }
-}
-
-/// A running scheduler; it stops when it is dropped.
-pub struct Scheduler {
-    shutdown: CancellationToken,
-    task: JoinHandle<anyhow::Result<()>>,
-}
-
-impl Scheduler {
-    pub async fn stop(mut self) {
-        self.shutdown.cancel();
-        timeout(PATIENCE, &mut self.task)
-            .await
-            .expect("it ends")
-            .unwrap()
-            .unwrap();
-    }
-}
-
-impl Drop for Scheduler {
-    fn drop(&mut self) {
-        self.shutdown.cancel();
-        self.task.abort();
+        self.ground.control_plane(settings).unwrap()
     }
 }
 
@@ -234,20 +157,6 @@ pub fn is_observed(binding: &ResourceBinding) -> bool {
         .as_ref()
         .map(|status| status.scheduler_observed_generation)
         == binding.metadata.generation
-}
-
-pub async fn until<K>(api: &Api<K>, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> K
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let waiting = await_condition(api.clone(), name, |object: Option<&K>| {
-        object.is_some_and(&holds)
-    });
-    if let Ok(found) = timeout(PATIENCE, waiting).await {
-        return found.unwrap().unwrap();
-    }
-    let last = api.get_opt(name).await;
-    panic!("{name}: waited {PATIENCE:?} until {what}; it is {last:?}")
 }
 
 /// Waits until an event with this text is published.

@@ -255,7 +255,7 @@ async fn a_restart_repeats_nothing() {
     bench.bind("divided", 4, aggregated()).await;
     let copies = bench.placed("copies", "m1:2 m2:2").await;
     let divided = bench.placed("divided", "m1:4").await;
-    first.stop().await;
+    first.stop().await.unwrap();
 
     let _second = bench.scheduler();
     // Something that the second one does after it has looked at everything that was there.

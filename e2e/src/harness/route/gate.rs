@@ -109,6 +109,11 @@ impl Gate {
         &self.passage.faults
     }
 
+    /// How wrong the clock of whoever asks is.
+    pub fn clock(&self) -> SignedDuration {
+        *self.passage.lock()
+    }
+
     /// Makes the clock of whoever asks wrong by this much, from the next request on; see [`clock`](super::clock).
     pub fn set_clock(&self, wrong_by: SignedDuration) {
         *self.passage.lock() = wrong_by;

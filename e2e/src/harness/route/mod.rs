@@ -111,6 +111,23 @@ impl Route {
         self.gate.faults().heal();
     }
 
+    /// What is wrong on this way, for reports; `None`: nothing.
+    pub fn trouble(&self) -> Option<String> {
+        let (network, faults) = (self.condition(), self.gate.faults().effects(None, None));
+        let clock = self.gate.clock();
+        let mut troubles = Vec::new();
+        if network != Condition::Up {
+            troubles.push(format!("network {network:?}"));
+        }
+        if !faults.is_empty() {
+            troubles.push(format!("faults {faults:?}"));
+        }
+        if !clock.is_zero() {
+            troubles.push(format!("clock wrong by {clock:#}"));
+        }
+        (!troubles.is_empty()).then(|| troubles.join(", "))
+    }
+
     fn steady(&self) {
         *self.lock() = None;
     }
