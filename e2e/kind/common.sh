@@ -1,0 +1,46 @@
+# What the scripts of this folder share. Sourced by them.
+# shellcheck shell=bash
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# The host runs the control plane and, as pods of its own, a fleet API without workload controllers.
+host=muster-host
+fleet_port=7443
+tag=e2e
+node_image='kindest/node:v1.33.1@sha256:050072256b9a903bd914c0b2866828150cb229cea0efe5892e2b644d5dd3b34f'
+# Three, because the scenarios want three; the scripts work with two.
+read -ra members <<<"${MUSTER_KIND_MEMBERS:-member1 member2 member3}"
+
+say() { printf '== %s\n' "$*"; }
+
+# Prints a kubeconfig: server, file of its root certificate, then a key and value of the user's credentials for each further pair.
+kubeconfig() {
+    local server=$1 root_certificate=$2
+    shift 2
+    printf 'apiVersion: v1\nkind: Config\ncurrent-context: it\ncontexts: [{name: it, context: {cluster: it, user: it}}]\n'
+    printf 'clusters: [{name: it, cluster: {server: "%s", certificate-authority-data: %s}}]\n' "$server" "$(base64 -w0 "$root_certificate")"
+    printf 'users: [{name: it, user: {'
+    while [ $# -gt 1 ]; do
+        printf '%s: %s' "$1" "$2"
+        shift 2
+        [ $# -le 1 ] || printf ', '
+    done
+    printf '}}]\n'
+}
+
+# Runs a command again and again until it succeeds: seconds, what is waited for, command.
+until_it() {
+    local deadline=$((SECONDS + $1)) what=$2
+    shift 2
+    say "waiting until $what"
+    until "$@"; do
+        if [ "$SECONDS" -ge "$deadline" ]; then
+            say "not in time: $what"
+            return 1
+        fi
+        sleep 2
+    done
+}
+
+# Where the fleet API is for containers of the network that all nodes are in.
+fleet_address() {
+    printf 'https://%s:%s' "$(docker inspect -f '{{.NetworkSettings.Networks.kind.IPAddress}}' "$host-control-plane")" "$fleet_port"
+}
