@@ -4,13 +4,19 @@ mod support;
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use jiff::SignedDuration;
+use kube::api::DeleteParams;
+use muster_e2e::harness::ground::awaited;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::provider::{Ability, Forget};
 use muster_e2e::sandbox::expect::{self, Verdict};
-use muster_e2e::sandbox::picture::Picture;
+use muster_e2e::sandbox::picture::{Picture, Workload};
 use muster_e2e::sandbox::scenario::VICTIM;
 use muster_e2e::sandbox::story::{Failure, Story};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::{Api, Namespace};
+use muster_shared::names;
 use support::{Setting, scenario};
 
 /// How long something that must not happen is waited for: longer than it takes where it may happen.
@@ -188,6 +194,34 @@ async fn a_fleet_api_that_restarts_without_its_history_in_the_middle_changes_not
         story.fleet().api.restart(Forget::History, down).await?;
         story.until_moved().await?;
         the_rest(story).await
+    })
+    .await;
+}
+
+/// Whoever leaves may do so with nothing left behind: the agent has to keep its rights until the last Work is seen to.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_leaves_the_fleet_takes_its_copies_off_first() {
+    let setting = Setting {
+        needs: &[Ability::CollectGarbage],
+        ..Setting::named("leaving")
+    };
+    scenario(setting, async |story: &Story| {
+        let clusters: Api<Cluster> = Api::all(story.fleet().api.client.clone());
+        let namespaces: Api<Namespace> = Api::all(story.fleet().api.client.clone());
+        let leaving = clusters.delete(VICTIM, &DeleteParams::default()).await;
+        leaving.context("deleting the Cluster")?;
+        story
+            .until("its copies are gone", |picture| {
+                let copies = |workload: &Workload| workload.copies.contains_key(VICTIM);
+                match picture.workloads.values().any(copies) {
+                    true => Err(format!("{VICTIM} still has copies")),
+                    false => Ok(()),
+                }
+            })
+            .await?;
+        let execution = names::execution_namespace(VICTIM);
+        awaited(&namespaces, &execution, "it is gone", |it| it.is_none()).await?;
+        Ok(())
     })
     .await;
 }

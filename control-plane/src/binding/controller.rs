@@ -256,6 +256,9 @@ async fn ensure(fleet: &Fleet, written: &Written, rendered: &Rendered) -> Result
     let api: Api<Work> = Api::namespaced(fleet.client.clone(), &rendered.namespace);
     let subject = || format!("work {}/{}", rendered.namespace, rendered.name);
     let Some(work) = fleet.works.get(Some(&rendered.namespace), &rendered.name) else {
+        if is_leaving(fleet, &rendered.namespace) {
+            return Ok(Ensured::AsRendered);
+        }
         return match create(&api, rendered).await {
             Ok(()) => Ok(Ensured::AsRendered),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Ensured::Joining),
@@ -277,6 +280,13 @@ async fn ensure(fleet: &Fleet, written: &Written, rendered: &Rendered) -> Result
         tracing::debug!(work = %subject(), "updated");
     }
     Ok(Ensured::AsRendered)
+}
+
+/// Whether the cluster of an execution namespace leaves the fleet: its Works go, and none are made any more.
+fn is_leaving(fleet: &Fleet, namespace: &str) -> bool {
+    names::cluster_of_execution_namespace(namespace)
+        .and_then(|cluster| fleet.clusters.get(None, cluster))
+        .is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_some())
 }
 
 async fn create(api: &Api<Work>, rendered: &Rendered) -> Result<(), kube::Error> {

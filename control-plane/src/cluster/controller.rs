@@ -171,13 +171,16 @@ async fn ensure_namespace(fleet: &Fleet, cluster: &Cluster) -> Result<(), Error>
 async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
     let name = cluster.name_any();
     let namespace = execution_namespace(&name);
-    let held = held_works(fleet, &namespace);
+    let works = works(fleet, &namespace);
+    let is_held = |work: &Arc<CachedWork>| work.finalizers().iter().any(|it| it == finalizer::WORK);
+    let held: Vec<_> = works.iter().filter(|work| is_held(work)).cloned().collect();
     let remains = Remains {
         cluster,
         namespace: fleet
             .namespaces
             .get(None, &namespace)
             .map(|it| it.metadata.deletion_timestamp.is_some()),
+        has_works: !works.is_empty(),
         has_held_works: !held.is_empty(),
         is_named: is_named(fleet, &name),
     };
@@ -208,6 +211,17 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
                 .map_err(failed("let go of the Works", cluster))?;
             }
             Ok(Next::After(CONFLICT))
+        }
+        Farewell::DeleteWorks => {
+            let api = Api::<Work>::namespaced(fleet.client.clone(), &namespace);
+            let staying = works
+                .iter()
+                .filter(|work| work.metadata.deletion_timestamp.is_none());
+            for work in staying {
+                let deleted = api.delete(&work.name_any(), &DeleteParams::default()).await;
+                tolerate(deleted.map(drop)).map_err(failed("delete the Works", cluster))?;
+            }
+            Ok(Next::After(FAREWELL))
         }
         Farewell::DeleteNamespace => {
             let api = Api::<Namespace>::all(fleet.client.clone());
@@ -261,13 +275,10 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
     }
 }
 
-/// The Works of a namespace that wait for the agent to act on them.
-fn held_works(fleet: &Fleet, namespace: &str) -> Vec<Arc<CachedWork>> {
-    let held = |work: &Arc<CachedWork>| {
-        work.metadata.namespace.as_deref() == Some(namespace)
-            && work.finalizers().iter().any(|it| it == finalizer::WORK)
-    };
-    fleet.works.list().into_iter().filter(held).collect()
+/// The Works of a namespace.
+fn works(fleet: &Fleet, namespace: &str) -> Vec<Arc<CachedWork>> {
+    let here = |work: &Arc<CachedWork>| work.metadata.namespace.as_deref() == Some(namespace);
+    fleet.works.list().into_iter().filter(here).collect()
 }
 
 fn is_named(fleet: &Fleet, cluster: &str) -> bool {

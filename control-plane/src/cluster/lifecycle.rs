@@ -1,8 +1,8 @@
 //! How a cluster joins the fleet and how it leaves it.
 //!
 //! Joining: an execution namespace for its Works, the finalizer, the taints its condition asks for. Leaving, in Karmada's
-//! order: its Works go (those that nobody can carry out any more are let go first), then no workload names it, then
-//! it may go. Nothing here depends on the gate `Failover`: a cluster can always be removed.
+//! order: its Works go (those that nobody can carry out any more are let go first), then its namespace (which holds the agent's right
+//! to see to them, so not earlier), then no workload names it, then it may go. Nothing here depends on the gate `Failover`: a cluster can always be removed.
 
 use std::time::Duration;
 
@@ -72,7 +72,9 @@ pub fn lack(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Lac
 pub enum Farewell {
     /// Nobody can carry out the removal of its Works: let them go. What is in the member stays there.
     ReleaseWorks,
-    /// Delete its execution namespace, and the Works with it.
+    /// Delete its Works, and wait until the agent has seen to them.
+    DeleteWorks,
+    /// Delete its execution namespace.
     DeleteNamespace,
     /// Wait until the namespace is gone.
     AwaitNamespace,
@@ -91,7 +93,9 @@ pub struct Remains<'a> {
     pub cluster: &'a Cluster,
     /// Its execution namespace: whether it is there, and whether it is being deleted.
     pub namespace: Option<bool>,
-    /// Whether one of its Works waits for the agent.
+    /// Whether it has Works.
+    pub has_works: bool,
+    /// Whether one of them waits for the agent.
     pub has_held_works: bool,
     /// Whether a binding names it.
     pub is_named: bool,
@@ -111,6 +115,7 @@ impl Remains<'_> {
             return Farewell::ReleaseWorks;
         }
         match self.namespace {
+            Some(false) if self.has_works => return Farewell::DeleteWorks,
             Some(false) => return Farewell::DeleteNamespace,
             Some(true) => return Farewell::AwaitNamespace,
             None => {}
@@ -193,10 +198,11 @@ mod tests {
                 ours,
                 Farewell::ReleaseWorks,
             ),
+            ("True", Some(false), true, true, ours, Farewell::DeleteWorks),
             (
                 "True",
                 Some(false),
-                true,
+                false,
                 true,
                 ours,
                 Farewell::DeleteNamespace,
@@ -233,6 +239,7 @@ mod tests {
             let remains = Remains {
                 cluster: &cluster,
                 namespace,
+                has_works: has_held_works,
                 has_held_works,
                 is_named,
             };
