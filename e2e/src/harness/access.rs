@@ -6,9 +6,9 @@
 use anyhow::Context as _;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::Client;
 use kube::api::{Api, PostParams};
 use kube::config::{AuthInfo, Kubeconfig};
+use kube::{Client, ResourceExt as _};
 use muster_shared::names::SYSTEM_NAMESPACE;
 use serde_json::json;
 
@@ -68,14 +68,46 @@ pub async fn admit_agent(member: &Client) -> anyhow::Result<Account> {
         Err(error) if !muster_shared::client::is_conflict(&error) => return Err(error.into()),
         _ => {}
     }
-    let rules = AGENT
-        .replace("NAMESPACE", AGENT_NAMESPACE)
-        .replace("RELEASE", AGENT_RELEASE);
-    apply::apply(member, &rules).await?;
+    apply::apply(member, &agent_rules()).await?;
     Ok(Account {
         namespace: AGENT_NAMESPACE,
         name: AGENT_RELEASE.to_owned(),
     })
+}
+
+/// Gives a group the rights that the charts give to a member's agent, at the fleet API and at its member: for tests that hold
+/// certificates of agents of their own.
+pub async fn admit_group(
+    fleet: &Client,
+    member: &Client,
+    name: &str,
+    group: &str,
+) -> anyhow::Result<()> {
+    // The namespaces of leases come with the control plane's part.
+    admit_control_plane(fleet).await?;
+    admit_member(fleet, name).await?;
+    admit_agent(member).await?;
+    lend(fleet, &MEMBER.replace("MEMBER", name), group).await?;
+    lend(member, &agent_rules(), group).await
+}
+
+/// Binds every role of a text to a group as well.
+async fn lend(client: &Client, yaml: &str, group: &str) -> anyhow::Result<()> {
+    let mut bindings = apply::objects(yaml)?;
+    bindings.retain(|object| object.data.get("subjects").is_some());
+    for binding in &mut bindings {
+        binding.metadata.name = Some(format!("{}-{group}", binding.name_any()));
+        binding.data["subjects"] = json!([
+            { "kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group },
+        ]);
+    }
+    apply::apply_all(client, bindings).await
+}
+
+fn agent_rules() -> String {
+    AGENT
+        .replace("NAMESPACE", AGENT_NAMESPACE)
+        .replace("RELEASE", AGENT_RELEASE)
 }
 
 /// The same access as `administrator`'s, but as the account.

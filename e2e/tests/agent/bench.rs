@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::runtime::wait::await_condition;
 use muster_agent::settings::Settings;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
+pub use muster_e2e::harness::ground::{gone, until};
+use muster_e2e::harness::{access, ground};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{Api, ApiResource, Client, DynamicObject, GroupVersionKind, Resource};
@@ -26,6 +27,8 @@ pub const MEMBER: &str = "m1";
 pub const WORKS: &str = "karmada-es-m1";
 /// User of the agent in both APIs, so that faults can be aimed at it.
 pub const AGENT: &str = "system:karmada:agent:m1";
+/// The group that has the rights of the charts in both APIs.
+pub const AGENTS: &str = "agents";
 /// How long anything may take. The real times are well below a second; a loaded machine takes longer.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -49,21 +52,19 @@ impl Bench {
         let folder =
             std::env::temp_dir().join(format!("muster-agent-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let crds = muster_shared::api::crds()
-            .iter()
-            .map(|crd| serde_json::to_value(crd).unwrap())
-            .collect();
-        let options = |name: &str, crds| Options {
-            name: name.into(),
-            crds,
+        let fleet = ground::fleet_api().await.unwrap();
+        let options = Options {
+            name: MEMBER.into(),
             ..Options::default()
         };
-        let fleet = ApiServer::start(options("fleet", crds)).await.unwrap();
-        let member = ApiServer::start(options(MEMBER, Vec::new())).await.unwrap();
+        let member = ApiServer::start(options).await.unwrap();
         let (fleet_client, member_client) = (
             fleet.client().await.unwrap(),
             member.client().await.unwrap(),
         );
+        access::admit_group(&fleet_client, &member_client, MEMBER, AGENTS)
+            .await
+            .unwrap();
         Self {
             fleet,
             member,
@@ -73,9 +74,9 @@ impl Bench {
         }
     }
 
-    /// Starts an agent that is an administrator of both APIs.
+    /// Starts an agent that may do what the charts let agents do.
     pub fn agent(&self) -> Agent {
-        self.agent_in(&["system:masters"], |_| {})
+        self.agent_in(&[AGENTS], |_| {})
     }
 
     /// Starts an agent with these groups in the fleet API and with changed settings.
@@ -106,7 +107,7 @@ impl Bench {
     /// Kubeconfig files of the agent for the fleet (in these groups) and for its member.
     pub fn kubeconfigs(&self, groups: &[&str]) -> (PathBuf, PathBuf) {
         let fleet = self.fleet.kubeconfig(AGENT, groups).unwrap();
-        let member = self.member.kubeconfig(AGENT, &["system:masters"]).unwrap();
+        let member = self.member.kubeconfig(AGENT, &[AGENTS]).unwrap();
         (self.write("fleet", &fleet), self.write("member", &member))
     }
 
@@ -212,33 +213,6 @@ impl Drop for Agent {
         self.shutdown.cancel();
         self.task.abort();
     }
-}
-
-/// Waits until an object is as described, and gives it.
-pub async fn until<K>(api: &Api<K>, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> K
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let waiting = await_condition(api.clone(), name, |object: Option<&K>| {
-        object.is_some_and(&holds)
-    });
-    if let Ok(found) = timeout(PATIENCE, waiting).await {
-        return found.unwrap().unwrap();
-    }
-    let last = api.get_opt(name).await;
-    panic!("{name}: waited {PATIENCE:?} until {what}; it is {last:?}")
-}
-
-/// Waits until an object is gone.
-pub async fn gone<K>(api: &Api<K>, name: &str)
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let waiting = await_condition(api.clone(), name, |object: Option<&K>| object.is_none());
-    timeout(PATIENCE, waiting)
-        .await
-        .unwrap_or_else(|_| panic!("{name} does not go"))
-        .unwrap();
 }
 
 /// Changes an object by a merge patch.

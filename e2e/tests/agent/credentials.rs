@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::bench::{AGENT, Bench};
+use crate::bench::{AGENT, AGENTS, Bench};
 use crate::meter::Meter;
 
 const VALIDITY: &str = "muster_client_certificate_remaining_seconds";
@@ -13,9 +13,9 @@ const VALIDITY: &str = "muster_client_certificate_remaining_seconds";
 async fn an_expired_certificate_is_told_and_its_replacement_is_taken_up_without_a_restart() {
     let meter = Meter::install();
     let bench = Bench::start().await;
-    let expired = bench.fleet.expired_kubeconfig(AGENT, &["system:masters"]);
+    let expired = bench.fleet.expired_kubeconfig(AGENT, &[AGENTS]);
     let mut path = None;
-    let agent = bench.agent_in(&["system:masters"], |settings| {
+    let agent = bench.agent_in(&[AGENTS], |settings| {
         let file = settings.karmada_kubeconfig.clone().unwrap();
         std::fs::write(&file, serde_saphyr::to_string(&expired.unwrap()).unwrap()).unwrap();
         path = Some(file);
@@ -27,7 +27,7 @@ async fn an_expired_certificate_is_told_and_its_replacement_is_taken_up_without_
     assert!(!agent.is_finished(), "it goes on trying");
 
     let path = path.unwrap();
-    let valid = bench.fleet.kubeconfig(AGENT, &["system:masters"]).unwrap();
+    let valid = bench.fleet.kubeconfig(AGENT, &[AGENTS]).unwrap();
     // Half of a file first, as an editor or a slow copy leaves it for a moment.
     let text = serde_saphyr::to_string(&valid).unwrap();
     std::fs::write(&path, &text[..text.len() / 2]).unwrap();
@@ -41,8 +41,8 @@ async fn an_expired_certificate_is_told_and_its_replacement_is_taken_up_without_
 async fn a_replaced_token_is_used_for_what_comes_next_and_for_the_watches() {
     let bench = Bench::start().await;
     let mut path = None;
-    let first = bench.fleet.token_kubeconfig(AGENT, &["system:masters"]);
-    let _agent = bench.agent_in(&["system:masters"], |settings| {
+    let first = bench.fleet.token_kubeconfig(AGENT, &[AGENTS]);
+    let _agent = bench.agent_in(&[AGENTS], |settings| {
         let file = settings.karmada_kubeconfig.clone().unwrap();
         std::fs::write(&file, serde_saphyr::to_string(&first.unwrap()).unwrap()).unwrap();
         path = Some(file);
@@ -50,9 +50,7 @@ async fn a_replaced_token_is_used_for_what_comes_next_and_for_the_watches() {
     bench.joined().await;
     bench.create_work("a", |_| {}).await;
     bench.applied("a", "True").await;
-    let second = bench
-        .fleet
-        .token_kubeconfig("somebody-new", &["system:masters"]);
+    let second = bench.fleet.token_kubeconfig("somebody-new", &[AGENTS]);
     let second = serde_saphyr::to_string(&second.unwrap()).unwrap();
     std::fs::write(path.unwrap(), second).unwrap();
     sleep(Duration::from_mins(2)).await;

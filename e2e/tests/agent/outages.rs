@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::bench::{
-    AGENT, Agent, Bench, MEMBER, condition, config_map, delete, gone, patch, until, value,
+    AGENT, AGENTS, Agent, Bench, MEMBER, condition, config_map, delete, gone, patch, until, value,
 };
 use crate::meter::Meter;
 
@@ -20,7 +20,7 @@ const WORKS: usize = 20;
 
 /// An agent as operators run it: with the intervals that are the defaults.
 fn agent(bench: &Bench) -> Agent {
-    bench.agent_in(&["system:masters"], |settings| {
+    bench.agent_in(&[AGENTS], |settings| {
         settings.cluster_status_update_frequency = "10s".parse().unwrap();
         settings.cluster_lease_duration = "40s".parse().unwrap();
         settings.cluster_success_threshold = "30s".parse().unwrap();
@@ -176,7 +176,7 @@ async fn a_member_that_is_silent_for_hours_is_told_once_and_caught_up_with_when_
 async fn an_api_that_has_too_much_to_do_is_asked_seldom_and_gets_everything_later() {
     let meter = Meter::install();
     let bench = Bench::start().await;
-    let _agent = bench.agent_in(&["system:masters"], |settings| {
+    let _agent = bench.agent_in(&[AGENTS], |settings| {
         settings.cluster_api_qps = 40.0;
     });
     bench.joined().await;

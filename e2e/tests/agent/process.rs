@@ -4,17 +4,15 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use kube::api::PostParams;
 use muster_e2e::apiserver::faults::Effect;
 use muster_e2e::harness::process::Program;
-use muster_shared::k8s::{Api, Lease, Namespace};
-use serde_json::json;
+use muster_shared::k8s::{Api, Lease};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::bench::{Bench, MEMBER};
+use crate::bench::{AGENTS, Bench, MEMBER};
 
 /// Kubernetes kills what has not ended by then.
 const GRACE: Duration = Duration::from_secs(30);
@@ -23,19 +21,6 @@ const GRACE: Duration = Duration::from_secs(30);
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
-}
-
-/// Servers with the namespace in which agents are elected, which the control plane brings.
-async fn bench() -> Bench {
-    let bench = Bench::start().await;
-    let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
-    let system = json!({"metadata": {"name": "karmada-system"}});
-    let system = serde_json::from_value(system).unwrap();
-    namespaces
-        .create(&PostParams::default(), &system)
-        .await
-        .unwrap();
-    bench
 }
 
 struct Started {
@@ -49,7 +34,7 @@ impl Started {
         let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.log"));
         let file = std::fs::File::create(&log).unwrap();
         let port = free_port();
-        let kubeconfigs = bench.kubeconfigs(&["system:masters"]);
+        let kubeconfigs = bench.kubeconfigs(&[AGENTS]);
         let child = Command::new(env!("CARGO_BIN_EXE_sandbox"))
             .arg(Program::Agent.name())
             .arg(format!("--cluster-name={MEMBER}"))
@@ -102,7 +87,7 @@ impl Started {
 
 #[tokio::test]
 async fn sigterm_ends_the_agent_at_once_and_its_successor_need_not_wait() {
-    let bench = bench().await;
+    let bench = Bench::start().await;
     let agent = Started::new(&bench, "sigterm");
     bench.joined().await;
     bench.create_work("a", |_| {}).await;
@@ -121,7 +106,7 @@ async fn sigterm_ends_the_agent_at_once_and_its_successor_need_not_wait() {
 
 #[tokio::test]
 async fn sigterm_ends_an_agent_whose_apis_hang_within_its_grace() {
-    let bench = bench().await;
+    let bench = Bench::start().await;
     let agent = Started::new(&bench, "sigterm-hang");
     bench.joined().await;
     bench.member.faults().inject(Effect::Hang);
@@ -136,7 +121,7 @@ async fn sigterm_ends_an_agent_whose_apis_hang_within_its_grace() {
 
 #[tokio::test]
 async fn a_running_agent_shows_how_each_of_its_parts_fares() {
-    let bench = bench().await;
+    let bench = Bench::start().await;
     let agent = Started::new(&bench, "metrics");
     bench.joined().await;
     bench.create_work("a", |_| {}).await;

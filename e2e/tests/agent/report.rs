@@ -6,7 +6,7 @@ use muster_e2e::apiserver::faults::Effect;
 use muster_shared::k8s::{Api, Lease, Node, Pod};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, MEMBER, condition, patch, until};
+use crate::bench::{AGENTS, Bench, MEMBER, condition, patch, until};
 
 fn node(name: &str, ready: bool) -> Node {
     serde_json::from_value(json!({"metadata": {"name": name}, "status": {
@@ -123,7 +123,7 @@ async fn a_change_of_capacity_is_reported_without_waiting_for_the_next_round() {
     let hour = |settings: &mut muster_agent::settings::Settings| {
         settings.cluster_status_update_frequency = "5s".parse().unwrap();
     };
-    let _agent = bench.agent_in(&["system:masters"], hour);
+    let _agent = bench.agent_in(&[AGENTS], hour);
     let nodes = |count: i32| {
         move |cluster: &muster_shared::api::cluster::Cluster| {
             let status = cluster.status.as_ref();
@@ -272,7 +272,7 @@ async fn a_name_that_another_cluster_bears_is_refused() {
 async fn without_modelling_no_node_and_no_pod_is_looked_at() {
     let bench = Bench::start().await;
     create_node(&bench, "n1", true).await;
-    let _agent = bench.agent_in(&["system:masters"], |settings| {
+    let _agent = bench.agent_in(&[AGENTS], |settings| {
         settings.enable_cluster_resource_modeling = false;
     });
     let cluster = until(

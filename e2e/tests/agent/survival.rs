@@ -222,11 +222,6 @@ pub async fn grant_karmadactl_role(bench: &Bench) {
         {"apiGroups": ["work.karmada.io"], "resources": ["works"], "verbs": ["get", "create", "list", "watch", "update", "delete"]},
         {"apiGroups": ["work.karmada.io"], "resources": ["works/status"], "verbs": ["patch", "update"]},
     ]);
-    for namespace in ["karmada-cluster", WORKS] {
-        let object =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        create(bench, "/api/v1/namespaces", &object).await;
-    }
     let rbac = "rbac.authorization.k8s.io/v1";
     let role = json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "agent"}, "rules": rules});
     create(bench, &format!("/apis/{rbac}/clusterroles"), &role).await;
