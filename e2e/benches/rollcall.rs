@@ -199,6 +199,12 @@ async fn listen(table: &mut Table, process: u32, arguments: &Arguments) -> anyho
         Budget::None,
     );
     table.figure("memory", megabytes(after.resident), "MB", Budget::None);
+    table.figure(
+        "of it not the program's file",
+        megabytes(after.anonymous),
+        "MB",
+        Budget::None,
+    );
     table.figure("memory, peak", megabytes(after.peak), "MB", Budget::None);
     Ok(())
 }

@@ -7,8 +7,11 @@ mod roll;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use muster_e2e::harness::apply::apply;
+use muster_e2e::harness::observer::View;
 use muster_e2e::harness::roll::{Roll, name};
+use muster_shared::api::cluster::Cluster;
 use roll::{GRACE, Setting, left, pending, silent, tainted};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -237,6 +240,69 @@ async fn each_workload_says_why_it_leaves_waits_or_stays() {
         })
         .await?;
         told(roll, "member1", &["EvictionAbandoned"]).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_removed() {
+    let setting = Setting::named("gate-off", 3).without_failover();
+    roll::call(setting, async |roll| {
+        roll.place("web", "member1", &Value::Null)?;
+        let clusters = Api::<Cluster>::all(roll.client.clone());
+        let taints = json!({"spec": {"taints": [
+            {"key": "example.com/mine", "effect": "NoExecute"},
+            {"key": "cluster.karmada.io/terminating", "effect": "NoExecute"},
+        ]}});
+        clusters
+            .patch("member1", &PatchParams::default(), &Patch::Merge(taints))
+            .await?;
+        let stays = |view: &View| {
+            let on = roll::placed(view, "web");
+            if on == ["member1"] {
+                Ok(())
+            } else {
+                Err(format!("web is on {on:?}"))
+            }
+        };
+        roll::holds(roll, "it stays", Duration::from_secs(3), stays).await?;
+        clusters.delete("member1", &DeleteParams::default()).await?;
+        roll::until(roll, "the cluster is gone", |view| {
+            let there = view.clusters.get(None, "member1").is_some();
+            if there {
+                Err("member1 is there".to_owned())
+            } else {
+                Ok(())
+            }
+        })
+        .await?;
+        let on = roll::placed(&roll.observer.view, "web");
+        assert!(on.len() == 1 && on[0] != "member1", "web is on {on:?}");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_the_classic_mode_a_silent_cluster_is_evicted_from_without_any_policy() {
+    let setting = Setting::named("classic", 3)
+        .flag("--failover-eviction-timeout=3s")
+        .flag("--resource-eviction-rate=50");
+    roll::call(setting, async |roll| {
+        roll.place("web", "member1", &Value::Null)?;
+        roll.cut(["member1"]);
+        roll::until(roll, "the workload leaves", |view| {
+            exactly(1, "left", left(view))
+        })
+        .await?;
+        let cluster = roll.observer.view.clusters.get(None, "member1").unwrap();
+        let since = cluster.condition("Ready").unwrap().last_transition_time.0;
+        let mut taints = cluster.spec.taints.iter();
+        let taint = taints.find(|taint| taint.effect == "NoExecute").unwrap();
+        assert_eq!(taint.key, "cluster.karmada.io/unreachable");
+        let waited = taint.time_added.as_ref().unwrap().0.duration_since(since);
+        assert!(waited.as_secs() >= 3, "tainted after {waited}");
+        Ok(())
     })
     .await;
 }

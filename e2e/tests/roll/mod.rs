@@ -59,6 +59,13 @@ impl Setting {
         }
     }
 
+    /// The same with Failover off.
+    pub fn without_failover(mut self) -> Self {
+        self.flags
+            .retain(|flag| !flag.starts_with("--feature-gates"));
+        self.flag("--feature-gates=Failover=false")
+    }
+
     /// The same with one flag more.
     pub fn flag(mut self, flag: impl Into<String>) -> Self {
         self.flags.push(flag.into());
@@ -197,6 +204,14 @@ pub fn left(view: &View) -> usize {
 /// The same, now.
 pub fn leaving(roll: &Roll) -> usize {
     left(&roll.observer.view)
+}
+
+/// The clusters that a workload is placed on.
+pub fn placed(view: &View, workload: &str) -> Vec<String> {
+    let binding = view.bindings.get(Some("default"), workload);
+    let targets = binding.map(|binding| binding.spec.clusters.clone());
+    let targets = targets.into_iter().flatten();
+    targets.map(|target| target.name).collect()
 }
 
 /// What the binding of a workload says of its eviction: status and reason of the condition.
