@@ -138,6 +138,10 @@ fn differ(
     path: &mut Vec<Element>,
     comparison: &mut Comparison,
 ) {
+    // Most of an object stays as it was: what is equal is not looked into.
+    if left == right {
+        return;
+    }
     match form(at, right.or(left)) {
         Form::Map
             if !both_hollow(left, right)

@@ -199,8 +199,13 @@ fn yield_fields(
     }
     for (_, owned) in owners.0.iter_mut().filter(|(other, _)| *other != me) {
         // What is held with the same value stays shared: only what changed is lost.
-        owned.set = owned.set.difference(&owned.set.intersection(&changed));
-        owned.set = owned.set.difference(&comparison.removed);
+        let lost = owned.set.intersection(&changed);
+        if !lost.is_empty() {
+            owned.set = owned.set.difference(&lost);
+        }
+        if !owned.set.intersection(&comparison.removed).is_empty() {
+            owned.set = owned.set.difference(&comparison.removed);
+        }
     }
     Vec::new()
 }
@@ -234,9 +239,10 @@ pub fn track_update(
     now: Timestamp,
 ) {
     let recorded = || old.and_then(Managed::read).unwrap_or_default();
+    let reset = asks_for_reset(new);
     let mut owners = if !subresource.is_empty() {
         recorded()
-    } else if asks_for_reset(new) {
+    } else if reset {
         Managed::default()
     } else {
         Managed::read(new)
@@ -248,13 +254,21 @@ pub fn track_update(
         owners.write(new);
         return;
     }
-    let empty = schema.empty(api_version, new["kind"].as_str().unwrap_or_default());
-    let before = without_managed_fields(old.unwrap_or(&empty));
-    let after = without_managed_fields(new);
+    let empty;
+    let before = if let Some(old) = old {
+        old
+    } else {
+        empty = schema.empty(api_version, new["kind"].as_str().unwrap_or_default());
+        &empty
+    };
+    // Nobody owns the list of owners: it may stay in the one and be missing in the other.
+    if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
     let me = Manager::updater(manager, api_version, subresource);
     note(
-        &before,
-        &after,
+        before,
+        new,
         &mut owners,
         &me,
         api_version,

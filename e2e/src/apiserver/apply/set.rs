@@ -135,8 +135,12 @@ impl FieldSet {
 
     /// Reads `fieldsV1`; `None` where it is malformed.
     pub fn from_json(fields: &Value) -> Option<Self> {
+        Self::from_map(fields.as_object()?)
+    }
+
+    fn from_map(fields: &Map<String, Value>) -> Option<Self> {
         let mut set = Self::default();
-        for (name, below) in fields.as_object()? {
+        for (name, below) in fields {
             if name == "." {
                 continue;
             }
@@ -146,8 +150,7 @@ impl FieldSet {
                 set.members.insert(element.clone());
             }
             if below.keys().any(|name| name != ".") {
-                let below = Self::from_json(&Value::Object(below.clone()))?;
-                set.children.insert(element, below);
+                set.children.insert(element, Self::from_map(below)?);
             }
         }
         Some(set)

@@ -14,7 +14,8 @@ pub fn decode(at: At<'_>, value: &mut Value) -> Result<(), String> {
         value,
         &Place {
             owner: "",
-            path: String::new(),
+            above: None,
+            name: "",
         },
     )
 }
@@ -60,9 +61,21 @@ pub fn embedded(at: At<'_>, value: &mut Value, path: &str) -> Result<(), String>
 }
 
 /// Where we are, as `json.UnmarshalTypeError` tells it: the innermost struct and the path without indexes.
+///
+/// The path is put together only when something is wrong: most of what is read is right.
 struct Place<'a> {
     owner: &'a str,
-    path: String,
+    above: Option<&'a Place<'a>>,
+    name: &'a str,
+}
+
+impl Place<'_> {
+    fn path(&self) -> String {
+        match self.above {
+            Some(above) => super::walk::join(&above.path(), self.name),
+            None => self.name.to_owned(),
+        }
+    }
 }
 
 fn read(at: At<'_>, value: &mut Value, place: &Place<'_>) -> Result<(), String> {
@@ -120,7 +133,8 @@ fn struct_fields(
         if let Some(value) = present {
             let place = Place {
                 owner,
-                path: super::walk::join(&place.path, name),
+                above: Some(place),
+                name,
             };
             read(child, value, &place)?;
             if vanishes(field, child, value) {
@@ -269,10 +283,11 @@ fn mismatch(at: At<'_>, value: &Value, place: &Place<'_>) -> String {
         Value::Object(_) => "object".to_owned(),
     };
     let expected = go_type(at);
-    if place.path.is_empty() {
+    let path = place.path();
+    if path.is_empty() {
         return format!("json: cannot unmarshal {found} into Go value of type {expected}");
     }
-    let Place { owner, path } = place;
+    let owner = place.owner;
     format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {expected}")
 }
 

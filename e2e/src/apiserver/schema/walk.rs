@@ -32,7 +32,10 @@ fn below(
                 known
             });
             for (name, child) in object.iter_mut() {
-                if let Some(inner) = at.field(name) {
+                // Scalars have nothing to prune, and no need of a path.
+                if (child.is_object() || child.is_array())
+                    && let Some(inner) = at.field(name)
+                {
                     let path = join(path, name);
                     if at.node().embedded && name == "metadata" {
                         below(inner, child, &path, late, &mut Vec::new());
@@ -44,7 +47,8 @@ fn below(
         }
         Value::Array(list) => {
             if let Some(items) = at.items() {
-                for (index, item) in list.iter_mut().enumerate() {
+                let nested = |i: &Value| i.is_object() || i.is_array();
+                for (index, item) in list.iter_mut().enumerate().filter(|(_, i)| nested(i)) {
                     below(items, item, &format!("{path}[{index}]"), unknown, late);
                 }
             }

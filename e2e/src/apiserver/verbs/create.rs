@@ -94,9 +94,15 @@ pub async fn insert(call: &Call<'_>, mut object: Value, owned: bool) -> Result<O
             }
             return Ok(Outcome::Tree(StatusCode::CREATED, object));
         }
+        // Only a generated name gets another chance.
+        let wanted = if attempt < attempts {
+            object.clone()
+        } else {
+            std::mem::take(&mut object)
+        };
         match resource
             .collection
-            .put(draft(served, object.clone())?, Expect::Absent)
+            .put(draft(served, wanted)?, Expect::Absent)
         {
             Ok(stored) => {
                 // A namespace may have begun to go since it was looked at; what came late goes with it.

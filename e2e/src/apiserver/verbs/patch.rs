@@ -43,9 +43,11 @@ pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
     update_with(call, |old| {
         let new = patched(call, old, &document)?;
         registered(call, &new).map_err(|refusal| undecodable(call, &document, &new, refusal))?;
-        let shown = new.clone();
-        let mut new = decode_tree(call, new, &[], options)
-            .map_err(|refusal| undecodable(call, &document, &shown, refusal))?;
+        let mut new = decode_tree(call, new, &[], options).map_err(|refusal| {
+            // The refusal may quote what could not be decoded; it is made anew rather than kept for each patch.
+            let shown = patched(call, old, &document).unwrap_or_default();
+            undecodable(call, &document, &shown, refusal)
+        })?;
         check_name(call, &mut new)?;
         Ok(new.into())
     })

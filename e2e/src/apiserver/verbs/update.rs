@@ -217,12 +217,11 @@ async fn commit(
     if is_dry_run(call) {
         return Ok(Some(Outcome::Tree(StatusCode::OK, new)));
     }
-    let draft = draft(served, new.clone())?;
     if goes_now(call, &new) {
         // The answer is the object as it was written last; the watch sees the deletion only.
         return Ok(resource
             .collection
-            .remove(draft, stored.version)
+            .remove(draft(served, new.clone())?, stored.version)
             .ok()
             .map(|gone| {
                 call.server.removed(resource, &gone);
@@ -231,7 +230,7 @@ async fn commit(
     }
     match resource
         .collection
-        .put(draft, Expect::Version(stored.version))
+        .put(draft(served, new)?, Expect::Version(stored.version))
     {
         Ok(stored) => {
             call.server.written(resource, &stored);
@@ -287,14 +286,14 @@ fn grow_generation(call: &Call<'_>, old: &Value, new: &mut Value) {
             Generation::Everything => {
                 let status = call.served.version().has_status();
                 let counts = |key: &String| key != "metadata" && !(status && key == "status");
-                let members = |object: &Value| -> Vec<(String, Value)> {
-                    let members = object.as_object().into_iter().flatten();
-                    members
-                        .filter(|(k, _)| counts(k))
-                        .map(|(k, v)| (k.clone(), v.clone()))
-                        .collect()
+                let members = |object: &'_ Value| {
+                    object
+                        .as_object()
+                        .map_or(0, |o| o.keys().filter(|k| counts(k)).count())
                 };
-                members(old) != members(new)
+                let same =
+                    |(key, value): (&String, &Value)| !counts(key) || new.get(key) == Some(value);
+                members(old) != members(new) || !old.as_object().into_iter().flatten().all(same)
             }
         };
     if changed {
