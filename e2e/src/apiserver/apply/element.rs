@@ -13,7 +13,11 @@ pub struct Element(String);
 impl Element {
     /// A field or map key.
     pub fn field(name: &str) -> Self {
-        Self(format!("f:{name}"))
+        // Made for every field of every write: without the machinery of formatting.
+        let mut text = String::with_capacity(name.len() + 2);
+        text.push_str("f:");
+        text.push_str(name);
+        Self(text)
     }
 
     /// A list element with these key fields.

@@ -76,7 +76,11 @@ pub fn apply(
         )));
     }
     let mut owners = live.and_then(Managed::read).unwrap_or_default();
-    let empty = schema.empty(api_version, config["kind"].as_str().unwrap_or_default());
+    let empty = if live.is_none() || owners.0.is_empty() {
+        schema.empty(api_version, config["kind"].as_str().unwrap_or_default())
+    } else {
+        Value::Null
+    };
     let live = without_managed_fields(live.unwrap_or(&empty));
     if owners.0.is_empty() {
         let first = Manager::updater(BEFORE_FIRST_APPLY, api_version, subresource);
@@ -99,7 +103,13 @@ pub fn apply(
         subresource,
         schema,
     };
-    let (applied, owners) = match request.run(owners.clone(), force) {
+    // Whoever forces meets no conflicts.
+    let first = if force {
+        request.run(std::mem::take(&mut owners), true)
+    } else {
+        request.run(owners.clone(), false)
+    };
+    let (applied, owners) = match first {
         Err(conflicts) => {
             let left = last_applied::unresolved(&request, conflicts);
             if !left.is_empty() {
@@ -155,7 +165,8 @@ impl Request<'_> {
             },
         );
         let object = match before {
-            Some(before) if !before.set.is_empty() => {
+            // Where nothing is given up, as in most applies, there is nothing to prune.
+            Some(before) if !before.set.difference(&owners.0[&me].set).is_empty() => {
                 prune(self.schema, &merged, &owners, &before.set)
             }
             _ => merged,
