@@ -1,5 +1,6 @@
 //! What the scheduler promises, beyond what the recorded vectors show: failover, taints, groups, spreading.
 
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use serde_json::{Value, json};
 
 use super::fixtures::{
@@ -132,7 +133,7 @@ fn a_cluster_takes_back_what_was_about_to_leave_once_it_has_recovered() {
     // Karmada waits for the task.
     let classic = schedule(
         &spec,
-        &muster_shared::api::binding::ResourceBindingStatus::default(),
+        &ResourceBindingStatus::default(),
         &snapshot(&[cluster("m", 10)]),
         &Options::karmada(),
     );
@@ -178,7 +179,7 @@ fn who_flees_one_failing_cluster_must_not_count_on_another() {
     ] {
         let spec = placed(deployment(4, &placement), &[("m1", 2), ("m2", 2)]);
         let moved = leaving(spec, "m1", TAINT_UNTOLERATED);
-        let status = muster_shared::api::binding::ResourceBindingStatus::default();
+        let status = ResourceBindingStatus::default();
         let refused = schedule(&moved, &status, &snapshot(&clusters), &options).unwrap_err();
         assert_eq!(refused.kind(), Kind::Unschedulable, "{placement}");
     }
@@ -282,4 +283,63 @@ fn zones_and_providers_are_spread_over_as_regions_are() {
     ] {
         assert_eq!(outcome(&spread(fields), &clusters), expected, "{fields:?}");
     }
+}
+
+#[test]
+fn each_rule_holds_until_it_is_switched_off_by_name() {
+    let plain = || config_map(&json!({}));
+    let mut blind = cluster("m", 10);
+    blind["status"]["apiEnablements"] = json!([]);
+    let only_other = config_map(&json!({ "clusterAffinity": { "clusterNames": ["other"] } }));
+    let failed = leaving(plain(), "m", "ApplicationFailure");
+    let recovered = leaving(plain(), "m", TAINT_UNTOLERATED);
+    let decided = |spec: &ResourceBindingSpec, cluster: &Value, plugins: &str| {
+        let options = Options::default()
+            .with_plugins(&plugins.parse().unwrap())
+            .unwrap();
+        let status = ResourceBindingStatus::default();
+        schedule(
+            spec,
+            &status,
+            &snapshot(std::slice::from_ref(cluster)),
+            &options,
+        )
+    };
+    for (rule, spec, cluster) in [
+        ("APIEnablement", plain(), blind),
+        (
+            "TaintToleration",
+            plain(),
+            tainted("m", 10, "x", "NoSchedule"),
+        ),
+        ("ClusterAffinity", only_other, cluster("m", 10)),
+        ("ClusterEviction", failed, cluster("m", 10)),
+    ] {
+        let refused = decided(&spec, &cluster, "*").unwrap_err();
+        assert_eq!(refused.kind(), Kind::NoClusterFit, "{rule}");
+        let without = decided(&spec, &cluster, &format!("*,-{rule}"));
+        assert_eq!(text(without), "m:0", "{rule}");
+    }
+    // Named, the filter for evictions is Karmada's.
+    assert_eq!(text(decided(&recovered, &cluster("m", 10), "*")), "m:0");
+    let classic = decided(&recovered, &cluster("m", 10), "*,ClusterEviction").unwrap_err();
+    assert_eq!(classic.kind(), Kind::NoClusterFit);
+}
+
+#[test]
+fn locality_keeps_a_workload_where_it_is_until_it_is_switched_off() {
+    let placement = with(
+        aggregated(),
+        "spreadConstraints",
+        json!([{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }]),
+    );
+    let spec = placed(deployment(2, &placement), &[("m2", 2)]);
+    let clusters = snapshot(&[cluster("m1", 50), cluster("m2", 10)]);
+    let status = ResourceBindingStatus::default();
+    let decided = |plugins: &str| {
+        let options = Options::default().with_plugins(&plugins.parse().unwrap());
+        text(schedule(&spec, &status, &clusters, &options.unwrap()))
+    };
+    assert_eq!(decided("*"), "m2:2");
+    assert_eq!(decided("*,-ClusterLocality"), "m1:2");
 }
