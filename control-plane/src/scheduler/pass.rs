@@ -284,6 +284,7 @@ impl<'a> Trial<'a> {
         };
         let load = Load {
             replicas: i64::from(self.spec.replicas),
+            fresh: self.fresh,
             duplicated: !is_divided(self.placement),
         };
         Ok(select(candidates, &spread, load, self.options.spreading)?)

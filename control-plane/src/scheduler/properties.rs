@@ -48,6 +48,14 @@ fn group_of(cluster: &Value, field: &str) -> String {
     }
 }
 
+/// Whether a choice of clusters keeps the constraints.
+fn keeps_all(constraints: &[(&str, usize, usize)], chosen: &[&Value]) -> bool {
+    constraints.iter().all(|(field, min, max)| {
+        let groups: BTreeSet<String> = chosen.iter().map(|it| group_of(it, field)).collect();
+        (*min..=*max).contains(&groups.len())
+    })
+}
+
 /// The cluster with so many nodes of each default grade.
 fn graded(mut cluster: Value, counts: &[i64]) -> Value {
     let models = default_models();
@@ -209,6 +217,53 @@ proptest! {
     }
 
     #[test]
+    fn what_is_not_divided_stays_where_it_is_when_it_is_looked_at_again(
+        fleet in clusters(), list in constraints(), replicas in 0i32..20,
+    ) {
+        let placement = with_constraints(json!({}), &list);
+        let spec = if replicas == 0 { config_map(&placement) } else { deployment(replicas, &placement) };
+        let Ok(decision) = decide(&spec, &fleet) else { return Ok(()) };
+        let (spec, _) = written(spec, decision.clone());
+        let names = |decision: &Decision| -> BTreeSet<String> {
+            decision.clusters.iter().map(|target| target.name.clone()).collect()
+        };
+        let again = decide(&spec, &fleet).unwrap();
+        prop_assert_eq!(names(&again), names(&decision));
+    }
+
+    #[test]
+    fn a_failover_under_constraints_keeps_the_survivors_where_that_is_possible(
+        mut fleet in clusters(), list in constraints(), failed in 0usize..9,
+    ) {
+        fleet.truncate(6);
+        let spec = config_map(&with_constraints(json!({}), &list));
+        let Ok(decision) = decide(&spec, &fleet) else { return Ok(()) };
+        let (spec, _) = written(spec, decision.clone());
+        let failed = decision.clusters[failed % decision.clusters.len()].name.clone();
+        for cluster in &mut fleet {
+            if cluster["metadata"]["name"] == failed.as_str() {
+                cluster["spec"]["taints"] = json!([{ "key": "gone", "effect": "NoExecute" }]);
+            }
+        }
+        let moved = leaving(spec, &failed, "TaintUntolerated");
+        let survives = |it: &Value| moved.clusters.iter().any(|target| it["metadata"]["name"] == target.name.as_str());
+        let admitting: Vec<&Value> = fleet.iter().filter(|it| it["spec"]["taints"].is_null()).collect();
+        let possible = (1u32..1 << admitting.len()).any(|set| {
+            let is_chosen = |bit: usize| set >> bit & 1 == 1;
+            let all = || admitting.iter().copied().enumerate();
+            let left = all().any(|(bit, it)| survives(it) && !is_chosen(bit));
+            let chosen: Vec<&Value> = all().filter(|(bit, _)| is_chosen(*bit)).map(|(_, it)| it).collect();
+            !left && keeps_all(&list, &chosen)
+        });
+        if possible {
+            let after = decide(&moved, &fleet).unwrap();
+            for survivor in moved.clusters {
+                prop_assert!(after.clusters.iter().any(|it| it.name == survivor.name), "{}", survivor.name);
+            }
+        }
+    }
+
+    #[test]
     fn a_failover_moves_only_what_was_on_the_failed_cluster(
         fleet in clusters(), placement in by_room(), replicas in 1i32..40, failed in 0usize..9,
     ) {
@@ -273,22 +328,16 @@ proptest! {
         // Without replicas, so that room is no reason to refuse.
         let spec = config_map(&with_constraints(json!({}), &list));
         let admitting: Vec<&Value> = fleet.iter().filter(|it| it["spec"]["taints"].is_null()).collect();
-        let keeps_all = |chosen: &[&Value]| {
-            list.iter().all(|(field, min, max)| {
-                let groups: BTreeSet<String> = chosen.iter().map(|it| group_of(it, field)).collect();
-                (*min..=*max).contains(&groups.len())
-            })
-        };
         let possible = (1u32..1 << admitting.len()).any(|set| {
             let chosen = admitting.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
-            keeps_all(&chosen.map(|(_, it)| *it).collect::<Vec<_>>())
+            keeps_all(&list, &chosen.map(|(_, it)| *it).collect::<Vec<_>>())
         });
         match decide(&spec, &fleet) {
             Ok(decision) => {
                 let is_chosen = |it: &&Value| decision.clusters.iter().any(|target| it["metadata"]["name"] == target.name.as_str());
                 let chosen: Vec<&Value> = admitting.iter().copied().filter(is_chosen).collect();
                 prop_assert_eq!(chosen.len(), decision.clusters.len());
-                prop_assert!(keeps_all(&chosen));
+                prop_assert!(keeps_all(&list, &chosen));
             }
             Err(refused) => prop_assert!(!possible, "{}", refused),
         }

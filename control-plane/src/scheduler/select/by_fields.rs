@@ -1,4 +1,5 @@
-//! Meeting several constraints at once, where the choice by the leading field breaks another one.
+//! Meeting several constraints at once, where the choice by the leading field breaks another one or gives up clusters that hold
+//! the workload.
 
 use super::{Axis, Candidate, Groups};
 
@@ -6,11 +7,13 @@ use super::{Axis, Candidate, Groups};
 /// bound is for those that contradict each other over a large fleet.
 const TRIES: usize = 1_000;
 
-/// Chooses from the ranked candidates: the best that meet all lower bounds together, and then, as many as `more` allows,
-/// the best that break no upper bound. `None` when no choice meets them all, or none was found in reasonable time.
+/// Chooses from the ranked candidates: those at the positions `kept`, the best with which all lower bounds are met, and then, as
+/// many as `more` allows, the best that break no upper bound. `None` when no choice does all that, or none was found in
+/// reasonable time.
 pub(super) fn select<'a>(
     candidates: &[Candidate<'a>],
     constraints: &[(Axis<'_>, Groups)],
+    kept: &[usize],
     more: usize,
 ) -> Option<Vec<Candidate<'a>>> {
     let mut search = Search {
@@ -20,6 +23,12 @@ pub(super) fn select<'a>(
         groups: vec![Vec::new(); constraints.len()],
         tries: TRIES,
     };
+    for &index in kept {
+        if !search.is_allowed(index) {
+            return None;
+        }
+        search.choose(index);
+    }
     if !search.complete() {
         return None;
     }

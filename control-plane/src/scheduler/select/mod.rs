@@ -179,9 +179,18 @@ impl<'s> Spread<'s> {
 pub struct Load {
     /// Replicas of the workload.
     pub replicas: i64,
+    /// Whether a reschedule was requested, so that what is placed need not stay.
+    pub fresh: bool,
     /// The whole number of replicas goes to each cluster, so that a lack of room in one is not made up by others;
     /// capacity then orders the clusters but refuses none (Karmada behaviour).
     pub duplicated: bool,
+}
+
+impl Load {
+    fn fits_into(self, chosen: &[Candidate<'_>]) -> bool {
+        let room = || -> i64 { chosen.iter().map(Candidate::available).sum() };
+        self.duplicated || room() >= self.replicas
+    }
 }
 
 /// Chooses clusters, best first; the result may be empty only when `candidates` is.
@@ -217,16 +226,31 @@ pub fn select<'a>(
             if !all_fields {
                 return led;
             }
-            // What the leading field chose may break other constraints that another choice would keep.
-            led.and_then(|chosen| check(chosen, &constraints))
-                .or_else(|error| {
-                    let more = clusters.map_or(0, |clusters| clusters.max);
-                    by_fields::select(&candidates, &constraints, more).ok_or(error)
-                })
+            // What the leading field chose may break other constraints that another choice would keep; and it may give up
+            // clusters that hold the workload without need.
+            let more = clusters.map_or(0, |clusters| clusters.max);
+            let by_fields =
+                |kept: &[usize]| by_fields::select(&candidates, &constraints, kept, more);
+            let led = led.and_then(|chosen| check(chosen, &constraints));
+            let chosen = led.or_else(|error| by_fields(&[]).ok_or(error))?;
+            let kept = holding(&candidates);
+            if load.fresh || holding(&chosen).len() == kept.len() {
+                return Ok(chosen);
+            }
+            let keeping = by_fields(&kept).filter(|choice| load.fits_into(choice));
+            Ok(keeping.unwrap_or(chosen))
         }
         (None, Some(groups)) => by_cluster::select(candidates, groups, load),
         (None, None) => Err(SelectError::Unsupported),
     }
+}
+
+/// The positions of the candidates that hold the workload.
+fn holding(candidates: &[Candidate<'_>]) -> Vec<usize> {
+    let all = candidates.iter().enumerate();
+    all.filter(|(_, candidate)| candidate.held.is_some())
+        .map(|(position, _)| position)
+        .collect()
 }
 
 /// The chosen clusters, if they keep all constraints.
