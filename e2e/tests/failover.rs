@@ -213,10 +213,10 @@ async fn a_member_that_leaves_the_fleet_takes_its_copies_off_first() {
         story
             .until("its copies are gone", |picture| {
                 let copies = |workload: &Workload| workload.copies.contains_key(VICTIM);
-                match picture.workloads.values().any(copies) {
-                    true => Err(format!("{VICTIM} still has copies")),
-                    false => Ok(()),
+                if picture.workloads.values().any(copies) {
+                    return Err(format!("{VICTIM} still has copies"));
                 }
+                Ok(())
             })
             .await?;
         let execution = names::execution_namespace(VICTIM);

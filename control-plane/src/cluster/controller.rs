@@ -188,39 +188,11 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
     tracing::debug!(cluster = name, ?next, "leaving");
     match next {
         Farewell::ReleaseWorks => {
-            let api = Api::<Work>::namespaced(fleet.client.clone(), &namespace);
-            for work in held {
-                let kept: Vec<_> = work
-                    .finalizers()
-                    .iter()
-                    .filter(|it| *it != finalizer::WORK)
-                    .collect();
-                let patch = json!({"metadata": {
-                    "resourceVersion": work.metadata.resource_version,
-                    "finalizers": (!kept.is_empty()).then_some(kept),
-                }});
-                tolerate(
-                    api.patch(
-                        &work.name_any(),
-                        &PatchParams::default(),
-                        &Patch::Merge(patch),
-                    )
-                    .await
-                    .map(drop),
-                )
-                .map_err(failed("let go of the Works", cluster))?;
-            }
+            release_works(fleet, cluster, &held).await?;
             Ok(Next::After(CONFLICT))
         }
         Farewell::DeleteWorks => {
-            let api = Api::<Work>::namespaced(fleet.client.clone(), &namespace);
-            let staying = works
-                .iter()
-                .filter(|work| work.metadata.deletion_timestamp.is_none());
-            for work in staying {
-                let deleted = api.delete(&work.name_any(), &DeleteParams::default()).await;
-                tolerate(deleted.map(drop)).map_err(failed("delete the Works", cluster))?;
-            }
+            delete_works(fleet, cluster, &works).await?;
             Ok(Next::After(FAREWELL))
         }
         Farewell::DeleteNamespace => {
@@ -273,6 +245,55 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
         }
         Farewell::Nothing => Ok(Next::Done),
     }
+}
+
+/// Lets go of Works that no agent will see to any more.
+async fn release_works(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    held: &[Arc<CachedWork>],
+) -> Result<(), Error> {
+    for work in held {
+        let kept: Vec<_> = work
+            .finalizers()
+            .iter()
+            .filter(|it| *it != finalizer::WORK)
+            .collect();
+        let patch = json!({"metadata": {
+            "resourceVersion": work.metadata.resource_version,
+            "finalizers": (!kept.is_empty()).then_some(kept),
+        }});
+        let (name, params) = (work.name_any(), PatchParams::default());
+        let patched = works_of(fleet, cluster)
+            .patch(&name, &params, &Patch::Merge(patch))
+            .await;
+        tolerate(patched.map(drop)).map_err(failed("let go of the Works", cluster))?;
+    }
+    Ok(())
+}
+
+/// Deletes Works, for the agent to see to.
+async fn delete_works(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    works: &[Arc<CachedWork>],
+) -> Result<(), Error> {
+    let staying = works
+        .iter()
+        .filter(|work| work.metadata.deletion_timestamp.is_none());
+    for work in staying {
+        let (name, params) = (work.name_any(), DeleteParams::default());
+        let deleted = works_of(fleet, cluster).delete(&name, &params).await;
+        tolerate(deleted.map(drop)).map_err(failed("delete the Works", cluster))?;
+    }
+    Ok(())
+}
+
+fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Work> {
+    Api::namespaced(
+        fleet.client.clone(),
+        &execution_namespace(&cluster.name_any()),
+    )
 }
 
 /// The Works of a namespace.

@@ -142,3 +142,111 @@ pub async fn kubeconfig(
     }
     Ok(config)
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+
+    use super::*;
+    use crate::harness::ground;
+
+    /// What may an account do: verb, group, resource, namespace, name, and whether it may.
+    type Case = (
+        &'static str,
+        &'static str,
+        &'static str,
+        &'static str,
+        &'static str,
+        bool,
+    );
+
+    async fn check(client: &Client, account: &Account, cases: &[Case]) {
+        let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
+        for &(verb, group, resource, namespace, name, expected) in cases {
+            let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+            let asked = serde_json::from_value(json!({ "spec": {
+                "user": account.user(),
+                "groups": ["system:serviceaccounts", "system:authenticated"],
+                "resourceAttributes": {
+                    "verb": verb, "group": group, "resource": resource, "subresource": subresource,
+                    "namespace": namespace, "name": name,
+                },
+            } }));
+            let asked: SubjectAccessReview = asked.unwrap();
+            let answer = reviews
+                .create(&PostParams::default(), &asked)
+                .await
+                .unwrap();
+            let may = answer.status.unwrap().allowed;
+            let what = format!(
+                "{} may {verb} {group}/{resource}/{subresource} {namespace}/{name}",
+                account.name
+            );
+            assert_eq!(may, expected, "{what}");
+        }
+    }
+
+    #[tokio::test]
+    async fn everybody_may_do_their_work_and_nothing_beside_it() {
+        muster_shared::tls::install_provider();
+        let fleet = ground::fleet_api().await.unwrap();
+        let client = fleet.client().await.unwrap();
+        let control_plane = admit_control_plane(&client).await.unwrap();
+        let agent = admit_member(&client, "m1").await.unwrap();
+        admit_member(&client, "m2").await.unwrap();
+        let (clusters, works, leases) = (
+            "cluster.karmada.io",
+            "work.karmada.io",
+            "coordination.k8s.io",
+        );
+        let cases = [
+            ("create", clusters, "clusters", "", "m1", true),
+            ("watch", clusters, "clusters", "", "m1", true),
+            ("patch", clusters, "clusters/status", "", "m1", true),
+            ("get", clusters, "clusters", "", "m2", false),
+            ("create", clusters, "clusters", "", "m2", false),
+            ("list", clusters, "clusters", "", "", false),
+            ("delete", clusters, "clusters", "", "m1", false),
+            ("patch", clusters, "clusters/status", "", "m2", false),
+            ("list", works, "works", "karmada-es-m1", "", true),
+            ("patch", works, "works/status", "karmada-es-m1", "web", true),
+            ("create", works, "works", "karmada-es-m1", "", false),
+            ("list", works, "works", "karmada-es-m2", "", false),
+            ("get", works, "works", "karmada-es-m2", "web", false),
+            ("list", works, "works", "", "", false),
+            ("patch", leases, "leases", "karmada-cluster", "m1", true),
+            ("patch", leases, "leases", "karmada-cluster", "m2", false),
+            ("create", leases, "leases", "karmada-cluster", "", false),
+            (
+                "patch",
+                leases,
+                "leases",
+                "karmada-system",
+                "karmada-agent-m1",
+                true,
+            ),
+            (
+                "patch",
+                leases,
+                "leases",
+                "karmada-system",
+                "muster-control-plane",
+                false,
+            ),
+            ("get", "", "secrets", "default", "any", false),
+            ("list", works, "resourcebindings", "default", "", false),
+        ];
+        check(&client, &agent, &cases).await;
+        let cases = [
+            ("watch", "apps", "deployments", "", "", true),
+            ("create", works, "works", "karmada-es-m1", "", true),
+            ("delete", "", "namespaces", "", "karmada-es-m1", true),
+            ("create", clusters, "clusters", "", "", false),
+            ("delete", clusters, "clusters", "", "m1", false),
+            ("create", "apps", "deployments", "default", "", false),
+            ("delete", "", "secrets", "default", "any", false),
+            ("impersonate", "", "users", "", "admin", false),
+        ];
+        check(&client, &control_plane, &cases).await;
+    }
+}

@@ -18,7 +18,7 @@ use super::provider::Provider;
 /// Marks what a scenario applies.
 const LABEL: (&str, &str) = ("muster.e2e/applied", "true");
 /// How long objects may take to go.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Pause between two looks whether they are gone.
 const PAUSE: Duration = Duration::from_millis(300);
 

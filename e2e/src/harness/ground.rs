@@ -177,13 +177,11 @@ where
     let found = awaited(api, name, what, |object: Option<&K>| {
         object.is_some_and(&holds)
     });
-    found.await.unwrap_or_else(failed).unwrap_or_else(|| {
-        failed(Missing {
-            what: what.to_owned(),
-            waited: Duration::ZERO,
-            lacking: "it went while it was looked at".to_owned(),
-        })
-    })
+    match found.await {
+        Ok(Some(object)) => object,
+        Ok(None) => failed("it went while it was looked at"),
+        Err(missing) => failed(&missing.to_string()),
+    }
 }
 
 /// Waits until an object is gone. Panics when it is not in time.
@@ -194,11 +192,13 @@ where
     let gone = awaited(api, name, "it is gone", |object: Option<&K>| {
         object.is_none()
     });
-    gone.await.unwrap_or_else(failed);
+    if let Err(missing) = gone.await {
+        failed(&missing.to_string());
+    }
 }
 
 #[expect(clippy::panic, reason = "how a test says that it failed")]
-fn failed<T>(missing: Missing) -> T {
+fn failed(missing: &str) -> ! {
     panic!("{missing}")
 }
 

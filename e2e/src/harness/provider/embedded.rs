@@ -55,7 +55,7 @@ impl Cluster for Running {
         Box::pin(async move {
             self.stop();
             tokio::time::sleep(down).await;
-            Running::restart(self, forget);
+            Self::restart(self, forget);
             Ok(())
         })
     }
