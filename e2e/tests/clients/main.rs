@@ -18,7 +18,7 @@ use tokio::process::Command;
 use kubectl::Kubectl;
 
 /// No command takes longer.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_mins(2);
 
 /// A server, and the file by which clients reach it.
 struct Server {
@@ -30,7 +30,7 @@ struct Server {
 #[allow(dead_code)] // kept, not used
 enum Alive {
     Embedded(Running),
-    Real(Envtest),
+    Real(Box<Envtest>),
 }
 
 impl Server {
@@ -58,7 +58,12 @@ impl Server {
         if let Some(options) = Options::from_environment().unwrap() {
             let real = Envtest::start(options).await.unwrap();
             let kubeconfig = real.kubeconfig().unwrap();
-            all.push(Self::new("real", test, &kubeconfig, Alive::Real(real)));
+            all.push(Self::new(
+                "real",
+                test,
+                &kubeconfig,
+                Alive::Real(Box::new(real)),
+            ));
         }
         all
     }

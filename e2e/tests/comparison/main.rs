@@ -22,7 +22,7 @@ use muster_e2e::apiserver::ApiServer;
 use muster_e2e::harness::envtest::{Envtest, Options};
 use serde_json::Value;
 
-use script::{Conversation, Step, hold};
+use script::{COMPACTION, Conversation, Server, Step, hold};
 
 /// Conversations held at the same time with one server.
 const AT_ONCE: usize = 12;
@@ -47,9 +47,9 @@ fn conversations() -> anyhow::Result<BTreeMap<Key, Conversation>> {
         let file = path.file_stem().and_then(|stem| stem.to_str());
         let file = file.context("a file without a name")?;
         for conversation in parsed {
-            let key = (file.to_owned(), conversation.conversation.clone());
+            let key = (file.to_owned(), conversation.name.clone());
             if let Some(twice) = all.insert(key, conversation) {
-                anyhow::bail!("{file}: {:?} is there twice", twice.conversation);
+                anyhow::bail!("{file}: {:?} is there twice", twice.name);
             }
         }
     }
@@ -69,22 +69,38 @@ async fn client(kubeconfig: Kubeconfig) -> anyhow::Result<kube::Client> {
     Ok(kube::Client::try_from(config)?)
 }
 
-/// Holds conversations with a server.
+/// Holds those conversations with a server that do or do not forget history.
 async fn answers(
-    client: &kube::Client,
-    manager: bool,
+    server: &Server<'_>,
+    forgets: bool,
     conversations: &BTreeMap<Key, Conversation>,
 ) -> BTreeMap<Key, Vec<Value>> {
     let talks = conversations
         .iter()
-        .filter(|(_, conversation)| manager || !conversation.manager)
-        .map(|(key, conversation)| async move {
-            (key.clone(), hold(client, manager, conversation).await)
-        });
+        .filter(|(_, conversation)| conversation.forgets == forgets)
+        .filter(|(_, conversation)| server.manager || !conversation.manager)
+        .map(|(key, conversation)| async move { (key.clone(), hold(server, conversation).await) });
     futures::stream::iter(talks)
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(if forgets { 1 } else { AT_ONCE })
         .collect()
         .await
+}
+
+/// The answers of the embedded server.
+async fn embedded(
+    conversations: &BTreeMap<Key, Conversation>,
+) -> anyhow::Result<BTreeMap<Key, Vec<Value>>> {
+    let mut all = BTreeMap::new();
+    for forgets in [false, true] {
+        let running = ApiServer::for_test().await;
+        let server = Server {
+            client: client(running.admin_kubeconfig()?).await?,
+            manager: true,
+            embedded: Some(&running),
+        };
+        all.extend(answers(&server, forgets, conversations).await);
+    }
+    Ok(all)
 }
 
 /// The answers of a real server: those recorded, and over them those of a live one if there is one.
@@ -92,17 +108,37 @@ async fn reference(
     conversations: &BTreeMap<Key, Conversation>,
 ) -> anyhow::Result<BTreeMap<Key, Vec<Value>>> {
     let mut recorded = recording::read(&directory("recorded"))?;
-    let Some(options) = Options::from_environment()? else {
-        return Ok(recorded);
-    };
-    let real = Envtest::start(options).await?;
-    let client = client(real.kubeconfig()?).await?;
-    let version = client.apiserver_version().await?.git_version;
-    eprintln!("compared with a live kube-apiserver {version}");
-    if !real.has_manager() {
-        eprintln!("no kube-controller-manager: what needs it is compared with recorded answers");
+    let mut minor = 0;
+    for forgets in [false, true] {
+        let Some(mut options) = Options::from_environment()? else {
+            return Ok(recorded);
+        };
+        if forgets {
+            let interval = format!("--etcd-compaction-interval={}s", COMPACTION.as_secs());
+            options.server_arguments.push(interval);
+            // Newer servers answer from their cache what etcd has forgotten.
+            if minor >= 33 {
+                let gate = "--feature-gates=ListFromCacheSnapshot=false";
+                options.server_arguments.push(gate.to_owned());
+            }
+        }
+        let real = Envtest::start(options).await?;
+        let server = Server {
+            client: client(real.kubeconfig()?).await?,
+            manager: real.has_manager(),
+            embedded: None,
+        };
+        let version = server.client.apiserver_version().await?;
+        minor = version.minor.trim_end_matches('+').parse().unwrap_or(0);
+        let version = version.git_version;
+        eprintln!("compared with a live kube-apiserver {version}");
+        if !server.manager {
+            eprintln!(
+                "no kube-controller-manager: what needs it is compared with recorded answers"
+            );
+        }
+        recorded.extend(answers(&server, forgets, conversations).await);
     }
-    recorded.extend(answers(&client, real.has_manager(), conversations).await);
     if std::env::var_os("MUSTER_RECORD").is_some() {
         let there = self::conversations()?;
         recorded.retain(|key, _| there.contains_key(key));
@@ -152,13 +188,7 @@ async fn the_embedded_server_answers_as_a_real_one() -> anyhow::Result<()> {
         conversations.retain(|(_, name), _| name.contains(&only));
     }
     let known = known()?;
-    let api = ApiServer::for_test().await;
-    let embedded = client(api.admin_kubeconfig()?).await?;
-    let (expected, found) = tokio::join!(
-        reference(&conversations),
-        answers(&embedded, true, &conversations)
-    );
-    let expected = expected?;
+    let (expected, found) = tokio::try_join!(reference(&conversations), embedded(&conversations))?;
     let mut differences = Vec::new();
     for (key, conversation) in &conversations {
         let (file, name) = key;

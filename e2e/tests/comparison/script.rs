@@ -11,6 +11,8 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use muster_e2e::apiserver::Running;
+
 use crate::normal::Normal;
 
 /// Steps that belong together.
@@ -18,10 +20,15 @@ use crate::normal::Normal;
 #[serde(deny_unknown_fields)]
 pub struct Conversation {
     /// What it is about; also its key in the recordings.
-    pub conversation: String,
+    #[serde(rename = "conversation")]
+    pub name: String,
     /// Whether it is about what kube-controller-manager does.
     #[serde(default)]
     pub manager: bool,
+    /// Whether history is forgotten in it, which a step `do: FORGET` does: such conversations are held one after the other,
+    /// with servers that have no others.
+    #[serde(default)]
+    pub forgets: bool,
     /// What is asked, in order.
     pub steps: Vec<Step>,
 }
@@ -71,6 +78,33 @@ pub struct Step {
     pub unordered: bool,
 }
 
+/// Who is spoken with.
+pub struct Server<'a> {
+    /// An administrator.
+    pub client: kube::Client,
+    /// Whether there is kube-controller-manager, or what does its work, which furnishes namespaces.
+    pub manager: bool,
+    /// The embedded server; `None` for a real one.
+    pub embedded: Option<&'a Running>,
+}
+
+impl Server<'_> {
+    /// Forgets what was before now. A real server does so every now and then (see [`COMPACTION`]).
+    async fn forget(&self) {
+        match self.embedded {
+            Some(running) => running.store().forget_history(),
+            // What is forgotten was there at the compaction before; that it is forgotten nobody tells.
+            None => tokio::time::sleep(COMPACTION * 4).await,
+        }
+    }
+}
+
+/// The step that forgets history.
+const FORGET: &str = "FORGET";
+
+/// How often a real server forgets, where it is to forget.
+pub const COMPACTION: Duration = Duration::from_secs(1);
+
 /// How long a watch may be silent before it counts as having nothing more to say.
 const SILENCE: Duration = Duration::from_millis(700);
 
@@ -80,9 +114,8 @@ const ATTEMPTS: u32 = 200;
 static NAMESPACES: AtomicU32 = AtomicU32::new(0);
 
 /// Holds a conversation; gives the normalised answers.
-///
-/// `manager`: whether the server has kube-controller-manager, which furnishes namespaces.
-pub async fn hold(client: &kube::Client, manager: bool, conversation: &Conversation) -> Vec<Value> {
+pub async fn hold(server: &Server<'_>, conversation: &Conversation) -> Vec<Value> {
+    let (client, manager) = (&server.client, server.manager);
     let namespace = format!(
         "talk-{}-{}",
         std::process::id(),
@@ -112,6 +145,11 @@ pub async fn hold(client: &kube::Client, manager: bool, conversation: &Conversat
     let mut normal = Normal::new(&namespace);
     let mut answers = Vec::new();
     for step in &conversation.steps {
+        if step.request == FORGET {
+            server.forget().await;
+            answers.push(Value::Null);
+            continue;
+        }
         let raw = ask(client, step, &mut kept).await;
         let answer = normal.of(raw);
         answers.push(match (step.quiet, step.only.as_slice()) {

@@ -1,5 +1,6 @@
 //! Requests written to a TLS connection by hand, since no client library would send what is sent here.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,9 +49,9 @@ impl Request {
             self.method, self.target
         );
         if let Some(media_type) = &self.media_type {
-            head += &format!("Content-Type: {media_type}\r\n");
+            let _ = write!(head, "Content-Type: {media_type}\r\n");
         }
-        head += &format!("Content-Length: {}\r\n\r\n", self.body.len());
+        let _ = write!(head, "Content-Length: {}\r\n\r\n", self.body.len());
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(&self.body);
         bytes
@@ -118,7 +119,7 @@ impl Wire {
                 let _ = writer.write_all(bytes).await;
                 let _ = writer.flush().await;
             };
-            let (_, _) = tokio::join!(send, reader.read_to_end(&mut answer));
+            let ((), _) = tokio::join!(send, reader.read_to_end(&mut answer));
             anyhow::Ok(answer)
         };
         tokio::time::timeout(DEADLINE, talk)

@@ -16,6 +16,7 @@ mod format;
 pub mod node;
 mod quantity;
 mod rules;
+mod structural;
 mod validate;
 mod walk;
 

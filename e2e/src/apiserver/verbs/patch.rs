@@ -84,6 +84,12 @@ pub fn patched(call: &Call<'_>, old: &Value, document: &Value) -> Result<Value, 
         STRATEGIC => forms::strategic(old, document, &call.served.version().schema),
         _ => Ok(forms::merge(old, document)),
     };
+    let result = result.and_then(|new| {
+        let message = "the patched document is no object".to_owned();
+        new.is_object()
+            .then_some(new)
+            .ok_or(PatchError::Malformed(message))
+    });
     result.map_err(|error| match (call.content_type, error) {
         // Whatever keeps the operations from being carried out, the real server says no more than this.
         (JSON, PatchError::Malformed(message)) if message.contains("maximum operations") => {

@@ -194,7 +194,7 @@ pub async fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     };
     let collection = &call.served.resource.collection;
     let page = collection.scan(scan, |o| selection.matches(o)).map_err(
-        |Compacted { oldest }| match &from {
+        |Compacted { .. }| match &from {
             Some(from) => {
                 let on = Continue {
                     version: None,
@@ -202,10 +202,9 @@ pub async fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
                 };
                 Refusal::continue_expired(on.encode())
             }
-            None => Refusal::expired(format!(
-                "too old resource version: {} ({oldest})",
-                asked.unwrap_or_default()
-            )),
+            None => {
+                Refusal::expired("The resourceVersion for the provided list is too old.".to_owned())
+            }
         },
     )?;
     Ok(write(call, page, selection.is_everything()))

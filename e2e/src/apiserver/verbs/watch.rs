@@ -156,6 +156,7 @@ fn initial_events(call: &Call<'_>) -> Result<Option<bool>, Refusal> {
 }
 
 /// One client's view of a collection.
+#[allow(clippy::struct_excessive_bools)] // independent facts, read one by one
 struct Follower {
     server: Arc<Server>,
     served: Served,
