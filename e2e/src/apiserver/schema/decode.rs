@@ -65,7 +65,7 @@ pub fn embedded(at: At<'_>, value: &mut Value, path: &str) -> Result<(), String>
 /// The path is put together only when something is wrong: most of what is read is right.
 struct Place<'a> {
     owner: &'a str,
-    above: Option<&'a Place<'a>>,
+    above: Option<&'a Self>,
     name: &'a str,
 }
 
