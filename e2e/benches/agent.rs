@@ -1,11 +1,12 @@
 //! How light the agent is: memory, time to the first complete status, CPU in quiet and in busy times, by the size of its member.
 //!
 //! A real agent process over TLS against an embedded API that holds the nodes and pods. Prints figures, judges none:
-//! `cargo bench -p muster-e2e --bench agent -- --sizes 5000:100000 --lists paged`.
+//! `cargo bench -p muster-e2e --bench agent -- --sizes 5000:100000 --lists paged`. With `--member KUBECONFIG` the member is a
+//! Kubernetes API that runs elsewhere and already holds nodes and pods of one of the sizes, each pod asking for 120 millicores; it is only read.
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,12 @@ struct Arguments {
     /// Pods changed to measure the cost of an event.
     #[arg(long, default_value_t = 5000)]
     events: usize,
+    /// Serve JSON only, as an API behind a proxy that knows nothing else might.
+    #[arg(long)]
+    json: bool,
+    /// Kubeconfig of a filled member that runs elsewhere, instead of an embedded one.
+    #[arg(long)]
+    member: Option<PathBuf>,
     /// A muster-agent to measure instead of the one inside this program.
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -81,23 +88,31 @@ fn main() -> ExitCode {
 #[tokio::main(worker_threads = 2)]
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     muster_shared::tls::install_provider();
+    let mut curve = Vec::new();
     for &(nodes, pods) in &arguments.sizes {
         for streamed in [true, false] {
             let wanted = match arguments.lists {
+                // How a server elsewhere lists is its own affair.
+                _ if arguments.member.is_some() => streamed,
                 Lists::Streamed => streamed,
                 Lists::Paged => !streamed,
                 Lists::Both => true,
             };
             if wanted {
-                Trial {
+                let trial = Trial {
                     nodes,
                     pods,
                     streamed,
-                }
-                .run(arguments)
-                .await?;
+                };
+                curve.push(trial.run(arguments).await?);
             }
         }
+    }
+    println!(
+        "nodes  pods  lists  load  steady MB  peak MB  first s  idle CPU s/min  CPU s/1,000 changes"
+    );
+    for point in curve {
+        println!("{point}");
     }
     Ok(())
 }
@@ -137,26 +152,38 @@ impl Trial {
         }
     }
 
-    async fn run(self, arguments: &Arguments) -> anyhow::Result<()> {
+    /// Measures, and gives the trial's line of the curve.
+    async fn run(self, arguments: &Arguments) -> anyhow::Result<String> {
         let scratch = Scratch::new("agent")?;
         let fleet = common::fleet::start().await?;
-        let member = ApiServer::start(Options {
-            name: MEMBER.into(),
-            watch_list: self.streamed,
-            ..Options::default()
-        })
-        .await?;
-        let pod_size = self.load(&member)?;
+        let member = if arguments.member.is_some() {
+            None
+        } else {
+            let options = Options {
+                name: MEMBER.into(),
+                watch_list: self.streamed,
+                protobuf: !arguments.json,
+                ..Options::default()
+            };
+            let member = ApiServer::start(options).await?;
+            self.load(&member)?;
+            Some(member)
+        };
         let budgets = self.budgets();
-        let lists = if self.streamed { "streamed" } else { "paged" };
+        let lists = match (&member, self.streamed) {
+            (None, _) => "elsewhere",
+            (_, true) => "streamed",
+            (_, false) => "paged",
+        };
+        let load = common::load();
         let mut table = Table::new(format!(
-            "agent: {} nodes, {} pods of {pod_size} bytes, lists {lists}",
+            "agent: {} nodes, {} pods, lists {lists}, load average {load}",
             self.nodes, self.pods
         ));
 
         let started = Instant::now();
         let log = scratch.path().join("agent.log");
-        let agent = start_agent(&scratch, &fleet, &member, arguments.binary.as_deref())?;
+        let agent = start_agent(&scratch, &fleet, member.as_ref(), arguments)?;
         let process = agent.id().context("the agent ended at once")?;
         let clusters = fleet.seeds("cluster.karmada.io", "v1alpha1", "clusters")?;
         let reported = || {
@@ -197,11 +224,14 @@ impl Trial {
         let what = format!("CPU of an idle minute (measured over {} s)", arguments.idle);
         table.figure(what, quiet * 60.0, "s", budgets.idle);
 
+        let mut costs = Vec::new();
         for (what, replaced) in [("status of a pod changed", false), ("pod replaced", true)] {
+            let Some(member) = &member else { continue };
             let busy = self
-                .disturb(&member, process, arguments.events, replaced)
+                .disturb(member, process, arguments.events, replaced)
                 .await?;
             let cost = (busy.cpu - quiet * busy.seconds).max(0.0) / busy.thousands;
+            costs.push(format!("{cost:.3}"));
             table.figure(
                 format!("CPU per 1,000 events: {what}"),
                 cost,
@@ -220,11 +250,19 @@ impl Trial {
         let lost = agent.lost();
         anyhow::ensure!(lost.is_empty(), "the agent ended by itself: {lost:?}");
         table.print();
-        Ok(())
+        Ok(format!(
+            "{}  {}  {lists}  {load}  {:.1}  {:.1}  {first:.1}  {:.2}  {}",
+            self.nodes,
+            self.pods,
+            megabytes(end.resident),
+            megabytes(end.peak),
+            quiet * 60.0,
+            costs.join(" or "),
+        ))
     }
 
-    /// Fills the member; returns the size of a pod in bytes.
-    fn load(self, member: &Running) -> anyhow::Result<usize> {
+    /// Fills the member.
+    fn load(self, member: &Running) -> anyhow::Result<()> {
         let nodes = member.seeds("", "v1", "nodes")?;
         for number in 0..self.nodes {
             nodes.put(objects::node(number))?;
@@ -233,7 +271,7 @@ impl Trial {
         for number in 0..self.pods {
             pods.put(objects::pod(number, self.nodes, 0))?;
         }
-        Ok(objects::pod(0, self.nodes, 0).to_string().len())
+        Ok(())
     }
 
     /// Whether the Cluster tells everything about the member, and rightly.
@@ -306,21 +344,26 @@ fn number_of_thousands(events: usize) -> f64 {
 fn start_agent(
     scratch: &Scratch,
     fleet: &Running,
-    member: &Running,
-    given: Option<&Path>,
+    member: Option<&Running>,
+    given: &Arguments,
 ) -> anyhow::Result<Process> {
     let mut arguments = vec![
         format!("--cluster-name={MEMBER}"),
         "--metrics-bind-address=0".to_owned(),
         "--health-probe-bind-address=0".to_owned(),
     ];
-    for (flag, server) in [("karmada-kubeconfig", fleet), ("kubeconfig", member)] {
+    let servers = [("karmada-kubeconfig", Some(fleet)), ("kubeconfig", member)];
+    for (flag, server) in servers {
+        let Some(server) = server else { continue };
         let path = scratch.path().join(flag);
         kubeconfig::write(&server.kubeconfig("agent", &["system:masters"])?, &path)?;
         arguments.push(format!("--{flag}={}", path.display()));
     }
+    if let Some(elsewhere) = &given.member {
+        arguments.push(format!("--kubeconfig={}", elsewhere.display()));
+    }
     Process::start(Launch {
-        binary: common::binary(scratch, given)?,
+        binary: common::binary(scratch, given.binary.as_deref())?,
         program: Program::Agent,
         arguments,
         log: scratch.path().join("agent.log"),
