@@ -18,7 +18,7 @@ use super::super::selectors::Selection;
 use super::super::server::Server;
 use super::super::store::{Change, Compacted, Event, FRAME_END, Object, Scan};
 use super::super::table::{self, IncludeObject};
-use super::super::wire::{self, Body, Form};
+use super::super::wire::{self, Accept, Body, Form};
 use super::super::{clock, codec, metadata};
 use super::{Call, read};
 
@@ -96,8 +96,7 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
         path: format!("/{}/{}/", call.served.resource.plural, call.path.namespace),
         selection,
         prefix,
-        form: call.accept.form,
-        protobuf: call.accept.protobuf,
+        accept: call.accept,
         include,
         headed: false,
         backlog: backlog.into_iter(),
@@ -164,8 +163,7 @@ struct Follower {
     path: String,
     selection: Selection,
     prefix: String,
-    form: Form,
-    protobuf: bool,
+    accept: Accept,
     include: IncludeObject,
     /// Whether the columns of the table were sent.
     headed: bool,
@@ -301,7 +299,7 @@ impl Follower {
     }
 
     fn show(&mut self, change: Change, object: &Object, out: &mut BytesMut) {
-        if self.form != Form::Object || self.protobuf {
+        if self.accept.form != Form::Object || self.accept.protobuf {
             let value = codec::to_request(&self.served, object.value());
             self.tree(change, value, out);
         } else if codec::as_stored(&self.served, object) && object.change() == change {
@@ -314,11 +312,11 @@ impl Follower {
     }
 
     fn tree(&mut self, change: Change, object: Value, out: &mut BytesMut) {
-        if self.protobuf {
+        if self.accept.protobuf {
             out.put_slice(&self.frame(change.name(), &object));
             return;
         }
-        let shown = match self.form {
+        let shown = match self.accept.form {
             Form::Object => object,
             Form::Metadata => codec::metadata_only(&object),
             Form::Table => self.row(&object),
@@ -356,11 +354,11 @@ impl Follower {
             "apiVersion": self.served.api_version(),
             "metadata": metadata,
         });
-        if self.protobuf {
+        if self.accept.protobuf {
             out.put_slice(&self.frame("BOOKMARK", &object));
             return;
         }
-        match self.form {
+        match self.accept.form {
             Form::Object => {}
             Form::Metadata => object = codec::metadata_only(&object),
             // A row like any other, of an object that has only this.
@@ -375,7 +373,7 @@ impl Follower {
     }
 
     fn error_frame(&self, refusal: &Refusal) -> Bytes {
-        if self.protobuf {
+        if self.accept.protobuf {
             return encode::frame("ERROR", &encode::status(&refusal.status())).into();
         }
         let mut frame = json!({ "type": "ERROR", "object": refusal.status() }).to_string();
