@@ -156,19 +156,7 @@ impl Trial {
     async fn run(self, arguments: &Arguments) -> anyhow::Result<String> {
         let scratch = Scratch::new("agent")?;
         let fleet = common::fleet::start().await?;
-        let member = if arguments.member.is_some() {
-            None
-        } else {
-            let options = Options {
-                name: MEMBER.into(),
-                watch_list: self.streamed,
-                protobuf: !arguments.json,
-                ..Options::default()
-            };
-            let member = ApiServer::start(options).await?;
-            self.load(&member)?;
-            Some(member)
-        };
+        let member = self.member(arguments).await?;
         let budgets = self.budgets();
         let lists = match (&member, self.streamed) {
             (None, _) => "elsewhere",
@@ -259,6 +247,22 @@ impl Trial {
             quiet * 60.0,
             costs.join(" or "),
         ))
+    }
+
+    /// The embedded member with its nodes and pods; none where it runs elsewhere.
+    async fn member(self, arguments: &Arguments) -> anyhow::Result<Option<Running>> {
+        if arguments.member.is_some() {
+            return Ok(None);
+        }
+        let options = Options {
+            name: MEMBER.into(),
+            watch_list: self.streamed,
+            protobuf: !arguments.json,
+            ..Options::default()
+        };
+        let member = ApiServer::start(options).await?;
+        self.load(&member)?;
+        Ok(Some(member))
     }
 
     /// Fills the member.

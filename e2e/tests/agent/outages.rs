@@ -16,7 +16,7 @@ use crate::meter::Meter;
 
 const HOUR: Duration = Duration::from_hours(1);
 /// Works that are pending while nobody answers.
-const WORKS: usize = 20;
+const WORKS: u32 = 20;
 
 /// An agent as operators run it: with the intervals that are the defaults.
 fn agent(bench: &Bench) -> Agent {
@@ -143,13 +143,13 @@ async fn a_member_that_is_silent_for_hours_is_told_once_and_caught_up_with_when_
     assert_eq!(now.api_enablements, then.api_enablements);
     // Each Work waits once; retries have backed off to one a minute.
     assert!(
-        meter.sum("muster_queue_depth", &[]) <= (WORKS + 8) as f64,
+        meter.sum("muster_queue_depth", &[]) <= f64::from(WORKS + 8),
         "{}",
         meter.text()
     );
     let retries = meter.sum("muster_queue_retries_total", &["queue=\"works\""]);
     assert!(
-        retries < (WORKS + 1) as f64 * 90.0,
+        retries < f64::from(WORKS + 1) * 90.0,
         "{retries} retries in an hour"
     );
 
