@@ -128,10 +128,10 @@ async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back()
             exactly(8, "left", left(view))
         })
         .await?;
-        let stays = ("False".to_owned(), "AbandonedOnRecovery".to_owned());
+        let abandoned = ("False".to_owned(), "AbandonedOnRecovery".to_owned());
         roll::until(roll, "those of the returned cluster are told", |view| {
             let says = pending(view, "web-1-0");
-            if says == stays {
+            if says == abandoned {
                 Ok(())
             } else {
                 Err(format!("{says:?}"))

@@ -161,12 +161,12 @@ impl RollCall {
 
     fn see(&self, cluster: &Cluster) {
         let name = cluster.name_any();
-        self.with(|state, now| {
+        let is_new = self.with(|state, now| {
             if cluster.spec.sync_mode != ClusterSyncMode::Pull
                 || cluster.metadata.deletion_timestamp.is_some()
             {
                 state.roster.forget(&name);
-                return;
+                return false;
             }
             let created = cluster
                 .creation_timestamp()
@@ -175,8 +175,15 @@ impl RollCall {
                 Duration::try_from(Timestamp::now().duration_since(created)).unwrap_or_default();
             state
                 .roster
-                .cluster(&name, cluster.condition(condition::READY), age, now);
+                .cluster(&name, cluster.condition(condition::READY), age, now)
         });
+        // A lease that came before its cluster is heard now: first read when the cluster falls silent, it would count as a
+        // sign of life then.
+        if is_new == Some(true)
+            && let Some(lease) = self.fleet.leases.get(Some(CLUSTER_NAMESPACE), &name)
+        {
+            self.renewed(&lease);
+        }
     }
 
     fn hear_lease(&self, change: &Change<Lease>) {

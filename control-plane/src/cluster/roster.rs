@@ -60,8 +60,16 @@ impl Roster {
         }
     }
 
-    /// Takes note of a pull cluster's Ready condition; `age` is the time since the object was created.
-    pub fn cluster(&mut self, name: &str, ready: Option<&Condition>, age: Duration, now: Instant) {
+    /// Takes note of a pull cluster's Ready condition; `age` is the time since the object was created. Says whether the
+    /// cluster was not known: then its lease, which may have been told of before, is to be told again.
+    pub fn cluster(
+        &mut self,
+        name: &str,
+        ready: Option<&Condition>,
+        age: Duration,
+        now: Instant,
+    ) -> bool {
+        let known = self.pulses.contains_key(name);
         if let Some(entry) = self.pulses.get_mut(name) {
             entry.pulse.ready(ready, now);
             if let Some(timer) = entry.timer {
@@ -70,7 +78,7 @@ impl Roster {
                 let sooner =
                     matches!(entry.pulse.judge(self.graces, now), Verdict::Until(at) if at < timer);
                 if !sooner {
-                    return;
+                    return false;
                 }
             }
         } else {
@@ -84,6 +92,7 @@ impl Roster {
             self.pulses.insert(name.to_owned(), entry);
         }
         self.arm(name, now);
+        !known
     }
 
     /// Takes note of a lease. One without a cluster is not ours to listen to.

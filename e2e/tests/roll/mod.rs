@@ -14,10 +14,12 @@ use muster_shared::api::cluster::Cluster;
 
 /// Silence after which a cluster's condition becomes Unknown here.
 pub const GRACE: Duration = Duration::from_secs(4);
+/// The least silence that is noticed: a whole grace, of which the cluster may have beaten at the very beginning.
+pub const AT_LEAST: Duration = GRACE.saturating_sub(BEATS);
 /// The last heartbeat before a cut may be so old already, and be known so late.
-pub const BEATS: Duration = Duration::from_millis(2 * BEAT.as_millis() as u64);
+pub const BEATS: Duration = BEAT.saturating_mul(2);
 /// How long anything may take that is to happen: many times what it takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A directory that is removed when the test has passed.
 struct Place(PathBuf);
