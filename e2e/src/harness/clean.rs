@@ -49,6 +49,11 @@ const APPLIED: [[&str; 4]; 7] = [
 ];
 /// What of it arrives in members.
 const COPIED: usize = 3;
+/// What comes of the copies there.
+const PLAYED: [[&str; 4]; 2] = [
+    ["apps", "v1", "ReplicaSet", "replicasets"],
+    ["", "v1", "Pod", "pods"],
+];
 /// What the product makes of it.
 const BINDINGS: [[&str; 4]; 2] = [
     [
@@ -121,7 +126,7 @@ pub async fn member(fleet: &Client, name: &str, client: &Client) -> anyhow::Resu
     let election = named(&format!("karmada-agent-{name}"));
     remove(fleet, LEASE, Some(SYSTEM_NAMESPACE), &election).await?;
     let marked = ListParams::default().labels(&format!("{}={}", LABEL.0, LABEL.1));
-    for kind in &APPLIED[COPIED..] {
+    for kind in APPLIED[COPIED..].iter().chain(&PLAYED) {
         remove(client, *kind, None, &marked).await?;
     }
     Ok(())
@@ -152,6 +157,11 @@ async fn remove(
             let found = match all.list(selection).await {
                 Ok(found) => found.items,
                 Err(error) if is_not_found(&error) => return anyhow::Ok(()),
+                // A kind that was installed a moment ago: its storage is still being prepared.
+                Err(kube::Error::Api(status)) if status.code == 429 => {
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
             if found.is_empty() {
@@ -180,7 +190,9 @@ async fn delete(api: &Api<DynamicObject>, object: &DynamicObject) -> Result<(), 
         Err(error) if is_not_found(&error) => Ok(()),
         outcome => outcome,
     };
-    let deleted = api.delete(&name, &DeleteParams::background()).await;
+    // At once: there may be no kubelet to wait for.
+    let now = DeleteParams::background().grace_period(0);
+    let deleted = api.delete(&name, &now).await;
     gone(deleted.map(drop))?;
     if object.finalizers().is_empty() {
         return Ok(());
