@@ -32,6 +32,8 @@ pub const COMPONENT: &str = "muster-control-plane";
 pub struct Fleet {
     /// For single reads and for writes; has deadlines and never retries by itself.
     pub client: Client,
+    /// For what must not wait behind other requests, nor for a rate limit: the election and the roll call.
+    pub urgent_client: Client,
     /// What is under way by `client`: explanations wait until it is little.
     pub traffic: Traffic,
     /// For lists and watches of further collections.
@@ -104,6 +106,7 @@ impl Fleet {
             ),
             namespaces: Informer::new(Api::all(watch_client.clone()), everything()),
             client,
+            urgent_client: gateway.client(Profile::Probe, Limits::NONE)?,
             traffic: gateway.traffic().clone(),
             watch_client,
             settings,

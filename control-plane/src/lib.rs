@@ -235,7 +235,7 @@ async fn stand_for_election(fleet: std::sync::Arc<Fleet>) -> lease::Outcome {
         },
     };
     let outcome = lease::campaign(
-        fleet.client.clone(),
+        fleet.urgent_client.clone(),
         candidate,
         fleet.leadership.clone(),
         fleet.shutdown.clone(),

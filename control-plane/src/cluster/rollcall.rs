@@ -235,7 +235,7 @@ impl RollCall {
 
     /// Reads something that the API has to fetch from its store, so that a cache in front of a dead store does not count.
     async fn probe(&self) {
-        let leases = Api::<Lease>::namespaced(self.fleet.client.clone(), CLUSTER_NAMESPACE);
+        let leases = Api::<Lease>::namespaced(self.fleet.urgent_client.clone(), CLUSTER_NAMESPACE);
         match timeout(READ, leases.list(&ListParams::default().limit(1))).await {
             Ok(Ok(_)) => self.reached(),
             Ok(Err(error)) => self.unreached(&client::brief(&error)),
@@ -246,7 +246,7 @@ impl RollCall {
     /// Asks the API itself for the lease of one cluster. Says whether it answered.
     async fn ask_about(&self, name: &str) -> bool {
         let asked = Instant::now();
-        let leases = Api::<Lease>::namespaced(self.fleet.client.clone(), CLUSTER_NAMESPACE);
+        let leases = Api::<Lease>::namespaced(self.fleet.urgent_client.clone(), CLUSTER_NAMESPACE);
         match timeout(READ, leases.get_opt(name)).await {
             Ok(Ok(lease)) => {
                 self.reached();
@@ -265,7 +265,7 @@ impl RollCall {
     /// The same for many clusters at once.
     async fn ask_about_all(&self, names: Vec<String>) {
         let asked = Instant::now();
-        let leases = Api::<Lease>::namespaced(self.fleet.client.clone(), CLUSTER_NAMESPACE);
+        let leases = Api::<Lease>::namespaced(self.fleet.urgent_client.clone(), CLUSTER_NAMESPACE);
         let mut page = ListParams::default().limit(500);
         loop {
             match timeout(READ, leases.list(&page)).await {
@@ -333,7 +333,7 @@ impl RollCall {
             "metadata": {"resourceVersion": cluster.metadata.resource_version},
             "status": {"conditions": list},
         });
-        let api = Api::<Cluster>::all(self.fleet.client.clone());
+        let api = Api::<Cluster>::all(self.fleet.urgent_client.clone());
         let name = cluster.name_any();
         api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch))
             .await?;

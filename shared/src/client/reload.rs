@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use kube::config::Kubeconfig;
 use kube::{Client, Config};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::service::{Bucket, Switched};
+use super::service::{Bucket, Switched, UNDER_WAY};
 use super::traffic::Traffic;
 use super::{Error, Limits, Profile, connect, kubeconfig};
 
@@ -86,6 +86,8 @@ impl Gateway {
             bucket: Arc::new(Bucket::new(limits)),
             traffic: self.traffic.clone(),
             yields,
+            // A watch keeps its connection, and a question about health must not wait behind anything.
+            places: (profile == Profile::Write).then(|| Arc::new(Semaphore::new(UNDER_WAY))),
             api: self.api,
         };
         let mut changes = self.config.subscribe();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode, header};
 use kube::Client;
 use kube::client::Body;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tower::Service;
 
@@ -17,6 +17,10 @@ use super::traffic::Traffic;
 
 /// The longest time for which an answer can make us wait. Servers ask for a second or a few; a proxy may ask for anything.
 const LONGEST_REST: Duration = Duration::from_secs(30);
+
+/// How many requests one client has under way at a time, unless they are watches. HTTP/1 gives each a connection of its own,
+/// which costs both sides memory and a TLS handshake; an API server does not answer more of them any faster.
+pub(super) const UNDER_WAY: usize = 32;
 
 /// How fast a client may send; Karmada's `--kube-api-qps` and `--kube-api-burst`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,6 +99,8 @@ pub(super) struct Switched {
     pub(super) traffic: Traffic,
     /// Whether requests let those of other clients pass.
     pub(super) yields: bool,
+    /// As many places as requests may be under way; `None` for no bound.
+    pub(super) places: Option<Arc<Semaphore>>,
     /// Label of the metrics: which API is talked to.
     pub(super) api: &'static str,
 }
@@ -112,6 +118,7 @@ impl Service<Request<Body>> for Switched {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (current, bucket, api) = (self.current.clone(), Arc::clone(&self.bucket), self.api);
         let (traffic, yields) = (self.traffic.clone(), self.yields);
+        let places = self.places.clone();
         Box::pin(async move {
             let wait = bucket.take(Instant::now());
             if !wait.is_zero() {
@@ -122,6 +129,11 @@ impl Service<Request<Body>> for Switched {
                 None
             } else {
                 Some(traffic.enter())
+            };
+            let _place = match places {
+                // Nobody closes it, so that there is always a place to come.
+                Some(places) => places.acquire_owned().await.ok(),
+                None => None,
             };
             let method = request.method().as_str().to_owned();
             let client = current.borrow().clone();
