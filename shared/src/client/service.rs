@@ -191,6 +191,50 @@ mod tests {
         assert!(wait < LONGEST_REST + Duration::from_secs(1), "{wait:?}");
     }
 
+    /// A client of an API that answers when the test says so, and the counts of requests that it has got and may answer.
+    fn patient_api() -> (Client, Arc<std::sync::atomic::AtomicUsize>, Arc<Semaphore>) {
+        let arrived = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let answers = Arc::new(Semaphore::new(0));
+        let (count, may_answer) = (Arc::clone(&arrived), Arc::clone(&answers));
+        let api = tower::service_fn(move |_: Request<Body>| {
+            count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let may_answer = Arc::clone(&may_answer);
+            async move {
+                may_answer.acquire().await.unwrap().forget();
+                Ok::<_, std::convert::Infallible>(Response::new(Body::empty()))
+            }
+        });
+        (Client::new(api, "default"), arrived, answers)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_requests_are_under_way_than_there_are_places() {
+        let (client, arrived, answers) = patient_api();
+        let places = Arc::new(Semaphore::new(2));
+        let service = Switched {
+            current: watch::Sender::new(client).subscribe(),
+            bucket: Arc::new(Bucket::new(Limits::NONE)),
+            traffic: Traffic::default(),
+            yields: false,
+            places: Some(Arc::clone(&places)),
+            api: "fleet",
+        };
+        let mut requests = tokio::task::JoinSet::new();
+        for _ in 0..5 {
+            requests.spawn(service.clone().call(Request::new(Body::empty())));
+        }
+        for answered in 0..=3 {
+            // Time is paused: it moves on when nothing else can.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let got = arrived.load(std::sync::atomic::Ordering::SeqCst);
+            assert_eq!(got, answered + 2, "after {answered} answers");
+            answers.add_permits(1);
+        }
+        answers.add_permits(1);
+        assert!(requests.join_all().await.iter().all(Result::is_ok));
+        assert_eq!(places.available_permits(), 2);
+    }
+
     #[test]
     fn only_a_busy_server_can_ask_for_rest() {
         for (code, header, expected) in [
