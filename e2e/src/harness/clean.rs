@@ -101,6 +101,11 @@ pub fn mark(object: &mut DynamicObject) {
     object
         .labels_mut()
         .insert(name.to_owned(), value.to_owned());
+    // Pods and what makes them bear it, too: where nobody collects garbage they would stay.
+    let template = object.data.pointer_mut("/spec/template/metadata/labels");
+    if let Some(labels) = template.and_then(serde_json::Value::as_object_mut) {
+        labels.insert(name.to_owned(), value.into());
+    }
 }
 
 /// Removes from the fleet API what scenarios applied, and its bindings.
