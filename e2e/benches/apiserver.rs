@@ -281,7 +281,7 @@ async fn writes(arguments: &Arguments) -> anyhow::Result<()> {
             .context("starting the server")?;
         common::until(
             "the server starts",
-            Duration::from_secs(60),
+            Duration::from_mins(1),
             Duration::from_millis(20),
             || path.exists(),
         )
@@ -325,19 +325,18 @@ async fn measure(
     server: u32,
     table: &mut Table,
 ) -> anyhow::Result<()> {
-    let mut watches = JoinSet::new();
+    let mut followers = JoinSet::new();
     let seen = Arc::new(AtomicUsize::new(0));
     for _ in 0..watchers {
         let (client, seen) = (client(access).await?, Arc::clone(&seen));
         let request =
             Request::get(format!("{}?watch=true", kind.collection)).body(Vec::new().into())?;
         let mut body = client.send(request).await?.into_body().into_data_stream();
-        watches.spawn(async move {
+        followers.spawn(async move {
             while let Some(Ok(chunk)) = body.next().await {
-                seen.fetch_add(
-                    chunk.iter().filter(|b| **b == b'\n').count(),
-                    Ordering::Relaxed,
-                );
+                let lines =
+                    std::str::from_utf8(&chunk).map_or(0, |text| text.matches('\n').count());
+                seen.fetch_add(lines, Ordering::Relaxed);
             }
         });
     }
@@ -402,6 +401,57 @@ async fn measure(
     Ok(())
 }
 
+/// 200 clusters whose agents renew their leases, over a connection each; counts the renewals.
+async fn heartbeats(
+    access: &Kubeconfig,
+    renewed: &Arc<AtomicUsize>,
+) -> anyhow::Result<JoinSet<anyhow::Result<()>>> {
+    let mut agents = JoinSet::new();
+    for number in 0..CLUSTERS {
+        let (client, renewed) = (client(access).await?, Arc::clone(renewed));
+        let name = format!("m-{number}");
+        let lease = json!({"metadata": {"name": name}, "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": renewal(0)}});
+        let leases = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases";
+        let clusters = "/apis/cluster.karmada.io/v1alpha1/clusters";
+        send(
+            &client,
+            "POST",
+            clusters,
+            "application/json",
+            &fleet::cluster(&name),
+        )
+        .await?;
+        send(&client, "POST", leases, "application/json", &lease).await?;
+        agents.spawn(async move {
+            for round in 1.. {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                let body = json!({"spec": {"renewTime": renewal(round)}});
+                send(&client, "PATCH", &format!("{leases}/{name}"), MERGE, &body).await?;
+                renewed.fetch_add(1, Ordering::Relaxed);
+            }
+            anyhow::Ok(())
+        });
+    }
+    Ok(agents)
+}
+
+/// Every page of every pod, as an agent reads them first.
+async fn read_all_pods(reader: &Client) -> anyhow::Result<()> {
+    let mut token = String::new();
+    loop {
+        let path = format!("/api/v1/pods?limit=500&continue={token}");
+        let response = reader
+            .send(Request::get(path).body(Vec::new().into())?)
+            .await?;
+        let page = response.into_body().collect().await?.to_bytes();
+        let page: Value = serde_json::from_slice(&page)?;
+        match page["metadata"]["continue"].as_str() {
+            Some(next) if !next.is_empty() => next.clone_into(&mut token),
+            _ => return Ok(()),
+        }
+    }
+}
+
 /// A fleet and a large member in this one process.
 #[tokio::main(worker_threads = 2)]
 async fn everything() -> anyhow::Result<()> {
@@ -449,34 +499,8 @@ async fn everything() -> anyhow::Result<()> {
         "MB",
         Budget::None,
     );
-    let access = host.admin_kubeconfig()?;
     let renewed = Arc::new(AtomicUsize::new(0));
-    let mut agents = JoinSet::new();
-    for number in 0..CLUSTERS {
-        let (client, renewed) = (client(&access).await?, Arc::clone(&renewed));
-        let name = format!("m-{number}");
-        let lease = json!({"metadata": {"name": name}, "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": renewal(0)}});
-        let leases = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases";
-        let clusters = "/apis/cluster.karmada.io/v1alpha1/clusters";
-        send(
-            &client,
-            "POST",
-            clusters,
-            "application/json",
-            &fleet::cluster(&name),
-        )
-        .await?;
-        send(&client, "POST", leases, "application/json", &lease).await?;
-        agents.spawn(async move {
-            for round in 1.. {
-                tokio::time::sleep(Duration::from_secs(10)).await;
-                let body = json!({"spec": {"renewTime": renewal(round)}});
-                send(&client, "PATCH", &format!("{leases}/{name}"), MERGE, &body).await?;
-                renewed.fetch_add(1, Ordering::Relaxed);
-            }
-            anyhow::Ok(())
-        });
-    }
+    let mut agents = heartbeats(&host.admin_kubeconfig()?, &renewed).await?;
     table.figure(
         "and 200 clusters with their connections",
         megabytes(usage(own)?.resident),
@@ -498,22 +522,9 @@ async fn everything() -> anyhow::Result<()> {
         "s",
         Budget::None,
     );
-    // Every page of every pod, as an agent reads them first.
     let reader = client(&member.admin_kubeconfig()?).await?;
     let start = usage(own)?.cpu;
-    let mut token = String::new();
-    loop {
-        let path = format!("/api/v1/pods?limit=500&continue={token}");
-        let response = reader
-            .send(Request::get(path).body(Vec::new().into())?)
-            .await?;
-        let page = response.into_body().collect().await?.to_bytes();
-        let page: Value = serde_json::from_slice(&page)?;
-        match page["metadata"]["continue"].as_str() {
-            Some(next) if !next.is_empty() => next.clone_into(&mut token),
-            _ => break,
-        }
-    }
+    read_all_pods(&reader).await?;
     table.figure(
         "listing all pods in pages: processor time of both sides",
         usage(own)?.cpu - start,

@@ -89,10 +89,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 );
             }
             let mut nowhere = binding(&json!({}))?;
-            nowhere.resource.kind = "Unknown".to_owned();
+            "Unknown".clone_into(&mut nowhere.resource.kind);
             let taken = decision(&nowhere, &snapshot, time)?;
             row(&mut table, "no cluster fits", taken, budget);
-            let (_, put) = timed(|| {
+            let ((), put) = timed(|| {
                 let mut snapshot = snapshot.clone();
                 fleet.iter().cloned().for_each(|it| snapshot.put(it));
             });

@@ -262,11 +262,11 @@ fn binding(name: &str, role: &str, user: &str) -> Value {
 #[tokio::test]
 async fn nobody_grants_what_they_do_not_have() {
     let (_server, client) = server().await;
-    let rules = json!([
+    let held = json!([
         { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"], "verbs": ["create", "update", "patch"] },
         { "apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"] },
     ]);
-    grant(&client, "ann", &rules).await;
+    grant(&client, "ann", &held).await;
     let ann = [("impersonate-user", "ann")];
     let (roles, bindings) = (
         format!("{RBAC}/clusterroles"),
@@ -430,77 +430,32 @@ async fn being_somebody_else_takes_the_right_to_it() {
     }
 }
 
-#[tokio::test]
-async fn tokens_stand_for_accounts_as_long_as_what_they_are_bound_to() {
-    let (server, client) = server().await;
-    let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    send(
-        &client,
-        "POST",
-        accounts,
-        &json!({ "metadata": { "name": "bot" } }),
-    )
-    .await;
-    send(
-        &client,
-        "POST",
-        "/api/v1/namespaces/default/secrets",
-        &json!({ "metadata": { "name": "anchor" } }),
-    )
-    .await;
-    let ask = |spec: Value| {
-        let client = client.clone();
-        async move {
-            send(
-                &client,
-                "POST",
-                &format!("{accounts}/bot/token"),
-                &json!({ "spec": spec }),
-            )
-            .await
-        }
-    };
-    let plain = ask(json!({})).await["status"]["token"].clone();
-    let bot = client_with_token(&server, plain.as_str().unwrap()).await;
-    let info = who_am_i(&bot).await;
-    assert_eq!(
-        info["username"], "system:serviceaccount:default:bot",
-        "{info}"
-    );
-    assert_eq!(
-        info["groups"],
-        json!([
-            "system:serviceaccounts",
-            "system:serviceaccounts:default",
-            "system:authenticated"
-        ])
-    );
+const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
-    let bound = ask(
-        json!({ "boundObjectRef": { "kind": "Secret", "apiVersion": "v1", "name": "anchor" } }),
-    )
-    .await["status"]["token"]
-        .clone();
-    let review = |token: &Value, audiences: Value| {
-        let client = client.clone();
-        let spec = json!({ "token": token, "audiences": audiences });
-        async move {
-            let path = "/apis/authentication.k8s.io/v1/tokenreviews";
-            send(&client, "POST", path, &json!({ "spec": spec })).await["status"].clone()
-        }
-    };
-    assert_eq!(review(&bound, json!([])).await["authenticated"], true);
-    let foreign = ask(json!({ "audiences": ["vault"] })).await["status"]["token"].clone();
-    assert_eq!(
-        review(&foreign, json!(["vault", "other"])).await["audiences"],
-        json!(["vault"])
-    );
-    assert!(
-        review(&foreign, json!([])).await["error"]
-            .as_str()
-            .unwrap()
-            .contains("is invalid for the target audiences")
-    );
+/// Makes the account `bot`, and the secret `anchor` for its tokens to be bound to.
+async fn make_bot(client: &Client) {
+    let secrets = "/api/v1/namespaces/default/secrets";
+    for (path, name) in [(ACCOUNTS, "bot"), (secrets, "anchor")] {
+        send(
+            client,
+            "POST",
+            path,
+            &json!({ "metadata": { "name": name } }),
+        )
+        .await;
+    }
+}
+
+/// The answer to a request for a token of `bot`.
+async fn token_of_bot(client: &Client, spec: Value) -> Value {
+    let path = format!("{ACCOUNTS}/bot/token");
+    send(client, "POST", &path, &json!({ "spec": spec })).await
+}
+
+#[tokio::test]
+async fn a_token_is_bound_only_to_what_is_there() {
+    let (_server, client) = server().await;
+    make_bot(&client).await;
     for (reference, message) in [
         (
             json!({ "kind": "ConfigMap", "apiVersion": "v1", "name": "x" }),
@@ -516,11 +471,59 @@ async fn tokens_stand_for_accounts_as_long_as_what_they_are_bound_to() {
         ),
     ] {
         assert_eq!(
-            ask(json!({ "boundObjectRef": reference })).await["message"],
+            token_of_bot(&client, json!({ "boundObjectRef": reference })).await["message"],
             message
         );
     }
+}
 
+#[tokio::test]
+async fn tokens_stand_for_accounts_as_long_as_what_they_are_bound_to() {
+    let (server, client) = server().await;
+    make_bot(&client).await;
+    let plain = token_of_bot(&client, json!({})).await["status"]["token"].clone();
+    let bot = client_with_token(&server, plain.as_str().unwrap()).await;
+    let info = who_am_i(&bot).await;
+    assert_eq!(
+        info["username"], "system:serviceaccount:default:bot",
+        "{info}"
+    );
+    assert_eq!(
+        info["groups"],
+        json!([
+            "system:serviceaccounts",
+            "system:serviceaccounts:default",
+            "system:authenticated"
+        ])
+    );
+
+    let bound = token_of_bot(
+        &client,
+        json!({ "boundObjectRef": { "kind": "Secret", "apiVersion": "v1", "name": "anchor" } }),
+    )
+    .await["status"]["token"]
+        .clone();
+    let review = |token: &Value, audiences: Value| {
+        let client = client.clone();
+        let spec = json!({ "token": token, "audiences": audiences });
+        async move {
+            let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+            send(&client, "POST", path, &json!({ "spec": spec })).await["status"].clone()
+        }
+    };
+    assert_eq!(review(&bound, json!([])).await["authenticated"], true);
+    let foreign =
+        token_of_bot(&client, json!({ "audiences": ["vault"] })).await["status"]["token"].clone();
+    assert_eq!(
+        review(&foreign, json!(["vault", "other"])).await["audiences"],
+        json!(["vault"])
+    );
+    assert!(
+        review(&foreign, json!([])).await["error"]
+            .as_str()
+            .unwrap()
+            .contains("is invalid for the target audiences")
+    );
     send(
         &client,
         "DELETE",
@@ -533,7 +536,7 @@ async fn tokens_stand_for_accounts_as_long_as_what_they_are_bound_to() {
         "invalid bearer token"
     );
     assert_eq!(review(&plain, json!([])).await["authenticated"], true);
-    send(&client, "DELETE", &format!("{accounts}/bot"), &json!({})).await;
+    send(&client, "DELETE", &format!("{ACCOUNTS}/bot"), &json!({})).await;
     assert_eq!(
         review(&plain, json!([])).await["error"],
         "invalid bearer token"
@@ -605,7 +608,7 @@ impl Kubectl {
             .args(arguments)
             .kill_on_drop(true)
             .output();
-        let output = tokio::time::timeout(Duration::from_secs(60), run)
+        let output = tokio::time::timeout(Duration::from_mins(1), run)
             .await
             .expect("kubectl answers")
             .unwrap();

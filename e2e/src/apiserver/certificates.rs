@@ -432,6 +432,9 @@ mod tests {
         ));
     }
 
+    /// Where the update goes, the types of the conditions before and after it, and what is refused.
+    type Update<'a> = (&'a str, &'a [&'a str], &'a [&'a str], &'a [&'a str]);
+
     #[test]
     fn an_approval_stays() {
         let with = |kinds: &[&str]| {
@@ -441,7 +444,7 @@ mod tests {
                 .collect();
             json!({ "status": { "conditions": conditions } })
         };
-        let cases: [(&str, &[&str], &[&str], &[&str]); 4] = [
+        let cases: [Update<'_>; 4] = [
             ("approval", &[], &["Approved"], &[]),
             (
                 "status",

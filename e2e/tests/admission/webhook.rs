@@ -150,7 +150,7 @@ async fn respond(
         }
         Answer::Raw(code, body) => (code, body.to_owned()),
         Answer::Never => {
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
             (200, String::new())
         }
     };

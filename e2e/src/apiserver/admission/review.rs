@@ -205,7 +205,8 @@ fn denied(hook: &str, status: &Value) -> Refusal {
 mod tests {
     use super::*;
 
-    fn answer(response: Value) -> Value {
+    fn answer(response: impl Into<Value>) -> Value {
+        let response: Value = response.into();
         json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
     }
 
