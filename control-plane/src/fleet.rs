@@ -12,7 +12,7 @@ use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::client::{self, Gateway, Limits, Profile, Traffic};
+use muster_shared::client::{self, Gateway, Limits, Profile, Rank, Traffic};
 use muster_shared::events::Events;
 use muster_shared::lease::Leadership;
 use muster_shared::names::CLUSTER_NAMESPACE;
@@ -32,9 +32,13 @@ pub const COMPONENT: &str = "muster-control-plane";
 pub struct Fleet {
     /// For single reads and for writes; has deadlines and never retries by itself.
     pub client: Client,
+    /// The same for what carries decisions out. Whoever uses it waits for a lull in `traffic` first.
+    pub order_client: Client,
+    /// The same for conditions and statuses. Whoever uses it waits for a lull in `traffic` first.
+    pub report_client: Client,
     /// For what must not wait behind other requests, nor for a rate limit: the election and the roll call.
     pub urgent_client: Client,
-    /// What is under way by `client`: explanations wait until it is little.
+    /// What is under way by `client` and its siblings.
     pub traffic: Traffic,
     /// For lists and watches of further collections.
     pub watch_client: Client,
@@ -82,11 +86,12 @@ impl Fleet {
             qps: settings.kube_api_qps,
             burst: settings.kube_api_burst,
         };
-        let client = gateway.client(Profile::Write, limits)?;
+        let pool = gateway.pool(Profile::Write, limits);
+        let client = pool.client(Rank::Decision)?;
         let watch_client = gateway.client(Profile::Watch, Limits::NONE)?;
         let shutdown = tasks.shutdown().clone();
-        let patient = gateway.patient_client(Profile::Write, limits)?;
-        let (events, delivery) = Events::new(patient, COMPONENT, shutdown.clone());
+        let (events, delivery) =
+            Events::new(pool.client(Rank::Remark)?, COMPONENT, shutdown.clone());
         tasks.spawn("events", delivery);
         let everything = Selection::everything;
         let works = Informer::new(Api::all(watch_client.clone()), everything());
@@ -106,8 +111,10 @@ impl Fleet {
             ),
             namespaces: Informer::new(Api::all(watch_client.clone()), everything()),
             client,
+            order_client: pool.client(Rank::Order)?,
+            report_client: pool.client(Rank::Report)?,
             urgent_client: gateway.client(Profile::Probe, Limits::NONE)?,
-            traffic: gateway.traffic().clone(),
+            traffic: pool.traffic().clone(),
             watch_client,
             settings,
             events,

@@ -10,6 +10,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PostParams, Preconditions};
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::work::Work;
+use muster_shared::client::Rank;
 use muster_shared::events::EventType;
 use muster_shared::interpreter;
 use muster_shared::names;
@@ -125,6 +126,7 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
 }
 
 async fn sync<B: Kept>(fleet: &Fleet, written: &Written, key: &BindingKey) -> Result<Next, Error> {
+    fleet.traffic.lull(Rank::Order).await;
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
         return Ok(Next::Done);
     };
@@ -253,7 +255,7 @@ enum Ensured {
 }
 
 async fn ensure(fleet: &Fleet, written: &Written, rendered: &Rendered) -> Result<Ensured, Error> {
-    let api: Api<Work> = Api::namespaced(fleet.client.clone(), &rendered.namespace);
+    let api: Api<Work> = Api::namespaced(fleet.order_client.clone(), &rendered.namespace);
     let subject = || format!("work {}/{}", rendered.namespace, rendered.name);
     let Some(work) = fleet.works.get(Some(&rendered.namespace), &rendered.name) else {
         if is_leaving(fleet, &rendered.namespace) {
@@ -305,8 +307,10 @@ async fn remove(fleet: &Fleet, works: impl Iterator<Item = &Arc<CachedWork>>) ->
     let removals = works
         .filter(|work| work.metadata.deletion_timestamp.is_none())
         .map(|work| async move {
-            let api: Api<Work> =
-                Api::namespaced(fleet.client.clone(), &work.namespace().unwrap_or_default());
+            let api: Api<Work> = Api::namespaced(
+                fleet.order_client.clone(),
+                &work.namespace().unwrap_or_default(),
+            );
             let this_one = Preconditions {
                 uid: work.uid(),
                 resource_version: None,
@@ -354,7 +358,7 @@ async fn finish<B: Kept>(fleet: &Fleet, key: &BindingKey, binding: &B) -> Result
         .filter(|finalizer| *finalizer != ours)
         .collect();
     let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.resource_version() } });
-    match B::api(fleet, key)
+    match B::api(&fleet.client, key)
         .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
     {
@@ -367,7 +371,7 @@ async fn finish<B: Kept>(fleet: &Fleet, key: &BindingKey, binding: &B) -> Result
 /// Gives a binding that somebody else made its permanent id: its uid, unless admission gave one.
 async fn identify<B: Kept>(fleet: &Fleet, key: &BindingKey, binding: &B) -> Result<Next, Error> {
     let patch = json!({ "metadata": { "labels": { B::ID_LABEL: binding.uid() }, "resourceVersion": binding.resource_version() } });
-    B::api(fleet, key)
+    B::api(&fleet.client, key)
         .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
         .map_err(Error::api("identify", key))?;

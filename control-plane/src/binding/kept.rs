@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use kube::Client;
 use kube::api::{Api, PatchParams};
 use muster_shared::api::binding::{
     Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
@@ -56,8 +57,8 @@ pub trait Kept: Binding {
     /// The cache of the kind.
     fn cache(fleet: &Fleet) -> &Informer<Self>;
 
-    /// Where a binding is written.
-    fn api(fleet: &Fleet, key: &BindingKey) -> Api<Self>;
+    /// Where a binding is written, by a client of the rank that fits.
+    fn api(client: &Client, key: &BindingKey) -> Api<Self>;
 
     /// The permanent id, `None` before one is given.
     fn permanent_id(&self) -> Option<&str> {
@@ -77,11 +78,8 @@ impl Kept for ResourceBinding {
         &fleet.bindings
     }
 
-    fn api(fleet: &Fleet, key: &BindingKey) -> Api<Self> {
-        Api::namespaced(
-            fleet.client.clone(),
-            key.namespace.as_deref().unwrap_or_default(),
-        )
+    fn api(client: &Client, key: &BindingKey) -> Api<Self> {
+        Api::namespaced(client.clone(), key.namespace.as_deref().unwrap_or_default())
     }
 }
 
@@ -92,8 +90,8 @@ impl Kept for ClusterResourceBinding {
         &fleet.cluster_bindings
     }
 
-    fn api(fleet: &Fleet, _key: &BindingKey) -> Api<Self> {
-        Api::all(fleet.client.clone())
+    fn api(client: &Client, _key: &BindingKey) -> Api<Self> {
+        Api::all(client.clone())
     }
 }
 

@@ -343,7 +343,7 @@ impl Detector {
             namespace: key.namespace.clone(),
             name: wanted.name(),
         };
-        let api = B::api(&self.fleet, &binding);
+        let api = B::api(&self.fleet.client, &binding);
         let Some(held) = B::cache(&self.fleet).get(binding.namespace.as_deref(), &binding.name)
         else {
             return self
@@ -451,7 +451,7 @@ impl Detector {
         };
         metadata["resourceVersion"] = json!(held.meta().resource_version);
         let patch = Patch::Merge(json!({ "metadata": metadata }));
-        match B::api(&self.fleet, key)
+        match B::api(&self.fleet.client, key)
             .patch(&key.name, &patch_params(), &patch)
             .await
         {

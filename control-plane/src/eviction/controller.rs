@@ -207,7 +207,7 @@ where
         return Outcome::Conflict;
     }
     patch["metadata"]["resourceVersion"] = json!(errand.subject.meta().resource_version);
-    let api = B::api(fleet, &key);
+    let api = B::api(&fleet.client, &key);
     match api
         .patch(&key.name, &patch_params(), &Patch::Merge(patch))
         .await

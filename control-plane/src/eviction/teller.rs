@@ -95,7 +95,7 @@ impl Teller {
 
     async fn write<B: Kept>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
         // The next workload leaves before the last is told of.
-        fleet.traffic.lull().await;
+        fleet.traffic.lull(client::Rank::Report).await;
         let Some(note) = self.lock().get(&key).cloned() else {
             return Ok(Next::Done);
         };
@@ -113,7 +113,7 @@ impl Teller {
                 "metadata": {"resourceVersion": binding.meta().resource_version},
                 "status": {"conditions": list},
             });
-            let api = B::api(fleet, &key);
+            let api = B::api(&fleet.report_client, &key);
             match api
                 .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
                 .await

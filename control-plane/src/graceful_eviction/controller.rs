@@ -112,7 +112,7 @@ async fn work_off<B: Kept>(fleet: &Fleet, key: BindingKey) -> Result<Next, Error
         if !assessment.restored.is_empty() {
             patch["spec"]["clusters"] = json!(assessment.restored);
         }
-        match B::api(fleet, &key)
+        match B::api(&fleet.client, &key)
             .patch(&key.name, &patch_params(), &Patch::Merge(patch))
             .await
         {

@@ -10,7 +10,7 @@ use muster_shared::api::binding::{
     Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
 };
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client;
+use muster_shared::client::{self, Rank};
 use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
 use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
@@ -37,6 +37,8 @@ const LOOK_AGAIN: Duration = Duration::from_mins(5);
 const GATHER_ROOM: Duration = Duration::from_millis(300);
 /// After a conflict, and while the cache has not caught up with our own write.
 const CATCH_UP: Duration = Duration::from_millis(50);
+/// Writers of reports on bindings that were placed before: they wait until decisions and orders leave room.
+const REPORTERS: usize = 8;
 /// So often a report is tried again when others write the status at the same time.
 const REPORT_ATTEMPTS: usize = 5;
 
@@ -56,6 +58,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let scheduler = Arc::new(Scheduler {
         snapshot: LiveSnapshot::follow(&fleet.clusters),
         queue: queue(fleet),
+        reports: Queue::new("scheduling reports"),
         waiting: Mutex::default(),
         written: Mutex::default(),
         options: Options::of(&fleet.settings),
@@ -67,12 +70,23 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     fleet.clusters.on_change(move |change| {
         listening.on_cluster(change, &bindings, &cluster_bindings);
     });
-    let queue = scheduler.queue.clone();
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
-    fleet.work(tasks, "scheduler", queue, workers, move |fleet, key| {
-        let scheduler = Arc::clone(&scheduler);
+    let (decisions, reports) = (scheduler.queue.clone(), scheduler.reports.clone());
+    let deciding = Arc::clone(&scheduler);
+    fleet.work(tasks, "scheduler", decisions, workers, move |fleet, key| {
+        let scheduler = Arc::clone(&deciding);
         async move { scheduler.handle(&fleet, key).await }
     });
+    fleet.work(
+        tasks,
+        "scheduling reports",
+        reports,
+        REPORTERS,
+        move |fleet, key| {
+            let scheduler = Arc::clone(&scheduler);
+            async move { scheduler.confirm(&fleet, key).await }
+        },
+    );
 }
 
 /// The queue of bindings: by priority, then by age. The reference states no rule against starvation, and there is none.
@@ -109,6 +123,8 @@ fn spec_of<T>(
 struct Scheduler {
     snapshot: LiveSnapshot,
     queue: Queue<Key>,
+    /// Bindings that need no other placement, and of which that is still to be said. Saying it must not hold up decisions.
+    reports: Queue<Key>,
     /// Bindings without a decision, and what would have to change for them to get one.
     waiting: Mutex<BTreeMap<Key, Wish>>,
     /// The resource versions that our own writes replaced, until the cache shows a later one: deciding on them again
@@ -232,7 +248,7 @@ impl Scheduler {
         measure(&outcome, started);
         tell(fleet, binding.as_ref(), &outcome);
 
-        let api = B::api(fleet, key.namespace.as_deref());
+        let api = B::api(&fleet.client, key.namespace.as_deref());
         let news = outcome
             .placed
             .as_ref()
@@ -247,20 +263,53 @@ impl Scheduler {
                 Err(source) => return Err(Error::Result { key, source }),
             },
         };
-        let report = match &written {
-            None => outcome.report,
-            Some(written) => {
-                self.replaced(&key, binding.as_ref());
-                let subject = self::subject(written);
-                let next = pass(&subject, &snapshot, &self.options, now);
-                outcome.followed_by(&next, &subject)
-            }
-        };
-        let newest = written.as_ref().unwrap_or(&binding);
-        self.report(&api, &key, newest, &report, now).await?;
-
+        if let Some(written) = &written {
+            self.replaced(&key, binding.as_ref());
+            let subject = self::subject(written);
+            let next = pass(&subject, &snapshot, &self.options, now);
+            let report = outcome.followed_by(&next, &subject);
+            self.report(&api, &key, written, &report, now).await?;
+        } else if outcome.report.patch(binding.status(), now).is_some() {
+            self.reports.add(key.clone());
+        }
         self.waits_for(key, wish);
         Ok(wish.map_or(Next::Done, |_| Next::After(LOOK_AGAIN)))
+    }
+
+    async fn confirm(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
+        fleet.traffic.lull(Rank::Report).await;
+        if key.namespace.is_some() {
+            self.confirm_kind::<ResourceBinding>(fleet, key).await
+        } else {
+            self.confirm_kind::<ClusterResourceBinding>(fleet, key)
+                .await
+        }
+    }
+
+    /// Reports of a binding that nothing is to be changed of its placement.
+    async fn confirm_kind<B: Stored>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
+        let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
+        let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
+            return Ok(Next::Done);
+        };
+        if self.is_outdated(&key, binding.as_ref()) {
+            return Ok(Next::After(CATCH_UP));
+        }
+        let now = whole_second(Timestamp::now());
+        let subject = subject(binding.as_ref());
+        let outcome = pass(&subject, &self.snapshot.get(), &self.options, now);
+        if outcome
+            .placed
+            .is_some_and(|placed| !placed.is_known(&subject))
+        {
+            // Something changed meanwhile. It is placed first, and reported with that.
+            self.queue.add(key);
+            return Ok(Next::Done);
+        }
+        let api = B::api(&fleet.report_client, key.namespace.as_deref());
+        self.report(&api, &key, &binding, &outcome.report, now)
+            .await?;
+        Ok(Next::Done)
     }
 
     #[allow(clippy::cast_precision_loss)] // a gauge

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use kube::Client;
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
 use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::watch::Informer;
@@ -36,15 +37,15 @@ impl Key {
 /// The two kinds of bindings, where they are cached and written.
 pub(super) trait Stored: Binding {
     fn cache(fleet: &Fleet) -> &Informer<Self>;
-    fn api(fleet: &Fleet, namespace: Option<&str>) -> Api<Self>;
+    fn api(client: &Client, namespace: Option<&str>) -> Api<Self>;
 }
 
 impl Stored for ResourceBinding {
     fn cache(fleet: &Fleet) -> &Informer<Self> {
         &fleet.bindings
     }
-    fn api(fleet: &Fleet, namespace: Option<&str>) -> Api<Self> {
-        Api::namespaced(fleet.client.clone(), namespace.unwrap_or_default())
+    fn api(client: &Client, namespace: Option<&str>) -> Api<Self> {
+        Api::namespaced(client.clone(), namespace.unwrap_or_default())
     }
 }
 
@@ -52,7 +53,7 @@ impl Stored for ClusterResourceBinding {
     fn cache(fleet: &Fleet) -> &Informer<Self> {
         &fleet.cluster_bindings
     }
-    fn api(fleet: &Fleet, _: Option<&str>) -> Api<Self> {
-        Api::all(fleet.client.clone())
+    fn api(client: &Client, _: Option<&str>) -> Api<Self> {
+        Api::all(client.clone())
     }
 }

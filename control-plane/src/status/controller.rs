@@ -8,6 +8,7 @@ use kube::api::Patch;
 use muster_shared::api::binding::{
     AggregatedStatusItem, Binding, ClusterResourceBinding, ResourceBinding,
 };
+use muster_shared::client::Rank;
 use muster_shared::interpreter::{self, MemberStatus, Operation, aggregate_status, hook_enabled};
 use muster_shared::merge;
 use muster_shared::queue::{Next, Queue};
@@ -93,6 +94,7 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
 }
 
 async fn reconcile<B: Kept>(fleet: &Fleet, key: &BindingKey) -> Result<Next, Error> {
+    fleet.traffic.lull(Rank::Report).await;
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
         return Ok(Next::Done);
     };
@@ -113,7 +115,7 @@ async fn reconcile<B: Kept>(fleet: &Fleet, key: &BindingKey) -> Result<Next, Err
     let full = fully_applied(&Scope::of(spec).expected, &items);
     let version = binding.meta().resource_version.as_deref();
     if let Some(patch) = patch(status, version, &items, full, Timestamp::now()) {
-        let answer = B::api(fleet, key)
+        let answer = B::api(&fleet.report_client, key)
             .patch_status(&key.name, &patch_params(), &Patch::Merge(&patch))
             .await;
         match answer {

@@ -14,9 +14,9 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-pub use self::reload::{Gateway, Source};
+pub use self::reload::{Gateway, Pool, Source};
 pub use self::service::Limits;
-pub use self::traffic::Traffic;
+pub use self::traffic::{Rank, Traffic};
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::service::{Bucket, Switched, UNDER_WAY};
-use super::traffic::Traffic;
+use super::traffic::{Rank, Traffic};
 use super::{Error, Limits, Profile, connect, kubeconfig};
 
 /// How often the files are looked at. A mounted Secret takes up to a minute to change anyway.
@@ -32,7 +32,28 @@ pub struct Gateway {
     api: &'static str,
     source: Source,
     config: watch::Sender<Config>,
+}
+
+/// Clients of one API that share a rate limit and the number of requests under way.
+#[derive(Debug)]
+pub struct Pool {
+    gateway: Arc<Gateway>,
+    profile: Profile,
+    bucket: Arc<Bucket>,
+    places: Option<Arc<Semaphore>>,
     traffic: Traffic,
+}
+
+impl Pool {
+    /// A client for requests of one rank.
+    pub fn client(&self, rank: Rank) -> Result<Client, Error> {
+        self.gateway.open_client(self, rank)
+    }
+
+    /// What is under way by the clients of this pool.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
 }
 
 impl Gateway {
@@ -44,7 +65,6 @@ impl Gateway {
             api,
             source,
             config: watch::Sender::new(config),
-            traffic: Traffic::default(),
         }))
     }
 
@@ -55,39 +75,32 @@ impl Gateway {
 
     /// A client with the deadlines of a profile. Requests that begin after the credentials changed use the new ones.
     pub fn client(self: &Arc<Self>, profile: Profile, limits: Limits) -> Result<Client, Error> {
-        self.open_client(profile, limits, false)
+        self.pool(profile, limits).client(Rank::Decision)
     }
 
-    /// A client whose requests let those of the others pass, for a while: for what is only told, never decided upon.
-    pub fn patient_client(
-        self: &Arc<Self>,
-        profile: Profile,
-        limits: Limits,
-    ) -> Result<Client, Error> {
-        self.open_client(profile, limits, true)
+    /// Clients that share limits, and of which some let the others pass.
+    pub fn pool(self: &Arc<Self>, profile: Profile, limits: Limits) -> Pool {
+        Pool {
+            gateway: Arc::clone(self),
+            profile,
+            bucket: Arc::new(Bucket::new(limits)),
+            // A watch keeps its connection, and a question about health must not wait behind anything.
+            places: (profile == Profile::Write).then(|| Arc::new(Semaphore::new(UNDER_WAY))),
+            traffic: Traffic::default(),
+        }
     }
 
-    /// The requests under way of all clients that do not yield.
-    pub fn traffic(&self) -> &Traffic {
-        &self.traffic
-    }
-
-    fn open_client(
-        self: &Arc<Self>,
-        profile: Profile,
-        limits: Limits,
-        yields: bool,
-    ) -> Result<Client, Error> {
+    fn open_client(self: &Arc<Self>, pool: &Pool, rank: Rank) -> Result<Client, Error> {
+        let profile = pool.profile;
         let config = self.config();
         let namespace = config.default_namespace.clone();
         let current = watch::Sender::new(connect(&config, profile)?);
         let service = Switched {
             current: current.subscribe(),
-            bucket: Arc::new(Bucket::new(limits)),
-            traffic: self.traffic.clone(),
-            yields,
-            // A watch keeps its connection, and a question about health must not wait behind anything.
-            places: (profile == Profile::Write).then(|| Arc::new(Semaphore::new(UNDER_WAY))),
+            bucket: Arc::clone(&pool.bucket),
+            traffic: pool.traffic.clone(),
+            rank,
+            places: pool.places.clone(),
             api: self.api,
         };
         let mut changes = self.config.subscribe();

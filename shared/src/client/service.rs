@@ -13,12 +13,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tower::Service;
 
-use super::traffic::Traffic;
+use super::traffic::{Rank, Traffic};
 
 /// The longest time for which an answer can make us wait. Servers ask for a second or a few; a proxy may ask for anything.
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
-/// How many requests one client has under way at a time, unless they are watches. HTTP/1 gives each a connection of its own,
+/// How many requests to one API are under way at a time, watches and questions about health apart. HTTP/1 gives each a connection of its own,
 /// which costs both sides memory and a TLS handshake; an API server does not answer more of them any faster.
 pub(super) const UNDER_WAY: usize = 32;
 
@@ -97,8 +97,9 @@ pub(super) struct Switched {
     pub(super) current: watch::Receiver<Client>,
     pub(super) bucket: Arc<Bucket>,
     pub(super) traffic: Traffic,
-    /// Whether requests let those of other clients pass.
-    pub(super) yields: bool,
+    /// What the requests are for. Remarks let everything else pass; for the other ranks it is the caller who waits for a
+    /// [lull](Traffic::lull), before reading.
+    pub(super) rank: Rank,
     /// As many places as requests may be under way; `None` for no bound.
     pub(super) places: Option<Arc<Semaphore>>,
     /// Label of the metrics: which API is talked to.
@@ -117,19 +118,17 @@ impl Service<Request<Body>> for Switched {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (current, bucket, api) = (self.current.clone(), Arc::clone(&self.bucket), self.api);
-        let (traffic, yields) = (self.traffic.clone(), self.yields);
+        let (traffic, rank) = (self.traffic.clone(), self.rank);
         let places = self.places.clone();
         Box::pin(async move {
             let wait = bucket.take(Instant::now());
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
-            let _under_way = if yields {
-                traffic.lull().await;
-                None
-            } else {
-                Some(traffic.enter())
-            };
+            if rank == Rank::Remark {
+                traffic.lull(rank).await;
+            }
+            let _under_way = traffic.enter(rank);
             let _place = match places {
                 // Nobody closes it, so that there is always a place to come.
                 Some(places) => places.acquire_owned().await.ok(),
@@ -215,7 +214,7 @@ mod tests {
             current: watch::Sender::new(client).subscribe(),
             bucket: Arc::new(Bucket::new(Limits::NONE)),
             traffic: Traffic::default(),
-            yields: false,
+            rank: Rank::Decision,
             places: Some(Arc::clone(&places)),
             api: "fleet",
         };

@@ -235,7 +235,7 @@ fn refers(binding: &ResourceBinding) -> bool {
 }
 
 async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Result<Next, Error> {
-    let api = ResourceBinding::api(fleet, key);
+    let api = ResourceBinding::api(&fleet.client, key);
     let outcome = match write {
         Write::Create(object) => {
             let binding = serde_json::from_value(object)
@@ -276,7 +276,7 @@ async fn record(
         return Ok(());
     }
     let patch = json!({ "metadata": { "annotations": { annotation::DEPENDENCIES: wanted.map_or(Value::Null, Value::from) } } });
-    match ResourceBinding::api(fleet, key)
+    match ResourceBinding::api(&fleet.client, key)
         .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
     {
@@ -302,7 +302,7 @@ async fn release(
         .filter(|held| *held != finalizer::DEPENDENCIES)
         .collect();
     let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.metadata.resource_version } });
-    match ResourceBinding::api(fleet, key)
+    match ResourceBinding::api(&fleet.client, key)
         .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
     {
