@@ -305,16 +305,18 @@ impl Stream {
         }
     }
 
-    /// Waits while a fault silences this watch.
+    /// Waits while a fault silences this watch. What hung is dead when the fault is gone.
     async fn may_speak(&mut self) -> Result<(), Cut> {
+        let mut hung = false;
         loop {
             let effect = silences(&self.faults.borrow_and_update(), "", &self.path);
             match effect {
-                None => return Ok(()),
+                None if !hung => return Ok(()),
                 Some(Effect::Hang) => {
+                    hung = true;
                     self.faults.changed().await.map_err(|_| Cut::Fault)?;
                 }
-                Some(_) => return Err(Cut::Fault),
+                None | Some(_) => return Err(Cut::Fault),
             }
         }
     }

@@ -208,13 +208,6 @@ pub fn lease(check: &mut Check<'_>) {
         1,
     );
     check.at_least("spec.leaseTransitions", &spec["leaseTransitions"], 0);
-    if spec["holderIdentity"] == "" {
-        check.invalid(
-            "spec.holderIdentity",
-            &spec["holderIdentity"],
-            "must not be empty",
-        );
-    }
 }
 
 /// Events of the newer group say who reports what.
