@@ -217,7 +217,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_divided_stays_where_it_is_when_it_is_looked_at_again(
+    fn what_is_not_divided_loses_no_copy_when_it_is_looked_at_again(
         fleet in clusters(), list in constraints(), replicas in 0i32..20,
     ) {
         let placement = with_constraints(json!({}), &list);
@@ -228,7 +228,9 @@ proptest! {
             decision.clusters.iter().map(|target| target.name.clone()).collect()
         };
         let again = decide(&spec, &fleet).unwrap();
-        prop_assert_eq!(names(&again), names(&decision));
+        // It may gain copies up to the maxima: regions are scored with what they hold (Karmada behaviour), so that a second look can
+        // find room which the first one left.
+        prop_assert!(names(&again).is_superset(&names(&decision)), "{again:?}");
     }
 
     #[test]
