@@ -15,7 +15,7 @@ use clap::{Parser, ValueEnum};
 use common::{Budget, Scratch, Table, megabytes, number, objects, until, usage};
 use muster_e2e::apiserver::{ApiServer, Options, Running};
 use muster_e2e::harness::kubeconfig;
-use muster_e2e::harness::process::{Launch, Process, Program, become_program, last_lines};
+use muster_e2e::harness::process::{Launch, Process, Program, last_lines};
 use muster_shared::quantity::Quantity;
 use serde_json::Value;
 
@@ -72,17 +72,7 @@ fn size(text: &str) -> Result<(usize, usize), String> {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    if let Some(code) = become_program(&arguments) {
-        return code;
-    }
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("agent benchmark: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    common::measure("agent", || run(&Arguments::parse()))
 }
 
 #[tokio::main(worker_threads = 2)]

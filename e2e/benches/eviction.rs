@@ -21,7 +21,7 @@ use muster_control_plane::eviction::judge::Switches;
 use muster_control_plane::eviction::rate::Rates;
 use muster_control_plane::eviction::subject::Subject;
 use muster_e2e::apiserver::Running;
-use muster_e2e::harness::process::{become_program, last_lines};
+use muster_e2e::harness::process::last_lines;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
@@ -52,19 +52,12 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    if let Some(code) = become_program(&arguments) {
-        return code;
-    }
-    let arguments = Arguments::parse();
-    // The queue first: memory that was freed before would hide what it takes.
-    match queue(arguments.bindings).and_then(|()| whole(&arguments)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("eviction benchmark: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    common::measure("eviction", || {
+        let arguments = Arguments::parse();
+        // The queue first: memory that was freed before would hide what it takes.
+        queue(arguments.bindings)?;
+        whole(&arguments)
+    })
 }
 
 /// The whole way, from the taint to the writes.

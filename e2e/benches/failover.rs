@@ -21,7 +21,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use muster_e2e::apiserver::Running;
-use muster_e2e::harness::process::{become_program, last_lines};
+use muster_e2e::harness::process::last_lines;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use serde::Deserialize;
@@ -53,17 +53,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    if let Some(code) = become_program(&arguments) {
-        return code;
-    }
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("failover benchmark: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    common::measure("failover", || run(&Arguments::parse()))
 }
 
 #[tokio::main(worker_threads = 2)]

@@ -16,7 +16,7 @@ use common::{Budget, Scratch, Table, megabytes, number, until, usage};
 use jiff::Timestamp;
 use muster_e2e::apiserver::Running;
 use muster_e2e::apiserver::seed::Seeds;
-use muster_e2e::harness::process::{become_program, last_lines};
+use muster_e2e::harness::process::last_lines;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -49,17 +49,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    if let Some(code) = become_program(&arguments) {
-        return code;
-    }
-    match heartbeats(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("roll call benchmark: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    common::measure("roll call", || heartbeats(&Arguments::parse()))
 }
 
 #[tokio::main(worker_threads = 2)]

@@ -9,9 +9,26 @@ pub mod scrape;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use muster_e2e::harness::process::become_program;
+
+/// The `main` of a benchmark whose processes are this very program, started again: measures, unless it is one of them.
+pub fn measure(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(code) = become_program(&arguments) {
+        return code;
+    }
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name} benchmark: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// Ticks of the kernel's CPU accounting per second, the same on every Linux (`USER_HZ`).
 const TICKS: f64 = 100.0;

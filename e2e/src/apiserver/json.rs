@@ -16,6 +16,12 @@ pub struct Document {
     pub duplicates: Vec<String>,
 }
 
+/// The texts of a list; what is no text, or no list, is left out.
+pub fn texts(list: &Value) -> Vec<String> {
+    let items = list.as_array().into_iter().flatten();
+    items.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 /// Reads a document.
 pub fn read(bytes: &[u8]) -> Result<Document, String> {
     let twice = Cell::new(false);

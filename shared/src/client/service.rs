@@ -18,7 +18,7 @@ use super::traffic::{Rank, Traffic};
 /// The longest time for which an answer can make us wait. Servers ask for a second or a few; a proxy may ask for anything.
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
-/// How many requests to one API are under way at a time, watches and questions about health apart. HTTP/1 gives each a connection of its own,
+/// How many requests of one pool of clients are under way at a time, watches and questions about health apart. HTTP/1 gives each a connection of its own,
 /// which costs both sides memory and a TLS handshake; an API server does not answer more of them any faster.
 pub(super) const UNDER_WAY: usize = 32;
 

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::apiserver::json::texts;
+use crate::apiserver::rbac::any;
 use crate::apiserver::schema::cel::{self, Expr, Failure};
 use crate::apiserver::selectors::{Operator, Requirement};
 
@@ -42,10 +44,7 @@ pub struct Rule {
 impl Rule {
     /// Reads a rule.
     pub fn read(rule: &Value) -> Self {
-        let list = |name: &str| -> Vec<String> {
-            let items = rule[name].as_array().into_iter().flatten();
-            items.filter_map(Value::as_str).map(str::to_owned).collect()
-        };
+        let list = |name: &str| texts(&rule[name]);
         Self {
             operations: list("operations"),
             groups: list("apiGroups"),
@@ -57,7 +56,6 @@ impl Rule {
 
     /// Whether the rule covers what is asked.
     pub fn covers(&self, asked: Asked<'_>) -> bool {
-        let any = |list: &[String], wanted: &str| list.iter().any(|i| i == "*" || i == wanted);
         self.in_scope(asked)
             && any(&self.operations, asked.operation)
             && any(&self.groups, &asked.resource.group)

@@ -14,6 +14,7 @@ use super::verbs::Call;
 
 pub use bootstrap::bootstrap;
 pub use index::{Grant, Rbac};
+pub use rule::any;
 use rule::{Rule, missing, quoted};
 
 /// The group of roles and bindings.

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use crate::apiserver::authorize::Attributes;
+use crate::apiserver::json::texts;
 
 /// A rule, about resources or about paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,17 +21,15 @@ fn has(list: &[String], wanted: &str) -> bool {
     list.iter().any(|i| i == wanted)
 }
 
-fn any(list: &[String], wanted: &str) -> bool {
+/// Whether a list of a rule names something, or everything by `*`.
+pub fn any(list: &[String], wanted: &str) -> bool {
     list.iter().any(|i| i == "*" || i == wanted)
 }
 
 impl Rule {
     /// Reads a rule.
     pub fn read(rule: &Value) -> Self {
-        let list = |name: &str| -> Vec<String> {
-            let items = rule[name].as_array().into_iter().flatten();
-            items.filter_map(Value::as_str).map(str::to_owned).collect()
-        };
+        let list = |name: &str| texts(&rule[name]);
         Self {
             verbs: list("verbs"),
             groups: list("apiGroups"),

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::cel::{self, Expr};
 use super::node::Id;
+use crate::apiserver::json::texts;
 
 /// Demands on one value; absent ones are `None` or empty.
 #[derive(Debug, Clone, Default)]
@@ -164,13 +165,4 @@ impl Expression {
             field_path: text("fieldPath"),
         })
     }
-}
-
-fn texts(list: &Value) -> Vec<String> {
-    list.as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect()
 }
