@@ -7,14 +7,24 @@ use super::{Axis, Candidate, Groups};
 /// bound is for those that contradict each other over a large fleet.
 const TRIES: usize = 1_000;
 
+/// Where a choice that meets all lower bounds goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Growth {
+    /// Wherever no upper bound is broken.
+    Anywhere,
+    /// Only in those groups of the leading field that it is in already, as a choice by that field does.
+    InItsGroups,
+}
+
 /// Chooses from the ranked candidates: those at the positions `kept`, the best with which all lower bounds are met, and then, as
-/// many as `more` allows, the best that break no upper bound. `None` when no choice does all that, or none was found in
+/// many as `more` and `growth` allow, the best that break no upper bound. The first constraint leads. `None` when no choice does all that, or none was found in
 /// reasonable time.
 pub(super) fn select<'a>(
     candidates: &[Candidate<'a>],
     constraints: &[(Axis<'_>, Groups)],
     kept: &[usize],
     more: usize,
+    growth: Growth,
 ) -> Option<Vec<Candidate<'a>>> {
     let mut search = Search {
         candidates,
@@ -36,7 +46,8 @@ pub(super) fn select<'a>(
         if search.chosen.len() >= more {
             break;
         }
-        if !search.chosen.contains(&index) && search.is_allowed(index) {
+        let opens = || growth == Growth::InItsGroups && search.adds_to(0, index);
+        if !search.chosen.contains(&index) && search.is_allowed(index) && !opens() {
             search.choose(index);
         }
     }

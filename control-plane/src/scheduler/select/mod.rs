@@ -10,6 +10,7 @@ mod by_group;
 use muster_shared::api::policy::SpreadConstraint;
 
 use super::candidate::{Candidate, rank};
+use by_fields::Growth;
 
 /// How constraints are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -187,6 +188,16 @@ pub struct Load {
 }
 
 impl Load {
+    /// Whether what these hold is a placement that needs no more room: copies of the whole, or all replicas.
+    fn is_held_by<'c, 'a: 'c>(self, holders: impl Iterator<Item = &'c Candidate<'a>>) -> bool {
+        let (mut copies, mut replicas) = (0, 0);
+        for holder in holders {
+            copies += 1;
+            replicas += holder.held_replicas();
+        }
+        copies > 0 && (self.duplicated || replicas >= self.replicas)
+    }
+
     fn fits_into(self, chosen: &[Candidate<'_>]) -> bool {
         let room = || -> i64 { chosen.iter().map(Candidate::available).sum() };
         self.duplicated || room() >= self.replicas
@@ -222,22 +233,36 @@ pub fn select<'a>(
             if let Some(clusters) = clusters.filter(|_| all_fields && axis.field != Field::Zone) {
                 groups.max = groups.max.min(clusters.max);
             }
-            let led = by_group::select(&candidates, *axis, groups, clusters, load);
             if !all_fields {
-                return led;
+                return by_group::select(&candidates, *axis, groups, clusters, load);
+            }
+            let more = clusters.map_or(0, |clusters| clusters.max);
+            let by_fields = |kept: &[usize], growth| {
+                by_fields::select(&candidates, &constraints, kept, more, growth)
+            };
+            let kept = if load.fresh {
+                Vec::new()
+            } else {
+                holding(&candidates)
+            };
+            // Groups are scored by what they hold as well, so that a second choice among them may differ from the first although
+            // nothing happened in between. Where nothing needs room, what is placed is the choice as far as the constraints allow,
+            // and it only grows in the groups that it is in: these the first choice has filled, so that it stays the same.
+            if load.is_held_by(kept.iter().map(|&position| &candidates[position]))
+                && let Some(choice) = by_fields(&kept, Growth::InItsGroups)
+            {
+                return Ok(choice);
             }
             // What the leading field chose may break other constraints that another choice would keep; and it may give up
             // clusters that hold the workload without need.
-            let more = clusters.map_or(0, |clusters| clusters.max);
-            let by_fields =
-                |kept: &[usize]| by_fields::select(&candidates, &constraints, kept, more);
+            let led = by_group::select(&candidates, *axis, groups, clusters, load);
             let led = led.and_then(|chosen| check(chosen, &constraints));
-            let chosen = led.or_else(|error| by_fields(&[]).ok_or(error))?;
-            let kept = holding(&candidates);
+            let chosen = led.or_else(|error| by_fields(&[], Growth::Anywhere).ok_or(error))?;
             if load.fresh || holding(&chosen).len() == kept.len() {
                 return Ok(chosen);
             }
-            let keeping = by_fields(&kept).filter(|choice| load.fits_into(choice));
+            let keeping =
+                by_fields(&kept, Growth::Anywhere).filter(|choice| load.fits_into(choice));
             Ok(keeping.unwrap_or(chosen))
         }
         (None, Some(groups)) => by_cluster::select(candidates, groups, load),
