@@ -242,8 +242,10 @@ async fn a_template_waits_for_its_policy_and_then_goes_where_that_says() {
     }
     let policy: PropagationPolicy = bench.here().get("web").await.unwrap();
     let id = &policy.labels()[POLICY_ID];
-    let template: Deployment = bench.here().get("web").await.unwrap();
-    assert_eq!(&template.labels()[POLICY_ID], id);
+    until::<Deployment>(&bench.here(), "web", "the policy's claim", |it| {
+        it.labels().get(POLICY_ID) == Some(id)
+    })
+    .await;
     let binding: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
     assert_eq!(&binding.labels()[POLICY_ID], id);
     assert_eq!(shares(&binding), [("m1", 2), ("m2", 2)]);
@@ -256,6 +258,24 @@ async fn a_template_waits_for_its_policy_and_then_goes_where_that_says() {
         shares(&binding),
         "nobody sees it without clusters"
     );
+    // The claim comes after binding and Works, which said it from the start: it costs no second write of either. What would be written
+    // again is written before another workload is carried out.
+    bench.deploy("witness").await;
+    bench.place("witness", json!({})).await;
+    bench.sent("m2", "Deployment", "witness", |_| true).await;
+    let binding: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
+    assert_eq!(binding.metadata.generation, Some(1));
+    for member in ["m1", "m2"] {
+        let works = bench.works(member).list(&ListParams::default()).await;
+        for work in works.unwrap() {
+            let manifest = &work.spec.workload.manifests[0].0;
+            assert_eq!(work.metadata.generation, Some(1), "{manifest}");
+            assert!(
+                manifest["metadata"]["labels"][POLICY_ID].is_string(),
+                "{manifest}"
+            );
+        }
+    }
 }
 
 #[tokio::test]

@@ -23,12 +23,14 @@ use super::compare;
 use super::kept::{BindingKey, Kept, patch_params};
 use super::render::{Origin, Rendered, Scope, render};
 use super::works::{CachedWork, binding_of};
-use crate::detector::{Lookup, TemplateKey};
+use crate::detector::{Claim, Lookup, TemplateEvent, TemplateKey, binding_name};
 use crate::fleet::Fleet;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
 /// How long to wait for the first list of a kind of template.
 const UNLISTED: Duration = Duration::from_millis(200);
+/// How long to wait for the claim of a template; its arrival is heard of earlier.
+const UNCLAIMED: Duration = Duration::from_secs(2);
 /// How long to wait for the execution namespace of a cluster that is just joining.
 const JOINING: Duration = Duration::from_secs(1);
 /// How long to wait for a Work that is going away; its disappearance is heard of earlier.
@@ -69,6 +71,15 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::new("binding");
     follow(&fleet.bindings, &queue);
     follow(&fleet.cluster_bindings, &queue);
+    let claimed = queue.clone();
+    fleet.templates.on_change(move |news| {
+        if news.event == TemplateEvent::Marked {
+            claimed.add(BindingKey {
+                namespace: news.key.namespace.clone(),
+                name: binding_name(&news.key),
+            });
+        }
+    });
     let works = queue.clone();
     fleet.works.on_change(move |change| {
         let concerns_us = match change {
@@ -159,7 +170,7 @@ async fn sync<B: Kept>(fleet: &Fleet, written: &Written, key: &BindingKey) -> Re
 
     let template_key = TemplateKey::of(&spec.resource);
     let template = match fleet.templates.get(&template_key) {
-        Lookup::Found(template) => template.object(&template_key.kind),
+        Lookup::Found(template) => template,
         // The binding follows it: garbage collection takes both.
         Lookup::Absent => return Ok(Next::Done),
         Lookup::Unknown => return Ok(Next::After(UNLISTED)),
@@ -169,6 +180,12 @@ async fn sync<B: Kept>(fleet: &Fleet, written: &Written, key: &BindingKey) -> Re
         name: key.name.clone(),
         id: id.to_owned(),
     };
+    // The claim goes into the manifest, and makes a new generation of the template, which does as well. The detector is about to write
+    // it; a Work made before would be written twice.
+    if Claim::on(binding.meta()).is_some() && Claim::on(template.metadata()).is_none() {
+        return Ok(Next::After(UNCLAIMED));
+    }
+    let template = template.object(&template_key.kind);
     let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
     let rendered = match render(&origin, spec, &template, inject) {
         Ok(rendered) => rendered,

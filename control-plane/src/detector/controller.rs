@@ -22,7 +22,7 @@ use super::scope::Scope;
 use super::select::{Subject, selects, winner};
 use super::template::{Template, TemplateKey};
 use super::templates::{Lookup, TemplateEvent};
-use super::{dependencies, policies};
+use super::{claims, dependencies, policies};
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::fleet::Fleet;
 use crate::scheduler::FirstPlacement;
@@ -73,6 +73,8 @@ pub(super) struct Detector {
     pub(super) fleet: Arc<Fleet>,
     pub(super) templates: Queue<TemplateKey>,
     pub(super) policies: Queue<PolicyKey>,
+    /// Templates whose policy is still to be written on them.
+    pub(super) claims: Queue<TemplateKey>,
     scope: Scope,
     /// Places new bindings, where this process is the scheduler, too.
     first: Option<FirstPlacement>,
@@ -80,13 +82,24 @@ pub(super) struct Detector {
 }
 
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     /// The content that each template had when its binding was last built.
-    built: HashMap<TemplateKey, u64>,
+    pub(super) built: HashMap<TemplateKey, u64>,
     /// Templates whose binding was created and is not in the cache yet.
     arriving: HashSet<TemplateKey>,
     /// Templates that did not change since their lazy policy did: their bindings are left alone.
     for_policy: HashSet<TemplateKey>,
+    /// What is to be written on the templates of the queue of claims.
+    pub(super) claims: HashMap<TemplateKey, Claim>,
+}
+
+impl Memory {
+    fn forget(&mut self, key: &TemplateKey) {
+        self.built.remove(key);
+        self.arriving.remove(key);
+        self.for_policy.remove(key);
+        self.claims.remove(key);
+    }
 }
 
 /// Starts the controller.
@@ -109,6 +122,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         fleet: Arc::clone(fleet),
         templates: Queue::new("detector"),
         policies: Queue::new("policies"),
+        claims: Queue::new("claims"),
         scope: scope.clone(),
         first: FirstPlacement::follow(fleet),
         memory: Mutex::default(),
@@ -127,6 +141,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         },
     );
     policies::start(&detector, tasks);
+    claims::start(&detector, tasks);
     if settings.gate(&PROPAGATE_DEPS) {
         dependencies::start(fleet, scope, tasks);
     }
@@ -137,10 +152,7 @@ fn listen(detector: &Arc<Detector>) {
     let to = Arc::clone(detector);
     fleet.templates.on_change(move |news| {
         if news.event == TemplateEvent::Gone {
-            let mut memory = to.memory();
-            memory.built.remove(&news.key);
-            memory.arriving.remove(&news.key);
-            memory.for_policy.remove(&news.key);
+            to.memory().forget(&news.key);
             return;
         }
         if to.scope.admits(&news.key) {
@@ -174,7 +186,7 @@ fn listen_to_bindings<B: Kept>(detector: &Arc<Detector>, bindings: &Informer<B>)
 }
 
 impl Detector {
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -204,7 +216,8 @@ impl Detector {
             return Ok(Next::Done);
         }
         let subject = Subject::of(&key, &template);
-        let Some(claim) = Claim::on(template.metadata()) else {
+        let claim = Claim::on(template.metadata()).or_else(|| self.claim_of_binding(&key));
+        let Some(claim) = claim else {
             // A template without a policy waits; the policy that comes looks for it.
             return match self.match_policy(subject) {
                 Some(policy) => self.apply(&key, &template, &policy).await,
@@ -219,6 +232,16 @@ impl Detector {
             // which the policy names one: its other face must not release it.)
             Some(policy) if !selects(policy.spec(), subject) => Ok(Next::Done),
             Some(policy) => self.apply(&key, &template, &policy).await,
+        }
+    }
+
+    /// The claim on a template that was not written on it yet.
+    fn claim_of_binding(&self, key: &TemplateKey) -> Option<Claim> {
+        let (namespace, name) = (key.namespace.as_deref(), build::binding_name(key));
+        if namespace.is_some() {
+            Claim::on(&self.fleet.bindings.get(namespace, &name)?.metadata)
+        } else {
+            Claim::on(&self.fleet.cluster_bindings.get(None, &name)?.metadata)
         }
     }
 
@@ -261,7 +284,7 @@ impl Detector {
     async fn apply(
         &self,
         key: &TemplateKey,
-        template: &Arc<Template>,
+        template: &Template,
         policy: &Policy,
     ) -> Result<Next, Error> {
         let spec = policy.spec();
@@ -275,33 +298,36 @@ impl Detector {
             // The policy's own reconciliation gives it an id.
             return Ok(Next::After(SOON));
         };
-        let template = match claim.patch(template.metadata()) {
-            None => Arc::clone(template),
-            Some(metadata) => match self.mark(key, template.metadata(), metadata).await? {
-                Some(marked) => Arc::new(marked),
-                None => return Ok(Next::After(SOON)),
-            },
-        };
+        let is_marked = claim.patch(template.metadata()).is_none();
         if policy.is_lazy() && self.memory().for_policy.contains(key) {
+            if !is_marked {
+                self.claim_later(key, claim);
+            }
             return Ok(Next::Done);
         }
         let priority = self.schedule_priority(policy, spec).await?;
-        let wanted = Wanted::new(key, &template, &claim, spec, priority)
-            .map_err(|error| self.report(key, &template, error))?
+        let wanted = Wanted::new(key, template, &claim, spec, priority)
+            .map_err(|error| self.report(key, template, error))?
             .tolerating(DefaultTolerations::of(&self.fleet.settings));
-        let changed = self
-            .memory()
-            .built
-            .get(key)
-            .is_some_and(|content| *content != template.content());
+        let content = template.content();
+        let (echo, changed) = {
+            let memory = self.memory();
+            // Our own claim, whose answer is still to come; what else it may show is looked at then.
+            let echo = is_marked && memory.claims.contains_key(key);
+            let differs = memory.built.get(key).is_some_and(|built| *built != content);
+            (echo, differs && !echo)
+        };
         let next = if key.namespace.is_some() {
             self.write::<ResourceBinding>(key, &wanted, changed).await?
         } else {
             self.write::<ClusterResourceBinding>(key, &wanted, changed)
                 .await?
         };
-        if next == Next::Done {
-            self.memory().built.insert(key.clone(), template.content());
+        if next == Next::Done && !echo {
+            self.memory().built.insert(key.clone(), content);
+            if !is_marked {
+                self.claim_later(key, claim);
+            }
         }
         Ok(next)
     }
@@ -313,7 +339,7 @@ impl Detector {
         known: &ObjectMeta,
         mut metadata: Value,
     ) -> Result<Option<Template>, Error> {
-        let Some(api) = self.fleet.templates.api(key) else {
+        let Some(api) = self.fleet.templates.api(key, &self.fleet.order_client) else {
             return Ok(None);
         };
         metadata["resourceVersion"] = json!(known.resource_version);

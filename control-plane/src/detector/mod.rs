@@ -6,6 +6,7 @@
 
 pub mod build;
 pub mod claim;
+mod claims;
 mod controller;
 mod dependencies;
 mod policies;
@@ -19,6 +20,8 @@ mod templates;
 #[cfg(test)]
 mod conformance;
 
+pub use build::binding_name;
+pub use claim::Claim;
 pub use controller::start;
 pub use template::{Kind, Template, TemplateKey};
 pub use templates::{Lookup, News, TemplateEvent, Templates};

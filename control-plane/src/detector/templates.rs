@@ -162,8 +162,8 @@ impl Templates {
     }
 
     /// Where a template is written; `None` while its kind is not known.
-    pub fn api(&self, key: &TemplateKey) -> Option<Api<Template>> {
-        let client = self.inner.client.clone();
+    pub fn api(&self, key: &TemplateKey, client: &Client) -> Option<Api<Template>> {
+        let client = client.clone();
         match self.read().get(&key.kind)? {
             Watched::Following {
                 resource,

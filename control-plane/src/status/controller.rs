@@ -169,7 +169,7 @@ async fn reflect(
 }
 
 async fn write(fleet: &Fleet, key: &TemplateKey, status: &Value) -> Result<Next, Error> {
-    let Some(api) = fleet.templates.api(key) else {
+    let Some(api) = fleet.templates.api(key, &fleet.report_client) else {
         return Ok(Next::After(SOON));
     };
     match api
