@@ -18,10 +18,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::desired::{self, ObjectKey};
+use super::inventory::Inventory;
 use super::member::{self, Member};
 use super::object::{self, Change};
 use super::work::{
-    FINALIZER, concerns_us, desired_for, dropped, has_finalizer, in_order, namespace, path,
+    FINALIZER, concerns_us, desired_for, dropped, has_finalizer, in_order, keys, namespace, path,
 };
 use super::{marks, outcome};
 use crate::reflect::{Reflection, Reflections};
@@ -53,6 +54,7 @@ pub struct Applier {
     api: Api<Work>,
     clusters: Informer<Cluster>,
     member: Member,
+    inventory: Arc<Inventory>,
     events: Events,
     reflections: Arc<Reflections>,
     queue: Queue<String>,
@@ -67,7 +69,7 @@ impl Applier {
         cluster: String,
         (works, api): (Informer<Work>, Api<Work>),
         clusters: Informer<Cluster>,
-        member: Member,
+        (member, inventory): (Member, Arc<Inventory>),
         events: Events,
         reflections: Arc<Reflections>,
         queue: Queue<String>,
@@ -90,6 +92,7 @@ impl Applier {
             api,
             clusters,
             member,
+            inventory,
             events,
             reflections,
             queue,
@@ -124,6 +127,10 @@ impl Applier {
             self.conclude(work, vec![outcome::dispatching(true, Timestamp::now())])
                 .await?;
             return Ok(Next::Done);
+        }
+        let kinds: Vec<_> = keys(&work).map(|(key, _)| key.kind).collect();
+        if let Some(wait) = self.inventory.wait(&name, kinds.iter()) {
+            return Ok(Next::After(wait));
         }
         let begun = Instant::now();
         let outcome = self.apply(work).await;
@@ -189,6 +196,9 @@ impl Applier {
     ) -> Result<Change, object::Error> {
         let key = ObjectKey::of(manifest, ordinal)?;
         let wanted = desired_for(work, manifest);
+        if self.inventory.confirms(&key, &wanted) {
+            return Ok(Change::None);
+        }
         let outcome = object::bring(&self.member, &self.cluster, &key, &wanted).await;
         if let Ok((_, object)) = &outcome
             && let Ok(reflection) = Reflection::observe(object)

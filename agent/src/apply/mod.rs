@@ -6,6 +6,7 @@
 mod controller;
 pub mod desired;
 pub mod echo;
+pub mod inventory;
 pub mod marks;
 pub mod member;
 pub mod object;

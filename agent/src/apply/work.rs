@@ -79,6 +79,12 @@ pub fn in_order(work: &Work) -> Vec<(usize, &Value)> {
     manifests
 }
 
+/// The manifests with what they name. Unreadable ones are reported when they are applied.
+pub fn keys(work: &Work) -> impl Iterator<Item = (ObjectKey, &Value)> {
+    let manifests = work.spec.workload.manifests.iter().enumerate();
+    manifests.filter_map(|(n, manifest)| Some((ObjectKey::of(&manifest.0, n).ok()?, &manifest.0)))
+}
+
 /// The objects that the Work's status names and its spec does not.
 pub fn dropped(work: &Work) -> Vec<ObjectKey> {
     let manifests = work.spec.workload.manifests.iter().enumerate();

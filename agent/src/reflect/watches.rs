@@ -10,19 +10,19 @@ use muster_shared::k8s::{Api, Client, GroupVersionKind, ResourceExt};
 use muster_shared::names::label;
 use muster_shared::queue::Queue;
 use muster_shared::watch::{self, Change, Event, Informer, Selection};
-use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::reflections::{Reflection, Reflections};
 use crate::apply::desired::ObjectKey;
-use crate::apply::echo::Echoes;
+use crate::apply::echo::{Echoes, digest};
+use crate::apply::inventory::Inventory;
 use crate::apply::member::Raw;
-use crate::apply::work::{concerns_us, desired_for};
+use crate::apply::work::{concerns_us, desired_for, keys};
 use crate::apply::{marks, object};
-use crate::discovery::Discovery;
 use crate::discovery::catalog::Place;
+use crate::discovery::{self, Discovery};
 
 /// Objects per page of a list: whole objects, of which a page is in memory at a time.
 const PAGE: u32 = 100;
@@ -38,6 +38,7 @@ pub struct Watches {
     discovery: Discovery,
     reflections: Arc<Reflections>,
     echoes: Arc<Echoes>,
+    inventory: Arc<Inventory>,
     /// Works to be applied again.
     repairs: Queue<String>,
     kinds_changed: Arc<Notify>,
@@ -49,7 +50,7 @@ impl Watches {
         works: Informer<Work>,
         member: Client,
         discovery: Discovery,
-        (reflections, echoes): (Arc<Reflections>, Arc<Echoes>),
+        (reflections, echoes, inventory): (Arc<Reflections>, Arc<Echoes>, Arc<Inventory>),
         repairs: Queue<String>,
     ) -> Arc<Self> {
         let kinds_changed = Arc::new(Notify::new());
@@ -64,6 +65,7 @@ impl Watches {
             discovery,
             reflections,
             echoes,
+            inventory,
             repairs,
             kinds_changed,
         })
@@ -90,13 +92,21 @@ impl Watches {
                 }
                 let stop = shutdown.child_token();
                 match self.place(&kind).await {
-                    None => {
+                    Err(error) => {
+                        tracing::debug!(kind = kind.kind, %error, "cannot watch yet");
+                        unserved += 1;
+                        continue;
+                    }
+                    Ok(None) => {
+                        self.go_on(self.inventory.give_up(&kind));
                         unserved += 1;
                         continue;
                     }
                     // Nothing to see there, ever.
-                    Some(place) if !place.watchable => {}
-                    Some(place) => {
+                    Ok(Some(place)) if !place.watchable => {
+                        self.go_on(self.inventory.give_up(&kind));
+                    }
+                    Ok(Some(place)) => {
                         let api = Api::all_with(self.member.clone(), &place.resource);
                         tasks.spawn(Arc::clone(&self).follow(api, kind.clone(), stop.clone()));
                     }
@@ -131,11 +141,15 @@ impl Watches {
     }
 
     /// Where objects of a kind are found; `None` (and a later attempt) while the member does not serve it.
-    async fn place(&self, kind: &GroupVersionKind) -> Option<Place> {
-        self.discovery.resolve(kind).await.unwrap_or_else(|error| {
-            tracing::debug!(kind = kind.kind, %error, "cannot watch yet");
-            None
-        })
+    async fn place(&self, kind: &GroupVersionKind) -> Result<Option<Place>, discovery::Error> {
+        self.discovery.resolve(kind).await
+    }
+
+    /// Works that waited for a list are worked on.
+    fn go_on(&self, works: Vec<String>) {
+        for work in works {
+            self.repairs.add(work);
+        }
     }
 
     async fn follow(
@@ -149,29 +163,37 @@ impl Watches {
             .page_size(PAGE);
         let mut events = std::pin::pin!(watch::events(&api, selection));
         let mut known = Known::new();
-        let mut listed: Option<Known> = None;
+        let mut listed: Option<(Known, Fits)> = None;
         loop {
             let event = tokio::select! {
                 () = stop.cancelled() => return,
                 Some(event) = events.next() => event,
             };
             match event {
-                Event::Init => listed = Some(Known::new()),
+                Event::Init => listed = Some((Known::new(), Fits::new())),
                 Event::InitApply(object) => {
-                    if let (Some(place), Some(listed)) = (self.see(&kind, object), &mut listed) {
-                        listed.insert(place.0, place.1);
+                    if let (Some(seen), Some((present, fits))) =
+                        (self.see(&kind, object), &mut listed)
+                    {
+                        present.insert(seen.place, seen.work);
+                        // A streamed list may show an object twice: the last counts.
+                        match seen.fit {
+                            Some(wish) => _ = fits.insert(seen.key, wish),
+                            None => _ = fits.remove(&seen.key),
+                        }
                     }
                 }
                 Event::InitDone => {
-                    let present = listed.take().unwrap_or_default();
+                    let (present, fits) = listed.take().unwrap_or_default();
+                    self.go_on(self.inventory.list(&kind, fits));
                     let before = std::mem::replace(&mut known, present);
                     for (key, work) in before.iter().filter(|(key, _)| !known.contains_key(*key)) {
                         self.lose(key, work);
                     }
                 }
                 Event::Apply(object) => {
-                    if let Some((key, work)) = self.see(&kind, object) {
-                        known.insert(key, work);
+                    if let Some(seen) = self.see(&kind, object) {
+                        known.insert(seen.place, seen.work);
                     }
                 }
                 Event::Delete(object) => {
@@ -184,8 +206,8 @@ impl Watches {
         }
     }
 
-    /// Reflects an object and has it repaired if it is not what its Work wants. Gives its identity and its Work.
-    fn see(&self, kind: &GroupVersionKind, raw: Raw) -> Option<(ObjectKey, String)> {
+    /// Reflects an object and has it repaired if it is not what its Work wants. `None` when no Work of ours wants it.
+    fn see(&self, kind: &GroupVersionKind, raw: Raw) -> Option<Seen> {
         let place = place(kind, &raw);
         let mut object = raw.object;
         // Elements of a list come without them.
@@ -199,17 +221,28 @@ impl Watches {
             Ok(reflection) => self.reflections.see(&name, &key, reflection),
             Err(error) => tracing::warn!(object = %key, %error, "cannot interpret the status"),
         }
+        let mut fit = None;
         if is_to_be_kept(&work) {
-            let differs = object::plan(&self.echoes, &key, &desired_for(&work, manifest), &object)
-                .is_ok_and(|plan| !plan.is_empty());
-            if differs {
-                metrics::counter!("muster_drift_detected_total", "kind" => key.kind.kind.clone())
-                    .increment(1);
-                tracing::debug!(object = %key, work = name, "differs from its work");
-                self.repairs.add_after(name.clone(), REPAIR_PAUSE);
+            let wanted = desired_for(&work, manifest);
+            let plan = object::plan(&self.echoes, &key, &wanted, &object);
+            if plan.as_ref().is_ok_and(object::Plan::is_empty) {
+                fit = Some(digest(&wanted));
+            } else {
+                self.inventory.doubt(&key);
+                if plan.is_ok() {
+                    metrics::counter!("muster_drift_detected_total", "kind" => key.kind.kind.clone())
+                        .increment(1);
+                    tracing::debug!(object = %key, work = name, "differs from its work");
+                    self.repairs.add_after(name.clone(), REPAIR_PAUSE);
+                }
             }
         }
-        Some((place, name))
+        Some(Seen {
+            place,
+            work: name,
+            key,
+            fit,
+        })
     }
 
     fn lose(&self, place: &ObjectKey, name: &str) {
@@ -219,6 +252,7 @@ impl Watches {
         if let Some((key, _)) = keys(&work).find(|(key, _)| names(key, place)) {
             self.reflections.lose(name, &key);
             self.echoes.forget(&key);
+            self.inventory.doubt(&key);
             if is_to_be_kept(&work) {
                 tracing::info!(object = %key, work = name, "disappeared from the member");
                 self.repairs.add(name.to_owned());
@@ -227,14 +261,23 @@ impl Watches {
     }
 }
 
+/// An object of one of our Works.
+struct Seen {
+    /// What it is and where.
+    place: ObjectKey,
+    /// Name of its Work.
+    work: String,
+    /// What its Work calls it.
+    key: ObjectKey,
+    /// The digest of what its Work wants, when it is so.
+    fit: Option<u64>,
+}
+
+/// Objects that are as their Works want them, with the digests of that.
+type Fits = HashMap<ObjectKey, u64>;
+
 /// Objects of one kind, and the names of their Works.
 type Known = HashMap<ObjectKey, String>;
-
-/// The manifests of a Work with what they name. Unreadable ones are reported when they are applied.
-fn keys(work: &Work) -> impl Iterator<Item = (ObjectKey, &Value)> {
-    let manifests = work.spec.workload.manifests.iter().enumerate();
-    manifests.filter_map(|(n, manifest)| Some((ObjectKey::of(&manifest.0, n).ok()?, &manifest.0)))
-}
 
 fn place(kind: &GroupVersionKind, raw: &Raw) -> ObjectKey {
     ObjectKey {
@@ -248,7 +291,8 @@ fn place(kind: &GroupVersionKind, raw: &Raw) -> ObjectKey {
 fn names(manifest: &ObjectKey, place: &ObjectKey) -> bool {
     manifest.kind == place.kind
         && manifest.name == place.name
-        && (manifest.namespace == place.namespace || manifest.namespace.is_empty())
+        && (manifest.namespace == place.namespace
+            || (manifest.namespace.is_empty() && place.namespace == "default"))
 }
 
 /// Whether the objects of a Work shall be as it says. While it cannot be applied, its queue keeps the time of the next attempt.

@@ -17,6 +17,7 @@ use super::Agent;
 use crate::COMPONENT;
 use crate::apply::Applier;
 use crate::apply::echo::Echoes;
+use crate::apply::inventory::Inventory;
 use crate::apply::member::Member;
 use crate::apply::work::is_pending;
 use crate::census::Census;
@@ -193,12 +194,18 @@ impl Agent {
         let (to_apply, to_report) = (Queue::new("works"), Queue::new("work-status"));
         let reflections = Arc::new(Reflections::new(to_report.clone()));
         let echoes = Arc::new(Echoes::default());
+        let both = self.runs("workStatus") && self.runs("execution");
+        let inventory = Arc::new(Inventory::new(both));
         if self.runs("workStatus") {
             let watches = Watches::new(
                 works.clone(),
                 self.member.client(Profile::Watch, Limits::NONE)?,
                 discovery.clone(),
-                (Arc::clone(&reflections), Arc::clone(&echoes)),
+                (
+                    Arc::clone(&reflections),
+                    Arc::clone(&echoes),
+                    Arc::clone(&inventory),
+                ),
                 to_apply.clone(),
             );
             self.spawn_as(
@@ -233,7 +240,7 @@ impl Agent {
                 self.settings.cluster_name.clone(),
                 (works.clone(), api),
                 clusters,
-                member,
+                (member, inventory),
                 events,
                 reflections,
                 to_apply.clone(),

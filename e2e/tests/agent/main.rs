@@ -10,5 +10,6 @@ mod meter;
 mod outages;
 mod process;
 mod report;
+mod restart;
 mod survival;
 mod works;

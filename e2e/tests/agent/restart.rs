@@ -1,0 +1,207 @@
+//! What an agent does with Works that were applied before it started.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use kube::api::ListParams;
+use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_shared::k8s::{Api, DynamicObject, ResourceExt};
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::bench::{AGENT, Bench, config_map, delete, deployment, patch, until, value};
+use crate::meter::Meter;
+
+/// How long an agent may take to look at all Works. Without lists and at 40 requests a second it takes longer.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Works of three kinds, each with the object that its name says: `map-0`, `deployment-0`, `service-0`, ...
+async fn works(bench: &Bench, each: usize) -> Vec<String> {
+    let mut names = Vec::new();
+    for number in 0..each {
+        for kind in ["map", "deployment", "service"] {
+            let name = format!("{kind}-{number}");
+            let manifest = match kind {
+                "map" => config_map(&name, "1"),
+                "deployment" => deployment(&name),
+                _ => {
+                    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
+                    "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}})
+                }
+            };
+            bench
+                .create_work(&name, |work| {
+                    work["spec"]["workload"]["manifests"] = json!([manifest]);
+                })
+                .await;
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Waits until so many Works have been looked at successfully.
+async fn looked_at(meter: &Meter, works: f64) {
+    let all = async {
+        while meter.sum("muster_works_applied_total", &["result=\"success\""]) < works {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    if timeout(PATIENCE, all).await.is_err() {
+        panic!("{works} Works are not looked at\n{}", meter.text());
+    }
+}
+
+fn requests(meter: &Meter, labels: &[&str]) -> f64 {
+    meter.sum("muster_api_requests_total", labels)
+}
+
+/// Names and versions of everything of ours in the member, and of the Works.
+async fn versions(bench: &Bench) -> Vec<(String, Option<String>)> {
+    let ours = ListParams::default().labels("karmada.io/managed=true");
+    let mut versions = Vec::new();
+    for (api_version, kind, plural) in [
+        ("v1", "ConfigMap", "configmaps"),
+        ("apps/v1", "Deployment", "deployments"),
+        ("v1", "Service", "services"),
+    ] {
+        let api: Api<DynamicObject> = bench.objects(api_version, kind, plural);
+        let listed = api.list(&ours).await.unwrap();
+        versions.extend(
+            listed
+                .iter()
+                .map(|object| (object.name_any(), object.resource_version())),
+        );
+    }
+    let works = bench.works().list(&ListParams::default()).await.unwrap();
+    versions.extend(
+        works
+            .iter()
+            .map(|work| (format!("work {}", work.name_any()), work.resource_version())),
+    );
+    versions
+}
+
+#[tokio::test]
+async fn an_agent_that_starts_lists_what_it_applied_and_neither_reads_nor_writes_one_by_one() {
+    let bench = Bench::start().await;
+    let names = works(&bench, 70).await;
+    let count = f64::from(u32::try_from(names.len()).unwrap());
+    let agent = bench.agent();
+    for name in &names {
+        bench.applied(name, "True").await;
+        until(&bench.works(), name, "it is reported", |work| {
+            work.status
+                .as_ref()
+                .is_some_and(|status| !status.manifest_statuses.is_empty())
+        })
+        .await;
+    }
+    agent.stop().await;
+    let before = versions(&bench).await;
+
+    let meter = Meter::install();
+    let begun = Instant::now();
+    let limited = |settings: &mut muster_agent::settings::Settings| {
+        settings.cluster_api_qps = 40.0;
+    };
+    let _agent = bench.agent_in(&[crate::bench::AGENTS], limited);
+    looked_at(&meter, count).await;
+    let took = begun.elapsed();
+
+    let member = requests(&meter, &["api=\"member\""]);
+    let writes = requests(&meter, &["api=\"member\"", "method=\"PATCH\""]);
+    let fleet = requests(&meter, &["api=\"fleet\""]);
+    println!("{count} Works: {member} requests to the member, {fleet} to the fleet, in {took:?}");
+    // Probes, discovery, registration, nodes and pods, a list and a watch for each of three kinds.
+    assert!(member < 60.0, "{member} requests\n{}", meter.text());
+    assert!(fleet < 60.0, "{fleet} requests\n{}", meter.text());
+    assert_eq!(writes, 0.0, "{}", meter.text());
+    assert_eq!(
+        versions(&bench).await,
+        before,
+        "nothing was written on either side"
+    );
+}
+
+#[tokio::test]
+async fn what_drifted_vanished_or_changed_while_the_agent_was_away_is_put_right() {
+    let bench = Bench::start().await;
+    let names = works(&bench, 10).await;
+    let agent = bench.agent();
+    for name in &names {
+        bench.applied(name, "True").await;
+    }
+    agent.stop().await;
+    let (maps, deployments) = (
+        bench.config_maps(),
+        bench.objects("apps/v1", "Deployment", "deployments"),
+    );
+    patch(&maps, "map-0", &json!({"data": {"k": "drifted"}})).await;
+    delete(&maps, "map-1").await;
+    let change = json!({"spec": {"workload": {"manifests": [config_map("map-2", "2")]}}});
+    patch(&bench.works(), "map-2", &change).await;
+    let unmarked = json!({"metadata": {"annotations": {"work.karmada.io/name": null}}});
+    patch(&maps, "map-3", &unmarked).await;
+    let scaled = json!({"spec": {"replicas": 7}});
+    patch(&deployments, "deployment-0", &scaled).await;
+    let theirs = json!({"metadata": {"annotations": {"theirs": "1"}}});
+    patch(&deployments, "deployment-1", &theirs).await;
+
+    let meter = Meter::install();
+    let _agent = bench.agent();
+    for (name, expected) in [("map-0", "1"), ("map-1", "1"), ("map-2", "2")] {
+        until(&maps, name, "it is as wanted", |object| {
+            value(object) == expected
+        })
+        .await;
+    }
+    until(&maps, "map-3", "it has our mark again", |object| {
+        object
+            .annotations()
+            .get("work.karmada.io/name")
+            .is_some_and(|name| name == "map-3")
+    })
+    .await;
+    until(
+        &deployments,
+        "deployment-0",
+        "its replicas are back",
+        |object| object.data["spec"]["replicas"] == 2,
+    )
+    .await;
+    looked_at(&meter, 30.0).await;
+    let kept = deployments.get("deployment-1").await.unwrap();
+    assert_eq!(kept.annotations()["theirs"], "1");
+    let writes = requests(&meter, &["api=\"member\"", "method=\"PATCH\""]);
+    assert!(writes <= 5.0, "{writes} writes\n{}", meter.text());
+}
+
+/// Lists may be refused where reading one object is not. Then the objects are read one by one, and other kinds do not wait for that.
+#[tokio::test]
+async fn objects_of_a_kind_that_cannot_be_listed_are_read_one_by_one() {
+    let bench = Bench::start().await;
+    let names = works(&bench, 3).await;
+    let agent = bench.agent();
+    for name in &names {
+        bench.applied(name, "True").await;
+    }
+    agent.stop().await;
+    let maps = bench.config_maps();
+    patch(&maps, "map-0", &json!({"data": {"k": "drifted"}})).await;
+    let lists = Scope {
+        user: Some(AGENT.into()),
+        path: Some("/api/v1/configmaps".into()),
+    };
+    let refused = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
+    bench.member.faults().inject_for(lists, refused);
+
+    let meter = Meter::install();
+    let _agent = bench.agent();
+    looked_at(&meter, 6.0).await;
+    assert_eq!(value(&maps.get("map-0").await.unwrap()), "drifted");
+    until(&maps, "map-0", "its value is back", |object| {
+        value(object) == "1"
+    })
+    .await;
+}
