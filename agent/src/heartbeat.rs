@@ -10,13 +10,14 @@ use jiff::Timestamp;
 use muster_shared::k8s::{Api, Client, Lease, LeaseSpec, MicroTime, ObjectMeta, OwnerReference};
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::queue::jittered;
+use muster_shared::write::Verbs;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::measures::Step;
-use crate::write::{self, Error, within};
+use crate::write::{self, Error, FIELD_MANAGER, within};
 
 /// Pause after a failed renewal: several attempts fit into one interval.
 const RETRY: Duration = Duration::from_secs(1);
@@ -44,6 +45,7 @@ impl Heartbeat {
         shutdown: CancellationToken,
     ) {
         let api: Api<Lease> = Api::namespaced(client, CLUSTER_NAMESPACE);
+        let verbs = Verbs::default();
         let mut failing = false;
         let mut renewed = Instant::now();
         loop {
@@ -54,7 +56,7 @@ impl Heartbeat {
                     () = tokio::time::sleep(self.pause(false)) => continue,
                 }
             };
-            let outcome = timeout(self.deadline(), self.renew(&api, &owner))
+            let outcome = timeout(self.deadline(), self.renew(&api, &owner, &verbs))
                 .await
                 .unwrap_or(Err(Error::Deadline {
                     step: "renew the lease",
@@ -98,7 +100,12 @@ impl Heartbeat {
         (self.interval / 2).clamp(Duration::from_millis(200), Duration::from_secs(5))
     }
 
-    async fn renew(&self, api: &Api<Lease>, owner: &OwnerReference) -> Result<(), Error> {
+    async fn renew(
+        &self,
+        api: &Api<Lease>,
+        owner: &OwnerReference,
+        verbs: &Verbs,
+    ) -> Result<(), Error> {
         let spec = LeaseSpec {
             holder_identity: Some(self.cluster.clone()),
             lease_duration_seconds: Some(
@@ -110,7 +117,7 @@ impl Heartbeat {
         let patch = json!({ "spec": spec });
         let renewed = within(
             "renew the lease",
-            write::merge(api, &self.cluster, None, &patch),
+            verbs.merge(api, &self.cluster, None, &patch, Some(FIELD_MANAGER)),
         )
         .await;
         let lease = match renewed {
@@ -141,7 +148,7 @@ impl Heartbeat {
         let patch = json!({ "metadata": { "ownerReferences": [owner] } });
         within(
             "own the lease",
-            write::merge(api, &self.cluster, None, &patch),
+            verbs.merge(api, &self.cluster, None, &patch, Some(FIELD_MANAGER)),
         )
         .await?;
         Ok(())

@@ -2,10 +2,9 @@
 
 use std::fmt::Debug;
 
-use http::{Request, header};
-use kube::api::PostParams;
 use muster_shared::client;
-use muster_shared::k8s::{Api, Patch, PatchParams, Resource};
+use muster_shared::k8s::{Api, Resource};
+use muster_shared::write::Verbs;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -13,10 +12,7 @@ use serde_json::{Map, Value};
 /// The name under which our writes to the fleet API are recorded.
 pub const FIELD_MANAGER: &str = "muster-agent";
 
-/// Sends a merge patch of an object, or of one of its subresources.
-///
-/// The role that `karmadactl register` gives to an agent may update but not patch clusters and leases. There the same patch is
-/// applied here to the object as it is (its unknown fields included) and put back under its resourceVersion.
+/// Sends a merge patch of an object, or of one of its subresources, with whatever verb is granted (see [`Verbs`]).
 pub async fn merge<K>(
     api: &Api<K>,
     name: &str,
@@ -26,81 +22,17 @@ pub async fn merge<K>(
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.into()),
-        ..PatchParams::default()
-    };
-    let body = Patch::Merge(patch);
-    let sent = match subresource {
-        None => api.patch(name, &params, &body).await,
-        Some(subresource) => {
-            api.patch_subresource(subresource, name, &params, &body)
-                .await
-        }
-    };
-    match sent {
-        Err(kube::Error::Api(status)) if status.is_forbidden() => {
-            match update(api, name, subresource, patch).await {
-                // The first refusal says more about what is missing.
-                Err(kube::Error::Api(second)) if second.is_forbidden() => {
-                    Err(kube::Error::Api(status))
-                }
-                outcome => outcome,
-            }
-        }
-        outcome => outcome,
-    }
+    Verbs::default()
+        .merge(api, name, subresource, patch, Some(FIELD_MANAGER))
+        .await
 }
 
-/// Creates an object that was not there a moment ago, by applying it: only so can a role allow the creation of one name and no other.
-///
-/// A role without the verb `patch` (see [`merge`]) gets the ordinary creation. If somebody else was faster, what we say is put into
-/// their object, or conflicts with what they said.
+/// Creates an object that was not there a moment ago, in our name.
 pub async fn create<K>(api: &Api<K>, name: &str, object: &K) -> Result<K, kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + Serialize + Debug,
 {
-    let applied = api
-        .patch(
-            name,
-            &PatchParams::apply(FIELD_MANAGER),
-            &Patch::Apply(object),
-        )
-        .await;
-    match applied {
-        Err(kube::Error::Api(status)) if status.is_forbidden() => {
-            match api.create(&PostParams::default(), object).await {
-                // The first refusal says more about what is missing.
-                Err(kube::Error::Api(second)) if second.is_forbidden() => {
-                    Err(kube::Error::Api(status))
-                }
-                outcome => outcome,
-            }
-        }
-        outcome => outcome,
-    }
-}
-
-async fn update<K: Resource + Clone + DeserializeOwned + Debug>(
-    api: &Api<K>,
-    name: &str,
-    subresource: Option<&str>,
-    patch: &Value,
-) -> Result<K, kube::Error> {
-    let client = api.clone().into_client();
-    let url = format!("{}/{name}", api.resource_url());
-    let read = Request::get(&url)
-        .body(Vec::new())
-        .map_err(kube::Error::HttpError)?;
-    let mut object: Value = client.request(read).await?;
-    apply_merge(&mut object, patch);
-    let url = subresource.map_or_else(|| url.clone(), |subresource| format!("{url}/{subresource}"));
-    let body = serde_json::to_vec(&object).map_err(kube::Error::SerdeError)?;
-    let write = Request::put(format!("{url}?fieldManager={FIELD_MANAGER}"))
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(body)
-        .map_err(kube::Error::HttpError)?;
-    client.request(write).await
+    muster_shared::write::create(api, name, object, FIELD_MANAGER).await
 }
 
 /// The merge patch (RFC 7386) that makes `from` into `to`; `None` when they are equal.
@@ -119,27 +51,6 @@ pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
         }
     }
     Some(Value::Object(patch))
-}
-
-/// Applies a merge patch (RFC 7386).
-fn apply_merge(object: &mut Value, patch: &Value) {
-    let Some(patch) = patch.as_object() else {
-        *object = patch.clone();
-        return;
-    };
-    if !object.is_object() {
-        *object = Value::Object(Map::new());
-    }
-    let Some(object) = object.as_object_mut() else {
-        return;
-    };
-    for (key, value) in patch {
-        if value.is_null() {
-            object.remove(key);
-        } else {
-            apply_merge(object.entry(key.clone()).or_insert(Value::Null), value);
-        }
-    }
 }
 
 /// A failure of a call that had a deadline.
@@ -195,6 +106,7 @@ pub async fn within<T>(
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::merge;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -249,7 +161,7 @@ mod tests {
         fn a_patch_leads_where_it_should(from in value(), to in value()) {
             let mut object = from.clone();
             if let Some(patch) = merge_patch(&from, &to) {
-                apply_merge(&mut object, &patch);
+                merge::apply(&mut object, &patch);
             }
             prop_assert_eq!(object, to);
         }

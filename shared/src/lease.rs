@@ -11,13 +11,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::Api;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::client;
+use crate::write::{self, Verbs};
 
 /// Time limits of an election. Defaults are client-go's and Karmada's.
 #[derive(Clone, Copy, Debug)]
@@ -175,7 +176,7 @@ pub async fn campaign(
     if outcome == Outcome::Lost {
         tracing::error!(lease = candidate.name, "no longer the leader");
     } else if held {
-        release(&api, &candidate).await;
+        release(&api, &candidate, &observed.verbs).await;
     }
     outcome
 }
@@ -204,11 +205,13 @@ fn judge(until: Option<Instant>, ours: Option<bool>, now: Instant) -> Standing {
     }
 }
 
-/// What we last saw of the lease, and when it last changed before our eyes.
+/// What we know of the lease: what we last saw, and when it last changed before our eyes.
 #[derive(Default)]
 struct Observed {
     version: Option<String>,
     changed: Option<Instant>,
+    /// How we may write it.
+    verbs: Verbs,
 }
 
 /// One attempt to take or renew the lease; `true` when it is ours.
@@ -226,27 +229,19 @@ async fn attempt(
             },
             spec: Some(claim(candidate, None)),
         };
-        // By apply, because only so can a role allow the creation of one name and no other. Every candidate applies in a name
-        // of its own: of two that do it at once the second conflicts with what the first said.
-        let params = PatchParams::apply(&manager(&candidate.identity));
-        let mut created = api
-            .patch(&candidate.name, &params, &Patch::Apply(&lease))
-            .await;
-        // Karmada's roles for agents allow creation and no patches.
-        if matches!(&created, Err(kube::Error::Api(status)) if status.is_forbidden()) {
-            created = api.create(&PostParams::default(), &lease).await;
-        }
-        return match created {
+        // Every candidate creates in a name of its own: of two that do it at once the second conflicts with what the first said.
+        let manager = manager(&candidate.identity);
+        return match write::create(api, &candidate.name, &lease, &manager).await {
             Ok(_) => Ok(true),
             Err(error) if client::is_conflict(&error) => Ok(false),
             Err(error) => Err(error),
         };
     };
     if observed.version != lease.metadata.resource_version {
-        *observed = Observed {
-            version: lease.metadata.resource_version.clone(),
-            changed: Some(now),
-        };
+        observed
+            .version
+            .clone_from(&lease.metadata.resource_version);
+        observed.changed = Some(now);
     }
     let spec = lease.spec.as_ref();
     let holder = spec
@@ -267,19 +262,14 @@ async fn attempt(
         "metadata": { "resourceVersion": lease.metadata.resource_version },
         "spec": claim(candidate, spec),
     });
-    match api
-        .patch(
-            &candidate.name,
-            &PatchParams::default(),
-            &Patch::Merge(&patch),
-        )
-        .await
-    {
+    let renewed = observed
+        .verbs
+        .merge(api, &candidate.name, None, &patch, None)
+        .await;
+    match renewed {
         Ok(renewed) => {
-            *observed = Observed {
-                version: renewed.metadata.resource_version,
-                changed: Some(now),
-            };
+            observed.version = renewed.metadata.resource_version;
+            observed.changed = Some(now);
             Ok(true)
         }
         Err(error) if client::is_conflict(&error) => Ok(holder == candidate.identity && !expired),
@@ -318,7 +308,7 @@ fn claim(candidate: &Candidate, current: Option<&LeaseSpec>) -> LeaseSpec {
 }
 
 /// Gives the lease up, so that a successor need not wait for it to expire.
-async fn release(api: &Api<Lease>, candidate: &Candidate) {
+async fn release(api: &Api<Lease>, candidate: &Candidate, verbs: &Verbs) {
     let given_up = async {
         let lease = api.get(&candidate.name).await?;
         let ours = lease
@@ -332,12 +322,9 @@ async fn release(api: &Api<Lease>, candidate: &Candidate) {
                 // Absent rather than empty, as client-go does it.
                 "spec": { "holderIdentity": null, "leaseDurationSeconds": 1 },
             });
-            api.patch(
-                &candidate.name,
-                &PatchParams::default(),
-                &Patch::Merge(&patch),
-            )
-            .await?;
+            verbs
+                .merge(api, &candidate.name, None, &patch, None)
+                .await?;
         }
         Ok::<_, kube::Error>(())
     };

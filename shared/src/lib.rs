@@ -27,3 +27,4 @@ pub mod telemetry;
 pub mod tls;
 pub mod vectors;
 pub mod watch;
+pub mod write;

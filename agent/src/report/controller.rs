@@ -8,6 +8,7 @@ use muster_shared::k8s::{Api, Condition};
 use muster_shared::lease::Leadership;
 use muster_shared::names::condition::READY;
 use muster_shared::watch::Informer;
+use muster_shared::write::Verbs;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ use crate::health::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
 use crate::health::deeper::{Deeper, Steady};
 use crate::health::probe::Observation;
 use crate::measures::Step;
-use crate::write::{self, within};
+use crate::write::{self, FIELD_MANAGER, within};
 use crate::written::Written;
 
 /// Attempts to write when others write the same Cluster.
@@ -65,6 +66,8 @@ struct Memories {
     resumed: bool,
     reachable_at: Timestamp,
     written: Written<Cluster>,
+    /// How the status may be written.
+    verbs: Verbs,
 }
 
 impl Reporter {
@@ -76,6 +79,7 @@ impl Reporter {
             resumed: false,
             reachable_at: Timestamp::now(),
             written: Written::default(),
+            verbs: Verbs::default(),
         };
         tokio::select! {
             () = shutdown.cancelled() => return,
@@ -125,7 +129,8 @@ impl Reporter {
             let Some(patch) = status::patch(&cluster, &findings) else {
                 break;
             };
-            let call = write::merge(&self.api, &self.cluster, Some("status"), &patch);
+            let (verbs, manager) = (&memories.verbs, Some(FIELD_MANAGER));
+            let call = verbs.merge(&self.api, &self.cluster, Some("status"), &patch, manager);
             match within("write the status of the Cluster", call).await {
                 Ok(after) => {
                     cluster = memories.written.remember(&cluster, after);

@@ -6,6 +6,7 @@
 mod bench;
 mod census;
 mod credentials;
+mod election;
 mod meter;
 mod outages;
 mod process;

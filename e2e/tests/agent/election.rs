@@ -1,0 +1,80 @@
+//! Several agents of one member: one of them acts, with no more rights than Karmada gives to agents.
+
+use muster_shared::k8s::{Api, Lease};
+
+use crate::bench::{Agent, Bench, MEMBER, until};
+use crate::meter::Meter;
+
+/// The election's lease, as Karmada names it.
+const ELECTION: &str = "karmada-agent-m1";
+
+/// The group of Karmada's agents.
+const AGENTS: &str = "system:karmada:agents";
+
+fn elected(bench: &Bench) -> Agent {
+    bench.agent_in(&[AGENTS], |settings| settings.leader_elect = true)
+}
+
+fn leases(bench: &Bench, namespace: &str) -> Api<Lease> {
+    Api::namespaced(bench.fleet_client.clone(), namespace)
+}
+
+fn holder(lease: &Lease) -> &str {
+    let spec = lease.spec.as_ref();
+    let holder = spec.and_then(|spec| spec.holder_identity.as_deref());
+    holder.unwrap_or_default()
+}
+
+/// Waits until a lease has been renewed so many times more.
+async fn renewed(api: &Api<Lease>, name: &str, times: usize) {
+    let at = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
+    let mut last = None;
+    for _ in 0..=times {
+        let lease = until(api, name, "it is renewed", |lease| at(lease) > last).await;
+        last = at(&lease);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_leads_and_hands_over_with_the_verbs_that_karmada_grants() {
+    let meter = Meter::install();
+    let bench = Bench::start().await;
+    crate::survival::grant_karmadactl_role(&bench).await;
+    let (election, signs) = (
+        leases(&bench, "karmada-system"),
+        leases(&bench, "karmada-cluster"),
+    );
+
+    let first = elected(&bench);
+    bench.joined().await;
+    renewed(&election, ELECTION, 1).await;
+    renewed(&signs, MEMBER, 2).await;
+    let leader = election.get(ELECTION).await.unwrap();
+    let refused = || {
+        meter.sum(
+            "muster_api_requests_total",
+            &["api=\"fleet\"", "code=\"403\""],
+        )
+    };
+    let learnt = refused();
+    assert!(learnt > 0.0, "patches are refused");
+    renewed(&election, ELECTION, 1).await;
+    renewed(&signs, MEMBER, 3).await;
+    assert_eq!(
+        refused(),
+        learnt,
+        "what is refused once is not tried at every renewal"
+    );
+
+    let _second = elected(&bench);
+    first.stop().await;
+    let successor = until(&election, ELECTION, "another one leads", |lease| {
+        !holder(lease).is_empty() && holder(lease) != holder(&leader)
+    })
+    .await;
+    let transitions = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
+    assert!(transitions(&successor) > transitions(&leader));
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    renewed(&signs, MEMBER, 1).await;
+}

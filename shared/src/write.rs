@@ -1,0 +1,144 @@
+//! Writing to an API with whatever verbs a role grants.
+//!
+//! We patch what is ours. The role that Karmada's `karmadactl register` gives to an agent may get, create and update leases, and update the
+//! status of its cluster, but patch neither. There the same merge patch is applied here, to the object as it is (fields that nobody of
+//! us knows included), and put back under its resourceVersion.
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::{Request, header};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Error, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::merge;
+
+/// How objects of one kind may be changed, as far as the API has told: one refusal of a patch is enough to know.
+#[derive(Debug, Default)]
+pub struct Verbs {
+    /// Patches were refused.
+    update: AtomicBool,
+}
+
+impl Verbs {
+    /// Sends a merge patch of an object, or of one of its subresources, or does the same by an update.
+    ///
+    /// # Errors
+    /// Those of the API. A role that permits neither gets the refusal of the patch, and is tried again from the start next time.
+    pub async fn merge<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        subresource: Option<&str>,
+        patch: &Value,
+        manager: Option<&str>,
+    ) -> Result<K, Error>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug,
+    {
+        if self.update.load(Ordering::Relaxed) {
+            let updated = update(api, name, subresource, patch, manager).await;
+            if !matches!(&updated, Err(error) if is_forbidden(error)) {
+                return updated;
+            }
+        }
+        let refusal = match merge_patch(api, name, subresource, patch, manager).await {
+            Err(error) if is_forbidden(&error) => error,
+            outcome => {
+                self.update.store(false, Ordering::Relaxed);
+                return outcome;
+            }
+        };
+        match update(api, name, subresource, patch, manager).await {
+            // The first refusal says more about what is missing.
+            Err(error) if is_forbidden(&error) => Err(refusal),
+            outcome => {
+                self.update.store(true, Ordering::Relaxed);
+                outcome
+            }
+        }
+    }
+}
+
+/// Creates an object that was not there a moment ago, by applying it: only so can a role allow the creation of one name and no other.
+///
+/// A role without the verb `patch` gets the ordinary creation. If somebody else was faster, what we say is put into their object, or
+/// conflicts with what they said.
+///
+/// # Errors
+/// Those of the API.
+pub async fn create<K>(api: &Api<K>, name: &str, object: &K, manager: &str) -> Result<K, Error>
+where
+    K: Resource + Clone + DeserializeOwned + Serialize + Debug,
+{
+    let params = PatchParams::apply(manager);
+    match api.patch(name, &params, &Patch::Apply(object)).await {
+        Err(refusal) if is_forbidden(&refusal) => {
+            match api.create(&PostParams::default(), object).await {
+                // The first refusal says more about what is missing.
+                Err(second) if is_forbidden(&second) => Err(refusal),
+                outcome => outcome,
+            }
+        }
+        outcome => outcome,
+    }
+}
+
+async fn merge_patch<K>(
+    api: &Api<K>,
+    name: &str,
+    subresource: Option<&str>,
+    patch: &Value,
+    manager: Option<&str>,
+) -> Result<K, Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let params = PatchParams {
+        field_manager: manager.map(str::to_owned),
+        ..PatchParams::default()
+    };
+    let body = Patch::Merge(patch);
+    match subresource {
+        None => api.patch(name, &params, &body).await,
+        Some(part) => api.patch_subresource(part, name, &params, &body).await,
+    }
+}
+
+async fn update<K>(
+    api: &Api<K>,
+    name: &str,
+    subresource: Option<&str>,
+    patch: &Value,
+    manager: Option<&str>,
+) -> Result<K, Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let client = api.clone().into_client();
+    let mut url = format!("{}/{name}", api.resource_url());
+    let read = Request::get(&url)
+        .body(Vec::new())
+        .map_err(Error::HttpError)?;
+    let mut object: Value = client.request(read).await?;
+    merge::apply(&mut object, patch);
+    if let Some(part) = subresource {
+        url = format!("{url}/{part}");
+    }
+    if let Some(manager) = manager {
+        url = format!("{url}?fieldManager={manager}");
+    }
+    let body = serde_json::to_vec(&object).map_err(Error::SerdeError)?;
+    let write = Request::put(url)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(body)
+        .map_err(Error::HttpError)?;
+    client.request(write).await
+}
+
+fn is_forbidden(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.is_forbidden())
+}
