@@ -47,9 +47,8 @@ async fn looked_at(meter: &Meter, works: f64) {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    if timeout(PATIENCE, all).await.is_err() {
-        panic!("{works} Works are not looked at\n{}", meter.text());
-    }
+    let ended = timeout(PATIENCE, all).await;
+    assert!(ended.is_ok(), "{works} Works in vain\n{}", meter.text());
 }
 
 fn requests(meter: &Meter, labels: &[&str]) -> f64 {
@@ -116,7 +115,7 @@ async fn an_agent_that_starts_lists_what_it_applied_and_neither_reads_nor_writes
     // Probes, discovery, registration, nodes and pods, a list and a watch for each of three kinds.
     assert!(member < 60.0, "{member} requests\n{}", meter.text());
     assert!(fleet < 60.0, "{fleet} requests\n{}", meter.text());
-    assert_eq!(writes, 0.0, "{}", meter.text());
+    assert!(writes < 1.0, "{}", meter.text());
     assert_eq!(
         versions(&bench).await,
         before,
