@@ -25,7 +25,7 @@ use super::work::{
     FINALIZER, concerns_us, desired_for, dropped, has_finalizer, in_order, keys, namespace, path,
 };
 use super::{marks, outcome};
-use crate::reflect::{Reflection, Reflections};
+use crate::reflect::{Look, Reflections};
 use crate::write::{self, within};
 use crate::written::Written;
 
@@ -200,11 +200,9 @@ impl Applier {
             return Ok(Change::None);
         }
         let outcome = object::bring(&self.member, &self.cluster, &key, &wanted).await;
-        if let Ok((_, object)) = &outcome
-            && let Ok(reflection) = Reflection::observe(object)
-        {
+        if let Ok((_, object)) = &outcome {
             self.reflections
-                .see_first(&work.name_any(), &key, reflection);
+                .see_first(&work.name_any(), &key, Look::at(object));
         }
         match &outcome {
             Ok((Change::None, _)) => {}

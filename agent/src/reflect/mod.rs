@@ -9,6 +9,7 @@ mod reflections;
 mod reporter;
 mod watches;
 
-pub use self::reflections::{Reflection, Reflections};
+pub use self::news::Trouble;
+pub use self::reflections::{Look, Reflection, Reflections};
 pub use self::reporter::Reporter;
 pub use self::watches::Watches;

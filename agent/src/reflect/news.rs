@@ -6,8 +6,36 @@
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::{ManifestStatus, ResourceIdentifier};
 
+use crate::apply::desired::ObjectKey;
+
 /// Reason and text of an event, in Karmada's words.
 pub type Note = (&'static str, String);
+
+/// Why an object could not be interpreted; the text says what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// What its status says.
+    Status(String),
+    /// Whether it works. Its health is reported as unknown.
+    Health(String),
+}
+
+impl Trouble {
+    /// The warning about it.
+    pub fn note(&self, object: &ObjectKey) -> Note {
+        let object = format!("{}/{}/{}", object.kind.kind, object.namespace, object.name);
+        match self {
+            Self::Status(error) => {
+                let text = format!("Reflect status for object({object}) failed, err: {error}.");
+                ("ReflectStatusFailed", text)
+            }
+            Self::Health(error) => {
+                let text = format!("Interpret health of object({object}) failed, err: {error}.");
+                ("InterpretHealthFailed", text)
+            }
+        }
+    }
+}
 
 /// The events that lie between two reports.
 pub fn news(before: &[ManifestStatus], after: &[ManifestStatus]) -> Vec<Note> {
@@ -113,6 +141,30 @@ mod tests {
                 .map(|(_, text)| text)
                 .collect();
             assert_eq!(notes, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_interpreted_is_said_in_karmadas_words() {
+        let named = |kind: &str, namespace: &str| {
+            let manifest = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a", "namespace": namespace}});
+            ObjectKey::of(&manifest, 0).unwrap()
+        };
+        for (trouble, object, reason, text) in [
+            (
+                Trouble::Status("too odd".into()),
+                named("Pod", "default"),
+                "ReflectStatusFailed",
+                "Reflect status for object(Pod/default/a) failed, err: too odd.",
+            ),
+            (
+                Trouble::Health("too odd".into()),
+                named("Node", ""),
+                "InterpretHealthFailed",
+                "Interpret health of object(Node//a) failed, err: too odd.",
+            ),
+        ] {
+            assert_eq!(trouble.note(&object), (reason, text.to_owned()));
         }
     }
 }

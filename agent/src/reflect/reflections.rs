@@ -10,6 +10,7 @@ use muster_shared::interpreter;
 use muster_shared::queue::Queue;
 use serde_json::Value;
 
+use super::news::Trouble;
 use crate::apply::desired::ObjectKey;
 
 /// Changes of an object within this time become one report. A rollout changes a status several times a second.
@@ -25,25 +26,48 @@ pub struct Reflection {
 }
 
 impl Reflection {
-    /// Interprets an object. A kind without a health rule counts as healthy, as in Karmada; one that cannot be
-    /// interpreted is of unknown health.
-    pub fn observe(object: &Value) -> Result<Self, interpreter::Error> {
-        let health = match interpreter::health(object) {
-            Ok(Some(false)) => ResourceHealth::Unhealthy,
-            Ok(Some(true) | None) => ResourceHealth::Healthy,
-            Err(_) => ResourceHealth::Unknown,
-        };
-        Ok(Self {
-            status: interpreter::status(object)?,
-            health,
-        })
-    }
-
     /// What a Work's status said before.
     pub fn of(status: &ManifestStatus) -> Self {
         Self {
             status: status.status.as_ref().map(|raw| raw.0.clone()),
             health: status.health.clone().unwrap_or(ResourceHealth::Unknown),
+        }
+    }
+}
+
+/// What a look at an object told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Look {
+    /// What is to be reported; `None` where that cannot be told, so that the last report stays.
+    pub reflection: Option<Reflection>,
+    /// What could not be understood.
+    pub trouble: Option<Trouble>,
+}
+
+impl Look {
+    /// Interprets an object. A kind without a health rule counts as healthy, as in Karmada; one that cannot be judged is of
+    /// unknown health.
+    pub fn at(object: &Value) -> Self {
+        let status = match interpreter::status(object) {
+            Ok(status) => status,
+            Err(error) => {
+                return Self {
+                    reflection: None,
+                    trouble: Some(Trouble::Status(error.to_string())),
+                };
+            }
+        };
+        let (health, trouble) = match interpreter::health(object) {
+            Ok(Some(false)) => (ResourceHealth::Unhealthy, None),
+            Ok(Some(true) | None) => (ResourceHealth::Healthy, None),
+            Err(error) => {
+                let trouble = Trouble::Health(error.to_string());
+                (ResourceHealth::Unknown, Some(trouble))
+            }
+        };
+        Self {
+            reflection: Some(Reflection { status, health }),
+            trouble,
         }
     }
 }
@@ -58,6 +82,29 @@ pub struct Reflections {
 struct Objects {
     seen: HashMap<ObjectKey, Reflection>,
     gone: Vec<ObjectKey>,
+    /// What is not understood, and whether that was told.
+    troubles: HashMap<ObjectKey, (Trouble, bool)>,
+}
+
+impl Objects {
+    /// Takes over what a look told; whether it is anything new.
+    fn learn(&mut self, key: &ObjectKey, look: Look) -> bool {
+        let known = self.troubles.get(key).map(|(trouble, _)| trouble);
+        let mut news = known != look.trouble.as_ref();
+        if news {
+            match look.trouble {
+                Some(trouble) => _ = self.troubles.insert(key.clone(), (trouble, false)),
+                None => _ = self.troubles.remove(key),
+            }
+        }
+        if let Some(reflection) = look.reflection
+            && self.seen.get(key) != Some(&reflection)
+        {
+            self.seen.insert(key.clone(), reflection);
+            news = true;
+        }
+        news
+    }
 }
 
 impl Reflections {
@@ -70,32 +117,48 @@ impl Reflections {
     }
 
     /// An object of a Work was seen.
-    pub fn see(&self, work: &str, key: &ObjectKey, reflection: Reflection) {
-        let mut works = self.lock();
-        let seen = &mut works.entry(work.to_owned()).or_default().seen;
-        if seen.get(key) == Some(&reflection) {
-            return;
+    pub fn see(&self, work: &str, key: &ObjectKey, look: Look) {
+        let news = self
+            .lock()
+            .entry(work.to_owned())
+            .or_default()
+            .learn(key, look);
+        if news {
+            self.queue.add_after(work.to_owned(), COALESCE);
         }
-        seen.insert(key.clone(), reflection);
-        drop(works);
-        self.queue.add_after(work.to_owned(), COALESCE);
     }
 
     /// An object of a Work was read while it was applied. Counts only until the watches have seen it: what they say is never older.
-    pub fn see_first(&self, work: &str, key: &ObjectKey, reflection: Reflection) {
-        let known = self
-            .lock()
-            .get(work)
-            .is_some_and(|objects| objects.seen.contains_key(key));
+    pub fn see_first(&self, work: &str, key: &ObjectKey, look: Look) {
+        let known = self.lock().get(work).is_some_and(|objects| {
+            objects.seen.contains_key(key) || objects.troubles.contains_key(key)
+        });
         if !known {
-            self.see(work, key, reflection);
+            self.see(work, key, look);
         }
+    }
+
+    /// What is not understood of a Work's objects and was not told before.
+    pub fn new_troubles(&self, work: &str) -> Vec<(ObjectKey, Trouble)> {
+        let mut works = self.lock();
+        let troubles = works.get_mut(work).map(|objects| &mut objects.troubles);
+        let untold = troubles
+            .into_iter()
+            .flatten()
+            .filter(|(_, (_, told))| !told);
+        untold
+            .map(|(key, (trouble, told))| {
+                *told = true;
+                (key.clone(), trouble.clone())
+            })
+            .collect()
     }
 
     /// An object is gone from the member. What was reported last stays reported: it will be made again, or its Work goes too.
     pub fn lose(&self, work: &str, key: &ObjectKey) {
         if let Some(objects) = self.lock().get_mut(work) {
             objects.seen.remove(key);
+            objects.troubles.remove(key);
         }
     }
 
@@ -104,6 +167,7 @@ impl Reflections {
         let mut works = self.lock();
         let objects = works.entry(work.to_owned()).or_default();
         objects.seen.remove(key);
+        objects.troubles.remove(key);
         objects.gone.push(key.clone());
         drop(works);
         self.queue.add(work.to_owned());
@@ -156,8 +220,8 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                Reflection::observe(&object).unwrap().health,
-                expected,
+                Look::at(&object).reflection.map(|seen| seen.health),
+                Some(expected),
                 "{object}"
             );
         }
@@ -170,15 +234,45 @@ mod tests {
         let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
         let key = ObjectKey::of(&manifest, 0).unwrap();
         let see = |status: u32| {
-            let reflection = Reflection {
-                status: Some(json!(status)),
-                health: ResourceHealth::Healthy,
+            let look = Look {
+                reflection: Some(Reflection {
+                    status: Some(json!(status)),
+                    health: ResourceHealth::Healthy,
+                }),
+                trouble: None,
             };
-            reflections.see("w", &key, reflection);
+            reflections.see("w", &key, look);
             queue.len()
         };
         assert_eq!((see(1), see(2), see(3)), (1, 1, 1));
         let (seen, _) = reflections.of("w");
         assert_eq!(seen[&key].status, Some(json!(3)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_understood_is_told_once_until_it_changes_and_the_last_report_stays() {
+        let deployment = |replicas: Value| {
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+                "spec": {"replicas": 1}, "status": {"replicas": replicas}})
+        };
+        let reflections = Reflections::new(Queue::new("test"));
+        let key = ObjectKey::of(&deployment(json!(1)), 0).unwrap();
+        let look = |replicas: Value| {
+            reflections.see("w", &key, Look::at(&deployment(replicas)));
+            reflections.new_troubles("w").len()
+        };
+        let cases = [
+            ("a good status", json!(1), 0),
+            ("a bad one", json!("one"), 1),
+            ("still the same", json!("one"), 0),
+            ("bad in another way", json!(true), 1),
+            ("good again", json!(1), 0),
+            ("and bad again", json!("one"), 1),
+        ];
+        for (what, replicas, told) in cases {
+            assert_eq!(look(replicas), told, "{what}");
+        }
+        let (seen, _) = reflections.of("w");
+        assert_eq!(seen[&key].status, Some(json!({"replicas": 1})));
     }
 }

@@ -61,6 +61,12 @@ impl Reporter {
         if work.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Done);
         }
+        for (object, trouble) in self.reflections.new_troubles(&name) {
+            let (reason, text) = trouble.note(&object);
+            tracing::warn!(%object, work = name, reason, text, "cannot interpret an object");
+            self.events
+                .publish(&*work, EventType::Warning, reason, text);
+        }
         let (seen, gone) = self.reflections.of(&name);
         let report = compose(&work, &seen, &gone);
         let patch = json!({ "status": { "manifestStatuses": report } });

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::reflections::{Reflection, Reflections};
+use super::reflections::{Look, Reflections};
 use crate::apply::desired::ObjectKey;
 use crate::apply::echo::{Echoes, digest};
 use crate::apply::inventory::Inventory;
@@ -217,10 +217,7 @@ impl Watches {
         let work = self.works.get(Some(namespace), name)?;
         let name = name.to_owned();
         let (key, manifest) = keys(&work).find(|(key, _)| names(key, &place))?;
-        match Reflection::observe(&object) {
-            Ok(reflection) => self.reflections.see(&name, &key, reflection),
-            Err(error) => tracing::warn!(object = %key, %error, "cannot interpret the status"),
-        }
+        self.reflections.see(&name, &key, Look::at(&object));
         let mut fit = None;
         if is_to_be_kept(&work) {
             let wanted = desired_for(&work, manifest);

@@ -7,6 +7,7 @@ mod bench;
 mod census;
 mod credentials;
 mod election;
+mod events;
 mod meter;
 mod outages;
 mod process;
