@@ -28,8 +28,12 @@ enum State<K> {
     Unlisted,
     /// In the middle of a paged list.
     Paging { continue_token: Option<String> },
-    /// In the middle of a streaming list.
-    Streaming { lines: Incoming<K> },
+    /// In the middle of a streaming list. Servers mix changes into it: from the first deletion on they are kept until the
+    /// list is told, because a deletion means nothing before that.
+    Streaming {
+        lines: Incoming<K>,
+        late: Vec<Event<K>>,
+    },
     /// Listed, and up to date as of a version: open a watch there.
     Listed { resource_version: String },
     /// Watching, and up to date as of a version.
@@ -116,7 +120,8 @@ impl<K: Followed> Follower<K> {
                     match self.source.watch(None).await {
                         Ok(lines) => {
                             self.tell(Event::Init);
-                            Ok(State::Streaming { lines })
+                            let late = Vec::new();
+                            Ok(State::Streaming { lines, late })
                         }
                         Err(stumble) => {
                             self.stop_streaming_if_refused(&stumble);
@@ -131,7 +136,7 @@ impl<K: Followed> Follower<K> {
                 }
             }
             State::Paging { continue_token } => self.page(continue_token).await,
-            State::Streaming { lines } => self.stream(lines).await,
+            State::Streaming { lines, late } => self.stream(lines, late).await,
             State::Listed { resource_version } => {
                 match self.source.watch(Some(&resource_version)).await {
                     Ok(lines) => Ok(State::Watching {
@@ -179,31 +184,42 @@ impl<K: Followed> Follower<K> {
         Ok(State::Listed { resource_version })
     }
 
-    async fn stream(&mut self, mut lines: Incoming<K>) -> Result<State<K>, (State<K>, Stumble)> {
+    async fn stream(
+        &mut self,
+        mut lines: Incoming<K>,
+        mut late: Vec<Event<K>>,
+    ) -> Result<State<K>, (State<K>, Stumble)> {
         match lines.next(STREAM_SILENCE).await {
             Ok(Some(Line::Applied { object, .. })) => {
-                self.tell(Event::InitApply(object));
-                Ok(State::Streaming { lines })
+                if late.is_empty() {
+                    self.tell(Event::InitApply(object));
+                } else {
+                    late.push(Event::Apply(object));
+                }
+                Ok(State::Streaming { lines, late })
             }
             Ok(Some(Line::Bookmark {
                 resource_version,
                 ends_initial_list,
             })) => {
                 if !ends_initial_list {
-                    return Ok(State::Streaming { lines });
+                    return Ok(State::Streaming { lines, late });
                 }
                 self.tell(Event::InitDone);
+                self.ready.extend(late.into_iter().map(News::Event));
                 self.pause = FIRST_PAUSE;
                 Ok(State::Watching {
                     resource_version,
                     lines,
                 })
             }
-            // An object deleted while the list is being streamed is not part of it.
-            Ok(Some(Line::Deleted { .. })) => Ok(State::Streaming { lines }),
+            Ok(Some(Line::Deleted { object, .. })) => {
+                late.push(Event::Delete(object));
+                Ok(State::Streaming { lines, late })
+            }
             Ok(Some(Line::Rejected(rejected))) => {
                 self.report(rejected);
-                Ok(State::Streaming { lines })
+                Ok(State::Streaming { lines, late })
             }
             Ok(Some(Line::Error { code, message })) => {
                 let stumble = Stumble::Ended { code, message };
@@ -334,5 +350,86 @@ impl<K: Followed> Follower<K> {
         tracing::debug!(resource = self.kind, error = %stumble, ?pause, "following stumbled");
         tokio::time::sleep(pause).await;
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    fn line(kind: &str, name: &str, version: &str) -> String {
+        let object = json!({"metadata": {"name": name, "resourceVersion": version}});
+        format!("{}\n", json!({"type": kind, "object": object}))
+    }
+
+    fn end_of_list() -> String {
+        let notes = json!({"k8s.io/initial-events-end": "true"});
+        let object = json!({"metadata": {"resourceVersion": "9", "annotations": notes}});
+        format!("{}\n", json!({"type": "BOOKMARK", "object": object}))
+    }
+
+    fn short(news: News<ConfigMap>) -> String {
+        let name = |map: ConfigMap| map.metadata.name.unwrap_or_default();
+        match news {
+            News::Event(Event::Init) => "init".into(),
+            News::Event(Event::InitApply(map)) => format!("listed {}", name(map)),
+            News::Event(Event::InitDone) => "done".into(),
+            News::Event(Event::Apply(map)) => format!("+{}", name(map)),
+            News::Event(Event::Delete(map)) => format!("-{}", name(map)),
+            News::Unreadable(_) => "unreadable".into(),
+        }
+    }
+
+    /// What is told of these lines of a streaming list.
+    async fn told(lines: &[String]) -> Vec<String> {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let api: Api<ConfigMap> = Api::all(kube::Client::try_from(config).unwrap());
+        let mut follower = Follower::new(&api, Selection::everything());
+        let bytes = futures::io::Cursor::new(lines.concat().into_bytes());
+        let mut state = State::Streaming {
+            lines: Incoming::new(Box::pin(bytes), None),
+            late: Vec::new(),
+        };
+        while matches!(state, State::Streaming { .. }) {
+            state = match follower.step(state).await {
+                Ok(state) => state,
+                Err((_, stumble)) => panic!("{stumble}"),
+            };
+        }
+        follower.ready.into_iter().map(short).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_deleted_while_the_list_is_streamed_is_gone_afterwards() {
+        let (a, b) = (line("ADDED", "a", "1"), line("ADDED", "b", "2"));
+        let cases = [
+            (
+                "only a list",
+                vec![a.clone(), b.clone()],
+                vec!["listed a", "listed b", "done"],
+            ),
+            (
+                "a change",
+                vec![a.clone(), line("MODIFIED", "a", "3")],
+                vec!["listed a", "listed a", "done"],
+            ),
+            (
+                "a deletion",
+                vec![a.clone(), b.clone(), line("DELETED", "a", "3")],
+                vec!["listed a", "listed b", "done", "-a"],
+            ),
+            (
+                "deleted and made again",
+                vec![a, line("DELETED", "a", "3"), line("ADDED", "a", "4"), b],
+                vec!["listed a", "done", "-a", "+a", "+b"],
+            ),
+        ];
+        for (what, mut lines, expected) in cases {
+            lines.push(end_of_list());
+            assert_eq!(told(&lines).await, expected, "{what}");
+        }
     }
 }
