@@ -12,15 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
+use common::agent::MEMBER;
 use common::{Budget, Scratch, Table, megabytes, number, objects, until, usage};
 use muster_e2e::apiserver::{ApiServer, Options, Running};
-use muster_e2e::harness::kubeconfig;
-use muster_e2e::harness::process::{Launch, Process, Program, last_lines};
+use muster_e2e::harness::process::last_lines;
 use muster_shared::quantity::Quantity;
 use serde_json::Value;
 
-/// Name of the member.
-const MEMBER: &str = "m1";
 /// How long the first complete status may take before the benchmark gives up.
 const PATIENCE: Duration = Duration::from_mins(5);
 /// Pods changed in one go, ten times a second: a thousand events a second.
@@ -161,7 +159,12 @@ impl Trial {
 
         let started = Instant::now();
         let log = scratch.path().join("agent.log");
-        let agent = start_agent(&scratch, &fleet, member.as_ref(), arguments)?;
+        let mut flags = vec!["--metrics-bind-address=0".to_owned()];
+        if let Some(elsewhere) = &arguments.member {
+            flags.push(format!("--kubeconfig={}", elsewhere.display()));
+        }
+        let given = arguments.binary.as_deref();
+        let agent = common::agent::start(&scratch, &fleet, member.as_ref(), given, flags)?;
         let process = agent.id().context("the agent ended at once")?;
         let clusters = fleet.seeds("cluster.karmada.io", "v1alpha1", "clusters")?;
         let reported = || {
@@ -333,33 +336,4 @@ struct Busy {
 
 fn number_of_thousands(events: usize) -> f64 {
     number(events) / 1000.0
-}
-
-fn start_agent(
-    scratch: &Scratch,
-    fleet: &Running,
-    member: Option<&Running>,
-    given: &Arguments,
-) -> anyhow::Result<Process> {
-    let mut arguments = vec![
-        format!("--cluster-name={MEMBER}"),
-        "--metrics-bind-address=0".to_owned(),
-        "--health-probe-bind-address=0".to_owned(),
-    ];
-    let servers = [("karmada-kubeconfig", Some(fleet)), ("kubeconfig", member)];
-    for (flag, server) in servers {
-        let Some(server) = server else { continue };
-        let path = scratch.path().join(flag);
-        kubeconfig::write(&server.kubeconfig("agent", &["system:masters"])?, &path)?;
-        arguments.push(format!("--{flag}={}", path.display()));
-    }
-    if let Some(elsewhere) = &given.member {
-        arguments.push(format!("--kubeconfig={}", elsewhere.display()));
-    }
-    Process::start(Launch {
-        binary: common::binary(scratch, given.binary.as_deref())?,
-        program: Program::Agent,
-        arguments,
-        log: scratch.path().join("agent.log"),
-    })
 }

@@ -3,6 +3,7 @@
 // Each benchmark is a program of its own and uses a part of this.
 #![allow(dead_code)]
 
+pub mod agent;
 pub mod fleet;
 pub mod objects;
 pub mod scrape;
