@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::scheduler::explain::{Explanation, explain};
 use crate::scheduler::need::need;
+use crate::scheduler::outcome::record;
 use crate::scheduler::{Options, Snapshot};
 
 /// How an answer is printed.
@@ -122,7 +123,7 @@ impl Answer {
             clusters: spec.clusters.clone(),
             leaving: leaving.collect(),
             conditions: status.conditions.clone(),
-            need: need(spec, status, applied, snapshot).map(|need| need.to_string()),
+            need: need(spec, status, applied, &record(spec), snapshot).map(|need| need.to_string()),
             attempts: explain(spec, status, snapshot, options),
         }
     }

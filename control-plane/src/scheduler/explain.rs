@@ -10,6 +10,7 @@ use super::Options;
 use super::affinity::Affinity;
 use super::candidate::Candidate;
 use super::filter::Rejection;
+use super::laps::Laps;
 use super::nofit::NoFit;
 use super::pass::{Trial, trials};
 use super::snapshot::{Facts, Snapshot};
@@ -118,7 +119,7 @@ impl Trial<'_> {
         let filters = self.filters(&affinity);
         let candidates = self.feasible(&affinity).unwrap_or_default();
         let selected = self.select(candidates.clone()).unwrap_or_default();
-        let given = self.place();
+        let given = self.place(&Laps::start());
         let refused_by = |cluster| {
             let placed = self.spec.target(Facts::name(cluster)).is_some();
             let rejections = filters.all(cluster, placed);

@@ -18,6 +18,7 @@ mod first;
 #[cfg(test)]
 mod fixtures;
 mod kinds;
+mod laps;
 mod live;
 pub mod need;
 mod news;
@@ -66,6 +67,8 @@ pub struct Options {
     pub growth: Growth,
     /// Whether a workload without replicas keeps its selected clusters (`--enable-empty-workload-propagation`).
     pub keep_empty: bool,
+    /// In which order a result names its clusters.
+    pub listing: Listing,
 }
 
 impl Options {
@@ -116,8 +119,19 @@ impl Options {
             grade_rule: GradeRule::Minimums,
             growth: Growth::Anywhere,
             keep_empty: false,
+            listing: Listing::Ranked,
         }
     }
+}
+
+/// In which order a result names its clusters, where that means nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Listing {
+    /// As before, if they are the same clusters with the same replicas: then there is nothing to write.
+    #[default]
+    Steady,
+    /// The most preferred first, so that any change of capacity is one of the result (Karmada behaviour).
+    Ranked,
 }
 
 /// Which of the clusters that hold a workload may get more replicas of it.

@@ -37,19 +37,22 @@ impl fmt::Display for Need {
 }
 
 /// The first reason to schedule a binding, or none. `applied` is the placement that was applied last, as the
-/// annotation has it.
+/// annotation has it, and `record` the present one as the annotation would have it.
 pub fn need(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
     applied: Option<&str>,
+    record: &str,
     snapshot: &Snapshot,
 ) -> Option<Need> {
     let placement = spec.placement.as_ref()?;
+    let applied = applied.unwrap_or_default();
     let observed = status
         .scheduler_observed_affinity_name
         .as_deref()
         .unwrap_or_default();
-    if is_placement_changed(placement, applied.unwrap_or_default(), observed) {
+    // The same text is what most looks find, and it need not be parsed.
+    if applied != record && is_placement_changed(placement, applied, observed) {
         Some(Need::PlacementChanged)
     } else if is_replicas_changed(spec, placement) {
         Some(Need::ReplicasChanged)
@@ -137,6 +140,7 @@ mod tests {
             spec,
             &serde_json::from_value(status).unwrap(),
             Some(applied),
+            &recorded(spec),
             &clusters,
         )
     }

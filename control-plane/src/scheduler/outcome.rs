@@ -9,12 +9,13 @@ use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
 
+use super::laps::Spent;
 use super::need::{Need, need};
 use super::nofit::{Kind, NoFit};
 use super::pass::{Attempt, Pass};
 use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
-use super::{Decision, Options};
+use super::{Decision, Listing, Options};
 use crate::eviction::plan::take_out;
 
 /// A binding as the scheduler reads it.
@@ -43,6 +44,8 @@ pub struct Outcome {
     pub report: Report,
     /// Why there is no decision, when there is none: the binding waits until clusters change.
     pub failure: Option<NoFit>,
+    /// How long the steps took.
+    pub spent: Spent,
 }
 
 /// The result of a pass. Both parts are written at once, so that no one sees a result without its placement.
@@ -82,6 +85,7 @@ pub fn pass(
         attempts: Vec::new(),
         placed: None,
         failure: None,
+        spent: Spent::default(),
         report: Report {
             observed_generation: Some(generation),
             ..Report::default()
@@ -90,19 +94,25 @@ pub fn pass(
     if spec.placement.is_none() {
         return settled.fail(NoFit::NoPlacement);
     }
-    let Some(need) = need(spec, status, applied_placement, snapshot) else {
+    let record = record(spec);
+    let Some(need) = need(spec, status, applied_placement, &record, snapshot) else {
         return settled.confirm(subject, now);
     };
-    let Pass { attempts, result } = Pass::run(spec, status, snapshot, options);
+    let Pass {
+        attempts,
+        result,
+        spent,
+    } = Pass::run(spec, status, snapshot, options);
     let outcome = Outcome {
         need: Some(need),
         attempts,
+        spent,
         ..settled
     };
     match result {
-        Ok(decision) => outcome.succeed(subject, decision, now),
+        Ok(decision) => outcome.succeed(subject, decision, record, options, now),
         Err(failure) => Outcome {
-            placed: withdraw(subject, &failure, snapshot, now),
+            placed: withdraw(subject, &failure, record, snapshot, now),
             ..outcome.fail(failure)
         },
     }
@@ -114,6 +124,7 @@ pub fn pass(
 fn withdraw(
     subject: &Subject<'_>,
     failure: &NoFit,
+    record: String,
     snapshot: &Snapshot,
     now: Timestamp,
 ) -> Option<Placed> {
@@ -138,7 +149,7 @@ fn withdraw(
     let changed = after.graceful_eviction_tasks != subject.spec.graceful_eviction_tasks;
     Some(Placed {
         clusters: Vec::new(),
-        applied_placement: record(subject.spec),
+        applied_placement: record,
         tasks: changed.then_some(after.graceful_eviction_tasks),
     })
 }
@@ -155,11 +166,24 @@ impl Outcome {
         self
     }
 
-    fn succeed(self, subject: &Subject<'_>, decision: Decision, now: Timestamp) -> Self {
+    fn succeed(
+        self,
+        subject: &Subject<'_>,
+        decision: Decision,
+        record: String,
+        options: &Options,
+        now: Timestamp,
+    ) -> Self {
+        let steady = options.listing == Listing::Steady;
+        let clusters = if steady && is_same(&decision.clusters, &subject.spec.clusters) {
+            subject.spec.clusters.clone()
+        } else {
+            decision.clusters
+        };
         Self {
             placed: Some(Placed {
-                clusters: decision.clusters,
-                applied_placement: record(subject.spec),
+                clusters,
+                applied_placement: record,
                 tasks: None,
             }),
             report: Report {
@@ -209,8 +233,18 @@ impl Outcome {
     }
 }
 
+/// Whether two results say the same, in whatever order.
+fn is_same(some: &[TargetCluster], others: &[TargetCluster]) -> bool {
+    fn sorted(targets: &[TargetCluster]) -> Vec<&TargetCluster> {
+        let mut targets: Vec<_> = targets.iter().collect();
+        targets.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        targets
+    }
+    some == others || (some.len() == others.len() && sorted(some) == sorted(others))
+}
+
 /// The placement as the annotation keeps it.
-fn record(spec: &ResourceBindingSpec) -> String {
+pub fn record(spec: &ResourceBindingSpec) -> String {
     serde_json::to_string(&spec.placement)
         .expect("a placement has text keys: invariant of its type")
 }
@@ -220,7 +254,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::scheduler::fixtures::{cluster, deployment, dynamic, snapshot};
+    use crate::scheduler::fixtures::{cluster, deployment, dynamic, placed, snapshot};
 
     /// What a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the targets, and the tasks it
     /// adds.
@@ -290,5 +324,26 @@ mod tests {
             Some(1),
             "a cluster that may keep it does"
         );
+    }
+
+    #[test]
+    fn another_order_of_the_same_clusters_is_no_news() {
+        let spec = placed(deployment(2, &json!({})), &[("m2", 2), ("m1", 2)]);
+        let applied = record(&spec);
+        let subject = Subject {
+            generation: 2,
+            applied_placement: Some(&applied),
+            spec: &spec,
+            status: &ResourceBindingStatus::default(),
+        };
+        let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 5)]);
+        let outcome = pass(
+            &subject,
+            &clusters,
+            &Options::default(),
+            Timestamp::UNIX_EPOCH,
+        );
+        assert!(outcome.need.is_some());
+        assert!(outcome.placed.unwrap().is_known(&subject));
     }
 }

@@ -9,11 +9,12 @@ use super::capacity::{Demand, Estimate, MAX_REPLICAS};
 use super::divide::{Division, Share, Strategy, TieBreak, divide};
 use super::filter::Filters;
 use super::need::is_divided;
+use super::laps::{Laps, Spent, Step};
 use super::nofit::{Kind, NoFit, Refusals};
 use super::plugin::Plugin;
 use super::select::{Load, Spread, select};
 use super::snapshot::Snapshot;
-use super::{Decision, Growth, Options};
+use super::{Decision, Growth, Listing, Options};
 
 /// What was tried for a binding, and what came of it.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct Pass {
     pub attempts: Vec<Attempt>,
     /// The decision, or the failure of the first attempt.
     pub result: Result<Decision, NoFit>,
+    /// How long it took.
+    pub spent: Spent,
 }
 
 /// One affinity group tried.
@@ -41,10 +44,11 @@ impl Pass {
         snapshot: &Snapshot,
         options: &Options,
     ) -> Self {
+        let laps = Laps::start();
         let mut attempts: Vec<Attempt> = Vec::new();
         if let Some(placement) = &spec.placement {
             for trial in trials(spec, status, placement, snapshot, options) {
-                let result = trial.place();
+                let result = trial.place(&laps);
                 attempts.push(Attempt {
                     group: trial.group.to_owned(),
                     failure: result.as_ref().err().cloned(),
@@ -58,6 +62,7 @@ impl Pass {
                             clusters,
                             affinity_name,
                         }),
+                        spent: laps.spent(),
                     };
                 }
             }
@@ -66,6 +71,7 @@ impl Pass {
         Self {
             attempts,
             result: Err(failure.unwrap_or(NoFit::NoPlacement)),
+            spent: laps.spent(),
         }
     }
 }
@@ -120,11 +126,15 @@ pub(super) struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     /// The clusters for the binding, those without replicas left out.
-    pub fn place(&self) -> Result<Vec<TargetCluster>, NoFit> {
+    pub fn place(&self, laps: &Laps) -> Result<Vec<TargetCluster>, NoFit> {
         let affinity = Affinity::new(self.spec, self.placement, self.group);
-        let candidates = self.feasible(&affinity)?;
+        let admitted = self.admitted(&affinity);
+        laps.lap(Step::Filter);
+        let mut candidates = admitted?;
+        self.prefer(&mut candidates);
+        laps.lap(Step::Score);
         let closed = candidates.iter().any(|candidate| candidate.closed);
-        let result = self.share_out(candidates, &affinity);
+        let result = self.share_out(candidates, &affinity, laps);
         match result {
             Err(shortage)
                 if closed
@@ -139,7 +149,7 @@ impl<'a> Trial<'a> {
                     options: &options,
                     ..*self
                 }
-                .place()
+                .place(laps)
             }
             result => result,
         }
@@ -147,26 +157,42 @@ impl<'a> Trial<'a> {
 
     fn share_out(
         &self,
-        candidates: Vec<Candidate<'a>>,
+        mut candidates: Vec<Candidate<'a>>,
         affinity: &Affinity<'_>,
+        laps: &Laps,
     ) -> Result<Vec<TargetCluster>, NoFit> {
+        if !self.needs_no_room(affinity) {
+            self.measure(&mut candidates);
+        }
         let selected = if self.needs_no_choice() {
-            candidates
+            Ok(candidates)
         } else {
-            self.select(candidates)?
+            self.select(candidates)
         };
-        let shares = self.divide(&selected, affinity)?;
-        Ok(shares.iter().map(Share::target).collect())
+        laps.lap(Step::Select);
+        let shares = self.divide(&selected?, affinity);
+        let targets = shares.map(|shares| shares.iter().map(Share::target).collect());
+        laps.lap(Step::AssignReplicas);
+        targets
     }
 
     /// Whether every candidate is chosen, and no order of preference among them makes a difference.
     fn needs_no_choice(&self) -> bool {
         let unconstrained = self.placement.spread_constraints.is_empty()
             || Strategy::ignores_spread(self.placement);
-        unconstrained
-            && self.is_counted()
-            && !self.options.keep_empty
-            && Strategy::is_blind_to_rank(self.placement)
+        let alike = !self.is_counted() || !is_divided(self.placement);
+        let blind = if alike {
+            self.options.listing == Listing::Steady
+        } else {
+            Strategy::is_blind_to_rank(self.placement)
+        };
+        unconstrained && blind && !self.options.keep_empty
+    }
+
+    /// Whether besides it makes no difference how much room they have.
+    fn needs_no_room(&self, affinity: &Affinity<'_>) -> bool {
+        let blind = !self.is_counted() || Strategy::is_blind_to_room(self.placement);
+        self.needs_no_choice() && blind && !affinity.overflows()
     }
 
     /// The filters of this attempt.
@@ -184,16 +210,17 @@ impl<'a> Trial<'a> {
         Spread::of(&self.placement.spread_constraints, self.options.spreading)
     }
 
-    /// The clusters that pass the filters, by name.
+    /// The clusters that pass the filters, by name, with their scores and the room that they have.
     pub fn feasible(&self, affinity: &Affinity<'a>) -> Result<Vec<Candidate<'a>>, NoFit> {
+        let mut candidates = self.admitted(affinity)?;
+        self.prefer(&mut candidates);
+        self.measure(&mut candidates);
+        Ok(candidates)
+    }
+
+    /// The clusters that pass the filters, by name.
+    fn admitted(&self, affinity: &Affinity<'a>) -> Result<Vec<Candidate<'a>>, NoFit> {
         let filters = self.filters(affinity);
-        let demand = self.demand();
-        let mut estimate = Estimate::new(demand.as_ref(), self.options.grade_rule);
-        let locality = if self.options.plugins.has(Plugin::ClusterLocality) {
-            LOCALITY_SCORE
-        } else {
-            0
-        };
         let mut candidates = Vec::with_capacity(self.snapshot.len());
         let mut all_held = self.held().into_iter().peekable();
         for (order, cluster) in self.snapshot.iter().enumerate() {
@@ -209,22 +236,12 @@ impl<'a> Trial<'a> {
             let closed = held.is_some()
                 && self.options.growth != Growth::Anywhere
                 && filters.is_closed(cluster);
-            let allocatable = if closed {
-                0
-            } else if self.spec.replicas <= 0 {
-                // Nobody asks for what is not counted in replicas, so it fits anywhere.
-                MAX_REPLICAS
-            } else {
-                cluster
-                    .capacity()
-                    .map_or(0, |capacity| estimate.replicas(capacity))
-            };
             candidates.push(Candidate {
                 cluster,
                 order,
-                score: held.map_or(0, |_| locality),
+                score: 0,
                 tier,
-                allocatable,
+                allocatable: 0,
                 held,
                 closed,
             });
@@ -233,6 +250,31 @@ impl<'a> Trial<'a> {
             return Err(NoFit::NoClusterFit(self.refusals(&filters)));
         }
         Ok(candidates)
+    }
+
+    /// Scores the candidates.
+    fn prefer(&self, candidates: &mut [Candidate<'a>]) {
+        if self.options.plugins.has(Plugin::ClusterLocality) {
+            let holders = candidates.iter_mut().filter(|it| it.held.is_some());
+            holders.for_each(|holder| holder.score = LOCALITY_SCORE);
+        }
+    }
+
+    /// Finds out how much room the candidates have.
+    fn measure(&self, candidates: &mut [Candidate<'a>]) {
+        let demand = self.demand();
+        let mut estimate = Estimate::new(demand.as_ref(), self.options.grade_rule);
+        for candidate in candidates {
+            candidate.allocatable = if candidate.closed {
+                0
+            } else if self.spec.replicas <= 0 {
+                // Nobody asks for what is not counted in replicas, so it fits anywhere.
+                MAX_REPLICAS
+            } else {
+                let capacity = candidate.cluster.capacity();
+                capacity.map_or(0, |capacity| estimate.replicas(capacity))
+            };
+        }
     }
 
     /// Why each cluster is refused; only worked out when all are.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{binding_spec, by_name, decode, replay, select};
 use crate::scheduler::affinity::Affinity;
 use crate::scheduler::divide::DivideError;
+use crate::scheduler::laps::Laps;
 use crate::scheduler::nofit::NoFit;
 use crate::scheduler::pass::{Trial, is_reschedule_requested};
 use crate::scheduler::{Options, Snapshot};
@@ -47,7 +48,7 @@ fn evaluate(input: &Value) -> Value {
         snapshot: &snapshot,
         options: &options,
     };
-    let error = match trial.place() {
+    let error = match trial.place(&Laps::start()) {
         Ok(clusters) => return json!({ "clusters": clusters }),
         Err(error) => error,
     };

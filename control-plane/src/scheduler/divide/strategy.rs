@@ -8,6 +8,7 @@ use muster_shared::selectors::Affinity;
 
 use super::{Claim, DivideError};
 use crate::scheduler::candidate::Candidate;
+use crate::scheduler::need::is_divided;
 use crate::scheduler::snapshot::Snapshot;
 
 /// How replicas are divided.
@@ -55,16 +56,22 @@ impl<'a> Strategy<'a> {
         }
     }
 
-    /// Whether the division looks only at the clusters, not at their order of preference.
+    /// Whether the division looks only at the clusters, not at their order of preference: each gets a share by weight.
     pub fn is_blind_to_rank(placement: &Placement) -> bool {
-        placement
-            .replica_scheduling
-            .as_ref()
-            .is_some_and(|scheduling| {
-                scheduling.replica_scheduling_type == Some(ReplicaSchedulingType::Divided)
-                    && scheduling.replica_division_preference
-                        == Some(ReplicaDivisionPreference::Weighted)
-            })
+        let scheduling = placement.replica_scheduling.as_ref();
+        scheduling.is_some_and(|scheduling| {
+            scheduling.replica_scheduling_type == Some(ReplicaSchedulingType::Divided)
+                && scheduling.replica_division_preference
+                    == Some(ReplicaDivisionPreference::Weighted)
+        })
+    }
+
+    /// Whether it does not look at their room either: each gets all, or a share by a weight that the placement gives.
+    pub fn is_blind_to_room(placement: &Placement) -> bool {
+        let scheduling = placement.replica_scheduling.as_ref();
+        let weights = scheduling.and_then(|scheduling| scheduling.weight_preference.as_ref());
+        !is_divided(placement)
+            || (Self::is_blind_to_rank(placement) && !weights.is_some_and(is_dynamic))
     }
 
     /// Whether clusters are chosen by the weights alone, so that spread constraints do not apply (Karmada

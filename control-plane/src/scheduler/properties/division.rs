@@ -54,7 +54,7 @@ proptest! {
         grown.push(cluster("newcomer", cores));
         let clusters = snapshot(&grown);
         let applied = serde_json::to_string(&spec.placement).unwrap();
-        prop_assert_eq!(need(&spec, &status, Some(&applied), &clusters), None);
+        prop_assert_eq!(need(&spec, &status, Some(&applied), &applied, &clusters), None);
         let again = schedule(&spec, &status, &clusters, &Options::default()).unwrap();
         prop_assert_eq!(again.clusters, decision.clusters);
     }
