@@ -86,10 +86,15 @@ const SECONDS: [f64; 14] = [
 ];
 
 /// Histograms that Karmada has, too: their buckets are a millisecond, doubled so many times, as its dashboards expect.
-const KARMADAS: [(&str, u32); 3] = [
+const KARMADAS: [(&str, u32); 5] = [
     ("work_sync_workload_duration_seconds", 12),
     ("binding_sync_work_duration_seconds", 12),
     ("eviction_processing_latency_seconds", 15),
+    ("karmada_scheduler_e2e_scheduling_duration_seconds", 15),
+    (
+        "karmada_scheduler_scheduling_algorithm_duration_seconds",
+        15,
+    ),
 ];
 
 /// Starts keeping metrics; the handle renders them.

@@ -1,8 +1,7 @@
 //! Schedules bindings: takes them from the queue by their events and those of clusters, asks [`pass`], and writes
 //! what it says.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -21,12 +20,15 @@ use serde_json::json;
 
 use super::Options;
 use super::concern::concerns;
-use super::kinds::{Key, Stored};
+use super::echo::Replaced;
+use super::kinds::{Key, Stored, spec_of};
 use super::live::LiveSnapshot;
+use super::measure::{self, Incoming};
 use super::news::{ClusterNews, Wish};
 use super::outcome::{Placed, Subject, pass};
-use super::report::Report;
-use super::tell::{count_incoming, measure, tell};
+use super::report::{Report, Verdict};
+use super::tell::{tell, tell_failure};
+use super::waiting::Waiting;
 use crate::fleet::Fleet;
 use crate::settings::PRIORITY_BASED_SCHEDULING;
 
@@ -55,12 +57,13 @@ enum Error {
 
 /// Installs the scheduler.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    measure::describe();
     let scheduler = Arc::new(Scheduler {
         snapshot: LiveSnapshot::follow(&fleet.clusters),
         queue: queue(fleet),
         reports: Queue::new("scheduling reports"),
-        waiting: Mutex::default(),
-        written: Mutex::default(),
+        waiting: Waiting::default(),
+        replaced: Replaced::default(),
         options: Options::of(&fleet.settings),
     });
     scheduler.listen(&fleet.bindings);
@@ -103,33 +106,13 @@ fn queue(fleet: &Fleet) -> Queue<Key> {
     })
 }
 
-/// What `read` says of the binding, if it exists.
-fn spec_of<T>(
-    key: &Key,
-    bindings: &Informer<ResourceBinding>,
-    cluster_bindings: &Informer<ClusterResourceBinding>,
-    read: impl FnOnce(&ResourceBindingSpec) -> T,
-) -> Option<T> {
-    let namespace = key.namespace.as_deref();
-    if namespace.is_some() {
-        let binding = bindings.get(namespace, &key.name)?;
-        Some(read(&binding.spec))
-    } else {
-        let binding = cluster_bindings.get(namespace, &key.name)?;
-        Some(read(&binding.spec))
-    }
-}
-
 struct Scheduler {
     snapshot: LiveSnapshot,
     queue: Queue<Key>,
     /// Bindings that need no other placement, and of which that is still to be said. Saying it must not hold up decisions.
     reports: Queue<Key>,
-    /// Bindings without a decision, and what would have to change for them to get one.
-    waiting: Mutex<BTreeMap<Key, Wish>>,
-    /// The resource versions that our own writes replaced, until the cache shows a later one: deciding on them again
-    /// would repeat what is done.
-    written: Mutex<HashMap<Key, HashSet<String>>>,
+    waiting: Waiting,
+    replaced: Replaced,
     options: Options,
 }
 
@@ -139,22 +122,26 @@ impl Scheduler {
         informer.on_change(move |change| match change {
             Change::Applied { old, new } => {
                 let key = Key::of(new.as_ref());
-                scheduler.caught_up(&key, new.as_ref());
+                scheduler.replaced.seen(&key, new.as_ref());
                 // Status writes, most of them our own, change nothing that a decision depends on.
                 let seen = old
                     .as_ref()
                     .is_some_and(|old| old.meta().generation == new.meta().generation);
                 if !seen {
                     let event = if old.is_some() {
-                        "BindingUpdate"
+                        Incoming::BindingUpdate
                     } else {
-                        "BindingAdd"
+                        Incoming::BindingAdd
                     };
-                    count_incoming(event, 1);
+                    event.count();
                     scheduler.queue.add(key);
                 }
             }
-            Change::Deleted { old } => scheduler.queue.add(Key::of(old.as_ref())),
+            Change::Deleted { old } => {
+                let key = Key::of(old.as_ref());
+                scheduler.replaced.forget(&key);
+                scheduler.queue.add(key);
+            }
         });
     }
 
@@ -178,19 +165,13 @@ impl Scheduler {
         } else {
             GATHER_ROOM
         };
-        let is_helped = |(key, wish): &(&Key, &Wish)| {
+        let is_helped = |key: &Key, wish| {
             let helps =
-                |spec: &ResourceBindingSpec| news.may_help(**wish, spec, self.options.grade_rule);
+                |spec: &ResourceBindingSpec| news.may_help(wish, spec, self.options.grade_rule);
             spec_of(key, bindings, cluster_bindings, helps) == Some(true)
         };
-        let helped = self
-            .waiting()
-            .iter()
-            .filter(is_helped)
-            .map(|(key, _)| key.clone())
-            .collect::<Vec<_>>();
-        for key in helped {
-            count_incoming("ClusterChanged", 1);
+        for key in self.waiting.helped(is_helped) {
+            Incoming::ClusterChanged.count();
             self.queue.add_after(key, gather);
         }
         if news.is_about_admission() {
@@ -211,7 +192,7 @@ impl Scheduler {
         }
         for binding in bindings.list() {
             if concerns(binding.spec(), old, new) {
-                count_incoming("ClusterChanged", 1);
+                Incoming::ClusterChanged.count();
                 self.queue.add(Key::of(binding.as_ref()));
             }
         }
@@ -228,25 +209,25 @@ impl Scheduler {
     async fn handle_kind<B: Stored>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
         let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
         let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
-            self.waits_for(key, None);
+            self.waiting.put(key, None);
             return Ok(Next::Done);
         };
-        if self.is_outdated(&key, binding.as_ref()) {
+        if self.replaced.contains(&key, binding.as_ref()) {
             return Ok(Next::After(CATCH_UP));
         }
         // Before the clusters are looked at, so that none of their changes is missed until this is decided.
-        self.waits_for(key.clone(), Some(Wish::Anything));
+        self.waiting.put(key.clone(), Some(Wish::Anything));
         let started = Instant::now();
         let now = whole_second(Timestamp::now());
         let snapshot = self.snapshot.get();
-        let subject = subject(binding.as_ref());
+        let subject = Subject::of(binding.as_ref());
         let outcome = pass(&subject, &snapshot, &self.options, now);
         let wish = outcome
             .failure
             .is_some()
             .then(|| Wish::after(binding.spec(), &outcome.attempts));
-        measure(&outcome, started);
-        tell(fleet, binding.as_ref(), &outcome);
+        let attempt = measure::Attempt::begun(started, outcome.need, &outcome.spent);
+        let ended = |scheduled| attempt.iter().for_each(|it| it.end(scheduled));
 
         let api = B::api(&fleet.client, key.namespace.as_deref());
         let news = outcome
@@ -260,19 +241,36 @@ impl Scheduler {
                 Err(error) if client::is_not_found(&error) => return Ok(Next::Done),
                 // Somebody else was faster; the cache will show what they did.
                 Err(error) if client::is_conflict(&error) => return Ok(Next::After(CATCH_UP)),
-                Err(source) => return Err(Error::Result { key, source }),
+                Err(source) => {
+                    ended(false);
+                    if let Some(verdict) = Verdict::refused(&source) {
+                        tell_failure(fleet, binding.as_ref(), &verdict);
+                        let report = Report {
+                            scheduled: Some(verdict),
+                            ..Report::default()
+                        };
+                        self.report(&api, &key, binding.as_ref(), &report, now)
+                            .await?;
+                    }
+                    return Err(Error::Result { key, source });
+                }
             },
         };
+        ended(outcome.failure.is_none());
+        tell(fleet, binding.as_ref(), &outcome);
+        if wish.is_some() {
+            Incoming::ScheduleAttemptFailure.count();
+        }
         if let Some(written) = &written {
-            self.replaced(&key, binding.as_ref());
-            let subject = self::subject(written);
+            self.replaced.insert(&key, binding.as_ref());
+            let subject = Subject::of(written);
             let next = pass(&subject, &snapshot, &self.options, now);
             let report = outcome.followed_by(&next, &subject);
             self.report(&api, &key, written, &report, now).await?;
         } else if outcome.report.patch(binding.status(), now).is_some() {
             self.reports.add(key.clone());
         }
-        self.waits_for(key, wish);
+        self.waiting.put(key, wish);
         Ok(wish.map_or(Next::Done, |_| Next::After(LOOK_AGAIN)))
     }
 
@@ -292,11 +290,11 @@ impl Scheduler {
         let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
             return Ok(Next::Done);
         };
-        if self.is_outdated(&key, binding.as_ref()) {
+        if self.replaced.contains(&key, binding.as_ref()) {
             return Ok(Next::After(CATCH_UP));
         }
         let now = whole_second(Timestamp::now());
-        let subject = subject(binding.as_ref());
+        let subject = Subject::of(binding.as_ref());
         let outcome = pass(&subject, &self.snapshot.get(), &self.options, now);
         if outcome
             .placed
@@ -310,16 +308,6 @@ impl Scheduler {
         self.report(&api, &key, &binding, &outcome.report, now)
             .await?;
         Ok(Next::Done)
-    }
-
-    #[allow(clippy::cast_precision_loss)] // a gauge
-    fn waits_for(&self, key: Key, wish: Option<Wish>) {
-        let mut waiting = self.waiting();
-        match wish {
-            Some(wish) => waiting.insert(key, wish),
-            None => waiting.remove(&key),
-        };
-        metrics::gauge!("muster_scheduler_waiting_bindings").set(waiting.len() as f64);
     }
 
     /// Writes the report into the status, upon what others write there meanwhile.
@@ -348,7 +336,7 @@ impl Scheduler {
                 .await
             {
                 Ok(_) => {
-                    self.replaced(key, binding);
+                    self.replaced.insert(key, binding);
                     return Ok(());
                 }
                 Err(error) if client::is_not_found(&error) => return Ok(()),
@@ -362,41 +350,6 @@ impl Scheduler {
             }
         }
         Err(Error::Contended { key: key.clone() })
-    }
-
-    fn replaced<B: Binding>(&self, key: &Key, binding: &B) {
-        if let Some(version) = binding.resource_version() {
-            self.written()
-                .entry(key.clone())
-                .or_default()
-                .insert(version);
-        }
-    }
-
-    fn is_outdated<B: Binding>(&self, key: &Key, binding: &B) -> bool {
-        let version = binding.resource_version().unwrap_or_default();
-        self.written()
-            .get(key)
-            .is_some_and(|replaced| replaced.contains(&version))
-    }
-
-    fn caught_up<B: Binding>(&self, key: &Key, binding: &B) {
-        let version = binding.resource_version().unwrap_or_default();
-        let mut written = self.written();
-        if written
-            .get(key)
-            .is_some_and(|replaced| !replaced.contains(&version))
-        {
-            written.remove(key);
-        }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<Key, Wish>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn written(&self) -> MutexGuard<'_, HashMap<Key, HashSet<String>>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -412,18 +365,6 @@ fn is_ours<B: Binding>(binding: &B, fleet: &Fleet) -> bool {
         && scheduler.unwrap_or(DEFAULT_SCHEDULER) == fleet.settings.scheduler_name
         && !spec.scheduling_suspended()
         && spec.placement.is_some()
-}
-
-fn subject<B: Binding>(binding: &B) -> Subject<'_> {
-    let annotations = binding.meta().annotations.as_ref();
-    Subject {
-        generation: binding.meta().generation.unwrap_or(0),
-        applied_placement: annotations
-            .and_then(|annotations| annotations.get(APPLIED_PLACEMENT))
-            .map(String::as_str),
-        spec: binding.spec(),
-        status: binding.status(),
-    }
 }
 
 /// Writes the result and the placement it was made for at once, on the state that they were decided on.

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use kube::Client;
-use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::binding::{
+    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
+};
 use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::watch::Informer;
 
@@ -55,5 +57,22 @@ impl Stored for ClusterResourceBinding {
     }
     fn api(client: &Client, _: Option<&str>) -> Api<Self> {
         Api::all(client.clone())
+    }
+}
+
+/// What `read` says of the binding, if it exists.
+pub(super) fn spec_of<T>(
+    key: &Key,
+    bindings: &Informer<ResourceBinding>,
+    cluster_bindings: &Informer<ClusterResourceBinding>,
+    read: impl FnOnce(&ResourceBindingSpec) -> T,
+) -> Option<T> {
+    let namespace = key.namespace.as_deref();
+    if namespace.is_some() {
+        let binding = bindings.get(namespace, &key.name)?;
+        Some(read(&binding.spec))
+    } else {
+        let binding = cluster_bindings.get(namespace, &key.name)?;
+        Some(read(&binding.spec))
     }
 }

@@ -18,7 +18,12 @@ pub enum Step {
 
 impl Step {
     /// All of them, in order.
-    pub const ALL: [Self; 4] = [Self::Filter, Self::Score, Self::Select, Self::AssignReplicas];
+    pub const ALL: [Self; 4] = [
+        Self::Filter,
+        Self::Score,
+        Self::Select,
+        Self::AssignReplicas,
+    ];
 
     /// The name, as Karmada has it.
     pub const fn name(self) -> &'static str {

@@ -12,6 +12,7 @@ mod concern;
 mod conformance;
 mod controller;
 pub mod divide;
+mod echo;
 pub mod explain;
 pub mod filter;
 mod first;
@@ -20,6 +21,7 @@ mod fixtures;
 mod kinds;
 mod laps;
 mod live;
+mod measure;
 pub mod need;
 mod news;
 mod nofit;
@@ -34,6 +36,7 @@ mod snapshot;
 #[cfg(test)]
 mod specification;
 mod tell;
+mod waiting;
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::settings::{Error, Words};

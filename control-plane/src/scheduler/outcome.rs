@@ -3,10 +3,11 @@
 
 use jiff::Timestamp;
 use muster_shared::api::binding::{
-    GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
+    Binding, GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
 };
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
+use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
 
 use super::laps::Spent;
@@ -29,6 +30,21 @@ pub struct Subject<'a> {
     pub spec: &'a ResourceBindingSpec,
     /// The status.
     pub status: &'a ResourceBindingStatus,
+}
+
+impl<'a> Subject<'a> {
+    /// The binding.
+    pub fn of<B: Binding>(binding: &'a B) -> Self {
+        let annotations = binding.meta().annotations.as_ref();
+        Self {
+            generation: binding.meta().generation.unwrap_or(0),
+            applied_placement: annotations
+                .and_then(|annotations| annotations.get(APPLIED_PLACEMENT))
+                .map(String::as_str),
+            spec: binding.spec(),
+            status: binding.status(),
+        }
+    }
 }
 
 /// What a pass came to.
@@ -244,7 +260,7 @@ fn is_same(some: &[TargetCluster], others: &[TargetCluster]) -> bool {
 }
 
 /// The placement as the annotation keeps it.
-pub fn record(spec: &ResourceBindingSpec) -> String {
+pub(crate) fn record(spec: &ResourceBindingSpec) -> String {
     serde_json::to_string(&spec.placement)
         .expect("a placement has text keys: invariant of its type")
 }

@@ -2,10 +2,15 @@
 
 use jiff::Timestamp;
 use muster_shared::api::binding::ResourceBindingStatus;
-use muster_shared::conditions;
 use muster_shared::k8s::Time;
 use muster_shared::names::condition::SCHEDULED;
+use muster_shared::{client, conditions};
 use serde_json::{Map, Value, json};
+
+use super::nofit::Kind;
+
+/// Reason of a refusal by Karmada's webhook for quotas, and of the condition `Scheduled` then.
+const QUOTA_EXCEEDED: &str = "QuotaExceeded";
 
 /// What a pass reports; `None` leaves a field alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,6 +44,26 @@ impl Verdict {
             reason: "Success",
             message: "Binding has been scheduled successfully.".to_owned(),
         }
+    }
+}
+
+impl Verdict {
+    /// The API does not take the result, such as where a quota of the fleet says no: it is tried again, and what is placed stays.
+    /// `None` when the API did not say anything about it.
+    pub fn refused(error: &kube::Error) -> Option<Self> {
+        let kube::Error::Api(answer) = error else {
+            return None;
+        };
+        // Of a server in trouble it says nothing about the result.
+        (400..500).contains(&answer.code).then(|| Self {
+            scheduled: false,
+            reason: if answer.code == 403 && answer.reason == QUOTA_EXCEEDED {
+                QUOTA_EXCEEDED
+            } else {
+                Kind::SchedulerError.reason()
+            },
+            message: client::brief(error),
+        })
     }
 }
 
@@ -159,5 +184,26 @@ mod tests {
         assert_eq!(times(&status), [1, 5]);
         assert_eq!(times(&failed), [1, 7]);
         assert_eq!(times(&failure.on(&failed, at(8))), [1, 7]);
+    }
+
+    #[test]
+    fn a_refused_result_is_reported_if_the_api_said_so() {
+        let answer = |code: u16, reason: &str| {
+            let status =
+                json!({ "status": "Failure", "code": code, "reason": reason, "message": "no" });
+            kube::Error::Api(serde_json::from_value(status).unwrap())
+        };
+        for (code, reason, expected) in [
+            (403, "QuotaExceeded", Some("QuotaExceeded")),
+            (403, "Forbidden", Some("SchedulerError")),
+            (422, "Invalid", Some("SchedulerError")),
+            (500, "InternalError", None),
+            (503, "ServiceUnavailable", None),
+        ] {
+            let verdict = Verdict::refused(&answer(code, reason));
+            assert_eq!(verdict.as_ref().map(|it| it.reason), expected, "{code}");
+            let told = format!("no ({code} {reason})");
+            assert!(verdict.is_none_or(|it| it.message == told && !it.scheduled));
+        }
     }
 }

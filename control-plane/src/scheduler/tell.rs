@@ -1,6 +1,4 @@
-//! What operators hear of a decision: events, log lines, metrics. All but the metrics only when it is news.
-
-use std::time::Instant;
+//! What operators hear of a decision, when it is news: events and log lines.
 
 use muster_shared::api::binding::{Binding, TargetCluster};
 use muster_shared::conditions;
@@ -9,56 +7,68 @@ use muster_shared::k8s::CoreObjectReference;
 use muster_shared::names::condition::SCHEDULED;
 
 use super::kinds::Key;
-use super::need::Need;
 use super::outcome::Outcome;
+use super::report::Verdict;
 use crate::fleet::Fleet;
 
-/// Says what happened, when it is news.
+/// Says what came of a pass, when it is news. `binding` is as it was before.
 pub(super) fn tell<B: Binding>(fleet: &Fleet, binding: &B, outcome: &Outcome) {
-    let spec = binding.spec();
-    let template = CoreObjectReference {
-        api_version: Some(spec.resource.api_version.clone()),
-        kind: Some(spec.resource.kind.clone()),
-        namespace: spec.resource.namespace.clone(),
-        name: Some(spec.resource.name.clone()),
-        uid: spec.resource.uid.clone(),
-        ..CoreObjectReference::default()
-    };
-    let publish = |kind, reason, note: String| {
-        fleet.events.publish(binding, kind, reason, note.clone());
-        fleet
-            .events
-            .publish_about(template.clone(), kind, reason, note);
-    };
-    let known = conditions::get(&binding.status().conditions, SCHEDULED)
-        .map_or("", |condition| condition.message.as_str());
     if let Some(failure) = &outcome.failure {
-        let note = failure.to_string();
-        if note != known {
-            tracing::warn!(binding = %Key::of(binding), need = ?outcome.need, reason = failure.kind().reason(), note, "no placement");
-            publish(EventType::Warning, "ScheduleBindingFailed", note);
-        }
+        let verdict = Verdict {
+            scheduled: false,
+            reason: failure.kind().reason(),
+            message: failure.to_string(),
+        };
+        tell_failure(fleet, binding, &verdict);
         return;
     }
     let Some(placed) = &outcome.placed else {
         return;
     };
-    if placed.clusters == spec.clusters {
+    if placed.clusters == binding.spec().clusters {
         return;
     }
     for attempt in &outcome.attempts {
         if let Some(failure) = &attempt.failure {
             let note = format!("affinity group {}: {failure}", attempt.group);
-            publish(EventType::Warning, "ScheduleBindingFailed", note);
+            publish(fleet, binding, EventType::Warning, note);
         }
     }
     let result = result_text(&placed.clusters);
     tracing::info!(binding = %Key::of(binding), need = ?outcome.need, result, "placed");
-    publish(
-        EventType::Normal,
-        "ScheduleBindingSucceed",
-        success_note(&placed.clusters),
-    );
+    let note = success_note(&placed.clusters);
+    publish(fleet, binding, EventType::Normal, note);
+}
+
+/// Says why a binding has no result, or not the one that it was to get, when that is news.
+pub(super) fn tell_failure<B: Binding>(fleet: &Fleet, binding: &B, verdict: &Verdict) {
+    let Verdict {
+        reason, message, ..
+    } = verdict;
+    let known = conditions::get(&binding.status().conditions, SCHEDULED);
+    if known.is_none_or(|known| known.message != *message) {
+        tracing::warn!(binding = %Key::of(binding), reason, message, "no placement");
+        publish(fleet, binding, EventType::Warning, message.clone());
+    }
+}
+
+/// An event on the binding and one on its template.
+fn publish<B: Binding>(fleet: &Fleet, binding: &B, kind: EventType, note: String) {
+    let reason = match kind {
+        EventType::Normal => "ScheduleBindingSucceed",
+        EventType::Warning => "ScheduleBindingFailed",
+    };
+    let resource = &binding.spec().resource;
+    let template = CoreObjectReference {
+        api_version: Some(resource.api_version.clone()),
+        kind: Some(resource.kind.clone()),
+        namespace: resource.namespace.clone(),
+        name: Some(resource.name.clone()),
+        uid: resource.uid.clone(),
+        ..CoreObjectReference::default()
+    };
+    fleet.events.publish(binding, kind, reason, note.clone());
+    fleet.events.publish_about(template, kind, reason, note);
 }
 
 /// What is said of a binding that was placed.
@@ -76,29 +86,4 @@ fn result_text(clusters: &[TargetCluster]) -> String {
         .map(|target| format!("{}:{}", target.name, target.replicas))
         .collect();
     format!("{{{}}}", parts.join(", "))
-}
-
-/// Counts what is put on the queue, under Karmada's name.
-pub(super) fn count_incoming(event: &'static str, bindings: u64) {
-    metrics::counter!("karmada_scheduler_queue_incoming_bindings_total", "event" => event)
-        .increment(bindings);
-}
-
-/// Counts and times under Karmada's names.
-pub(super) fn measure(outcome: &Outcome, started: Instant) {
-    let Some(need) = outcome.need else { return };
-    let schedule_type = if need == Need::ReplicasChanged {
-        "ScaleSchedule"
-    } else {
-        "ReconcileSchedule"
-    };
-    let result = if outcome.failure.is_some() {
-        "error"
-    } else {
-        "scheduled"
-    };
-    let labels = [("result", result), ("schedule_type", schedule_type)];
-    metrics::counter!("karmada_scheduler_schedule_attempts_total", &labels).increment(1);
-    metrics::histogram!("karmada_scheduler_e2e_scheduling_duration_seconds", &labels)
-        .record(started.elapsed().as_secs_f64());
 }
