@@ -83,7 +83,25 @@ def agent():
     deployment, main = container(objects)
     check(f"{path}: one agent speaks for a cluster", deployment["spec"]["replicas"] == 1 and deployment["spec"]["strategy"]["type"] == "Recreate")
     check(f"{path}: flags arrive", {"--cluster-name=member1", "--cluster-zones=a,b", "--cluster-region=eu"} <= set(main["args"]), str(main["args"]))
-    for values, word in [({"clusterName": ""}, "clusterName"), ({"clusterName": "Member.1"}, "clusterName"), ({"clusterName": "a", "x": 1}, "x")]:
+    quiet = {"--report-secrets=None"} <= set(main["args"]) and not [each for each in main["args"] if each.startswith("--controllers")]
+    check(f"{path}: gives no credentials away and renews none unless asked to", quiet, str(main["args"]))
+    _, main = container(rendered(path, {**values, "reportSecrets": ["KubeCredentials", "KubeImpersonator"], "certRotation": {"enabled": True}}))
+    flags = {
+        "--report-secrets=KubeCredentials,KubeImpersonator",
+        "--controllers=*,certRotation",
+        "--cert-rotation-remaining-time-threshold=0.2",
+        "--karmada-kubeconfig-namespace=muster-system",
+        "--karmada-kubeconfig-secret=muster-fleet-kubeconfig",
+        "--karmada-kubeconfig-secret-key=kubeconfig",
+    }
+    check(f"{path}: reports and renews what it is asked to", flags <= set(main["args"]), str(main["args"]))
+    cases = [
+        ({"clusterName": ""}, "clusterName"),
+        ({"clusterName": "Member.1"}, "clusterName"),
+        ({"clusterName": "a", "x": 1}, "x"),
+        ({"clusterName": "a", "reportSecrets": ["Everything"]}, "reportSecrets"),
+    ]
+    for values, word in cases:
         words = refused(path, values)
         check(f"{path}: refuses {values}", words is not None and word in words, str(words))
 
@@ -104,6 +122,8 @@ def fleet_access():
     check(f"{path}: lets nobody in unless asked to", not [each for each in none if each["kind"].endswith("Role")])
     values = {"access": {"create": True, "members": ["m1", "m2"]}}
     objects = rendered(path, values)
+    wide = rendered(path, {"access": {**values["access"], "secrets": True, "certificates": True}})
+    check(f"{path}: no name is left to fill in where more is granted", "MEMBER" not in yaml.safe_dump_all(wide))
     check(f"{path}: no name is left to fill in", "MEMBER" not in yaml.safe_dump_all(objects))
     keys = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
     check(f"{path}: every object once", len(keys) == len(set(keys)), str(keys))
@@ -118,6 +138,12 @@ def fleet_access():
             if each["kind"] == "RoleBinding" and each["subjects"][0]["name"] == f"muster-agent-{member}"
         ]
         check(f"{path}: {member} stays out of {other}", f"karmada-es-{other}" not in bound, str(bound))
+        secrets = f"muster-agent-{member}-secrets"
+        check(f"{path}: {member} writes no secrets unless asked to", not rules(objects, "Role", secrets, "karmada-cluster"))
+        granted = rules(wide, "Role", secrets, "karmada-cluster")
+        check(f"{path}: {member} may write its own two secrets", [rule["resourceNames"] for rule in granted] == [[member, f"{member}-impersonator"]], str(granted))
+        requests = rules(wide, "ClusterRole", f"muster-agent-{member}-certificates")
+        check(f"{path}: {member} may ask for certificates and approve none", [rule["verbs"] for rule in requests] == [["get", "create"]], str(requests))
     words = refused(path, {"access": {"members": ["Member.1"]}})
     check(f"{path}: refuses a name that is none", words is not None and "members" in words, str(words))
 

@@ -5,6 +5,8 @@
 
 pub mod apply;
 pub mod census;
+pub mod certificate;
+pub mod credentials;
 pub mod discovery;
 pub mod health;
 pub mod heartbeat;

@@ -22,6 +22,10 @@ pub enum Step {
     Pods,
     /// The status of the Cluster was written, or was found to be right.
     Status,
+    /// The fleet has the member's credentials that it is to have.
+    Credentials,
+    /// The certificate for the fleet API was looked at, and is good for long enough.
+    Certificate,
 }
 
 impl Step {
@@ -34,6 +38,8 @@ impl Step {
             Self::Nodes => "nodes",
             Self::Pods => "pods",
             Self::Status => "status",
+            Self::Credentials => "credentials",
+            Self::Certificate => "certificate",
         }
     }
 
@@ -88,6 +94,14 @@ pub fn describe() {
     describe_counter!(
         "muster_work_reports_total",
         "Statuses of objects that were written to their Work."
+    );
+    describe_counter!(
+        "muster_credential_report_failures_total",
+        "Failures to give the fleet the member's credentials, by what --report-secrets calls them."
+    );
+    describe_counter!(
+        "muster_certificate_rotations_total",
+        "Attempts to renew the certificate for the fleet API, by result: renewed, refused, unanswered, useless or error."
     );
     describe_gauge!(
         "muster_watched_kinds",

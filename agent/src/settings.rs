@@ -8,6 +8,8 @@ use muster_shared::settings::{
 use muster_shared::telemetry::LogFormat;
 use serde::Deserialize;
 
+use crate::credentials::account::{self, Report};
+
 /// Counting nodes by the grades of `spec.resourceModels`.
 pub const CUSTOMIZED_MODELS: Gate = Gate {
     name: "CustomizedClusterResourceModeling",
@@ -22,9 +24,11 @@ const WITHOUT_EFFECT: [&str; 4] = [
     "MultiClusterService",
 ];
 
-/// The parts that `--controllers` can switch; `certRotation` is off unless named.
+/// The one part that is off unless it is named.
+pub const CERT_ROTATION: &str = "certRotation";
+/// The parts that `--controllers` can switch.
 pub const CONTROLLERS: [&str; 6] = [
-    "certRotation",
+    CERT_ROTATION,
     "clusterStatus",
     "endpointsliceCollect",
     "execution",
@@ -96,6 +100,27 @@ pub struct Settings {
     /// Zones of the member, separated by commas; label values.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub cluster_zones: Words,
+
+    /// Credentials of the member that the fleet is given: `KubeCredentials` (an account that may do everything),
+    /// `KubeImpersonator`, both, or `None`.
+    #[arg(long, default_value = "KubeCredentials,KubeImpersonator")]
+    pub report_secrets: Words,
+
+    /// How often the controller certRotation looks at the certificate for the fleet API.
+    #[arg(long, default_value = "5m")]
+    pub cert_rotation_checking_interval: Duration,
+    /// Share of its life, from 0 to 1, that is left when the certificate is renewed.
+    #[arg(long, default_value_t = 0.2)]
+    pub cert_rotation_remaining_time_threshold: f64,
+    /// Namespace of the member's Secret with the agent's kubeconfig for the fleet API.
+    #[arg(long, default_value = "karmada-system")]
+    pub karmada_kubeconfig_namespace: String,
+    /// Name of that Secret.
+    #[arg(long, default_value = "karmada-kubeconfig")]
+    pub karmada_kubeconfig_secret: String,
+    /// Key of the kubeconfig in that Secret.
+    #[arg(long, default_value = "karmada-kubeconfig")]
+    pub karmada_kubeconfig_secret_key: String,
 
     /// Requests a second to the member's API.
     #[arg(long, default_value_t = 40.0)]
@@ -174,18 +199,6 @@ pub struct Settings {
     pub rate_limiter_bucket_size: Option<String>,
     /// No effect.
     #[arg(long, hide = true)]
-    pub cert_rotation_checking_interval: Option<String>,
-    /// No effect.
-    #[arg(long, hide = true)]
-    pub cert_rotation_remaining_time_threshold: Option<String>,
-    /// No effect.
-    #[arg(long, hide = true)]
-    pub karmada_kubeconfig_namespace: Option<String>,
-    /// No effect.
-    #[arg(long, hide = true)]
-    pub report_secrets: Option<String>,
-    /// No effect.
-    #[arg(long, hide = true)]
     pub v: Option<String>,
 }
 
@@ -219,6 +232,10 @@ impl Settings {
                 self.cluster_status_update_frequency,
             ),
             ("cluster-lease-duration", self.cluster_lease_duration),
+            (
+                "cert-rotation-checking-interval",
+                self.cert_rotation_checking_interval,
+            ),
         ] {
             if value.is_zero() {
                 return Err(Error::invalid(name, "must be longer than nothing"));
@@ -233,6 +250,13 @@ impl Settings {
             let problem = "nodes are not watched with --enable-cluster-resource-modeling=false";
             return Err(Error::invalid("cluster-ready-nodes-threshold", problem));
         }
+        let share = self.cert_rotation_remaining_time_threshold;
+        if !(0.0..=1.0).contains(&share) {
+            let problem = format!("{share} must lie between 0 and 1");
+            let flag = "cert-rotation-remaining-time-threshold";
+            return Err(Error::invalid(flag, problem));
+        }
+        self.reports()?;
         self.controllers.check(&CONTROLLERS)?;
         let ignored = WITHOUT_EFFECT.map(|name| Gate {
             name,
@@ -240,6 +264,12 @@ impl Settings {
         });
         let known: Vec<Gate> = ignored.into_iter().chain([CUSTOMIZED_MODELS]).collect();
         self.feature_gates.check(&known)
+    }
+
+    /// The credentials that the fleet is given.
+    pub fn reports(&self) -> Result<Vec<Report>, Error> {
+        account::chosen(&self.report_secrets)
+            .map_err(|problem| Error::invalid("report-secrets", problem))
     }
 
     /// Whether nodes are counted by grades.
@@ -336,6 +366,17 @@ mod tests {
                     "--enable-cluster-resource-modeling=false",
                 ],
                 "cluster-ready-nodes-threshold",
+            ),
+            (
+                vec!["--cluster-name=a", "--report-secrets=Everything"],
+                "report-secrets",
+            ),
+            (
+                vec![
+                    "--cluster-name=a",
+                    "--cert-rotation-remaining-time-threshold=20",
+                ],
+                "cert-rotation-remaining-time-threshold",
             ),
             (vec!["--cluster-name=a", "--nope"], "nope"),
         ] {

@@ -2,10 +2,12 @@
 //!
 //! Every crate imports from here, so that a change of `k8s-openapi` or `kube` is felt in one place.
 
+pub use k8s_openapi::ByteString;
 pub use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
         batch::v1::{CronJob, Job},
+        certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec},
         coordination::v1::{Lease, LeaseSpec},
         core::v1::{
             ConfigMap, Container, ContainerStatus, Event, Namespace, Node, NodeAffinity,
@@ -15,6 +17,7 @@ pub use k8s_openapi::{
         },
         networking::v1::Ingress,
         policy::v1::PodDisruptionBudget,
+        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::{
         CustomResourceDefinition, JSONSchemaProps,

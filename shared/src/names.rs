@@ -117,6 +117,8 @@ pub mod condition {
     pub const READY: &str = "Ready";
     /// Of a Cluster: its list of kinds is complete.
     pub const COMPLETE_API_ENABLEMENTS: &str = "CompleteAPIEnablements";
+    /// Of a Cluster (ours): no other Cluster is the same member. Written when there was a doubt.
+    pub const UNIQUE_IDENTITY: &str = "UniqueIdentity";
     /// Of a binding: clusters were found.
     pub const SCHEDULED: &str = "Scheduled";
     /// Of a binding: every Work was applied.

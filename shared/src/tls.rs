@@ -24,6 +24,40 @@ pub fn not_after(pem: &[u8]) -> Result<Timestamp, Error> {
         .map_err(|error| Error::X509(error.to_string()))
 }
 
+/// What of a certificate matters to whoever has to renew it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// From when it is valid.
+    pub not_before: Timestamp,
+    /// The last second of that.
+    pub not_after: Timestamp,
+    /// Whose it is, DER.
+    pub subject: Vec<u8>,
+    /// The public key as `SubjectPublicKeyInfo`, DER.
+    pub key: Vec<u8>,
+}
+
+/// The certificates of a PEM text, in their order; never an empty list.
+pub fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, Error> {
+    let x509 = |error: &dyn std::fmt::Display| Error::X509(error.to_string());
+    let time = |seconds| Timestamp::from_second(seconds).map_err(|error| x509(&error));
+    let mut list = Vec::new();
+    for der in CertificateDer::pem_slice_iter(pem) {
+        let der = der.map_err(Error::Pem)?;
+        let (_, read) = x509_parser::parse_x509_certificate(&der).map_err(|error| x509(&error))?;
+        list.push(Certificate {
+            not_before: time(read.validity().not_before.timestamp())?,
+            not_after: time(read.validity().not_after.timestamp())?,
+            subject: read.subject().as_raw().to_vec(),
+            key: read.public_key().raw.to_vec(),
+        });
+    }
+    if list.is_empty() {
+        return Err(Error::Pem(rustls::pki_types::pem::Error::NoItemsFound));
+    }
+    Ok(list)
+}
+
 /// Makes ring the process's TLS provider. Call it first in `main`: with no provider installed rustls panics at first use.
 pub fn install_provider() {
     // An error means that somebody installed one before us, which serves as well.

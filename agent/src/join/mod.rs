@@ -2,15 +2,18 @@
 
 mod register;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use muster_shared::api::cluster::Cluster;
 use muster_shared::lease::Leadership;
 use muster_shared::queue::jittered;
 use muster_shared::serve::Health;
-use tokio::sync::watch;
+use muster_shared::watch::Informer;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-pub use self::register::{Error, Registration};
+pub use self::register::{Error, Registration, ensure_namespace};
 
 /// First and longest pause between attempts to join.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -27,9 +30,11 @@ pub enum Standing {
     Member,
 }
 
-/// Tries to join until that works, then waits for shutdown; ends early only when it is refused for good.
+/// Tries to join until that works, then waits for shutdown; ends early only when it is refused for good, at once or later: our
+/// role may show us no Cluster but our own, so that it may be the control plane who finds out that the member has another one.
 pub async fn run(
     registration: Registration,
+    clusters: Informer<Cluster>,
     leadership: Leadership,
     standing: watch::Sender<Standing>,
     health: Health,
@@ -41,10 +46,10 @@ pub async fn run(
             leadership.acquired().await;
             keep_trying(&registration, &standing, &health).await
         } => match refused {
-            Ok(()) => {
-                shutdown.cancelled().await;
-                Ok(())
-            }
+            Ok(()) => tokio::select! {
+                () = shutdown.cancelled() => Ok(()),
+                problem = refusal(&clusters, &registration.settings.cluster_name) => Err(Error::Taken(problem)),
+            },
             Err(error) => Err(error),
         },
     }
@@ -73,6 +78,20 @@ async fn keep_trying(
     health.ready("registration", Ok(()));
     advance(standing, Standing::Member);
     Ok(())
+}
+
+/// Waits until our Cluster says that it is the wrong one, and gives its words.
+async fn refusal(clusters: &Informer<Cluster>, name: &str) -> String {
+    let news = Arc::new(Notify::new());
+    let wake = Arc::clone(&news);
+    clusters.on_change(move |_| wake.notify_one());
+    loop {
+        let cluster = clusters.get(None, name);
+        if let Some(problem) = cluster.and_then(|cluster| register::twin(&cluster)) {
+            return problem;
+        }
+        news.notified().await;
+    }
 }
 
 fn advance(standing: &watch::Sender<Standing>, to: Standing) {

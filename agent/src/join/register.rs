@@ -1,12 +1,15 @@
 //! The Cluster object, the namespaces, and the proof that nobody else bears our name.
 
 use kube::api::PostParams;
-use muster_shared::api::cluster::{Cluster, ClusterSpec, ClusterSyncMode, ResourceModel};
+use muster_shared::api::cluster::{
+    Cluster, ClusterSpec, ClusterSyncMode, LocalSecretReference, ResourceModel,
+};
 use muster_shared::k8s::{Api, Client, ListParams, Namespace, ObjectMeta, ResourceExt};
-use muster_shared::names;
+use muster_shared::{conditions, names};
 use serde_json::{Value, json};
 
 use crate::apply::member::Raw;
+use crate::credentials::Report;
 use crate::settings::Settings;
 use crate::write::{self, merge_patch, within};
 
@@ -70,6 +73,8 @@ pub struct Registration {
     pub endpoint: String,
     /// Whether the kubeconfig accepts any certificate.
     pub insecure: bool,
+    /// The credentials that the fleet is given.
+    pub reports: Vec<Report>,
     /// Given to a Cluster that has no models.
     pub models: Vec<ResourceModel>,
 }
@@ -87,6 +92,8 @@ impl Registration {
             None => {
                 let spec = ClusterSpec {
                     resource_models: self.models.clone(),
+                    secret_ref: self.reference(Report::KubeCredentials),
+                    impersonator_secret_ref: self.reference(Report::KubeImpersonator),
                     ..wanted
                 };
                 let cluster = Cluster::new(name, spec);
@@ -94,12 +101,26 @@ impl Registration {
                 tracing::info!(cluster = name, id, "registered with the fleet");
             }
             Some(found) => {
+                if let Some(problem) = twin(&found) {
+                    return Err(Error::Taken(problem));
+                }
                 if let Some(patch) = adoption(&found.spec, &wanted, self.models.clone()) {
                     adopt(&api, name, &patch).await?;
                 }
             }
         }
-        ensure_namespace(&self.fleet, &names::execution_namespace(name)).await
+        Ok(ensure_namespace(&self.fleet, &names::execution_namespace(name)).await?)
+    }
+
+    /// The Secret that a new Cluster names for credentials, where they are reported. They follow when there is a Cluster that they
+    /// can belong to; but the role that karmadactl gives to an agent lets it name them only now.
+    fn reference(&self, report: Report) -> Option<LocalSecretReference> {
+        self.reports
+            .contains(&report)
+            .then(|| LocalSecretReference {
+                namespace: self.settings.cluster_namespace.clone(),
+                name: report.secret(&self.settings.cluster_name),
+            })
     }
 
     /// Whether the fleet has a Cluster of our name at our address: ours, by all that can be told without the member.
@@ -202,6 +223,12 @@ fn refuse(cluster: &Raw, name: &str, id: &str) -> Result<(), Error> {
     }
 }
 
+/// What the control plane says about a Cluster of a member that has another one.
+pub fn twin(cluster: &Cluster) -> Option<String> {
+    let said = cluster.condition(names::condition::UNIQUE_IDENTITY)?;
+    (said.status == conditions::FALSE).then(|| said.message.clone())
+}
+
 /// Whether two registrations cannot both be right. A Cluster that somebody prepared without an id may be taken.
 fn clash(name: &str, id: &str, other: &str, other_id: &str) -> Option<String> {
     if other_id.is_empty() || (name == other) == (id == other_id) {
@@ -217,12 +244,12 @@ fn clash(name: &str, id: &str, other: &str, other_id: &str) -> Option<String> {
 }
 
 /// Creates a namespace unless it exists or we may not; the control plane makes the same ones.
-async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
+pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), write::Error> {
     let api: Api<Namespace> = Api::all(fleet.clone());
     match within("read a namespace", api.get_metadata(name)).await {
         Ok(_) => return Ok(()),
         Err(error) if error.is_not_found() || error.is_forbidden() => {}
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     }
     let namespace = Namespace {
         metadata: ObjectMeta {
@@ -238,7 +265,7 @@ async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
     )
     .await
     {
-        Err(error) if !error.is_conflict() && !error.is_forbidden() => Err(error.into()),
+        Err(error) if !error.is_conflict() && !error.is_forbidden() => Err(error),
         _ => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
 //! From settings to a running agent: connections, admin servers, election, registration, supervision.
 
+mod access;
 mod parts;
 
 use std::sync::Arc;
@@ -7,11 +8,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use metrics_exporter_prometheus::PrometheusHandle;
+use muster_shared::api::cluster::Cluster;
 use muster_shared::capacity::default_models;
 use muster_shared::client::{Gateway, Limits, Profile, Source};
 use muster_shared::lease::{self, Leadership};
 use muster_shared::serve::{self, Health};
 use muster_shared::tasks::Tasks;
+use muster_shared::watch::Informer;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -95,8 +98,9 @@ impl Agent {
         let election = tokio::spawn(self.campaign()?);
         let (publish, standing) = watch::channel(Standing::Stranger);
         self.standing = standing;
-        let mut refused = self.start_joining(publish)?;
-        self.start()?;
+        let clusters = self.follow_cluster()?;
+        let mut refused = self.start_joining(publish, clusters.clone())?;
+        self.start(clusters)?;
         let ended = self.tasks.supervise(SHUTDOWN_GRACE).await;
         // Gives the lease up, so that a successor need not wait.
         election.await.context("the election ended badly")?;
@@ -146,6 +150,7 @@ impl Agent {
     fn start_joining(
         &mut self,
         standing: watch::Sender<Standing>,
+        clusters: Informer<Cluster>,
     ) -> anyhow::Result<oneshot::Receiver<join::Error>> {
         let config = self.member.config();
         let registration = Registration {
@@ -158,6 +163,7 @@ impl Agent {
                 .trim_end_matches('/')
                 .to_owned(),
             insecure: config.accept_invalid_certs,
+            reports: self.settings.reports()?,
             models: if self.settings.models_enabled() {
                 default_models()
             } else {
@@ -168,7 +174,8 @@ impl Agent {
         let (leadership, health) = (self.leadership.clone(), self.health.clone());
         let shutdown = self.shutdown.clone();
         self.tasks.spawn("registration", async move {
-            let joining = join::run(registration, leadership, standing, health, shutdown.clone());
+            let ends = shutdown.clone();
+            let joining = join::run(registration, clusters, leadership, standing, health, ends);
             if let Err(error) = joining.await {
                 refuse.send(error).ok();
                 shutdown.cancel();

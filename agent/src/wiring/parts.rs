@@ -30,6 +30,7 @@ use crate::join::Standing;
 use crate::reflect::{self, Reflections, Watches};
 use crate::report::Reporter;
 use crate::report::collector::{self, Collected};
+use crate::settings::CERT_ROTATION;
 
 /// Works whose status is written at the same time.
 const REPORTERS: usize = 8;
@@ -38,22 +39,28 @@ const WHEN_LED: Next = Next::After(Duration::from_secs(1));
 
 impl Agent {
     /// Starts everything; each part waits for the standing that it needs.
-    pub(super) fn start(&mut self) -> anyhow::Result<()> {
+    pub(super) fn start(&mut self, clusters: Informer<Cluster>) -> anyhow::Result<()> {
         let returned = Arc::new(Notify::new());
-        let clusters = self.follow_cluster()?;
         self.start_heartbeat(&clusters, Arc::clone(&returned))?;
         let discovery = Discovery::new(self.member_client(Profile::Write)?);
         if self.runs("clusterStatus") {
             self.start_report(clusters.clone(), &discovery, Arc::clone(&returned))?;
         }
+        let (events, delivery) = Events::new(
+            self.fleet_client(Profile::Write)?,
+            COMPONENT,
+            self.shutdown.clone(),
+        );
+        self.tasks.spawn("events", delivery);
+        self.start_credentials(&clusters, &events)?;
         if self.runs("execution") || self.runs("workStatus") {
-            self.start_works(clusters, discovery, returned)?;
+            self.start_works(clusters, discovery, events, returned)?;
         }
         Ok(())
     }
 
     /// Our own Cluster, as the fleet has it.
-    fn follow_cluster(&mut self) -> anyhow::Result<Informer<Cluster>> {
+    pub(super) fn follow_cluster(&mut self) -> anyhow::Result<Informer<Cluster>> {
         let client = self.fleet.client(Profile::Watch, Limits::NONE)?;
         let ours = format!("metadata.name={}", self.settings.cluster_name);
         let clusters = Informer::new(Api::all(client), Selection::everything().fields(ours));
@@ -175,6 +182,7 @@ impl Agent {
         &mut self,
         clusters: Informer<Cluster>,
         discovery: Discovery,
+        events: Events,
         returned: Arc<Notify>,
     ) -> anyhow::Result<()> {
         let namespace = names::execution_namespace(&self.settings.cluster_name);
@@ -184,13 +192,6 @@ impl Agent {
             Selection::everything(),
         );
         let api: Api<Work> = Api::namespaced(self.fleet_client(Profile::Write)?, &namespace);
-        let (events, delivery) = Events::new(
-            self.fleet_client(Profile::Write)?,
-            COMPONENT,
-            self.shutdown.clone(),
-        );
-        self.tasks.spawn("events", delivery);
-
         let (to_apply, to_report) = (Queue::new("works"), Queue::new("work-status"));
         let reflections = Arc::new(Reflections::new(to_report.clone()));
         let echoes = Arc::new(Echoes::default());
@@ -309,18 +310,21 @@ impl Agent {
         });
     }
 
-    fn runs(&self, controller: &str) -> bool {
-        self.settings.controllers.enabled(controller, false)
+    pub(super) fn runs(&self, controller: &str) -> bool {
+        let off_by_default = controller == CERT_ROTATION;
+        self.settings
+            .controllers
+            .enabled(controller, off_by_default)
     }
 
     /// A client of the fleet API within the operator's limits.
-    fn fleet_client(&self, profile: Profile) -> anyhow::Result<Client> {
+    pub(super) fn fleet_client(&self, profile: Profile) -> anyhow::Result<Client> {
         let (qps, burst) = (self.settings.kube_api_qps, self.settings.kube_api_burst);
         Ok(self.fleet.client(profile, Limits { qps, burst })?)
     }
 
     /// A client of the member's API within the operator's limits.
-    fn member_client(&self, profile: Profile) -> anyhow::Result<Client> {
+    pub(super) fn member_client(&self, profile: Profile) -> anyhow::Result<Client> {
         let (qps, burst) = (
             self.settings.cluster_api_qps,
             self.settings.cluster_api_burst,

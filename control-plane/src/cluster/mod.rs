@@ -2,6 +2,7 @@
 
 pub mod contact;
 pub mod controller;
+pub mod identity;
 pub mod lifecycle;
 pub mod monitor;
 mod rollcall;

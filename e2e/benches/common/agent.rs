@@ -22,6 +22,7 @@ pub fn start(
 ) -> anyhow::Result<Process> {
     let mut arguments = vec![
         format!("--cluster-name={MEMBER}"),
+        "--report-secrets=None".to_owned(),
         "--health-probe-bind-address=0".to_owned(),
     ];
     let servers = [("karmada-kubeconfig", Some(fleet)), ("kubeconfig", member)];

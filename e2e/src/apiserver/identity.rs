@@ -163,6 +163,16 @@ impl Authority {
         self.issue(user, groups, GRACE.saturating_sub(ago))
     }
 
+    /// A client certificate for a user of which so much is left.
+    pub fn ending_client(
+        &self,
+        user: &str,
+        groups: &[&str],
+        left: Duration,
+    ) -> Result<Credentials, IdentityError> {
+        self.issue(user, groups, GRACE + left)
+    }
+
     /// A client certificate that is good for so long, since [`GRACE`] before now.
     fn issue(
         &self,

@@ -280,6 +280,18 @@ impl Running {
         self.kubeconfig_with(user, &certified(&credentials))
     }
 
+    /// The same with a certificate of which only so much is left; it began a day ago.
+    pub fn ending_kubeconfig(
+        &self,
+        user: &str,
+        groups: &[&str],
+        left: Duration,
+    ) -> Result<Kubeconfig, StartError> {
+        let authority = &self.server.authority;
+        let credentials = authority.ending_client(user, groups, left)?;
+        self.kubeconfig_with(user, &certified(&credentials))
+    }
+
     /// A kubeconfig with a bearer token for a user in these groups.
     pub fn token_kubeconfig(&self, user: &str, groups: &[&str]) -> Result<Kubeconfig, StartError> {
         let token = super::clock::secret();

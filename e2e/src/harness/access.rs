@@ -16,6 +16,9 @@ use super::apply;
 
 const CONTROL_PLANE: &str = include_str!("../../../charts/control-plane/access/control-plane.yaml");
 const MEMBER: &str = include_str!("../../../charts/control-plane/access/member.yaml");
+const SECRETS: &str = include_str!("../../../charts/control-plane/access/member-secrets.yaml");
+const CERTIFICATES: &str =
+    include_str!("../../../charts/control-plane/access/member-certificates.yaml");
 const AGENT: &str = include_str!("../../../charts/agent/access.yaml");
 
 /// Release and namespace under which the agent's chart is installed, as the README does.
@@ -89,6 +92,26 @@ pub async fn admit_group(
     admit_agent(member).await?;
     lend(fleet, &MEMBER.replace("MEMBER", name), group).await?;
     lend(member, &agent_rules(), group).await
+}
+
+/// Rights at the fleet API that the chart gives to a member's agent only where it is told to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extra {
+    /// To report credentials (`access.secrets`).
+    Secrets,
+    /// To ask for certificates (`access.certificates`).
+    Certificates,
+}
+
+/// Gives a group such rights beside those of [`admit_group`].
+pub async fn admit_to(extra: Extra, fleet: &Client, name: &str, group: &str) -> anyhow::Result<()> {
+    let rules = match extra {
+        Extra::Secrets => SECRETS,
+        Extra::Certificates => CERTIFICATES,
+    };
+    let rules = rules.replace("MEMBER", name);
+    apply::apply(fleet, &rules).await?;
+    lend(fleet, &rules, group).await
 }
 
 /// Binds every role of a text to a group as well.
@@ -234,7 +257,40 @@ mod tests {
                 false,
             ),
             ("get", "", "secrets", "default", "any", false),
+            ("create", "", "secrets", "karmada-cluster", "m1", false),
+            ("create", "", "events", "default", "", true),
             ("list", works, "resourcebindings", "default", "", false),
+        ];
+        check(&client, &agent, &cases).await;
+        for extra in [Extra::Secrets, Extra::Certificates] {
+            admit_to(extra, &client, "m1", "nobody").await.unwrap();
+        }
+        let certificates = "certificates.k8s.io";
+        let (secrets, requests) = ("secrets", "certificatesigningrequests");
+        let cases = [
+            ("create", "", secrets, "karmada-cluster", "m1", true),
+            (
+                "patch",
+                "",
+                secrets,
+                "karmada-cluster",
+                "m1-impersonator",
+                true,
+            ),
+            ("get", "", secrets, "karmada-cluster", "m2", false),
+            ("create", "", secrets, "karmada-cluster", "m2", false),
+            ("list", "", secrets, "karmada-cluster", "", false),
+            ("delete", "", secrets, "karmada-cluster", "m1", false),
+            ("create", certificates, requests, "", "", true),
+            ("list", certificates, requests, "", "", false),
+            (
+                "update",
+                certificates,
+                "certificatesigningrequests/approval",
+                "",
+                "",
+                false,
+            ),
         ];
         check(&client, &agent, &cases).await;
         let cases = [

@@ -308,6 +308,8 @@ impl Site {
             format!("--kubeconfig={}", file("member").display()),
             format!("--karmada-kubeconfig={}", file("fleet").display()),
             format!("--cluster-name={name}"),
+            // As the chart has it.
+            "--report-secrets=None".to_owned(),
         ];
         arguments.extend(plan.agent.iter().cloned());
         let agent = Process::start(Launch {

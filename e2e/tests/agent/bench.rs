@@ -47,6 +47,11 @@ pub struct Bench {
 impl Bench {
     /// Starts the servers; the fleet knows our kinds.
     pub async fn start() -> Self {
+        Self::start_beside(Options::default()).await
+    }
+
+    /// The same with a member of another kind.
+    pub async fn start_beside(member: Options) -> Self {
         muster_shared::tls::install_provider();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder =
@@ -55,7 +60,7 @@ impl Bench {
         let fleet = ground::fleet_api().await.unwrap();
         let options = Options {
             name: MEMBER.into(),
-            ..Options::default()
+            ..member
         };
         let member = ApiServer::start(options).await.unwrap();
         let (fleet_client, member_client) = (
@@ -92,6 +97,8 @@ impl Bench {
             cluster_success_threshold: "300ms".parse().unwrap(),
             cluster_failure_threshold: "300ms".parse().unwrap(),
             leader_elect: false,
+            // As the chart has it.
+            report_secrets: "None".parse().unwrap(),
             cluster_api_qps: 0.0,
             kube_api_qps: 0.0,
             metrics_bind_address: BindAddress(None),
@@ -111,7 +118,7 @@ impl Bench {
         (self.write("fleet", &fleet), self.write("member", &member))
     }
 
-    fn write(&self, name: &str, kubeconfig: &impl Serialize) -> PathBuf {
+    pub fn write(&self, name: &str, kubeconfig: &impl Serialize) -> PathBuf {
         let path = self.folder.join(format!("{name}.kubeconfig"));
         std::fs::write(&path, serde_saphyr::to_string(kubeconfig).unwrap()).unwrap();
         path

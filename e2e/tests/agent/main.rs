@@ -13,5 +13,8 @@ mod outages;
 mod process;
 mod report;
 mod restart;
+mod rotation;
+mod secrets;
 mod survival;
+mod twins;
 mod works;

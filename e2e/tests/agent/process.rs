@@ -38,6 +38,7 @@ impl Started {
         let child = Command::new(env!("CARGO_BIN_EXE_sandbox"))
             .arg(Program::Agent.name())
             .arg(format!("--cluster-name={MEMBER}"))
+            .arg("--report-secrets=None")
             .arg(format!("--karmada-kubeconfig={}", kubeconfigs.0.display()))
             .arg(format!("--kubeconfig={}", kubeconfigs.1.display()))
             .arg(format!("--metrics-bind-address=127.0.0.1:{port}"))

@@ -222,6 +222,10 @@ pub async fn grant_karmadactl_role(bench: &Bench) {
         {"apiGroups": ["work.karmada.io"], "resources": ["works"], "verbs": ["get", "create", "list", "watch", "update", "delete"]},
         {"apiGroups": ["work.karmada.io"], "resources": ["works/status"], "verbs": ["patch", "update"]},
     ]);
+    let secret_rules = json!([
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [MEMBER, format!("{MEMBER}-impersonator")], "verbs": ["get", "patch"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+    ]);
     let rbac = "rbac.authorization.k8s.io/v1";
     let role = json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "agent"}, "rules": rules});
     create(bench, &format!("/apis/{rbac}/clusterroles"), &role).await;
@@ -233,21 +237,19 @@ pub async fn grant_karmadactl_role(bench: &Bench) {
         &binding,
     )
     .await;
-    let role = json!({"apiVersion": rbac, "kind": "Role", "metadata": {"name": "works", "namespace": WORKS}, "rules": work_rules});
-    create(
-        bench,
-        &format!("/apis/{rbac}/namespaces/{WORKS}/roles"),
-        &role,
-    )
-    .await;
-    let binding = json!({"apiVersion": rbac, "kind": "RoleBinding", "metadata": {"name": "works", "namespace": WORKS},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "works"}, "subjects": subject});
-    create(
-        bench,
-        &format!("/apis/{rbac}/namespaces/{WORKS}/rolebindings"),
-        &binding,
-    )
-    .await;
+    for (name, namespace, rules) in [
+        ("works", WORKS, work_rules),
+        ("secrets", "karmada-cluster", secret_rules),
+    ] {
+        let metadata = json!({"name": name, "namespace": namespace});
+        let role =
+            json!({"apiVersion": rbac, "kind": "Role", "metadata": metadata, "rules": rules});
+        let collection = format!("/apis/{rbac}/namespaces/{namespace}");
+        create(bench, &format!("{collection}/roles"), &role).await;
+        let binding = json!({"apiVersion": rbac, "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}, "subjects": subject});
+        create(bench, &format!("{collection}/rolebindings"), &binding).await;
+    }
 }
 
 async fn create(bench: &Bench, collection: &str, object: &Value) {

@@ -73,6 +73,23 @@ impl Gateway {
         self.config.borrow().clone()
     }
 
+    /// Shows another client certificate (PEM texts) from the next request on. The files stay what they are, and count again when
+    /// they change: for a certificate that was renewed and will be on disk in a minute.
+    pub fn present(&self, certificate: &[u8], key: &str) {
+        self.config.send_modify(|config| {
+            let user = &mut config.auth_info;
+            user.client_certificate_data = Some(encode(certificate));
+            user.client_key_data = Some(encode(key.as_bytes()).into());
+            (user.client_certificate, user.client_key) = (None, None);
+        });
+        report_validity(self.api, &self.config.borrow());
+    }
+
+    /// The client certificate that is shown (PEM text), if there is one.
+    pub fn certificate(&self) -> Option<Vec<u8>> {
+        certificate(&self.config.borrow())
+    }
+
     /// A client with the deadlines of a profile. Requests that begin after the credentials changed use the new ones.
     pub fn client(self: &Arc<Self>, profile: Profile, limits: Limits) -> Result<Client, Error> {
         self.pool(profile, limits).client(Rank::Decision)
@@ -181,15 +198,8 @@ fn fingerprint(path: &Path) -> Option<u64> {
 
 /// Says how long the client certificate is still good, and loudly when it no longer is.
 fn report_validity(api: &'static str, config: &Config) {
-    let pem = match (
-        &config.auth_info.client_certificate_data,
-        &config.auth_info.client_certificate,
-    ) {
-        (Some(data), _) => decode(data),
-        (None, Some(file)) => std::fs::read(file).ok(),
-        (None, None) => None,
-    };
-    let Some(not_after) = pem.and_then(|pem| crate::tls::not_after(&pem).ok()) else {
+    let Some(not_after) = certificate(config).and_then(|pem| crate::tls::not_after(&pem).ok())
+    else {
         return;
     };
     let remaining = not_after
@@ -201,7 +211,22 @@ fn report_validity(api: &'static str, config: &Config) {
     }
 }
 
-/// Base64, of which kube's kubeconfig holds the certificate.
+/// The client certificate of a configuration as PEM text.
+fn certificate(config: &Config) -> Option<Vec<u8>> {
+    let user = &config.auth_info;
+    match (&user.client_certificate_data, &user.client_certificate) {
+        (Some(data), _) => decode(data),
+        (None, Some(file)) => std::fs::read(file).ok(),
+        (None, None) => None,
+    }
+}
+
+fn encode(bytes: &[u8]) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// Base64, as which kube's kubeconfig holds the certificate.
 fn decode(text: &str) -> Option<Vec<u8>> {
     use base64::Engine;
     base64::engine::general_purpose::STANDARD.decode(text).ok()

@@ -244,7 +244,8 @@ pub fn jittered(wait: Duration) -> Duration {
     wait * permille / 1000
 }
 
-fn backoff(failures: u32) -> Duration {
+/// The pause after so many failures in a row: 100 ms, doubled up to a minute.
+pub fn backoff(failures: u32) -> Duration {
     FIRST_BACKOFF
         .saturating_mul(1 << failures.saturating_sub(1).min(16))
         .min(LONGEST_BACKOFF)

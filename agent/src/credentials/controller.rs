@@ -1,0 +1,306 @@
+//! Makes the accounts in the member and keeps the fleet's copies of their tokens right.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::PostParams;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::events::{EventType, Events};
+use muster_shared::k8s::{
+    Api, Client, ClusterResourceScope, Resource, ResourceExt, Secret, ServiceAccount,
+};
+use muster_shared::lease::Leadership;
+use muster_shared::queue::{backoff, jittered};
+use muster_shared::watch::{Change, Informer, Selection};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::account::{self, Held, Report, TOKEN_TYPE};
+use super::report::{Delivery, Step};
+use crate::join::ensure_namespace;
+use crate::measures;
+use crate::write::{self, FIELD_MANAGER, merge, within};
+
+/// How often the fleet's copies are compared although the member's Secrets did not change: the fleet's may have been.
+const LOOK_AGAIN: Duration = Duration::from_mins(5);
+/// How long the member may take to write a token before that is told (Karmada waits as long, and then gives up).
+const TOKEN_GRACE: Duration = Duration::from_secs(30);
+/// How soon a token that is not there yet is looked for again; our watch tells of it earlier as a rule.
+const TOKEN_PAUSE: Duration = Duration::from_secs(1);
+
+/// Why credentials could not be reported.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Call(#[from] write::Error),
+    #[error("the member's Secret {0:?} is not ours: {1}")]
+    Occupied(String, String),
+    #[error("the fleet's Secret {0:?} holds the credentials of cluster {1:?}")]
+    Taken(String, String),
+    #[error("the member has written no token into Secret {0:?} for {TOKEN_GRACE:?}")]
+    NoToken(String),
+}
+
+/// How far one report has come.
+enum Progress {
+    /// The fleet has what it should have.
+    Reported,
+    /// The member has not written the token yet.
+    AwaitsToken,
+}
+
+/// Reports the credentials of one member.
+pub struct Reporter {
+    /// Name of the Cluster.
+    pub cluster: String,
+    /// Namespace for credentials, in the fleet API and in the member.
+    pub namespace: String,
+    /// What is reported.
+    pub reports: Vec<Report>,
+    /// Whether we may speak for the member.
+    pub leadership: Leadership,
+    /// The Cluster as the fleet has it.
+    pub clusters: Informer<Cluster>,
+    /// The fleet API.
+    pub fleet: Client,
+    /// The member's API.
+    pub member: Client,
+    /// The member's API, for the watch.
+    pub watching: Client,
+    /// Where events are published.
+    pub events: Events,
+}
+
+impl Reporter {
+    /// Reports until shutdown: at once, when a token changes in the member, and now and then.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let news = Arc::new(Notify::new());
+        let tokens: Informer<Secret> = Informer::new(
+            Api::namespaced(self.watching.clone(), &self.namespace),
+            Selection::everything().fields(format!("type={TOKEN_TYPE}")),
+        );
+        let wake = Arc::clone(&news);
+        tokens.on_change(move |_| wake.notify_one());
+        let wake = Arc::clone(&news);
+        self.clusters.on_change(move |change| {
+            if matters(change) {
+                wake.notify_one();
+            }
+        });
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = tokens.run(shutdown.clone()) => {}
+            () = self.keep_reporting(&news) => {}
+        }
+    }
+
+    async fn keep_reporting(&self, news: &Notify) {
+        self.clusters.synced().await;
+        let mut failures = 0;
+        let mut awaited: Option<Instant> = None;
+        loop {
+            let pause = match self.report_all(&mut awaited).await {
+                Ok(pause) => {
+                    failures = 0;
+                    pause
+                }
+                Err(pause_after) => {
+                    failures += 1;
+                    backoff(failures).max(pause_after)
+                }
+            };
+            tokio::select! {
+                () = news.notified() => {}
+                () = tokio::time::sleep(jittered(pause)) => {}
+            }
+        }
+    }
+
+    /// Reports everything once: one that fails keeps no other back. Says when to look again, earlier when something failed.
+    async fn report_all(&self, awaited: &mut Option<Instant>) -> Result<Duration, Duration> {
+        let cluster = self.clusters.get(None, &self.cluster);
+        let stays = |cluster: &Arc<Cluster>| cluster.metadata.deletion_timestamp.is_none();
+        let Some(cluster) = cluster.filter(stays) else {
+            return Ok(LOOK_AGAIN);
+        };
+        if !self.leadership.is_current() {
+            return Ok(TOKEN_PAUSE);
+        }
+        let (mut failed, mut waits) = (false, false);
+        for report in &self.reports {
+            let error = match self.report(*report, &cluster).await {
+                Ok(Progress::Reported) => continue,
+                Ok(Progress::AwaitsToken) => {
+                    waits = true;
+                    let since = *awaited.get_or_insert_with(Instant::now);
+                    if since.elapsed() < TOKEN_GRACE {
+                        continue;
+                    }
+                    Error::NoToken(report.account(&self.cluster))
+                }
+                Err(error) => error,
+            };
+            failed = true;
+            self.tell(*report, &cluster, &error);
+        }
+        if !waits {
+            *awaited = None;
+        }
+        match (failed, waits) {
+            (true, _) => Err(TOKEN_PAUSE),
+            (false, true) => Ok(TOKEN_PAUSE),
+            (false, false) => {
+                measures::Step::Credentials.succeeded(Timestamp::now());
+                Ok(LOOK_AGAIN)
+            }
+        }
+    }
+
+    fn tell(&self, report: Report, cluster: &Cluster, error: &Error) {
+        let secret = report.name();
+        tracing::warn!(secret, %error, "could not report credentials; everything else goes on");
+        metrics::counter!("muster_credential_report_failures_total", "secret" => secret)
+            .increment(1);
+        let note = format!("Cannot report {secret}: {error}");
+        self.events
+            .publish(cluster, EventType::Warning, "ReportSecretFailed", note);
+    }
+
+    async fn report(&self, report: Report, cluster: &Cluster) -> Result<Progress, Error> {
+        let account = report.account(&self.cluster);
+        let secret = self.prepare(report, &account).await?;
+        let (token, authority) = match account::held(&secret, &account) {
+            Held::Token { token, authority } => (token, authority),
+            Held::Nothing => return Ok(Progress::AwaitsToken),
+            Held::Foreign(why) => return Err(Error::Occupied(account, why)),
+        };
+        let delivery = Delivery {
+            report,
+            cluster: &self.cluster,
+            uid: cluster.metadata.uid.as_deref().unwrap_or_default(),
+            namespace: &self.namespace,
+            token,
+            authority,
+        };
+        self.deliver(&delivery, cluster).await?;
+        Ok(Progress::Reported)
+    }
+
+    /// The account and what belongs to it, each made when it is missing; and the Secret with its token.
+    async fn prepare(&self, report: Report, account: &str) -> Result<Secret, Error> {
+        let (member, namespace) = (&self.member, self.namespace.as_str());
+        let secrets: Api<Secret> = Api::namespaced(member.clone(), namespace);
+        ensure_namespace(member, namespace).await?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), namespace);
+        let wanted = account::service_account(namespace, account);
+        ensure(
+            "read or create the member's ServiceAccount",
+            &accounts,
+            &wanted,
+        )
+        .await?;
+        if report == Report::KubeCredentials {
+            let (role, binding) = account::full_access(namespace, account);
+            ensure_everywhere("read or create the member's ClusterRole", member, &role).await?;
+            let step = "read or create the member's ClusterRoleBinding";
+            ensure_everywhere(step, member, &binding).await?;
+        }
+        let wanted = account::token_secret(namespace, account);
+        ensure("read or create the member's Secret", &secrets, &wanted).await?;
+        Ok(within("read the member's Secret", secrets.get(account)).await?)
+    }
+
+    async fn deliver(&self, delivery: &Delivery<'_>, cluster: &Cluster) -> Result<(), Error> {
+        let name = delivery.report.secret(&self.cluster);
+        ensure_namespace(&self.fleet, &self.namespace).await?;
+        let secrets: Api<Secret> = Api::namespaced(self.fleet.clone(), &self.namespace);
+        let found = within("read the fleet's Secret", secrets.get_opt(&name)).await?;
+        match delivery.step(found.as_ref()) {
+            Step::Nothing => {}
+            Step::Create(secret) => {
+                let call = write::create(&secrets, &name, &*secret);
+                within("create the fleet's Secret", call).await?;
+                self.said(delivery.report, cluster, &name);
+            }
+            Step::Patch(patch) => {
+                let call = merge(&secrets, &name, None, &patch);
+                within("update the fleet's Secret", call).await?;
+                self.said(delivery.report, cluster, &name);
+            }
+            Step::Foreign(other) => return Err(Error::Taken(name, other)),
+        }
+        if let Some(patch) = delivery.reference(cluster) {
+            let clusters: Api<Cluster> = Api::all(self.fleet.clone());
+            let call = merge(&clusters, &self.cluster, None, &patch);
+            within("name the Secret in the Cluster", call).await?;
+        }
+        Ok(())
+    }
+
+    fn said(&self, report: Report, cluster: &Cluster, name: &str) {
+        let secret = format!("{}/{name}", self.namespace);
+        tracing::info!(secret, "reported {}", report.name());
+        let note = format!("Reported {} in Secret {secret}.", report.name());
+        self.events
+            .publish(cluster, EventType::Normal, "ReportSecretSucceed", note);
+    }
+}
+
+/// Whether a change of the Cluster may ask for something: its status, which changes all the time, does not.
+fn matters(change: &Change<Cluster>) -> bool {
+    match change {
+        Change::Applied { old: None, .. } => true,
+        Change::Applied {
+            old: Some(old),
+            new,
+        } => {
+            let seen = |cluster: &Cluster| {
+                let spec = &cluster.spec;
+                (
+                    cluster.uid(),
+                    spec.secret_ref.clone(),
+                    spec.impersonator_secret_ref.clone(),
+                )
+            };
+            seen(old) != seen(new)
+        }
+        Change::Deleted { .. } => false,
+    }
+}
+
+/// Creates an object of the member unless there is one of its name, which is then left as it is.
+async fn ensure<K>(step: &'static str, api: &Api<K>, wanted: &K) -> Result<(), write::Error>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let name = wanted.name_any();
+    if within(step, api.get_metadata_opt(&name)).await?.is_some() {
+        return Ok(());
+    }
+    let params = PostParams {
+        field_manager: Some(FIELD_MANAGER.into()),
+        ..PostParams::default()
+    };
+    match within(step, api.create(&params, wanted)).await {
+        // Somebody was faster.
+        Err(error) if error.is_conflict() => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+async fn ensure_everywhere<K>(
+    step: &'static str,
+    member: &Client,
+    wanted: &K,
+) -> Result<(), write::Error>
+where
+    K: Resource<Scope = ClusterResourceScope, DynamicType = ()>,
+    K: Clone + Debug + Serialize + DeserializeOwned,
+{
+    ensure(step, &Api::all(member.clone()), wanted).await
+}

@@ -1,0 +1,231 @@
+//! The Secret in the fleet API that carries a token: what it should say, and what has to be changed for that. Pure.
+
+use std::collections::BTreeMap;
+
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::{ByteString, ObjectMeta, OwnerReference, Secret};
+use muster_shared::names::label;
+use serde_json::{Value, json};
+
+use super::account::{self, Report};
+
+/// A token on its way from the member to the fleet.
+#[derive(Clone, Debug)]
+pub struct Delivery<'a> {
+    /// Which credentials.
+    pub report: Report,
+    /// Name of the Cluster.
+    pub cluster: &'a str,
+    /// Its uid.
+    pub uid: &'a str,
+    /// Namespace of the fleet API for credentials.
+    pub namespace: &'a str,
+    /// Bearer token.
+    pub token: Vec<u8>,
+    /// By which the member's API is known; PEM text.
+    pub authority: Vec<u8>,
+}
+
+/// What has to be done about the Secret.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// It says what it should.
+    Nothing,
+    /// It is not there.
+    Create(Box<Secret>),
+    /// It differs: a merge patch with the version that it was decided on.
+    Patch(Value),
+    /// It belongs to another Cluster, whose credentials it holds.
+    Foreign(String),
+}
+
+impl Delivery<'_> {
+    /// Compares the Secret with what it should say. Keys, labels and references of others stay.
+    ///
+    /// Karmada's agent never changes a Secret that exists, so that a member's new token arrives only after somebody deleted it.
+    pub fn step(&self, found: Option<&Secret>) -> Step {
+        let owner = account::owner(self.cluster, self.uid);
+        let data = self.data();
+        let Some(found) = found else {
+            let name = self.report.secret(self.cluster);
+            return Step::Create(Box::new(Secret {
+                metadata: ObjectMeta {
+                    owner_references: Some(vec![owner]),
+                    ..account::metadata(Some(self.namespace), &name)
+                },
+                data: Some(data),
+                ..Secret::default()
+            }));
+        };
+        let owners = found.metadata.owner_references.clone().unwrap_or_default();
+        let is_cluster = |other: &OwnerReference| {
+            other.kind == owner.kind && other.api_version == owner.api_version
+        };
+        let stranger = |other: &&OwnerReference| is_cluster(other) && other.name != owner.name;
+        if let Some(other) = owners.iter().find(stranger) {
+            return Step::Foreign(other.name.clone());
+        }
+        let mut patch = json!({});
+        if !owners.contains(&owner) {
+            // A Cluster of our name and of another uid was deleted: what refers to it would be collected.
+            let mut kept: Vec<_> = owners.into_iter().filter(|it| !is_cluster(it)).collect();
+            kept.push(owner);
+            patch["metadata"]["ownerReferences"] = json!(kept);
+        }
+        let labels = found.metadata.labels.as_ref();
+        if labels
+            .and_then(|labels| labels.get(label::SYSTEM))
+            .is_none()
+        {
+            patch["metadata"]["labels"] = json!({ label::SYSTEM: "true" });
+        }
+        let known = found.data.as_ref();
+        for (key, value) in data {
+            if known.and_then(|known| known.get(&key)) != Some(&value) {
+                patch["data"][key] = json!(value);
+            }
+        }
+        if patch.as_object().is_none_or(serde_json::Map::is_empty) {
+            return Step::Nothing;
+        }
+        patch["metadata"]["resourceVersion"] = json!(found.metadata.resource_version);
+        Step::Patch(patch)
+    }
+
+    /// The merge patch by which the Cluster names the Secret, unless it does.
+    pub fn reference(&self, cluster: &Cluster) -> Option<Value> {
+        let name = self.report.secret(self.cluster);
+        let spec = &cluster.spec;
+        let found = match self.report {
+            Report::KubeCredentials => &spec.secret_ref,
+            Report::KubeImpersonator => &spec.impersonator_secret_ref,
+        };
+        let known = found.as_ref();
+        if known.is_some_and(|it| it.namespace == self.namespace && it.name == name) {
+            return None;
+        }
+        let reference = json!({ "namespace": self.namespace, "name": name });
+        Some(json!({
+            "metadata": { "resourceVersion": cluster.metadata.resource_version },
+            "spec": { self.report.reference(): reference },
+        }))
+    }
+
+    fn data(&self) -> BTreeMap<String, ByteString> {
+        let mut data = BTreeMap::from([("token".to_owned(), ByteString(self.token.clone()))]);
+        if self.report == Report::KubeCredentials {
+            data.insert("caBundle".to_owned(), ByteString(self.authority.clone()));
+        }
+        data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivery(report: Report) -> Delivery<'static> {
+        Delivery {
+            report,
+            cluster: "m1",
+            uid: "u1",
+            namespace: "karmada-cluster",
+            token: b"t".to_vec(),
+            authority: b"c".to_vec(),
+        }
+    }
+
+    fn created(report: Report) -> Secret {
+        match delivery(report).step(None) {
+            Step::Create(secret) => *secret,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    fn patched(edit: impl FnOnce(&mut Secret)) -> Step {
+        let mut found = created(Report::KubeCredentials);
+        found.metadata.resource_version = Some("7".into());
+        edit(&mut found);
+        delivery(Report::KubeCredentials).step(Some(&found))
+    }
+
+    #[test]
+    fn the_impersonators_secret_has_a_token_and_nothing_else() {
+        let keys = |report| -> Vec<String> {
+            let data = created(report).data.unwrap_or_default();
+            data.into_keys().collect()
+        };
+        assert_eq!(keys(Report::KubeCredentials), ["caBundle", "token"]);
+        assert_eq!(keys(Report::KubeImpersonator), ["token"]);
+    }
+
+    #[test]
+    fn what_is_right_is_left_alone_and_what_differs_is_all_that_is_sent() {
+        assert_eq!(patched(|_| {}), Step::Nothing);
+        let others = |secret: &mut Secret| {
+            let data = secret.data.get_or_insert_default();
+            data.insert("theirs".into(), ByteString(b"x".to_vec()));
+        };
+        assert_eq!(patched(others), Step::Nothing);
+        let token = |secret: &mut Secret| {
+            let data = secret.data.get_or_insert_default();
+            data.insert("token".into(), ByteString(b"old".to_vec()));
+        };
+        assert_eq!(
+            patched(token),
+            Step::Patch(json!({"metadata": {"resourceVersion": "7"}, "data": {"token": "dA=="}}))
+        );
+        let label = |secret: &mut Secret| secret.metadata.labels = None;
+        assert_eq!(
+            patched(label),
+            Step::Patch(json!({"metadata": {"resourceVersion": "7",
+                "labels": {"karmada.io/system": "true"}}}))
+        );
+    }
+
+    #[test]
+    fn a_secret_goes_with_the_cluster_that_there_is_now() {
+        let references = |step: &Step| match step {
+            Step::Patch(patch) => patch["metadata"]["ownerReferences"].clone(),
+            other => unreachable!("{other:?}"),
+        };
+        let (old, own) = (account::owner("m1", "u0"), account::owner("m1", "u1"));
+        let app = OwnerReference {
+            kind: "Backup".into(),
+            ..account::owner("b", "u9")
+        };
+        for (before, after) in [
+            (None, vec![own.clone()]),
+            (Some(vec![old]), vec![own.clone()]),
+            (Some(vec![app.clone()]), vec![app, own]),
+        ] {
+            let step = patched(|secret| secret.metadata.owner_references = before);
+            assert_eq!(references(&step), json!(after));
+        }
+    }
+
+    #[test]
+    fn another_clusters_secret_is_not_touched() {
+        let theirs = |secret: &mut Secret| {
+            secret.metadata.owner_references = Some(vec![account::owner("m2", "u2")]);
+        };
+        assert_eq!(patched(theirs), Step::Foreign("m2".into()));
+    }
+
+    #[test]
+    fn a_cluster_that_names_another_secret_is_told_ours() {
+        let reference = |namespace: &str, name: &str| {
+            let cluster = json!({"metadata": {"name": "m1", "resourceVersion": "3"},
+                "spec": {"syncMode": "Pull", "secretRef": {"namespace": namespace, "name": name}}});
+            let cluster: Cluster = serde_json::from_value(cluster).unwrap();
+            delivery(Report::KubeCredentials).reference(&cluster)
+        };
+        assert_eq!(reference("karmada-cluster", "m1"), None);
+        let patch = reference("elsewhere", "m1").unwrap();
+        assert_eq!(
+            patch,
+            json!({"metadata": {"resourceVersion": "3"},
+                "spec": {"secretRef": {"namespace": "karmada-cluster", "name": "m1"}}})
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! The parts that look after access: the member's credentials for the fleet, and the agent's own certificate.
+
+use std::sync::Arc;
+
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client::{Limits, Profile};
+use muster_shared::events::Events;
+use muster_shared::watch::Informer;
+
+use super::Agent;
+use crate::certificate::{Place, Rotation};
+use crate::credentials;
+use crate::join::Standing;
+use crate::settings::CERT_ROTATION;
+
+impl Agent {
+    /// What was asked for: reports of credentials, rotation of the certificate.
+    pub(super) fn start_credentials(
+        &mut self,
+        clusters: &Informer<Cluster>,
+        events: &Events,
+    ) -> anyhow::Result<()> {
+        let reports = self.settings.reports()?;
+        if !reports.is_empty() {
+            let reporter = credentials::Reporter {
+                cluster: self.settings.cluster_name.clone(),
+                namespace: self.settings.cluster_namespace.clone(),
+                reports,
+                leadership: self.leadership.clone(),
+                clusters: clusters.clone(),
+                fleet: self.fleet_client(Profile::Write)?,
+                member: self.member_client(Profile::Write)?,
+                watching: self.member.client(Profile::Watch, Limits::NONE)?,
+                events: events.clone(),
+            };
+            let reporting = reporter.run(self.shutdown.clone());
+            self.spawn_as(Standing::Member, "credentials", reporting);
+        }
+        if self.runs(CERT_ROTATION) {
+            let settings = &self.settings;
+            let rotation = Rotation {
+                cluster: settings.cluster_name.clone(),
+                place: Place {
+                    namespace: settings.karmada_kubeconfig_namespace.clone(),
+                    name: settings.karmada_kubeconfig_secret.clone(),
+                    key: settings.karmada_kubeconfig_secret_key.clone(),
+                },
+                context: settings.karmada_context.clone(),
+                interval: *settings.cert_rotation_checking_interval,
+                threshold: settings.cert_rotation_remaining_time_threshold,
+                leadership: self.leadership.clone(),
+                clusters: clusters.clone(),
+                gateway: Arc::clone(&self.fleet),
+                fleet: self.fleet_client(Profile::Write)?,
+                member: self.member_client(Profile::Write)?,
+                events: events.clone(),
+            };
+            let rotating = rotation.run(self.shutdown.clone());
+            self.spawn_as(Standing::Registered, "certificate rotation", rotating);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,236 @@
+//! One member, one Cluster: who holds an id (`spec.id`) first, and who has registered the same member again under another name.
+//!
+//! Karmada's agent lists all Clusters to find out, and so may see all of them. An agent whose rights end at its own Cluster cannot;
+//! here the control plane sees it and says so on the Cluster that came later, where that one's agent reads it and ends.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions::{self, FALSE, TRUE};
+use muster_shared::k8s::Condition;
+use muster_shared::names::condition::UNIQUE_IDENTITY;
+
+/// A Cluster that says it is a certain member. Their order is that of their right to it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claim {
+    /// It was told already that it came later: a restart of ours, which knows less, does not turn that round.
+    pub refused: bool,
+    /// When we saw it claim the id, by our count; 0 when it did before we began to watch. An old Cluster that takes another's id on
+    /// comes later than that one, whatever their ages.
+    pub since: u64,
+    /// When the Cluster was created.
+    pub created: Option<Timestamp>,
+    /// Its name.
+    pub name: String,
+}
+
+/// What is to be said about the identity of a Cluster; nothing as long as there was never a doubt.
+pub fn judge(cluster: &Cluster, claims: &[Claim], now: Timestamp) -> Option<Condition> {
+    let name = cluster.name_any();
+    let known = cluster.condition(UNIQUE_IDENTITY);
+    let observation = match claims.iter().min() {
+        Some(first) if first.name != name => {
+            let message = format!(
+                "this member (id {:?}) is registered already, under the name {:?}; delete the Cluster that is wrong",
+                cluster.spec.id.as_deref().unwrap_or_default(),
+                first.name
+            );
+            conditions::new(UNIQUE_IDENTITY, FALSE, "RegisteredAlready", &message, now)
+        }
+        _ if known.is_some() => {
+            let message = "no other Cluster has this id";
+            conditions::new(UNIQUE_IDENTITY, TRUE, "OnlyRegistration", message, now)
+        }
+        _ => return None,
+    };
+    let same = known.is_some_and(|known| {
+        known.status == observation.status && known.message == observation.message
+    });
+    (!same).then_some(observation)
+}
+
+/// Who claims which id.
+#[derive(Debug, Default)]
+pub struct Identities {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    count: u64,
+    holders: HashMap<String, BTreeSet<String>>,
+    claims: HashMap<String, (String, u64)>,
+}
+
+impl Identities {
+    /// Takes note of a Cluster's id; `known_before` for what the first list tells. Gives the others whose case that changes.
+    pub fn note(&self, name: &str, id: Option<&str>, known_before: bool) -> Vec<String> {
+        let mut inner = self.lock();
+        let id = id.filter(|id| !id.is_empty());
+        let before = inner.claims.get(name).map(|(id, _)| id.clone());
+        if before.as_deref() == id {
+            return Vec::new();
+        }
+        let mut others = BTreeSet::new();
+        if let Some(before) = before {
+            inner.claims.remove(name);
+            if let Some(holders) = inner.holders.get_mut(&before) {
+                holders.remove(name);
+                others.extend(holders.iter().cloned());
+                if holders.is_empty() {
+                    inner.holders.remove(&before);
+                }
+            }
+        }
+        if let Some(id) = id {
+            if !known_before {
+                inner.count += 1;
+            }
+            let since = if known_before { 0 } else { inner.count };
+            inner.claims.insert(name.to_owned(), (id.to_owned(), since));
+            let holders = inner.holders.entry(id.to_owned()).or_default();
+            others.extend(holders.iter().cloned());
+            holders.insert(name.to_owned());
+        }
+        others.into_iter().collect()
+    }
+
+    /// Everybody who claims the id that a Cluster claims, with when we saw them do so; itself included.
+    pub fn holders(&self, name: &str) -> Vec<(String, u64)> {
+        let inner = self.lock();
+        let Some((id, _)) = inner.claims.get(name) else {
+            return Vec::new();
+        };
+        let holders = inner.holders.get(id).into_iter().flatten();
+        let since = |name: &String| inner.claims.get(name).map_or(0, |(_, since)| *since);
+        holders.map(|name| (name.clone(), since(name))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The claim of a Cluster that we saw make it at `since`.
+pub fn claim(cluster: &Cluster, since: u64) -> Claim {
+    Claim {
+        refused: cluster
+            .condition(UNIQUE_IDENTITY)
+            .is_some_and(|condition| condition.status == FALSE),
+        since,
+        created: cluster.creation_timestamp().map(|time| time.0),
+        name: cluster.name_any(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn cluster(name: &str, identity: Option<&str>) -> Cluster {
+        let conditions: Vec<_> = identity
+            .map(|status| conditions::new(UNIQUE_IDENTITY, status, "r", "m", at(0)))
+            .into_iter()
+            .collect();
+        serde_json::from_value(json!({"metadata": {"name": name},
+            "spec": {"syncMode": "Pull", "id": "1"}, "status": {"conditions": conditions}}))
+        .unwrap()
+    }
+
+    /// Name, refused before, since, age.
+    fn claims(list: &[(&str, bool, u64, i64)]) -> Vec<Claim> {
+        let claim = |&(name, refused, since, created): &(&str, bool, u64, i64)| Claim {
+            refused,
+            since,
+            created: Some(at(created)),
+            name: name.to_owned(),
+        };
+        list.iter().map(claim).collect()
+    }
+
+    #[test]
+    fn the_later_registration_is_the_wrong_one() {
+        for (list, before, expected) in [
+            (claims(&[("b", false, 0, 5)]), None, None),
+            (claims(&[]), None, None),
+            // Seen by us, whatever their ages.
+            (
+                claims(&[("a", false, 0, 9), ("b", false, 1, 5)]),
+                None,
+                Some(FALSE),
+            ),
+            (
+                claims(&[("a", false, 2, 1), ("b", false, 1, 5)]),
+                None,
+                None,
+            ),
+            // Both were there before us: by age, then by name.
+            (
+                claims(&[("a", false, 0, 1), ("b", false, 0, 5)]),
+                None,
+                Some(FALSE),
+            ),
+            (
+                claims(&[("a", false, 0, 9), ("b", false, 0, 5)]),
+                None,
+                None,
+            ),
+            (
+                claims(&[("a", false, 0, 5), ("b", false, 0, 5)]),
+                None,
+                Some(FALSE),
+            ),
+            // Who was refused stays refused as long as there is another.
+            (
+                claims(&[("a", false, 0, 9), ("b", true, 0, 5)]),
+                Some(FALSE),
+                Some(FALSE),
+            ),
+            (claims(&[("a", true, 0, 1), ("b", false, 0, 5)]), None, None),
+            (claims(&[("b", true, 0, 5)]), Some(FALSE), Some(TRUE)),
+        ] {
+            let said = judge(&cluster("b", before), &list, at(10));
+            let status = said.as_ref().map(|said| said.status.as_str());
+            assert_eq!(status, expected, "{list:?}");
+            if status == Some(FALSE) {
+                assert!(said.unwrap().message.contains("\"a\""));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_twice() {
+        let list = claims(&[("a", false, 0, 1), ("b", false, 1, 5)]);
+        let mut cluster = cluster("b", None);
+        let said = judge(&cluster, &list, at(10)).unwrap();
+        cluster.status.as_mut().unwrap().conditions.push(said);
+        assert_eq!(judge(&cluster, &list, at(20)), None);
+    }
+
+    #[test]
+    fn whoever_is_concerned_by_a_change_is_looked_at() {
+        let identities = Identities::default();
+        let note = |name: &str, id: Option<&str>| identities.note(name, id, false);
+        assert!(note("a", Some("1")).is_empty());
+        assert!(note("b", Some("2")).is_empty());
+        assert!(note("c", None).is_empty() && note("d", Some("")).is_empty());
+        assert_eq!(note("c", Some("1")), ["a"]);
+        assert!(note("c", Some("1")).is_empty(), "known");
+        assert_eq!(identities.holders("a"), [("a".into(), 1), ("c".into(), 3)]);
+        assert_eq!(note("c", Some("2")), ["a", "b"], "both cases change");
+        assert_eq!(identities.holders("a"), [("a".into(), 1)]);
+        assert_eq!(note("c", None), ["b"]);
+        assert!(identities.holders("c").is_empty());
+        identities.note("e", Some("9"), true);
+        assert_eq!(identities.holders("e"), [("e".into(), 0)]);
+    }
+}

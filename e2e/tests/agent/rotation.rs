@@ -1,0 +1,224 @@
+//! The agent's own certificate, renewed by a signing request: controller `certRotation`.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use muster_e2e::harness::access::{self, Extra};
+use muster_shared::k8s::{Api, CertificateSigningRequest, Event, Lease, ResourceExt, Secret};
+use muster_shared::tls;
+use muster_shared::watch::{self, Selection, events};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::bench::{AGENT, AGENTS, Agent, Bench, MEMBER, until};
+use crate::meter::Meter;
+
+const SECRET: &str = "karmada-kubeconfig";
+const NAMESPACE: &str = "karmada-system";
+const ROTATIONS: &str = "muster_certificate_rotations_total";
+const VALIDITY: &str = "muster_client_certificate_remaining_seconds";
+
+/// An agent that looks at its certificate each second, and whose certificate has ten minutes left of a day.
+async fn start(bench: &Bench) -> (Agent, String) {
+    let (fleet, member) = (&bench.fleet_client, &bench.member_client);
+    access::admit_to(Extra::Certificates, fleet, MEMBER, AGENTS)
+        .await
+        .unwrap();
+    let left = Duration::from_mins(10);
+    let kubeconfig = bench.fleet.ending_kubeconfig(AGENT, &[AGENTS], left);
+    let kubeconfig = serde_saphyr::to_string(&kubeconfig.unwrap()).unwrap();
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    let namespaces: Api<muster_shared::k8s::Namespace> = Api::all(member.clone());
+    let namespace = serde_json::from_value(namespace).unwrap();
+    namespaces
+        .create(&PostParams::default(), &namespace)
+        .await
+        .unwrap();
+    let secret: Secret = serde_json::from_value(
+        json!({"metadata": {"name": SECRET}, "stringData": {SECRET: kubeconfig, "other": "stays"}}),
+    )
+    .unwrap();
+    secrets(bench)
+        .create(&PostParams::default(), &secret)
+        .await
+        .unwrap();
+    (start_again(bench, &kubeconfig), kubeconfig)
+}
+
+fn start_again(bench: &Bench, kubeconfig: &str) -> Agent {
+    bench.agent_in(&[AGENTS], |settings| {
+        let file = settings.karmada_kubeconfig.clone().unwrap();
+        std::fs::write(file, kubeconfig).unwrap();
+        settings.controllers = "*,certRotation".parse().unwrap();
+        settings.cert_rotation_checking_interval = "1s".parse().unwrap();
+    })
+}
+
+fn secrets(bench: &Bench) -> Api<Secret> {
+    Api::namespaced(bench.member_client.clone(), NAMESPACE)
+}
+
+fn requests(bench: &Bench) -> Api<CertificateSigningRequest> {
+    Api::all(bench.fleet_client.clone())
+}
+
+/// Waits for a signing request that nobody has answered.
+async fn asked(bench: &Bench) -> CertificateSigningRequest {
+    let mut stream = Box::pin(events(&requests(bench), Selection::everything()));
+    loop {
+        if let Some(watch::Event::Apply(request) | watch::Event::InitApply(request)) =
+            stream.next().await
+            && request
+                .status
+                .as_ref()
+                .is_none_or(|it| it.conditions.is_none())
+        {
+            return request;
+        }
+    }
+}
+
+async fn decide(bench: &Bench, request: &CertificateSigningRequest, decision: &str) {
+    let condition =
+        json!({"type": decision, "status": "True", "reason": "Test", "message": "so be it"});
+    let patch = json!({"status": {"conditions": [condition]}});
+    requests(bench)
+        .patch_approval(
+            &request.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
+        .await
+        .unwrap();
+}
+
+/// The end of the certificate in the Secret.
+fn end(secret: &Secret) -> Option<Timestamp> {
+    let text = &secret.data.as_ref()?[SECRET].0;
+    let kubeconfig: Value = serde_saphyr::from_str(std::str::from_utf8(text).ok()?).ok()?;
+    let certificate = kubeconfig["users"][0]["user"]["client-certificate-data"].as_str()?;
+    let pem = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, certificate);
+    tls::not_after(&pem.ok()?).ok()
+}
+
+async fn renewed(bench: &Bench) -> Secret {
+    let soon = Timestamp::now() + Duration::from_hours(1);
+    until(
+        &secrets(bench),
+        SECRET,
+        "the certificate is a new one",
+        |secret| end(secret).is_some_and(|end| end > soon),
+    )
+    .await
+}
+
+async fn told(bench: &Bench, words: &str) {
+    let all: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
+    let found = all.list(&ListParams::default()).await.unwrap();
+    let messages: Vec<String> = found.into_iter().filter_map(|it| it.message).collect();
+    assert!(messages.iter().any(|it| it.contains(words)), "{messages:?}");
+}
+
+async fn number_of_requests(bench: &Bench) -> usize {
+    let found = requests(bench).list(&ListParams::default()).await;
+    found.unwrap().items.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_that_is_about_to_end_is_renewed_stored_and_used_at_once() {
+    let meter = Meter::install();
+    let bench = Bench::start().await;
+    let (agent, old) = start(&bench).await;
+    let request = asked(&bench).await;
+    let spec = &request.spec;
+    assert_eq!(spec.username.as_deref(), Some(AGENT));
+    assert_eq!(spec.signer_name, "kubernetes.io/kube-apiserver-client");
+    let usages = ["digital signature", "key encipherment", "client auth"];
+    assert_eq!(spec.usages.as_deref().unwrap(), usages);
+    assert_eq!(spec.expiration_seconds, Some(24 * 3600 + 600));
+    assert!(meter.sum(VALIDITY, &["api=\"fleet\""]) < 600.0);
+
+    decide(&bench, &request, "Approved").await;
+    let secret = renewed(&bench).await;
+    assert_eq!(secret.data.as_ref().unwrap()["other"].0, b"stays");
+    sleep(Duration::from_secs(5)).await;
+    // The file says nothing of it.
+    assert!(meter.sum(VALIDITY, &["api=\"fleet\""]) > 80_000.0);
+    assert!((meter.sum(ROTATIONS, &["result=\"renewed\""]) - 1.0).abs() < 0.1);
+    told(&bench, "valid until").await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    agent.stop().await;
+
+    // Where the file does not follow the Secret, as one that is mounted by subPath.
+    let _agent = start_again(&bench, &old);
+    bench.create_work("b", |_| {}).await;
+    bench.applied("b", "True").await;
+    sleep(Duration::from_secs(5)).await;
+    assert!(meter.sum(VALIDITY, &["api=\"fleet\""]) > 80_000.0);
+    assert_eq!(number_of_requests(&bench).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_request_is_told_and_made_again_later_and_later() {
+    let meter = Meter::install();
+    let bench = Bench::start().await;
+    let (_agent, _) = start(&bench).await;
+    let first = asked(&bench).await;
+    decide(&bench, &first, "Denied").await;
+    let second = asked(&bench).await;
+    assert_ne!(second.name_any(), first.name_any());
+    assert!((meter.sum(ROTATIONS, &["result=\"refused\""]) - 1.0).abs() < 0.1);
+    told(&bench, "Denied: Test: so be it").await;
+    bench.joined().await;
+    decide(&bench, &second, "Approved").await;
+    renewed(&bench).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_nobody_answers_is_told_once_and_waits() {
+    let meter = Meter::install();
+    let bench = Bench::start().await;
+    let (_agent, _) = start(&bench).await;
+    let request = asked(&bench).await;
+    bench.joined().await;
+    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
+    let renewals = |lease: Lease| lease.spec.unwrap().renew_time;
+    sleep(Duration::from_mins(7)).await;
+    assert_eq!(number_of_requests(&bench).await, 1);
+    assert!((meter.sum(ROTATIONS, &["result=\"unanswered\""]) - 1.0).abs() < 0.1);
+    told(&bench, "nobody has answered").await;
+    let before = renewals(leases.get(MEMBER).await.unwrap());
+    sleep(Duration::from_secs(10)).await;
+    assert!(renewals(leases.get(MEMBER).await.unwrap()) > before);
+
+    decide(&bench, &request, "Approved").await;
+    renewed(&bench).await;
+    assert_eq!(number_of_requests(&bench).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubeconfig_without_a_certificate_has_nothing_to_renew_and_that_is_told() {
+    let meter = Meter::install();
+    let bench = Bench::start().await;
+    let (agent, _) = start(&bench).await;
+    agent.stop().await;
+    let token = bench.fleet.token_kubeconfig(AGENT, &[AGENTS]).unwrap();
+    let token = serde_saphyr::to_string(&token).unwrap();
+    crate::bench::patch(
+        &secrets(&bench),
+        SECRET,
+        &json!({"stringData": {SECRET: token}}),
+    )
+    .await;
+    let before = number_of_requests(&bench).await;
+    let _agent = start_again(&bench, &token);
+    bench.joined().await;
+    sleep(Duration::from_secs(30)).await;
+    assert!(meter.sum(ROTATIONS, &["result=\"error\""]) >= 1.0);
+    told(&bench, "nothing to renew").await;
+    assert_eq!(number_of_requests(&bench).await, before);
+}
