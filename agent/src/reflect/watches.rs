@@ -192,8 +192,11 @@ impl Watches {
                     }
                 }
                 Event::Apply(object) => {
+                    let place = place(&kind, &object);
                     if let Some(seen) = self.see(&kind, object) {
                         known.insert(seen.place, seen.work);
+                    } else if let Some(work) = known.get(&place) {
+                        self.mark_again(&place, work);
                     }
                 }
                 Event::Delete(object) => {
@@ -242,11 +245,29 @@ impl Watches {
         })
     }
 
-    fn lose(&self, place: &ObjectKey, name: &str) {
-        let Some(work) = self.works.get(self.works.api().namespace(), name) else {
+    /// An object that was a Work's does not say so any more: somebody took our marks off.
+    fn mark_again(&self, place: &ObjectKey, name: &str) {
+        let Some((work, key)) = self.owner(place, name) else {
             return;
         };
-        if let Some((key, _)) = keys(&work).find(|(key, _)| names(key, place)) {
+        self.inventory.doubt(&key);
+        if is_to_be_kept(&work) {
+            tracing::info!(object = %key, work = name, "does not name its work any more");
+            self.repairs.add_after(name.to_owned(), REPAIR_PAUSE);
+        }
+    }
+
+    /// A Work by its name, and what it calls the object at this place.
+    fn owner(&self, place: &ObjectKey, name: &str) -> Option<(Arc<Work>, ObjectKey)> {
+        let work = self.works.get(self.works.api().namespace(), name)?;
+        let key = keys(&work)
+            .map(|(key, _)| key)
+            .find(|key| names(key, place))?;
+        Some((work, key))
+    }
+
+    fn lose(&self, place: &ObjectKey, name: &str) {
+        if let Some((work, key)) = self.owner(place, name) {
             self.reflections.lose(name, &key);
             self.echoes.forget(&key);
             self.inventory.doubt(&key);

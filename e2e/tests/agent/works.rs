@@ -111,8 +111,14 @@ async fn drift_is_repaired_and_a_deleted_object_comes_back() {
     bench.applied("a", "True").await;
     let maps = bench.config_maps();
     patch(&maps, "a", &json!({"data": {"k": "drifted"}})).await;
-    let before = until(&maps, "a", "the value is back", |object| {
+    until(&maps, "a", "the value is back", |object| {
         value(object) == "1"
+    })
+    .await;
+    let unmarked = json!({"metadata": {"annotations": {"work.karmada.io/name": null}}});
+    patch(&maps, "a", &unmarked).await;
+    let before = until(&maps, "a", "it names its work again", |object| {
+        object.annotations().contains_key("work.karmada.io/name")
     })
     .await;
     delete(&maps, "a").await;
