@@ -4,6 +4,8 @@
 //! keep up, the newest are dropped and counted; the log line that accompanies every event is not.
 
 use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,14 +113,15 @@ impl Events {
     }
 }
 
-/// What makes two events the same one, repeated.
-#[derive(PartialEq, Eq, Hash)]
-struct Sameness {
-    kind: EventType,
-    uid: String,
-    name: String,
-    reason: String,
-    note: String,
+impl Letter {
+    /// A number that two events share when one repeats the other. Remembering their texts would take megabytes when everything
+    /// fails at once and says why.
+    fn sameness(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let about = (&self.regarding.uid, &self.regarding.name);
+        (self.kind, about, &self.reason, &self.note).hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 struct Earlier {
@@ -134,7 +137,7 @@ async fn deliver(
     mut inbox: mpsc::Receiver<Letter>,
     shutdown: CancellationToken,
 ) {
-    let mut earlier: HashMap<Sameness, Earlier> = HashMap::new();
+    let mut earlier: HashMap<u64, Earlier> = HashMap::new();
     loop {
         let letter = tokio::select! {
             () = shutdown.cancelled() => return,
@@ -166,17 +169,11 @@ async fn deliver(
 async fn write(
     client: &Client,
     component: &str,
-    earlier: &mut HashMap<Sameness, Earlier>,
+    earlier: &mut HashMap<u64, Earlier>,
     letter: Letter,
 ) -> Result<(), kube::Error> {
     let now = Time(Timestamp::now());
-    let sameness = Sameness {
-        kind: letter.kind,
-        uid: letter.regarding.uid.clone().unwrap_or_default(),
-        name: letter.regarding.name.clone().unwrap_or_default(),
-        reason: letter.reason.clone(),
-        note: letter.note.clone(),
-    };
+    let sameness = letter.sameness();
     if let Some(known) = earlier
         .get_mut(&sameness)
         .filter(|known| known.at.elapsed() < REPEAT_WINDOW)
@@ -243,5 +240,54 @@ fn compose(component: &str, letter: Letter, now: Time) -> Event {
         first_timestamp: Some(now.clone()),
         last_timestamp: Some(now),
         ..Event::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_event_that_says_the_same_of_the_same_object_is_a_repetition() {
+        let letter = |kind, uid: &str, reason: &str, note: &str| Letter {
+            regarding: ObjectReference {
+                name: Some("web".into()),
+                uid: Some(uid.into()),
+                ..ObjectReference::default()
+            },
+            kind,
+            reason: reason.into(),
+            note: note.into(),
+        };
+        let first = letter(EventType::Warning, "1", "SyncFailed", "refused").sameness();
+        for (what, other, same) in [
+            (
+                "said again",
+                letter(EventType::Warning, "1", "SyncFailed", "refused"),
+                true,
+            ),
+            (
+                "another type",
+                letter(EventType::Normal, "1", "SyncFailed", "refused"),
+                false,
+            ),
+            (
+                "another object of that name",
+                letter(EventType::Warning, "2", "SyncFailed", "refused"),
+                false,
+            ),
+            (
+                "another reason",
+                letter(EventType::Warning, "1", "SyncSucceed", "refused"),
+                false,
+            ),
+            (
+                "another text",
+                letter(EventType::Warning, "1", "SyncFailed", "not there"),
+                false,
+            ),
+        ] {
+            assert_eq!(other.sameness() == first, same, "{what}");
+        }
     }
 }
