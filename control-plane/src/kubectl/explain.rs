@@ -12,7 +12,8 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
-use muster_shared::k8s::{Condition, ResourceExt};
+use muster_shared::k8s::{Condition, ResourceExt, Time};
+use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use serde::Serialize;
 
@@ -86,12 +87,17 @@ pub(super) struct Answer {
     name: String,
     /// Kind and name of what is placed.
     workload: String,
-    replicas: i32,
+    /// Absent for what is not counted in replicas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replicas: Option<i32>,
     clusters: Vec<TargetCluster>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     leaving: Vec<Leaving>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Condition>,
+    /// Why nobody here schedules it, whatever is said below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_back: Option<String>,
     /// Why the scheduler would schedule it now; absent when it is where it should be.
     #[serde(skip_serializing_if = "Option::is_none")]
     need: Option<String>,
@@ -103,6 +109,10 @@ pub(super) struct Answer {
 struct Leaving {
     cluster: String,
     reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replicas: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Time>,
 }
 
 impl Answer {
@@ -113,16 +123,19 @@ impl Answer {
         let leaving = spec.graceful_eviction_tasks.iter().map(|task| Leaving {
             cluster: task.from_cluster.clone(),
             reason: task.reason.clone(),
+            replicas: task.replicas,
+            since: task.creation_timestamp.clone(),
         });
         Self {
             kind: B::kind(&()).into_owned(),
             namespace: binding.namespace(),
             name: binding.name_any(),
             workload: format!("{} {}", spec.resource.kind, spec.resource.name),
-            replicas: spec.replicas,
+            replicas: spec.is_workload().then_some(spec.replicas),
             clusters: spec.clusters.clone(),
             leaving: leaving.collect(),
             conditions: status.conditions.clone(),
+            held_back: held_back(binding),
             need: need(spec, status, applied, &record(spec), snapshot).map(|need| need.to_string()),
             attempts: explain(spec, status, snapshot, options),
         }
@@ -138,19 +151,50 @@ impl Answer {
     }
 }
 
+impl fmt::Display for Leaving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}", self.cluster, self.reason)?;
+        if let Some(replicas) = self.replicas {
+            write!(f, ", {replicas} replicas")?;
+        }
+        if let Some(since) = &self.since {
+            write!(f, ", since {}", since.0)?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// Why our scheduler leaves a binding alone. Which name it goes by is a flag of the control plane, so that another one than the
+/// usual is told and not judged.
+fn held_back<B: Binding>(binding: &B) -> Option<String> {
+    let spec = binding.spec();
+    let scheduler = spec.scheduler_name.as_deref().unwrap_or_default();
+    if binding.meta().deletion_timestamp.is_some() {
+        Some("it is being deleted".to_owned())
+    } else if spec.scheduling_suspended() {
+        Some("spec.suspension.scheduling is true".to_owned())
+    } else if scheduler.is_empty() || scheduler == DEFAULT_SCHEDULER {
+        None
+    } else {
+        Some(format!(
+            "its scheduler is {scheduler:?}, unless that is this control plane's --scheduler-name"
+        ))
+    }
+}
+
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespace = self.namespace.iter().map(|it| format!("{it}/"));
         let name: String = namespace.chain([self.name.clone()]).collect();
-        writeln!(
-            f,
-            "{} {name}: {}, {} replicas",
-            self.kind, self.workload, self.replicas
-        )?;
-        let each = self
-            .clusters
-            .iter()
-            .map(|it| format!("{} ({})", it.name, it.replicas));
+        write!(f, "{} {name}: {}", self.kind, self.workload)?;
+        match self.replicas {
+            Some(replicas) => writeln!(f, ", {replicas} replicas")?,
+            None => writeln!(f)?,
+        }
+        let each = self.clusters.iter().map(|it| match self.replicas {
+            Some(_) => format!("{} ({})", it.name, it.replicas),
+            None => it.name.clone(),
+        });
         let each: Vec<String> = each.collect();
         let placed = if each.is_empty() {
             "no cluster".to_owned()
@@ -158,8 +202,8 @@ impl fmt::Display for Answer {
             each.join(", ")
         };
         writeln!(f, "Placed on: {placed}")?;
-        for Leaving { cluster, reason } in &self.leaving {
-            writeln!(f, "Leaving: {cluster} ({reason})")?;
+        for leaving in &self.leaving {
+            writeln!(f, "Leaving: {leaving}")?;
         }
         for condition in &self.conditions {
             let Condition {
@@ -167,9 +211,14 @@ impl fmt::Display for Answer {
                 status,
                 reason,
                 message,
+                last_transition_time,
                 ..
             } = condition;
-            writeln!(f, "{type_}={status}: {reason} {message}")?;
+            let since = last_transition_time.0;
+            writeln!(f, "{type_}={status} since {since}: {reason} {message}")?;
+        }
+        if let Some(held_back) = &self.held_back {
+            writeln!(f, "Not scheduled here: {held_back}")?;
         }
         if self.attempts.is_empty() {
             return writeln!(
@@ -223,7 +272,11 @@ mod tests {
                 "replicas": 6,
                 "replicaRequirements": { "resourceRequest": { "cpu": "1" } },
                 "clusters": [{ "name": "m1", "replicas": 2 }, { "name": "m5", "replicas": 1 }],
-                "gracefulEvictionTasks": [{ "fromCluster": "m4", "reason": "TaintUntolerated", "producer": "TaintManager" }],
+                "gracefulEvictionTasks": [{
+                    "fromCluster": "m4", "reason": "TaintUntolerated", "producer": "TaintManager", "replicas": 3,
+                    "creationTimestamp": "2024-01-01T00:02:00Z",
+                }],
+                "suspension": { "scheduling": true },
                 "placement": {
                     "clusterAffinity": { "exclude": ["m3"] },
                     "replicaScheduling": {
@@ -251,8 +304,9 @@ mod tests {
         let expected = "\
 ResourceBinding shop/web-deployment: Deployment web, 6 replicas
 Placed on: m1 (2), m5 (1)
-Leaving: m4 (TaintUntolerated)
-Scheduled=True: Success Binding has been scheduled successfully.
+Leaving: m4 (TaintUntolerated, 3 replicas, since 2024-01-01T00:02:00Z)
+Scheduled=True since 2024-01-01T00:00:00Z: Success Binding has been scheduled successfully.
+Not scheduled here: spec.suspension.scheduling is true
 To be scheduled: its placement is not the one that was applied last
 
 CLUSTER  FITS  SCORE  CAPACITY  HOLDS  GIVEN  WHY
@@ -261,7 +315,7 @@ m2       yes   0      10        -      -      not needed
 m3       no    -      -         -      -      ClusterAffinity: cluster(s) did not match the placement cluster affinity constraint
 m4       no    -      -         -      -      APIEnablement: cluster(s) did not have the API resource; \
 TaintToleration: cluster(s) had untolerated taint {x:NoExecute}; ClusterEviction: cluster(s) is in the process of eviction
-m5       yes   100    0         1      1      keeps what it holds, admits no more
+m5       yes   100    0         1      1      keeps what it holds, admits no more: cluster(s) had untolerated taint {x:NoSchedule}
 m6       no    -      -         -      -      is being deleted
 ";
         assert_eq!(answer().print(Format::Table).unwrap(), expected);

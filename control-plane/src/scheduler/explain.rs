@@ -13,7 +13,7 @@ use super::filter::Rejection;
 use super::laps::Laps;
 use super::nofit::NoFit;
 use super::pass::{Trial, trials};
-use super::snapshot::{Facts, Snapshot};
+use super::snapshot::Snapshot;
 
 /// One affinity group looked at; a placement without groups is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -76,6 +76,9 @@ pub struct Fit {
     pub holds: Option<i64>,
     /// Whether it keeps what it holds and gets no more, because it would not let the workload in anew.
     pub closed: bool,
+    /// Each filter that would then refuse it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub closed_by: Vec<Refusal>,
     /// Whether it is chosen under the spread constraints.
     pub selected: bool,
     /// What it is given; `None` when it is given nothing. 0 for what is not counted in replicas.
@@ -120,8 +123,7 @@ impl Trial<'_> {
         let candidates = self.feasible(&affinity).unwrap_or_default();
         let selected = self.select(candidates.clone()).unwrap_or_default();
         let given = self.place(&Laps::start());
-        let refused_by = |cluster| {
-            let placed = self.spec.target(Facts::name(cluster)).is_some();
+        let refused_by = |cluster, placed| -> Vec<Refusal> {
             let rejections = filters.all(cluster, placed);
             rejections.into_iter().map(Refusal::from).collect()
         };
@@ -132,7 +134,7 @@ impl Trial<'_> {
             let fate = match candidates.iter().find(is_it) {
                 _ if cluster.is_deleting() => Fate::Deleting,
                 None => Fate::Refused {
-                    by: refused_by(cluster),
+                    by: refused_by(cluster, self.spec.target(name).is_some()),
                 },
                 Some(candidate) => Fate::Fits(Fit {
                     score: candidate.score,
@@ -140,6 +142,11 @@ impl Trial<'_> {
                     capacity: (self.spec.replicas > 0).then_some(candidate.allocatable),
                     holds: candidate.held.map(|held| held.replicas),
                     closed: candidate.closed,
+                    closed_by: if candidate.closed {
+                        refused_by(cluster, false)
+                    } else {
+                        Vec::new()
+                    },
                     selected: selected.iter().any(|chosen| chosen.name() == name),
                     given: targets
                         .iter()
@@ -234,7 +241,9 @@ impl Fate {
             remarks.push(format!("overflow affinity {}", fit.tier));
         }
         if fit.closed {
-            remarks.push("keeps what it holds, admits no more".to_owned());
+            let reasons: Vec<&str> = fit.closed_by.iter().map(|it| it.reason.as_str()).collect();
+            let reasons = reasons.join(", ");
+            remarks.push(format!("keeps what it holds, admits no more: {reasons}"));
         }
         if !fit.selected {
             remarks.push("not chosen under the spread constraints".to_owned());

@@ -205,7 +205,7 @@ impl Outcome {
             report: Report {
                 scheduled: Some(Verdict::success()),
                 observed_generation: Some(subject.generation),
-                scheduled_at: Some(now),
+                scheduled_at: Some(answered(subject.spec, now)),
                 affinity_name: decision.affinity_name,
             },
             ..self
@@ -247,6 +247,13 @@ impl Outcome {
             self.report
         }
     }
+}
+
+/// The time of a scheduling. A request by somebody whose clock is ahead of ours is answered by it as well; otherwise each look until
+/// then would move the workload anew.
+fn answered(spec: &ResourceBindingSpec, now: Timestamp) -> Timestamp {
+    let requested = spec.reschedule_triggered_at.as_ref();
+    requested.map_or(now, |requested| requested.0.max(now))
 }
 
 /// Whether two results say the same, in whatever order.
@@ -361,5 +368,32 @@ mod tests {
         );
         assert!(outcome.need.is_some());
         assert!(outcome.placed.unwrap().is_known(&subject));
+    }
+
+    #[test]
+    fn a_request_from_a_clock_that_is_ahead_is_answered_once() {
+        let ahead = Timestamp::from_second(60).unwrap();
+        let mut spec = deployment(2, &dynamic());
+        spec.reschedule_triggered_at = Some(Time(ahead));
+        let status = ResourceBindingStatus {
+            last_scheduled_time: Some(Time(Timestamp::UNIX_EPOCH)),
+            ..ResourceBindingStatus::default()
+        };
+        let clusters = snapshot(&[cluster("m1", 10)]);
+        let options = Options::default();
+        let look = |spec: &ResourceBindingSpec, status: &ResourceBindingStatus| {
+            let applied = record(spec);
+            let subject = Subject {
+                generation: 2,
+                applied_placement: Some(&applied),
+                spec,
+                status,
+            };
+            pass(&subject, &clusters, &options, Timestamp::UNIX_EPOCH)
+        };
+        let first = look(&spec, &status);
+        spec.clusters = first.placed.unwrap().clusters;
+        let status = first.report.on(&status, Timestamp::UNIX_EPOCH);
+        assert_eq!(look(&spec, &status).need, None);
     }
 }
