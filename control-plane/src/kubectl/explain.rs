@@ -1,5 +1,6 @@
 //! `kubectl muster explain`: the scheduler's own steps, told for one binding as it would be decided now.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use serde::Serialize;
 
-use crate::scheduler::explain::{Explanation, explain};
+use crate::scheduler::explain::{Explanation, Fate, explain};
 use crate::scheduler::need::need;
 use crate::scheduler::outcome::record;
 use crate::scheduler::{Options, Snapshot};
@@ -101,6 +102,8 @@ pub(super) struct Answer {
     /// Why the scheduler would schedule it now; absent when it is where it should be.
     #[serde(skip_serializing_if = "Option::is_none")]
     need: Option<String>,
+    /// Whether scheduling it now would change nothing.
+    settled: bool,
     /// What would come of it, for each affinity group that would be tried. Empty without a placement.
     attempts: Vec<Explanation>,
 }
@@ -126,6 +129,7 @@ impl Answer {
             replicas: task.replicas,
             since: task.creation_timestamp.clone(),
         });
+        let attempts = explain(spec, status, snapshot, options);
         Self {
             kind: B::kind(&()).into_owned(),
             namespace: binding.namespace(),
@@ -137,7 +141,10 @@ impl Answer {
             conditions: status.conditions.clone(),
             held_back: held_back(binding),
             need: need(spec, status, applied, &record(spec), snapshot).map(|need| need.to_string()),
-            attempts: explain(spec, status, snapshot, options),
+            settled: attempts
+                .last()
+                .is_some_and(|used| comes_to(used, &spec.clusters)),
+            attempts,
         }
     }
 
@@ -149,6 +156,18 @@ impl Answer {
             Format::Yaml => serde_saphyr::to_string(self)?,
         })
     }
+}
+
+/// Whether the group is used, and gives what the clusters have already.
+fn comes_to(used: &Explanation, clusters: &[TargetCluster]) -> bool {
+    let given = used.clusters.iter().filter_map(|line| match &line.fate {
+        Fate::Fits(fit) => Some((line.name.as_str(), fit.given?)),
+        _ => None,
+    });
+    let has = clusters
+        .iter()
+        .map(|target| (target.name.as_str(), i64::from(target.replicas)));
+    used.failure.is_none() && given.collect::<BTreeMap<_, _>>() == has.collect()
 }
 
 impl fmt::Display for Leaving {
@@ -227,11 +246,15 @@ impl fmt::Display for Answer {
             );
         }
         match &self.need {
-            Some(need) => writeln!(f, "To be scheduled: {need}")?,
             None => writeln!(
                 f,
                 "It is where it should be. A new schedule would come to this:"
             )?,
+            Some(_) if self.settled => writeln!(
+                f,
+                "It is where it should be: a new schedule would change nothing."
+            )?,
+            Some(need) => writeln!(f, "To be scheduled: {need}")?,
         }
         for attempt in &self.attempts {
             let group = &attempt.group;
@@ -344,5 +367,33 @@ m6       no    -      -         -      -      is being deleted
         assert_eq!(clusters[5], json!({ "name": "m6", "fate": "deleting" }));
         let yaml: Value = serde_saphyr::from_str(&answer().print(Format::Yaml).unwrap()).unwrap();
         assert_eq!(yaml, json);
+    }
+
+    #[test]
+    fn what_a_new_schedule_would_not_change_is_said_to_be_settled() {
+        let clusters = [cluster("m1", "10"), cluster("m2", "10")];
+        let clusters = clusters.map(|it| Arc::new(serde_json::from_value(it).unwrap()));
+        let snapshot = Snapshot::new(clusters);
+        for (targets, expected) in [
+            (
+                json!([{ "name": "m2", "replicas": 2 }, { "name": "m1", "replicas": 2 }]),
+                "It is where it should be: a new schedule would change nothing.",
+            ),
+            (
+                json!([{ "name": "m1", "replicas": 2 }]),
+                "To be scheduled: it is not divided, so each change may concern it",
+            ),
+        ] {
+            let binding: ResourceBinding = serde_json::from_value(json!({
+                "metadata": { "annotations": { "policy.karmada.io/applied-placement": "{}" } },
+                "spec": {
+                    "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                    "replicas": 2, "clusters": targets, "placement": {},
+                },
+            }))
+            .unwrap();
+            let answer = Answer::about(&binding, &snapshot, &Options::default());
+            assert!(answer.to_string().contains(expected), "{answer}");
+        }
     }
 }
