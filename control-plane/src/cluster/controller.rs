@@ -55,7 +55,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 Change::Deleted { old } => (old.name_any(), None),
             };
             let others = identities.note(&name, id, !clusters.is_synced());
-            others.into_iter().for_each(|other| queue.add(other));
+            for other in others {
+                queue.add(other);
+            }
             queue.add(name);
         }
     });
