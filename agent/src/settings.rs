@@ -241,20 +241,24 @@ impl Settings {
                 return Err(Error::invalid(name, "must be longer than nothing"));
             }
         }
-        let share = self.cluster_ready_nodes_threshold;
-        if !(0.0..=1.0).contains(&share) {
-            let problem = format!("{share} must lie between 0 and 1");
-            return Err(Error::invalid("cluster-ready-nodes-threshold", problem));
+        for (name, share) in [
+            (
+                "cluster-ready-nodes-threshold",
+                self.cluster_ready_nodes_threshold,
+            ),
+            (
+                "cert-rotation-remaining-time-threshold",
+                self.cert_rotation_remaining_time_threshold,
+            ),
+        ] {
+            if !(0.0..=1.0).contains(&share) {
+                let problem = format!("{share} must lie between 0 and 1");
+                return Err(Error::invalid(name, problem));
+            }
         }
-        if share > 0.0 && !self.enable_cluster_resource_modeling {
+        if self.cluster_ready_nodes_threshold > 0.0 && !self.enable_cluster_resource_modeling {
             let problem = "nodes are not watched with --enable-cluster-resource-modeling=false";
             return Err(Error::invalid("cluster-ready-nodes-threshold", problem));
-        }
-        let share = self.cert_rotation_remaining_time_threshold;
-        if !(0.0..=1.0).contains(&share) {
-            let problem = format!("{share} must lie between 0 and 1");
-            let flag = "cert-rotation-remaining-time-threshold";
-            return Err(Error::invalid(flag, problem));
         }
         self.reports()?;
         self.controllers.check(&CONTROLLERS)?;

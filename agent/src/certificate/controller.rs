@@ -92,7 +92,7 @@ enum Stage {
     /// A request waits for its answer.
     Asked {
         name: String,
-        key: NewKey,
+        key: Box<NewKey>,
         since: Instant,
         told: bool,
     },
@@ -273,7 +273,7 @@ impl Rotation {
         );
         Ok(Stage::Asked {
             name,
-            key,
+            key: Box::new(key),
             since: Instant::now(),
             told: false,
         })

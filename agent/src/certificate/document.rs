@@ -48,7 +48,7 @@ impl Document {
         let syntax = |error: &dyn std::fmt::Display| Error::Syntax(error.to_string());
         let text = std::str::from_utf8(text).map_err(|error| syntax(&error))?;
         let root: Value = serde_saphyr::from_str(text).map_err(|error| syntax(&error))?;
-        let current = context.or(root["current-context"].as_str());
+        let current = context.or_else(|| root["current-context"].as_str());
         let current = current.unwrap_or_default().to_owned();
         let entry = |list: &str, name: &Value| {
             let list = root[list].as_array();

@@ -9,20 +9,16 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
+use muster_shared::client;
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Namespace, ObjectMeta};
-use muster_shared::names::{
-    cluster_of_execution_namespace, condition, execution_namespace, finalizer, label,
-};
+use muster_shared::names::{cluster_of_execution_namespace, execution_namespace, finalizer, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::Change;
-use muster_shared::{client, conditions};
 use serde_json::{Value, json};
 
-use super::identity::{self, Identities};
 use super::lifecycle::{Farewell, Lack, Remains, lack};
-use super::{rollcall, taints};
+use super::{rollcall, taints, twins};
 use crate::binding::CachedWork;
 use crate::fleet::Fleet;
 
@@ -45,21 +41,11 @@ enum Error {
 /// Starts the controller and the monitor.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::<String>::new("cluster");
-    let identities = Arc::new(Identities::default());
+    // Listens first: whoever looks at a cluster knows what it claims.
+    let identities = twins::listen(&fleet.clusters, &queue);
     fleet.clusters.on_change({
-        let (queue, identities) = (queue.clone(), Arc::clone(&identities));
-        let clusters = fleet.clusters.clone();
-        move |change| {
-            let (name, id) = match change {
-                Change::Applied { new, .. } => (new.name_any(), new.spec.id.as_deref()),
-                Change::Deleted { old } => (old.name_any(), None),
-            };
-            let others = identities.note(&name, id, !clusters.is_synced());
-            for other in others {
-                queue.add(other);
-            }
-            queue.add(name);
-        }
+        let queue = queue.clone();
+        move |change| queue.add(change.object().name_any())
     });
     fleet.namespaces.on_change({
         let queue = queue.clone();
@@ -83,64 +69,15 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 if cluster.metadata.deletion_timestamp.is_some() {
                     see_off(&fleet, &cluster).await
                 } else {
-                    tell_twins_apart(&fleet, &cluster, &identities).await?;
+                    twins::tell_apart(&fleet, &cluster, &identities)
+                        .await
+                        .map_err(failed("tell of a second registration", &cluster))?;
                     keep(&fleet, &cluster).await
                 }
             }
         },
     );
     rollcall::start(fleet, tasks);
-}
-
-/// Says on the Cluster that came later that its member has one already.
-async fn tell_twins_apart(
-    fleet: &Fleet,
-    cluster: &Cluster,
-    identities: &Identities,
-) -> Result<(), Error> {
-    let name = cluster.name_any();
-    let holders = identities.holders(&name);
-    if holders.len() < 2 && cluster.condition(condition::UNIQUE_IDENTITY).is_none() {
-        return Ok(());
-    }
-    let claims: Vec<_> = holders
-        .iter()
-        .filter_map(|(name, since)| {
-            let cluster = fleet.clusters.get(None, name)?;
-            Some(identity::claim(&cluster, *since))
-        })
-        .collect();
-    let Some(said) = identity::judge(cluster, &claims, Timestamp::now()) else {
-        return Ok(());
-    };
-    let mut list = cluster
-        .status
-        .as_ref()
-        .map(|status| status.conditions.clone())
-        .unwrap_or_default();
-    let (is_wrong, message) = (said.status == conditions::FALSE, said.message.clone());
-    conditions::set(&mut list, said);
-    let patch = json!({
-        "metadata": {"resourceVersion": cluster.metadata.resource_version},
-        "status": {"conditions": list},
-    });
-    let api = Api::<Cluster>::all(fleet.client.clone());
-    let params = PatchParams::default();
-    match api.patch_status(&name, &params, &Patch::Merge(patch)).await {
-        Ok(_) if is_wrong => {
-            tracing::warn!(cluster = name, "{message}");
-            let reason = "DuplicateRegistration";
-            fleet
-                .events
-                .publish(cluster, EventType::Warning, reason, message);
-        }
-        Ok(_) => tracing::info!(cluster = name, "{message}"),
-        // The change that was in our way makes us look again.
-        Err(error) => {
-            tolerate(Err(error)).map_err(failed("tell of a second registration", cluster))?;
-        }
-    }
-    Ok(())
 }
 
 async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {

@@ -8,6 +8,7 @@ pub mod monitor;
 mod rollcall;
 pub mod roster;
 pub mod taints;
+mod twins;
 
 #[cfg(test)]
 mod conformance;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::ListParams;
+use kube::api::{ListParams, PostParams};
 use muster_agent::settings::Settings;
 use muster_e2e::apiserver::Options;
 use muster_e2e::harness::access::{self, Extra};
@@ -225,7 +225,10 @@ async fn somebody_elses_secret_is_left_alone() {
         json!({"metadata": {"name": "other"}, "spec": {"syncMode": "Pull"}}),
     )
     .unwrap();
-    let other = bench.clusters().create(&Default::default(), &other).await;
+    let other = bench
+        .clusters()
+        .create(&PostParams::default(), &other)
+        .await;
     let theirs: Secret = serde_json::from_value(json!({
         "metadata": {"name": "m1-impersonator", "ownerReferences": [{
             "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
@@ -235,7 +238,7 @@ async fn somebody_elses_secret_is_left_alone() {
     }))
     .unwrap();
     let fleet = secrets(&bench.fleet_client);
-    let theirs = fleet.create(&Default::default(), &theirs).await.unwrap();
+    let theirs = fleet.create(&PostParams::default(), &theirs).await.unwrap();
     let _agent = start(&bench, &[AGENTS], "KubeImpersonator,KubeCredentials");
     until(&fleet, MEMBER, "the other report is made", |_| true).await;
     let now = fleet.get("m1-impersonator").await.unwrap();
