@@ -21,6 +21,7 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Followed, Informer, Selection};
 use tokio_util::sync::CancellationToken;
 
+use crate::binding::form::Common;
 use crate::binding::{CachedWork, WorkIndex};
 use crate::detector::Templates;
 use crate::settings::Settings;
@@ -94,14 +95,23 @@ impl Fleet {
             Events::new(pool.client(Rank::Remark)?, COMPONENT, shutdown.clone());
         tasks.spawn("events", delivery);
         let everything = Selection::everything;
+        let common = Arc::new(Common::default());
         let works = Informer::new(Api::all(watch_client.clone()), everything());
         Ok(Arc::new(Self {
             templates: Templates::new(client.clone(), watch_client.clone(), shutdown.clone()),
             work_index: WorkIndex::new(&works),
             works,
             clusters: Informer::new(Api::all(watch_client.clone()), everything()),
-            bindings: Informer::new(Api::all(watch_client.clone()), everything()),
-            cluster_bindings: Informer::new(Api::all(watch_client.clone()), everything()),
+            bindings: Informer::keeping(
+                Api::all(watch_client.clone()),
+                everything(),
+                common.form(),
+            ),
+            cluster_bindings: Informer::keeping(
+                Api::all(watch_client.clone()),
+                everything(),
+                common.form(),
+            ),
             policies: Informer::new(Api::all(watch_client.clone()), everything()),
             cluster_policies: Informer::new(Api::all(watch_client.clone()), everything()),
             taint_policies: Informer::new(Api::all(watch_client.clone()), everything()),

@@ -15,6 +15,7 @@ pub mod k8s;
 pub mod lease;
 pub mod merge;
 pub mod names;
+pub mod pool;
 pub mod protobuf;
 pub mod quantity;
 pub mod queue;

@@ -1,11 +1,11 @@
 //! What has to be written so that a Work is as it was rendered.
 
-use muster_shared::merge;
 use muster_shared::names::{finalizer, label};
 use serde_json::{Map, Value, json};
 
+use super::marks::Marks;
 use super::render::{Pairs, Rendered};
-use super::works::CachedWork;
+use super::works::{CachedWork, fingerprint};
 
 /// The whole Work, for one that does not exist yet.
 pub fn create(rendered: &Rendered) -> Value {
@@ -26,19 +26,10 @@ pub fn create(rendered: &Rendered) -> Value {
 /// The merge patch for an existing Work, `None` when it is as rendered. Labels, annotations and finalizers of others stay.
 pub fn patch(work: &CachedWork, rendered: &Rendered) -> Option<Value> {
     let held = &work.metadata;
-    let id = held
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(label::WORK_ID))
-        .map(String::as_str);
     let mut metadata = Map::new();
     for (key, held, wanted) in [
-        ("labels", held.labels.as_ref(), &rendered.labels),
-        (
-            "annotations",
-            held.annotations.as_ref(),
-            &rendered.annotations,
-        ),
+        ("labels", &work.labels, &rendered.labels),
+        ("annotations", &work.annotations, &rendered.annotations),
     ] {
         let missing = missing(held, wanted);
         if !missing.is_empty() {
@@ -63,8 +54,9 @@ pub fn patch(work: &CachedWork, rendered: &Rendered) -> Option<Value> {
         metadata.insert("resourceVersion".to_owned(), json!(held.resource_version));
     }
     let mut patch = Map::new();
-    if let Some(spec) = merge::difference(&held_spec(work), &rendered.spec(id)) {
-        patch.insert("spec".to_owned(), spec);
+    let spec = spec(work, &rendered.spec(work.labels.get(label::WORK_ID)));
+    if !spec.is_empty() {
+        patch.insert("spec".to_owned(), Value::Object(spec));
     }
     if !metadata.is_empty() {
         patch.insert("metadata".to_owned(), Value::Object(metadata));
@@ -72,23 +64,96 @@ pub fn patch(work: &CachedWork, rendered: &Rendered) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// The part of the spec that we decide.
-fn held_spec(work: &CachedWork) -> Value {
-    let spec = work.spec();
-    let ours = [
-        "workload",
-        "suspendDispatching",
-        "preserveResourcesOnDeletion",
-    ];
-    ours.into_iter()
-        .map(|key| (key.to_owned(), spec[key].clone()))
+/// What differs in the part of the spec that we decide.
+fn spec(held: &CachedWork, wanted: &Value) -> Map<String, Value> {
+    let mut patch = Map::new();
+    let manifests = &wanted["workload"]["manifests"];
+    if held.manifests != fingerprint(manifests) {
+        patch.insert("workload".to_owned(), json!({ "manifests": manifests }));
+    }
+    for (key, held) in [
+        ("suspendDispatching", held.suspend_dispatching),
+        (
+            "preserveResourcesOnDeletion",
+            held.preserve_resources_on_deletion,
+        ),
+    ] {
+        if wanted[key].as_bool() != held {
+            patch.insert(key.to_owned(), wanted[key].clone());
+        }
+    }
+    patch
+}
+
+fn missing(held: &Marks, wanted: &Pairs) -> Map<String, Value> {
+    wanted
+        .iter()
+        .filter(|(key, value)| held.get(key) != Some(value.as_str()))
+        .map(|(key, value)| (key.clone(), json!(value)))
         .collect()
 }
 
-fn missing(held: Option<&Pairs>, wanted: &Pairs) -> Map<String, Value> {
-    wanted
-        .iter()
-        .filter(|(key, value)| held.and_then(|held| held.get(*key)) != Some(value))
-        .map(|(key, value)| (key.clone(), json!(value)))
-        .collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(replicas: i64, suspended: bool) -> Rendered {
+        Rendered {
+            namespace: "karmada-es-m1".to_owned(),
+            name: "web".to_owned(),
+            labels: Pairs::from([("ours".to_owned(), "1".to_owned())]),
+            annotations: Pairs::new(),
+            manifest: json!({
+                "kind": "Deployment", "metadata": { "name": "web", "labels": {}, "annotations": {} },
+                "spec": { "replicas": replicas },
+            }),
+            suspend_dispatching: suspended,
+            preserve_resources_on_deletion: false,
+        }
+    }
+
+    /// The Work that was written for what was rendered, with something of the server's and of others'.
+    fn held(rendered: &Rendered, change: impl FnOnce(&mut Value)) -> CachedWork {
+        let mut work = create(rendered);
+        work["metadata"]["resourceVersion"] = json!("7");
+        work["metadata"]["labels"]["theirs"] = json!("2");
+        change(&mut work);
+        serde_json::from_value(work).unwrap()
+    }
+
+    #[test]
+    fn only_what_differs_is_written() {
+        let now = rendered(2, false);
+        let manifests = &now.spec(None)["workload"]["manifests"];
+        let cases = [
+            ("as rendered", held(&now, |_| {}), None),
+            (
+                "another object",
+                held(&rendered(1, false), |_| {}),
+                Some(json!({ "spec": { "workload": { "manifests": manifests } } })),
+            ),
+            (
+                "suspended",
+                held(&rendered(2, true), |_| {}),
+                Some(json!({ "spec": { "suspendDispatching": false } })),
+            ),
+            (
+                "a label changed",
+                held(&now, |work| work["metadata"]["labels"]["ours"] = json!("x")),
+                Some(json!({ "metadata": { "labels": { "ours": "1" } } })),
+            ),
+            (
+                "the finalizer gone",
+                held(&now, |work| {
+                    work["metadata"]["finalizers"] = json!(["theirs"]);
+                }),
+                Some(
+                    json!({ "metadata": { "finalizers": ["theirs", finalizer::WORK], "resourceVersion": "7" } }),
+                ),
+            ),
+        ];
+        for (what, held, expected) in cases {
+            assert_eq!(patch(&held, &now), expected, "{what}");
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! Gathers a binding, its template and its Works, and writes the Works that are missing, different or too many.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use serde_json::{Value, json};
 use super::compare;
 use super::kept::{BindingKey, Kept, patch_params};
 use super::render::{Origin, Rendered, Scope, render};
-use super::works::{CachedWork, binding_of};
+use super::works::{CachedWork, binding_of, fingerprint};
 use crate::detector::{Claim, Lookup, TemplateEvent, TemplateKey, binding_name};
 use crate::fleet::Fleet;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
@@ -87,10 +86,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             Change::Applied {
                 old: Some(old),
                 new,
-            } => {
-                old.metadata.generation != new.metadata.generation
-                    || old.metadata.labels != new.metadata.labels
-            }
+            } => old.metadata.generation != new.metadata.generation || old.labels != new.labels,
             Change::Applied { old: None, .. } => false,
             Change::Deleted { .. } => true,
         };
@@ -255,12 +251,6 @@ impl Written {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, (Option<String>, u64)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn fingerprint(patch: &Value) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    patch.to_string().hash(&mut hasher);
-    hasher.finish()
 }
 
 enum Ensured {

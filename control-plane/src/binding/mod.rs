@@ -2,7 +2,9 @@
 
 pub mod compare;
 mod controller;
+pub mod form;
 pub mod kept;
+pub mod marks;
 mod namespaces;
 pub mod render;
 pub mod works;

@@ -1,8 +1,9 @@
 //! The Works of the fleet as the control plane keeps them, and which of them belong to which binding.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::Resource;
 use kube::core::ObjectMeta;
@@ -10,27 +11,57 @@ use muster_shared::api::work::{Work, WorkStatus};
 use muster_shared::names::{annotation, label};
 use muster_shared::watch::{Change, Informer};
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
 
 use super::kept::BindingKey;
+use super::marks::Marks;
 
-/// A Work in the cache. Its spec, whole objects for the member, is kept as text: as a tree it takes about eight times the memory, and it
-/// is only looked into when its binding is reconciled.
+/// A Work in the cache: what is asked of it, in as little memory as that takes. A fleet has at least as many Works as workloads, each with
+/// a whole object in it, and all that we want to know of the object is whether it is the one that we would write.
 #[derive(Clone, Debug)]
 pub struct CachedWork {
-    /// Standard metadata.
+    /// Standard metadata, without labels and annotations.
     pub metadata: ObjectMeta,
-    /// What the agent reports.
-    pub status: Option<WorkStatus>,
-    spec: Box<str>,
+    /// Its labels.
+    pub labels: Marks,
+    /// Its annotations.
+    pub annotations: Marks,
+    /// The fingerprint of the objects that the member is to have.
+    pub manifests: u64,
+    /// Whether nothing is created or updated for now.
+    pub suspend_dispatching: Option<bool>,
+    /// Whether the objects stay in the member when the Work is deleted.
+    pub preserve_resources_on_deletion: Option<bool>,
+    /// What the agent reports, as text: as a tree it takes about five times the memory.
+    status: Option<Box<str>>,
 }
 
 impl CachedWork {
-    /// What the member is to have; parsed anew at each call.
-    pub fn spec(&self) -> Value {
-        serde_json::from_str(&self.spec).unwrap_or_default()
+    /// Whether an agent has reported.
+    pub fn is_reported(&self) -> bool {
+        self.status.is_some()
     }
+
+    /// Whether the agent reports the same as it did.
+    pub fn reports_as(&self, former: &Self) -> bool {
+        self.status == former.status
+    }
+
+    /// What the agent reports; parsed anew at each call.
+    pub fn status(&self) -> WorkStatus {
+        let status = self.status.as_deref();
+        status
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default()
+    }
+}
+
+/// What tells whether two values are the same.
+pub fn fingerprint(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 impl<'de> Deserialize<'de> for CachedWork {
@@ -44,11 +75,17 @@ impl<'de> Deserialize<'de> for CachedWork {
             #[serde(default)]
             spec: Value,
         }
-        let whole = Whole::deserialize(deserializer)?;
+        let mut whole = Whole::deserialize(deserializer)?;
+        let status = whole.status.map(|status| serde_json::to_string(&status));
+        let status = status.transpose().map_err(D::Error::custom)?;
         Ok(Self {
+            labels: whole.metadata.labels.take().unwrap_or_default().into(),
+            annotations: whole.metadata.annotations.take().unwrap_or_default().into(),
             metadata: whole.metadata,
-            status: whole.status,
-            spec: whole.spec.to_string().into_boxed_str(),
+            manifests: fingerprint(&whole.spec["workload"]["manifests"]),
+            suspend_dispatching: whole.spec["suspendDispatching"].as_bool(),
+            preserve_resources_on_deletion: whole.spec["preserveResourcesOnDeletion"].as_bool(),
+            status: status.map(String::into_boxed_str),
         })
     }
 }
@@ -78,88 +115,79 @@ impl Resource for CachedWork {
 }
 
 /// The Works of each binding, by the binding's permanent id. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct WorkIndex {
-    works: Informer<CachedWork>,
     // A std lock: held for map operations only.
-    by_binding: Arc<Mutex<HashMap<String, BTreeSet<Place>>>>,
+    by_binding: Arc<Mutex<ByBinding>>,
 }
 
-/// Namespace and name of a Work.
-type Place = (String, String);
+/// Works that are shared with the cache, those of each binding in the order of their places.
+type ByBinding = HashMap<Box<str>, Vec<Arc<CachedWork>>>;
 
 impl WorkIndex {
     /// An index that follows the cache of Works; make it before the cache starts.
     pub fn new(works: &Informer<CachedWork>) -> Self {
-        let index = Self {
-            works: works.clone(),
-            by_binding: Arc::default(),
-        };
-        let kept = Arc::clone(&index.by_binding);
-        works.on_change(move |change| {
-            let mut by_binding = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let (old, new) = match change {
-                Change::Applied { old, new } => (old.as_ref(), Some(new)),
-                Change::Deleted { old } => (Some(old), None),
-            };
-            if old.and_then(|work| owner_id(work)) == new.and_then(|work| owner_id(work)) {
-                return;
-            }
-            if let Some(work) = old {
-                let id = owner_id(work).unwrap_or_default();
-                if let Some(places) = by_binding.get_mut(id) {
-                    places.remove(&place(work));
-                    if places.is_empty() {
-                        by_binding.remove(id);
-                    }
+        let index = Self::default();
+        let kept = index.clone();
+        works.on_change(move |change| match change {
+            Change::Applied { old, new } => {
+                if let Some(old) = old.as_deref().filter(|old| owner_id(old) != owner_id(new)) {
+                    kept.remove(old);
                 }
+                kept.put(new);
             }
-            if let Some((id, work)) = new.and_then(|work| Some((owner_id(work)?, work))) {
-                by_binding
-                    .entry(id.to_owned())
-                    .or_default()
-                    .insert(place(work));
-            }
+            Change::Deleted { old } => kept.remove(old),
         });
         index
     }
 
     /// The Works of a binding, those that are going away included.
     pub fn of(&self, binding_id: &str) -> Vec<Arc<CachedWork>> {
-        let places = self
-            .by_binding
+        self.lock().get(binding_id).cloned().unwrap_or_default()
+    }
+
+    fn put(&self, work: &Arc<CachedWork>) {
+        let Some(id) = owner_id(work) else { return };
+        let mut by_binding = self.lock();
+        let Some(works) = by_binding.get_mut(id) else {
+            by_binding.insert(id.into(), vec![Arc::clone(work)]);
+            return;
+        };
+        match works.binary_search_by(|held| place(held).cmp(&place(work))) {
+            Ok(at) => works[at] = Arc::clone(work),
+            Err(at) => works.insert(at, Arc::clone(work)),
+        }
+    }
+
+    fn remove(&self, work: &CachedWork) {
+        let id = owner_id(work).unwrap_or_default();
+        let mut by_binding = self.lock();
+        if let Some(works) = by_binding.get_mut(id) {
+            works.retain(|held| place(held) != place(work));
+            if works.is_empty() {
+                by_binding.remove(id);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ByBinding> {
+        self.by_binding
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .get(binding_id)
-            .cloned();
-        places
-            .into_iter()
-            .flatten()
-            .filter_map(|(namespace, name)| self.works.get(Some(&namespace), &name))
-            .collect()
     }
 }
 
 /// The permanent id of the binding that a Work was made for.
 fn owner_id(work: &CachedWork) -> Option<&str> {
-    let labels = work.metadata.labels.as_ref()?;
-    let id = |key: &str| {
-        labels
-            .get(key)
-            .map(String::as_str)
-            .filter(|id| !id.is_empty())
-    };
+    let id = |key: &str| work.labels.get(key).filter(|id| !id.is_empty());
     id(label::RESOURCE_BINDING_ID).or_else(|| id(label::CLUSTER_RESOURCE_BINDING_ID))
 }
 
 /// The binding that a Work was made for.
 pub fn binding_of(work: &CachedWork) -> Option<BindingKey> {
-    let annotations = work.metadata.annotations.as_ref()?;
     let get = |key: &str| {
-        annotations
-            .get(key)
-            .filter(|value| !value.is_empty())
-            .cloned()
+        let value = work.annotations.get(key).filter(|value| !value.is_empty());
+        value.map(str::to_owned)
     };
     if let (Some(namespace), Some(name)) = (
         get(annotation::RESOURCE_BINDING_NAMESPACE),
@@ -176,9 +204,8 @@ pub fn binding_of(work: &CachedWork) -> Option<BindingKey> {
     })
 }
 
-fn place(work: &CachedWork) -> Place {
-    (
-        work.metadata.namespace.clone().unwrap_or_default(),
-        work.metadata.name.clone().unwrap_or_default(),
-    )
+/// Namespace and name of a Work.
+fn place(work: &CachedWork) -> (Option<&str>, Option<&str>) {
+    let metadata = &work.metadata;
+    (metadata.namespace.as_deref(), metadata.name.as_deref())
 }

@@ -1,5 +1,7 @@
 //! The binding that a template gets from its policy.
 
+use std::sync::Arc;
+
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::{
     Binding, ObjectReference, ResourceBindingSpec, SchedulePriority, Suspension,
@@ -226,7 +228,7 @@ impl<'a> Wanted<'a> {
             None => (0, None),
         };
         spec.replicas = replicas;
-        spec.replica_requirements = requirements;
+        spec.replica_requirements = requirements.map(Arc::new);
         spec.components = Vec::new();
         spec.propagate_deps = policy.propagate_deps;
         spec.scheduler_name = Some(
@@ -237,7 +239,7 @@ impl<'a> Wanted<'a> {
         );
         let mut placement = policy.placement.clone();
         self.tolerations.add_to(&mut placement);
-        spec.placement = Some(placement);
+        spec.placement = Some(Arc::new(placement));
         spec.failover.clone_from(&policy.failover);
         spec.conflict_resolution
             .clone_from(&policy.conflict_resolution);

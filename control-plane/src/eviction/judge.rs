@@ -117,7 +117,7 @@ pub fn placement<'a>(
     spec: &'a ResourceBindingSpec,
     applied: Option<&str>,
 ) -> Option<Cow<'a, Placement>> {
-    let own = spec.placement.as_ref().map(Cow::Borrowed);
+    let own = spec.placement.as_deref().map(Cow::Borrowed);
     own.or_else(|| serde_json::from_str(applied?).ok().map(Cow::Owned))
 }
 

@@ -156,7 +156,7 @@ fn a_divided_workload_moves_to_the_survivor_in_one_patch() {
         .unwrap();
     assert_eq!(
         serde_json::from_str::<muster_shared::api::policy::Placement>(applied).unwrap(),
-        divided().placement.unwrap()
+        *divided().placement.unwrap()
     );
 }
 
@@ -207,7 +207,7 @@ fn nobody_is_evicted_into_nowhere() {
 #[test]
 fn directly_leaves_no_task_and_no_way_back() {
     let mut tolerant = divided();
-    tolerant.placement.as_mut().unwrap().cluster_tolerations =
+    Arc::make_mut(tolerant.placement.as_mut().unwrap()).cluster_tolerations =
         serde_json::from_value(json!([{"operator": "Exists", "tolerationSeconds": 30}])).unwrap();
     let leave = Leave {
         mode: PurgeMode::Directly,

@@ -43,7 +43,7 @@ pub fn items<'w>(
 }
 
 fn item(cluster: &str, work: &CachedWork, resource: &ObjectReference) -> AggregatedStatusItem {
-    let status = work.status.clone().unwrap_or_default();
+    let status = work.status();
     let blank = AggregatedStatusItem {
         cluster_name: cluster.to_owned(),
         health: Some(ResourceHealth::Unknown),

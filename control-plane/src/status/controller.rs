@@ -53,7 +53,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 old: Some(old),
                 new,
             } => {
-                old.status == new.status
+                new.reports_as(old)
                     && old.metadata.deletion_timestamp.is_some()
                         == new.metadata.deletion_timestamp.is_some()
             }
@@ -106,7 +106,7 @@ async fn reconcile<B: Kept>(fleet: &Fleet, key: &BindingKey) -> Result<Next, Err
     };
     let (spec, status) = (binding.spec(), binding.status());
     let works = fleet.work_index.of(id);
-    let reported = |work: &Arc<CachedWork>| work.status.is_some();
+    let reported = |work: &Arc<CachedWork>| work.is_reported();
     if status.aggregated_status.is_empty() && !works.iter().any(reported) {
         // No agent has said anything yet: there is nothing to judge, and a write less while a fleet is being filled.
         return Ok(Next::Done);

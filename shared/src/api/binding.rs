@@ -2,7 +2,7 @@
 //! clusters it is on, the clusters it is leaving. Both kinds have the same spec and status; [`Binding`] is what
 //! code that does not care is written against.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use k8s_openapi::apimachinery::pkg::{
     apis::meta::v1::{Condition, Time},
@@ -113,9 +113,9 @@ pub struct ResourceBindingSpec {
     #[serde(skip_serializing_if = "absent")]
     pub propagate_deps: bool,
 
-    /// What one replica needs; absent means nothing in particular.
+    /// What one replica needs; absent means nothing in particular. Many bindings can share one.
     #[serde(skip_serializing_if = "absent")]
-    pub replica_requirements: Option<ReplicaRequirements>,
+    pub replica_requirements: Option<Arc<ReplicaRequirements>>,
 
     /// How many replicas are wanted in all.
     #[serde(skip_serializing_if = "absent")]
@@ -129,9 +129,9 @@ pub struct ResourceBindingSpec {
     #[serde(skip_serializing_if = "absent")]
     pub clusters: Vec<TargetCluster>,
 
-    /// The rules they were chosen by: a copy of the policy's.
+    /// The rules they were chosen by: a copy of the policy's. Many bindings can share one.
     #[serde(skip_serializing_if = "absent")]
-    pub placement: Option<Placement>,
+    pub placement: Option<Arc<Placement>>,
 
     /// The clusters that are being left. The last copy there goes when the new ones are healthy.
     #[serde(skip_serializing_if = "absent")]

@@ -6,6 +6,9 @@ use std::hash::Hash;
 
 use tokio::time::Instant;
 
+/// As many keys as there is room for all the time.
+const ROOM: usize = 64;
+
 /// When a key is due; keys of one instant keep the order in which they arrived.
 type Turn = (Instant, u64);
 
@@ -63,6 +66,10 @@ impl<K: Clone + Eq + Hash> Line<K> {
         }
         let (_, key) = self.due.pop_first()?;
         self.places.remove(&key);
+        if self.places.is_empty() {
+            // A rush leaves room for as many keys behind, here and in every other queue.
+            self.places.shrink_to(ROOM);
+        }
         Some(key)
     }
 

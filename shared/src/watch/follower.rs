@@ -138,6 +138,8 @@ impl<K: Followed> Follower<K> {
             State::Paging { continue_token } => self.page(continue_token).await,
             State::Streaming { lines, late } => self.stream(lines, late).await,
             State::Listed { resource_version } => {
+                // The pages have been told; a watch tells one object at a time.
+                self.ready.shrink_to_fit();
                 match self.source.watch(Some(&resource_version)).await {
                     Ok(lines) => Ok(State::Watching {
                         resource_version,

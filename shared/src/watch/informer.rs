@@ -1,6 +1,5 @@
 //! A cache of one collection that tells its users what changed.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use kube::api::Api;
@@ -9,6 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::follower::{Follower, News};
+use super::shelf::{Shelf, address};
 use super::{Followed, Selection};
 
 /// What happened to one object.
@@ -38,9 +38,8 @@ impl<K> Change<K> {
     }
 }
 
-/// Namespace and name; cluster-scoped objects have an empty namespace.
-type Key = (String, String);
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+type Form<K> = Box<dyn Fn(&mut K) + Send + Sync>;
 
 /// One list and watch, one cache, any number of listeners. Cheap to clone: all clones share the cache.
 pub struct Informer<K> {
@@ -50,8 +49,9 @@ pub struct Informer<K> {
 struct Inner<K> {
     api: Api<K>,
     selection: Selection,
+    form: Form<K>,
     // A std lock: held for map operations only, never across an await.
-    objects: RwLock<HashMap<Key, Arc<K>>>,
+    objects: RwLock<Shelf<K>>,
     handlers: RwLock<Vec<Handler<K>>>,
     started: OnceLock<()>,
     synced: watch::Sender<bool>,
@@ -68,11 +68,22 @@ impl<K> Clone for Informer<K> {
 impl<K: Followed> Informer<K> {
     /// Prepares to follow a collection; nothing is sent before [`run`](Self::run).
     pub fn new(api: Api<K>, selection: Selection) -> Self {
+        Self::keeping(api, selection, |_| {})
+    }
+
+    /// The same, where each object is brought into a form of the caller's before it is kept and told of: without what nobody reads,
+    /// sharing what many have in common.
+    pub fn keeping(
+        api: Api<K>,
+        selection: Selection,
+        form: impl Fn(&mut K) + Send + Sync + 'static,
+    ) -> Self {
         Self {
             inner: Arc::new(Inner {
                 api,
                 selection,
-                objects: RwLock::default(),
+                form: Box::new(form),
+                objects: RwLock::new(Shelf::new()),
                 handlers: RwLock::default(),
                 started: OnceLock::new(),
                 synced: watch::Sender::new(false),
@@ -102,7 +113,7 @@ impl<K: Followed> Informer<K> {
     pub async fn run(self, shutdown: CancellationToken) {
         self.inner.started.get_or_init(|| ());
         let mut follower = Follower::new(&self.inner.api, self.inner.selection.clone());
-        let mut listed: Option<HashMap<Key, Arc<K>>> = None;
+        let mut listed: Option<Shelf<K>> = None;
         loop {
             let news = tokio::select! {
                 () = shutdown.cancelled() => return,
@@ -111,37 +122,33 @@ impl<K: Followed> Informer<K> {
             let event = match news {
                 News::Event(event) => event,
                 News::Unreadable(rejected) => {
-                    let key = (rejected.namespace, rejected.name);
+                    let (namespace, name) = (&rejected.namespace, &rejected.name);
                     if rejected.deleted {
-                        self.delete(&key);
+                        self.delete(namespace, name);
                     } else if let (Some(listed), Some(known)) =
-                        (&mut listed, self.objects().get(&key))
+                        (&mut listed, self.objects().get(namespace, name))
                     {
                         // Last known good: that it does not decode now does not mean that it is gone.
-                        listed.insert(key, Arc::clone(known));
+                        listed.put(Arc::clone(known));
                     }
                     continue;
                 }
             };
             match event {
-                Event::Init => listed = Some(HashMap::new()),
+                Event::Init => listed = Some(Shelf::new()),
                 Event::InitApply(object) => {
                     if let Some(listed) = &mut listed {
-                        let (key, object) = admit(object);
-                        listed.insert(key, object);
+                        listed.put(self.admit(object));
                     }
                 }
                 Event::InitDone => {
-                    self.replace(listed.take().unwrap_or_default());
+                    self.replace(listed.take().unwrap_or_else(Shelf::new));
                     self.inner.synced.send_replace(true);
                 }
-                Event::Apply(object) => {
-                    let (key, object) = admit(object);
-                    self.apply(key, object);
-                }
+                Event::Apply(object) => self.apply(self.admit(object)),
                 Event::Delete(object) => {
-                    let (key, _) = admit(object);
-                    self.delete(&key);
+                    let (namespace, name) = address(&object);
+                    self.delete(namespace, name);
                 }
             }
         }
@@ -165,13 +172,13 @@ impl<K: Followed> Informer<K> {
 
     /// The cached version of one object; `namespace` is `None` for cluster-scoped kinds.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
-        let key = (namespace.unwrap_or_default().to_owned(), name.to_owned());
-        self.objects().get(&key).cloned()
+        let objects = self.objects();
+        objects.get(namespace.unwrap_or_default(), name).cloned()
     }
 
     /// Everything in the cache, in no particular order.
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.objects().values().cloned().collect()
+        self.objects().objects().cloned().collect()
     }
 
     /// How many objects the cache holds.
@@ -189,48 +196,54 @@ impl<K: Followed> Informer<K> {
         &self.inner.api
     }
 
-    fn objects(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Key, Arc<K>>> {
+    fn objects(&self) -> std::sync::RwLockReadGuard<'_, Shelf<K>> {
         self.inner
             .objects
             .read()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn apply(&self, key: Key, new: Arc<K>) {
-        let old = self.write().insert(key, Arc::clone(&new));
+    fn apply(&self, new: Arc<K>) {
+        let old = self.write().put(Arc::clone(&new));
         self.tell(&Change::Applied { old, new });
     }
 
-    fn delete(&self, key: &Key) {
-        let old = self.write().remove(key);
+    fn delete(&self, namespace: &str, name: &str) {
+        let old = self.write().remove(namespace, name);
         if let Some(old) = old {
             self.tell(&Change::Deleted { old });
         }
     }
 
     /// Takes over a finished list and tells only what it changed.
-    fn replace(&self, listed: HashMap<Key, Arc<K>>) {
-        let gone: Vec<Key> = self
-            .objects()
-            .keys()
-            .filter(|key| !listed.contains_key(*key))
-            .cloned()
-            .collect();
-        for key in &gone {
-            self.delete(key);
+    fn replace(&self, listed: Shelf<K>) {
+        for object in self.list() {
+            let (namespace, name) = address(object.as_ref());
+            if listed.get(namespace, name).is_none() {
+                self.delete(namespace, name);
+            }
         }
-        for (key, object) in listed {
+        for object in listed.into_objects() {
+            let (namespace, name) = address(object.as_ref());
             let known = self
                 .objects()
-                .get(&key)
+                .get(namespace, name)
                 .is_some_and(|old| same_version(old.as_ref(), object.as_ref()));
             if !known {
-                self.apply(key, object);
+                self.apply(object);
             }
         }
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<Key, Arc<K>>> {
+    /// The form in which an object is kept: without `managedFields`, which nobody here reads and which is often its larger half,
+    /// and as a copy, because what was decoded has room to spare in every list, and a copy has none.
+    fn admit(&self, mut object: K) -> Arc<K> {
+        object.meta_mut().managed_fields = None;
+        (self.inner.form)(&mut object);
+        Arc::new(object.clone())
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Shelf<K>> {
         self.inner
             .objects
             .write()
@@ -248,17 +261,6 @@ impl<K: Followed> Informer<K> {
             handler(change);
         }
     }
-}
-
-/// The form in which an object is kept: without `managedFields`, which nobody here reads and which is often its larger half.
-fn admit<K: Followed>(mut object: K) -> (Key, Arc<K>) {
-    let meta = object.meta_mut();
-    meta.managed_fields = None;
-    let key = (
-        meta.namespace.clone().unwrap_or_default(),
-        meta.name.clone().unwrap_or_default(),
-    );
-    (key, Arc::new(object))
 }
 
 fn same_version<K: Followed>(old: &K, new: &K) -> bool {

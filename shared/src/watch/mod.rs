@@ -11,6 +11,7 @@
 mod follower;
 mod incoming;
 mod informer;
+mod shelf;
 mod source;
 mod touch;
 mod wire;

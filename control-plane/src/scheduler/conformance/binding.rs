@@ -163,7 +163,8 @@ impl World {
                 .as_ref()
                 .map(|time| time.0.as_second()),
             "appliedPlacementIsCurrent":
-                serde_json::from_str::<Placement>(applied).ok() == self.spec.placement,
+                serde_json::from_str::<Placement>(applied).ok().as_ref()
+                    == self.spec.placement.as_deref(),
         })
     }
 

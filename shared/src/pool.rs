@@ -1,0 +1,77 @@
+//! Equal values of many objects, kept once.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use serde::Serialize;
+
+/// Values that are in use somewhere, by what they are. One that nobody uses any more is forgotten.
+#[derive(Debug)]
+pub struct Pool<T>(Mutex<HashMap<u64, Weak<T>>>);
+
+impl<T> Default for Pool<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: PartialEq + Serialize> Pool<T> {
+    /// Replaces a value by an equal one that is in use already, if there is one.
+    pub fn share(&self, value: &mut Arc<T>) {
+        // What cannot be written as JSON cannot have been read from it, either; it stays as it is.
+        let Ok(text) = serde_json::to_vec(value.as_ref()) else {
+            return;
+        };
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&text);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() == known.capacity() {
+            known.retain(|_, value| value.strong_count() > 0);
+        }
+        let place = known.entry(hasher.finish()).or_default();
+        match place.upgrade() {
+            // Two different values of one hash are not worth more than a comparison.
+            Some(same) if same == *value => *value = same,
+            _ => *place = Arc::downgrade(value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_are_one_and_different_ones_are_not() {
+        let pool = Pool::default();
+        let first = Arc::new("a".to_owned());
+        let (mut one, mut two, mut other) = (
+            Arc::clone(&first),
+            Arc::new("a".into()),
+            Arc::new("b".into()),
+        );
+        for value in [&mut one, &mut two, &mut other] {
+            pool.share(value);
+        }
+        assert!(Arc::ptr_eq(&first, &one) && Arc::ptr_eq(&first, &two));
+        assert_eq!(*other, "b");
+    }
+
+    #[test]
+    fn what_nobody_uses_is_forgotten() {
+        let pool = Pool::default();
+        let mut kept = Arc::new(0);
+        pool.share(&mut kept);
+        for number in 1..1000 {
+            pool.share(&mut Arc::new(number));
+        }
+        let known = pool.0.lock().unwrap();
+        assert!(known.len() <= 4, "{} are known", known.len());
+        assert!(
+            known
+                .values()
+                .any(|value| value.upgrade() == Some(Arc::new(0)))
+        );
+    }
+}
