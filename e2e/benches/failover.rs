@@ -196,6 +196,19 @@ impl Story<'_> {
             "/s",
             Budget::None,
         );
+        let grown = usage(self.process)?.anonymous.saturating_sub(used.anonymous);
+        // Of few workloads most is what the first of them brings with it: connections, their buffers.
+        let budget = if self.workloads >= 1000 {
+            Budget::AtMost(20.0)
+        } else {
+            Budget::None
+        };
+        table.figure(
+            "memory of a workload",
+            megabytes(grown) * 1e3 / number(self.workloads),
+            "KB",
+            budget,
+        );
         self.tell(
             table,
             "per workload",

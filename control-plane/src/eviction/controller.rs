@@ -227,7 +227,8 @@ where
             let to = to.join(",");
             tracing::info!(binding = %key, cluster = %errand.cluster, cause = %errand.cause, to, mode = %errand.purge_mode, "evicted");
             Outcome::Evicted {
-                subject: Arc::new(binding).into(),
+                // Until the cache shows it, and after an outage there are as many as it hit.
+                subject: B::cache(fleet).kept(binding).into(),
                 to,
             }
         }

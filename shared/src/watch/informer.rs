@@ -138,14 +138,14 @@ impl<K: Followed> Informer<K> {
                 Event::Init => listed = Some(Shelf::new()),
                 Event::InitApply(object) => {
                     if let Some(listed) = &mut listed {
-                        listed.put(self.admit(object));
+                        listed.put(self.kept(object));
                     }
                 }
                 Event::InitDone => {
                     self.replace(listed.take().unwrap_or_else(Shelf::new));
                     self.inner.synced.send_replace(true);
                 }
-                Event::Apply(object) => self.apply(self.admit(object)),
+                Event::Apply(object) => self.apply(self.kept(object)),
                 Event::Delete(object) => {
                     let (namespace, name) = address(&object);
                     self.delete(namespace, name);
@@ -235,9 +235,10 @@ impl<K: Followed> Informer<K> {
         }
     }
 
-    /// The form in which an object is kept: without `managedFields`, which nobody here reads and which is often its larger half,
-    /// and as a copy, because what was decoded has room to spare in every list, and a copy has none.
-    fn admit(&self, mut object: K) -> Arc<K> {
+    /// An object in the form in which it is kept: without `managedFields`, which nobody here reads and which is often its larger half,
+    /// and as a copy, because what was decoded has room to spare in every list, and a copy has none. Also for what a write answered,
+    /// by those who keep it.
+    pub fn kept(&self, mut object: K) -> Arc<K> {
         object.meta_mut().managed_fields = None;
         (self.inner.form)(&mut object);
         Arc::new(object.clone())
