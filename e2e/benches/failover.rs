@@ -196,7 +196,9 @@ impl Story<'_> {
             "/s",
             Budget::None,
         );
-        let grown = usage(self.process)?.anonymous.saturating_sub(used.anonymous);
+        let grown = usage(self.process)?
+            .anonymous
+            .saturating_sub(used.anonymous);
         // Of few workloads most is what the first of them brings with it: connections, their buffers.
         let budget = if self.workloads >= 1000 {
             Budget::AtMost(20.0)
