@@ -343,3 +343,35 @@ fn locality_keeps_a_workload_where_it_is_until_it_is_switched_off() {
     assert_eq!(decided("*"), "m2:2");
     assert_eq!(decided("*,-ClusterLocality"), "m1:2");
 }
+
+#[test]
+fn who_shrinks_leaves_the_smaller_clusters_or_gives_back_in_proportion() {
+    let clusters = [cluster("m1", 10), cluster("m2", 10)];
+    for (placement, replicas, expected) in [
+        (aggregated(), 6, "m2:6"),
+        (aggregated(), 8, "m2:8"),
+        (dynamic(), 6, "m1:2 m2:4"),
+        // Weights are about the whole, whatever was there before.
+        (static_weights(&[("m1", 1), ("m2", 1)]), 6, "m1:3 m2:3"),
+    ] {
+        let spec = placed(deployment(replicas, &placement), &[("m1", 4), ("m2", 8)]);
+        assert_eq!(outcome(&spec, &clusters), expected, "{placement}");
+    }
+}
+
+#[test]
+fn without_replicas_nothing_is_placed_unless_empty_workloads_are_kept() {
+    for placement in [json!({}), dynamic(), aggregated()] {
+        let spec = placed(deployment(0, &placement), &[("m1", 4)]);
+        let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
+        for (keep_empty, expected) in [(false, ""), (true, "m1:0 m2:0")] {
+            let options = Options {
+                keep_empty,
+                ..Options::default()
+            };
+            let status = ResourceBindingStatus::default();
+            let decided = schedule(&spec, &status, &clusters, &options);
+            assert_eq!(text(decided), expected, "{placement}");
+        }
+    }
+}
