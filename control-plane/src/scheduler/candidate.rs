@@ -41,6 +41,16 @@ impl<'a> Candidate<'a> {
         self.cluster.name()
     }
 
+    /// The candidate as it would be if it held nothing.
+    #[must_use]
+    pub fn unheld(&self) -> Self {
+        Self {
+            score: 0,
+            held: None,
+            ..*self
+        }
+    }
+
     /// Replicas that the cluster holds already.
     pub fn held_replicas(&self) -> i64 {
         self.held.map_or(0, |held| held.replicas)

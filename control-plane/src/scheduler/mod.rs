@@ -35,6 +35,8 @@ pub mod select;
 mod snapshot;
 #[cfg(test)]
 mod specification;
+#[cfg(test)]
+mod spreading;
 mod tell;
 mod waiting;
 

@@ -328,6 +328,7 @@ impl<'a> Trial<'a> {
             replicas: i64::from(self.spec.replicas),
             fresh: self.fresh,
             duplicated: !is_divided(self.placement),
+            replacing: !self.spec.graceful_eviction_tasks.is_empty(),
         };
         Ok(select(candidates, &spread, load, self.options.spreading)?)
     }

@@ -12,8 +12,9 @@ const TRIES: usize = 1_000;
 pub(super) enum Growth {
     /// Wherever no upper bound is broken.
     Anywhere,
-    /// Only in those groups of the leading field that it is in already, as a choice by that field does.
-    InItsGroups,
+    /// Only in those groups of the leading field that it is in already, as a choice by that field does; but in others as well, one by
+    /// one, as long as there are fewer than so many.
+    InItsGroups(usize),
 }
 
 /// Chooses from the ranked candidates: those at the positions `kept`, the best with which all lower bounds are met, and then, as
@@ -42,14 +43,14 @@ pub(super) fn select<'a>(
     if !search.complete() {
         return None;
     }
-    for index in 0..candidates.len() {
-        if search.chosen.len() >= more {
-            break;
-        }
-        let opens = || growth == Growth::InItsGroups && search.adds_to(0, index);
-        if !search.chosen.contains(&index) && search.is_allowed(index) && !opens() {
-            search.choose(index);
-        }
+    let least = match growth {
+        Growth::Anywhere => more,
+        Growth::InItsGroups(least) => least.min(more),
+    };
+    // A group that is opened is filled before another one is.
+    search.fill(more, growth == Growth::Anywhere);
+    while search.chosen.len() < least && search.fill(search.chosen.len() + 1, true) {
+        search.fill(more, false);
     }
     // Candidates are ranked, so positions are.
     search.chosen.sort_unstable();
@@ -96,6 +97,24 @@ impl<'a> Search<'_, 'a> {
             }
         }
         false
+    }
+
+    /// Adds the best candidates that are allowed, until there are `most`, opening other groups of the leading field or not; says whether
+    /// it added any.
+    fn fill(&mut self, most: usize, opening: bool) -> bool {
+        let before = self.chosen.len();
+        for index in 0..self.candidates.len() {
+            if self.chosen.len() >= most {
+                break;
+            }
+            if !self.chosen.contains(&index)
+                && self.is_allowed(index)
+                && (opening || !self.adds_to(0, index))
+            {
+                self.choose(index);
+            }
+        }
+        self.chosen.len() > before
     }
 
     fn names(&self, which: usize, index: usize) -> impl Iterator<Item = &'a str> {

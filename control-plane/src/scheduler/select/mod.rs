@@ -185,6 +185,8 @@ pub struct Load {
     /// The whole number of replicas goes to each cluster, so that a lack of room in one is not made up by others;
     /// capacity then orders the clusters but refuses none (Karmada behaviour).
     pub duplicated: bool,
+    /// Whether clusters are being left, so that there may be copies to replace.
+    pub replacing: bool,
 }
 
 impl Load {
@@ -248,10 +250,18 @@ pub fn select<'a>(
             // Groups are scored by what they hold as well, so that a second choice among them may differ from the first although
             // nothing happened in between. Where nothing needs room, what is placed is the choice as far as the constraints allow,
             // and it only grows in the groups that it is in: these the first choice has filled, so that it stays the same.
-            if load.is_held_by(kept.iter().map(|&position| &candidates[position]))
-                && let Some(choice) = by_fields(&kept, Growth::InItsGroups)
-            {
-                return Ok(choice);
+            if load.is_held_by(kept.iter().map(|&position| &candidates[position])) {
+                // In a failover there are to be as many as if the choice were made anew.
+                let least = if load.replacing {
+                    let anew: Vec<_> = candidates.iter().map(Candidate::unheld).collect();
+                    let anew = by_group::select(&anew, *axis, groups, clusters, load);
+                    anew.map_or(0, |anew| anew.len())
+                } else {
+                    0
+                };
+                if let Some(choice) = by_fields(&kept, Growth::InItsGroups(least)) {
+                    return Ok(choice);
+                }
             }
             // What the leading field chose may break other constraints that another choice would keep; and it may give up
             // clusters that hold the workload without need.
