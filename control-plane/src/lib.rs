@@ -5,6 +5,7 @@
 //! `controller.rs` that gathers, calls and writes. Every decision lives in API objects; memory is a cache, so that a restart
 //! at any instruction loses nothing and repeats nothing.
 
+pub mod application_failover;
 pub mod binding;
 pub mod cluster;
 pub mod detector;
@@ -157,6 +158,9 @@ fn start_controllers(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
     }
     if settings.runs("taintmanager") {
         eviction::start(fleet, tasks);
+    }
+    if settings.runs("applicationFailover") {
+        application_failover::start(fleet, tasks);
     }
     if settings.runs("gracefulEviction") {
         graceful_eviction::start(fleet, tasks);

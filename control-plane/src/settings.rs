@@ -68,7 +68,7 @@ pub const GATES: [Gate; 7] = [
 ];
 
 /// Every name that `--controllers` takes, with what it owns.
-pub const CONTROLLERS: [(&str, &str); 9] = [
+pub const CONTROLLERS: [(&str, &str); 10] = [
     (
         "cluster",
         "Cluster lifecycle, health monitor and condition taints",
@@ -77,6 +77,10 @@ pub const CONTROLLERS: [(&str, &str); 9] = [
     (
         "taintmanager",
         "eviction of workloads from tainted clusters",
+    ),
+    (
+        "applicationFailover",
+        "moving of applications from where they stay unhealthy",
     ),
     ("gracefulEviction", "clearing of graceful eviction tasks"),
     ("scheduler", "placement of bindings"),

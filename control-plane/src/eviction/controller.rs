@@ -3,25 +3,25 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::ResourceExt;
-use kube::api::Patch;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::events::Events;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
-use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep_until;
 
+use super::carry::carry_out;
 use super::desk::{Desk, Errand, News, Now, Outcome, Step};
 use super::judge::Switches;
 use super::measure::{self, INTERVAL, Meter};
-use super::plan::{Departure, Nowhere, Plan, plan};
+use super::motive::Motive;
+use super::plan::{Departure, Nowhere, plan};
 use super::rate::Rates;
 use super::subject::Subject;
 use super::teller::Teller;
-use crate::binding::kept::{BindingKey, Kept, patch_params};
+use crate::binding::kept::{BindingKey, Kept};
 use crate::fleet::Fleet;
 use crate::scheduler::Options;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
@@ -180,16 +180,12 @@ where
         spec,
         status: errand.subject.status(),
         cluster: &errand.cluster,
-        cause: &errand.cause,
+        motive: Motive::Taint(&errand.cause),
         purge_mode: &errand.purge_mode,
         preserves_state: fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION),
         ours,
     };
-    let Plan {
-        clusters,
-        mut patch,
-        affinity_name,
-    } = match plan(
+    let plan = match plan(
         &departure,
         &errand.snapshot,
         &office.options,
@@ -206,25 +202,10 @@ where
     if !fleet.leadership.is_current() {
         return Outcome::Conflict;
     }
-    patch["metadata"]["resourceVersion"] = json!(errand.subject.meta().resource_version);
-    let api = B::api(&fleet.client, &key);
-    match api
-        .patch(&key.name, &patch_params(), &Patch::Merge(patch))
-        .await
-    {
+    let to = plan.destination();
+    let version = errand.subject.meta().resource_version.as_deref();
+    match carry_out::<B>(fleet, &key, version, plan).await {
         Ok(binding) => {
-            if let Some(name) = affinity_name {
-                // Where it is lost, the scheduler comes to the same group by itself.
-                let status = json!({"status": {"schedulerObservingAffinityName": name}});
-                if let Err(error) = api
-                    .patch_status(&key.name, &patch_params(), &Patch::Merge(status))
-                    .await
-                {
-                    tracing::debug!(binding = %key, error = client::brief(&error), "cannot note the affinity group");
-                }
-            }
-            let to: Vec<&str> = clusters.iter().map(|target| target.name.as_str()).collect();
-            let to = to.join(",");
             tracing::info!(binding = %key, cluster = %errand.cluster, cause = %errand.cause, to, mode = %errand.purge_mode, "evicted");
             Outcome::Evicted {
                 // Until the cache shows it, and after an outage there are as many as it hit.

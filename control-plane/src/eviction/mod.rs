@@ -1,12 +1,14 @@
 //! What must leave a failed cluster, in which order, how fast, and where to.
 
 pub mod backlog;
+pub mod carry;
 mod controller;
 pub mod desk;
 pub mod explain;
 pub mod fleet_view;
 pub mod judge;
 pub mod measure;
+pub mod motive;
 pub mod plan;
 pub mod preserve;
 pub mod rate;

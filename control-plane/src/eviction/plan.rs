@@ -12,10 +12,9 @@ use muster_shared::api::binding::{
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
-use muster_shared::names::eviction::{PRODUCER_TAINT_MANAGER, REASON_TAINT_UNTOLERATED};
 use serde_json::{Map, Value, json};
 
-use super::judge::Cause;
+use super::motive::Motive;
 use super::preserve;
 use crate::scheduler::{NoFit, Options, Snapshot, schedule};
 
@@ -31,7 +30,7 @@ pub struct Departure<'a> {
     /// The cluster that is left.
     pub cluster: &'a str,
     /// Why.
-    pub cause: &'a Cause,
+    pub motive: Motive<'a>,
     /// What becomes of the old copy.
     pub purge_mode: &'a PurgeMode,
     /// Whether the new copy is told about the old one (gate `StatefulFailoverInjection`).
@@ -93,11 +92,11 @@ pub fn plan(
         .graceful_eviction_tasks
         .retain(|task| task.from_cluster != cluster);
     let preserved = if departure.preserves_state {
-        preserve::labels(spec, status, cluster)?
+        preserve::labels(departure.motive.rules(spec), status, cluster)?
     } else {
         BTreeMap::new()
     };
-    let is_stateful = !preserved.is_empty();
+    let task_stays = departure.motive.outlives_the_copy() || !preserved.is_empty();
     take_out(&mut after, departure.task(preserved, now));
     let decision = schedule(&after, status, snapshot, options)?;
     if decision.clusters.is_empty()
@@ -108,10 +107,10 @@ pub fn plan(
     {
         return Err(Nowhere::Empty);
     }
-    if *departure.purge_mode == PurgeMode::Directly && !is_stateful {
+    if *departure.purge_mode == PurgeMode::Directly && !task_stays {
         // The task was for the scheduler's eyes: the old copy goes at once, so there is nothing to protect. Karmada
         // keeps a task, which blocks every write of the binding while the cluster cannot be reached (K44). Here it stays
-        // only where it carries the old copy's state, and a cluster that cannot be reached is not waited for.
+        // only where it is needed, and a cluster that cannot be reached is not waited for.
         after
             .graceful_eviction_tasks
             .retain(|task| task.from_cluster != cluster);
@@ -133,25 +132,34 @@ pub fn plan(
     })
 }
 
+impl Plan {
+    /// The new targets, for people.
+    pub fn destination(&self) -> String {
+        let names: Vec<&str> = self
+            .clusters
+            .iter()
+            .map(|target| target.name.as_str())
+            .collect();
+        names.join(",")
+    }
+}
+
 impl Departure<'_> {
-    fn task(&self, preserved: BTreeMap<String, String>, now: Timestamp) -> GracefulEvictionTask {
-        let behavior = self
-            .spec
-            .failover
-            .as_ref()
-            .and_then(|failover| failover.cluster.as_ref());
-        let graceful = *self.purge_mode == PurgeMode::Gracefully;
-        let mut message = format!("{} has {}", self.cluster, self.cause);
+    /// The task of leaving.
+    pub fn task(
+        &self,
+        preserved: BTreeMap<String, String>,
+        now: Timestamp,
+    ) -> GracefulEvictionTask {
+        let mut message = self.motive.message(self.cluster);
         message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
         GracefulEvictionTask {
             from_cluster: self.cluster.to_owned(),
             purge_mode: Some(self.purge_mode.clone()),
-            reason: REASON_TAINT_UNTOLERATED.to_owned(),
+            reason: self.motive.reason().to_owned(),
             message: Some(message),
-            producer: PRODUCER_TAINT_MANAGER.to_owned(),
-            grace_period_seconds: behavior
-                .filter(|_| graceful)
-                .and_then(|b| b.grace_period_seconds),
+            producer: self.motive.producer().to_owned(),
+            grace_period_seconds: self.motive.grace_seconds(self.spec, self.purge_mode),
             suppress_deletion: (*self.purge_mode == PurgeMode::Never).then_some(true),
             // So that only a cluster gets the labels that did not run the workload before (unlike Karmada, K48).
             clusters_before_failover: if preserved.is_empty() {

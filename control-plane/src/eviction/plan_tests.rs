@@ -4,7 +4,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::Taint;
 
 use super::*;
-use crate::eviction::judge::Rule;
+use crate::eviction::judge::{Cause, Rule};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -97,7 +97,7 @@ fn try_to(leave: &Leave<'_>, snapshot: &Snapshot) -> Result<Plan, Nowhere> {
         spec: leave.spec,
         status: &ResourceBindingStatus::default(),
         cluster: leave.from,
-        cause: &cause,
+        motive: Motive::Taint(&cause),
         purge_mode: &leave.mode,
         preserves_state: true,
         ours: leave.ours,

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::api::binding::ResourceBindingStatus;
+use muster_shared::api::policy::StatePreservationRule;
 use muster_shared::jsonpath;
 use muster_shared::selectors::{is_label_key, is_label_value};
 
@@ -34,19 +35,34 @@ pub enum Error {
     },
 }
 
-/// The labels by `failover.cluster.statePreservation`; none without rules. Of two rules for one label the later wins.
+/// The labels by a policy's `statePreservation`; none without rules. Of two rules for one label the later wins.
 ///
 /// # Errors
 /// One rule that fails is enough: half a state is none.
 pub fn labels(
-    spec: &ResourceBindingSpec,
+    rules: &[StatePreservationRule],
     status: &ResourceBindingStatus,
     cluster: &str,
 ) -> Result<BTreeMap<String, String>, Error> {
-    let behavior = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
-    let rules = behavior
-        .and_then(|behavior| behavior.state_preservation.as_ref())
-        .map_or(&[][..], |state| &state.rules);
+    let read = read(rules, status, cluster)?;
+    match read
+        .iter()
+        .find(|(label, value)| !is_label_key(label) || !is_label_value(value))
+    {
+        Some((label, value)) => Err(Error::Value {
+            label: label.clone(),
+            value: value.clone(),
+        }),
+        None => Ok(read),
+    }
+}
+
+/// What the rules find, whether or not it can be a label.
+pub fn read(
+    rules: &[StatePreservationRule],
+    status: &ResourceBindingStatus,
+    cluster: &str,
+) -> Result<BTreeMap<String, String>, Error> {
     if rules.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -56,19 +72,14 @@ pub fn labels(
         .find(|report| report.cluster_name == cluster)
         .and_then(|report| report.status.as_ref())
         .ok_or_else(|| Error::NotCollected(cluster.to_owned()))?;
-    let mut labels = BTreeMap::new();
-    for rule in rules {
+    let rule = |rule: &StatePreservationRule| {
         let label = rule.alias_label_name.clone();
-        let value = match jsonpath::render(&rule.json_path, &report.0) {
-            Ok(value) => value,
-            Err(error) => return Err(Error::Path { label, error }),
-        };
-        if !is_label_key(&label) || !is_label_value(&value) {
-            return Err(Error::Value { label, value });
+        match jsonpath::render(&rule.json_path, &report.0) {
+            Ok(value) => Ok((label, value)),
+            Err(error) => Err(Error::Path { label, error }),
         }
-        labels.insert(label, value);
-    }
-    Ok(labels)
+    };
+    rules.iter().map(rule).collect()
 }
 
 #[cfg(test)]
@@ -78,15 +89,11 @@ mod tests {
     use super::*;
 
     fn preserve(rules: &Value, reported: &Value) -> Result<Value, String> {
-        let spec = json!({"failover": {"cluster": {"statePreservation": {"rules": rules}}}});
+        let rules: Vec<StatePreservationRule> = serde_json::from_value(rules.clone()).unwrap();
         let status = json!({"aggregatedStatus": reported});
-        labels(
-            &serde_json::from_value(spec).unwrap(),
-            &serde_json::from_value(status).unwrap(),
-            "member1",
-        )
-        .map(|labels| json!(labels))
-        .map_err(|error| error.to_string())
+        labels(&rules, &serde_json::from_value(status).unwrap(), "member1")
+            .map(|labels| json!(labels))
+            .map_err(|error| error.to_string())
     }
 
     #[test]

@@ -1,0 +1,212 @@
+//! Replays the recorded passes of Karmada's application failover.
+
+use std::path::Path;
+
+use jiff::{SignedDuration, Timestamp};
+use muster_shared::api::binding::{
+    AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus,
+};
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::names::label;
+use muster_shared::vectors::{Case, replay, same};
+use serde_json::{Value, json};
+
+use super::decide::{Since, decide, toleration};
+use crate::binding::render::{Origin, render};
+use crate::deviations::DEVIATIONS;
+use crate::eviction::motive::{Motive, application};
+use crate::eviction::plan::{Departure, take_out};
+use crate::eviction::preserve;
+
+/// The instant that the recorded seconds count from.
+const START: i64 = 1_800_000_000;
+
+fn detect(case: &Case) -> Result<(), String> {
+    let input = &case.input;
+    let mut spec: ResourceBindingSpec = serde_json::from_value(json!({
+        "clusters": input["clusters"],
+        "failover": {"application": input["application"]},
+    }))
+    .map_err(|error| error.to_string())?;
+    let mut status = ResourceBindingStatus::default();
+    let mut since = Since::new();
+    let steps = input["steps"].as_array().expect("recorded steps");
+    let expected = case.output["steps"].as_array().expect("recorded steps");
+    for (step, expected) in steps.iter().zip(expected) {
+        status.aggregated_status = list(&step["aggregatedStatus"]);
+        if !step["setClusters"].is_null() {
+            spec.clusters = list(&step["setClusters"]);
+        }
+        if !step["setGracefulEvictionTasks"].is_null() {
+            spec.graceful_eviction_tasks = list(&step["setGracefulEvictionTasks"]);
+        }
+        if step["clearGracefulEvictionTasks"] == true {
+            spec.graceful_eviction_tasks.clear();
+        }
+        let got = pass(&mut spec, &status, &mut since, step, input);
+        same(expected, &got).map_err(|difference| format!("at {}: {difference}", step["at"]))?;
+    }
+    Ok(())
+}
+
+/// One pass, as the controller makes it where nothing holds the application back.
+fn pass(
+    spec: &mut ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    since: &mut Since,
+    step: &Value,
+    input: &Value,
+) -> Value {
+    let at = step["at"].as_f64().expect("recorded seconds");
+    let now = SignedDuration::try_from_secs_f64(at)
+        .ok()
+        .and_then(|at| Timestamp::from_second(START).ok()?.checked_add(at).ok())
+        .expect("recorded seconds in range");
+    let behavior = application(spec).expect("a recorded policy").clone();
+    let reports: &[AggregatedStatusItem] = &status.aggregated_status;
+    let verdict = decide(toleration(&behavior), spec, reports, since, now);
+    *since = verdict.since;
+    let mode = behavior.purge_mode.clone();
+    let before = spec.clone();
+    let mut error = false;
+    for cluster in &verdict.leave {
+        let motive = Motive::Failure {
+            since: now,
+            producer: "resource-binding-application-failover-controller",
+            grace_seconds: behavior.grace_period_seconds,
+        };
+        let purge_mode = mode
+            .as_ref()
+            .map_or(PurgeMode::Gracefully, |mode| mode.canonical().clone());
+        let departure = Departure {
+            spec: &before,
+            status,
+            cluster,
+            motive,
+            purge_mode: &purge_mode,
+            preserves_state: input["statefulFailoverInjection"] == true,
+            ours: true,
+        };
+        let preserved = if departure.preserves_state {
+            preserve::labels(motive.rules(&before), status, cluster)
+        } else {
+            Ok(std::collections::BTreeMap::new())
+        };
+        let gate_off =
+            input["gracefulEvictionGateOff"] == true && purge_mode == PurgeMode::Gracefully;
+        match preserved {
+            Ok(preserved) if !gate_off => take_out(spec, departure.task(preserved, now)),
+            _ => error = true,
+        }
+    }
+    if error {
+        *spec = before;
+    } else {
+        for cluster in &verdict.leave {
+            since.remove(cluster);
+        }
+    }
+    // There, the seconds that are over are counted whole.
+    // There, the seconds that are over are counted whole.
+    let retry = verdict.next.map_or(0, |next| {
+        let left = next.duration_since(now);
+        left.as_secs() + i64::from(left.subsec_nanos() > 0)
+    });
+    let mut got = json!({
+        "retryAfterSeconds": retry,
+        "clusters": spec.clusters,
+        "gracefulEvictionTasks": spec.graceful_eviction_tasks,
+    });
+    // Ours say more: why, and since when.
+    for task in got["gracefulEvictionTasks"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
+        if let Some(task) = task.as_object_mut() {
+            task.remove("message");
+            task.remove("creationTimestamp");
+            if mode.is_none() {
+                // The defaults of the policy's schema, which the recorded input did not go through.
+                task.remove("purgeMode");
+                task.remove("gracePeriodSeconds");
+            }
+        }
+    }
+    if error {
+        got["error"] = json!(true);
+    }
+    got
+}
+
+fn list<T: serde::de::DeserializeOwned>(value: &Value) -> Vec<T> {
+    if value.is_null() {
+        return Vec::new();
+    }
+    serde_json::from_value(value.clone()).expect("recorded objects")
+}
+
+fn kept(case: &Case) -> Result<(), String> {
+    let input = &case.input;
+    let rules = list(&input["rules"]);
+    let text = input["statusText"].as_str().unwrap_or_default();
+    let Ok(status) = serde_json::from_str::<Value>(text) else {
+        return same(
+            &case.output,
+            &json!({"error": true, "kind": "JSONPathError"}),
+        );
+    };
+    let status = serde_json::from_value(
+        json!({"aggregatedStatus": [{"clusterName": "m", "status": status}]}),
+    )
+    .map_err(|error: serde_json::Error| error.to_string())?;
+    let got = match preserve::read(&rules, &status, "m") {
+        Ok(labels) => json!({"labels": labels}),
+        Err(_) => json!({"error": true, "kind": "JSONPathError"}),
+    };
+    same(&case.output, &got)
+}
+
+/// The labels of the object that is sent to one of the targets.
+fn injected(case: &Case) -> Result<(), String> {
+    let input = &case.input;
+    let target = &input["targetCluster"];
+    let others = input["targetClusterCount"]
+        .as_u64()
+        .unwrap_or(1)
+        .saturating_sub(1);
+    let mut clusters = vec![json!({"name": target})];
+    clusters.extend((0..others).map(|other| json!({"name": format!("other-{other}")})));
+    let spec = ResourceBindingSpec {
+        clusters: list(&json!(clusters)),
+        graceful_eviction_tasks: list(&input["gracefulEvictionTasks"]),
+        ..ResourceBindingSpec::default()
+    };
+    let origin = Origin {
+        namespace: Some("default".into()),
+        name: "web".into(),
+        id: "id".into(),
+    };
+    let template = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "web", "namespace": "default", "labels": input["templateLabels"]},
+    });
+    let rendered = render(&origin, &spec, &template, true).map_err(|error| error.to_string())?;
+    let mut labels = rendered[0].manifest["metadata"]["labels"].clone();
+    if let Some(labels) = labels.as_object_mut() {
+        labels.retain(|key, _| ![label::MANAGED, origin.label()].contains(&key.as_str()));
+    }
+    same(&case.output, &json!({"labels": labels}))
+}
+
+#[test]
+fn recorded_passes_and_injections() {
+    let own = Path::new("tests/vectors");
+    let pass = |case: &Case| match case.input["op"].as_str() {
+        Some("detect") => detect(case),
+        Some("preserve") => kept(case),
+        other => Err(format!("unknown operation {other:?}")),
+    };
+    replay("application_failover", own, DEVIATIONS, pass).unwrap();
+    replay("application_failover_injection", own, DEVIATIONS, injected).unwrap();
+}

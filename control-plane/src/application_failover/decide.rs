@@ -1,0 +1,202 @@
+//! Where an application has been unhealthy for too long.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec, ResourceHealth};
+use muster_shared::api::policy::ApplicationFailoverBehavior;
+
+/// How long an application may be unhealthy when the policy does not say, in seconds (the default of Karmada's schema).
+const DEFAULT_TOLERATION_SECONDS: i32 = 300;
+
+/// Since when an application is unhealthy, by cluster.
+pub type Since = BTreeMap<String, Timestamp>;
+
+/// What follows from the reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Where it is unhealthy, and since when. What it leaves is among them until it has left.
+    pub since: Since,
+    /// The clusters that it is to leave, in the order of the reports.
+    pub leave: Vec<String>,
+    /// The moment after which the next cluster is to be left, if nothing changes.
+    pub next: Option<Timestamp>,
+}
+
+/// How long an application may be unhealthy.
+pub fn toleration(behavior: &ApplicationFailoverBehavior) -> Duration {
+    let seconds = behavior
+        .decision_conditions
+        .toleration_seconds
+        .unwrap_or(DEFAULT_TOLERATION_SECONDS);
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+}
+
+/// Reads the reports, with what was known before.
+///
+/// The time starts with the first report `Unhealthy` of a cluster that the workload is assigned to and is not leaving. `Healthy` and
+/// `Unknown` end it: nobody may be moved for what is not known to be wrong. No report, or one without a health, changes nothing
+/// (Karmada: `pkg/controllers/applicationfailover`). For a cluster that the workload is not assigned to, no clock is kept;
+/// that it is looked at again is Karmada's, too.
+pub fn decide(
+    toleration: Duration,
+    spec: &ResourceBindingSpec,
+    reports: &[AggregatedStatusItem],
+    known: &Since,
+    now: Timestamp,
+) -> Verdict {
+    let toleration = SignedDuration::try_from(toleration).unwrap_or(SignedDuration::MAX);
+    let assigned = |cluster: &String| spec.target(cluster).is_some();
+    let mut verdict = Verdict {
+        since: known.clone(),
+        ..Verdict::default()
+    };
+    verdict.since.retain(|cluster, _| assigned(cluster));
+    for report in reports {
+        let cluster = &report.cluster_name;
+        match report.health {
+            Some(ResourceHealth::Unhealthy) if spec.eviction_task(cluster).is_none() => {}
+            Some(ResourceHealth::Unhealthy) | None => continue,
+            Some(_) => {
+                verdict.since.remove(cluster);
+                continue;
+            }
+        }
+        let since = known.get(cluster).copied().unwrap_or(now);
+        let due = since.saturating_add(toleration).unwrap_or(Timestamp::MAX);
+        if now <= due {
+            verdict.next = Some(verdict.next.map_or(due, |next| next.min(due)));
+        } else if assigned(cluster) {
+            verdict.leave.push(cluster.clone());
+        }
+        if assigned(cluster) {
+            verdict.since.insert(cluster.clone(), since);
+        }
+    }
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    #[test]
+    fn the_time_starts_with_the_first_unhealthy_report_and_ends_with_any_other() {
+        let spec: ResourceBindingSpec = serde_json::from_value(json!({
+            "clusters": [{"name": "m1"}, {"name": "m2"}],
+            "gracefulEvictionTasks": [{"fromCluster": "m3", "reason": "ApplicationFailure", "producer": "p"}],
+        }))
+        .unwrap();
+        let m1 = |since: i64| json!({"m1": since});
+        let none: [&str; 0] = [];
+        for (known, reports, now, since, leave, next) in [
+            (
+                json!({}),
+                json!({"m1": "Unhealthy"}),
+                0,
+                m1(0),
+                &none[..],
+                Some(30),
+            ),
+            (
+                m1(0),
+                json!({"m1": "Unhealthy"}),
+                30,
+                m1(0),
+                &none[..],
+                Some(30),
+            ),
+            (
+                m1(0),
+                json!({"m1": "Unhealthy"}),
+                31,
+                m1(0),
+                &["m1"][..],
+                None,
+            ),
+            (
+                m1(0),
+                json!({"m1": "Healthy"}),
+                31,
+                json!({}),
+                &none[..],
+                None,
+            ),
+            (
+                m1(0),
+                json!({"m1": "Unknown"}),
+                31,
+                json!({}),
+                &none[..],
+                None,
+            ),
+            (m1(0), json!({"m1": null}), 31, m1(0), &none[..], None),
+            (m1(0), json!({}), 31, m1(0), &none[..], None),
+            (
+                json!({"m1": 0, "m2": 20}),
+                json!({"m1": "Unhealthy", "m2": "Unhealthy"}),
+                31,
+                json!({"m1": 0, "m2": 20}),
+                &["m1"][..],
+                Some(50),
+            ),
+            // It is leaving m3, and is not assigned to m4.
+            (
+                json!({"m3": 0, "m4": 0}),
+                json!({"m3": "Unhealthy", "m4": "Unhealthy"}),
+                99,
+                json!({}),
+                &none[..],
+                None,
+            ),
+        ] {
+            let stamps = |of: &Value| -> Since {
+                let pairs = of.as_object().unwrap().iter();
+                pairs
+                    .map(|(cluster, second)| (cluster.clone(), at(second.as_i64().unwrap())))
+                    .collect()
+            };
+            let items: Vec<AggregatedStatusItem> = reports
+                .as_object()
+                .unwrap()
+                .iter()
+                .map(|(cluster, health)| {
+                    serde_json::from_value(json!({"clusterName": cluster, "health": health}))
+                        .unwrap()
+                })
+                .collect();
+            let got = decide(
+                Duration::from_secs(30),
+                &spec,
+                &items,
+                &stamps(&known),
+                at(now),
+            );
+            let expected = Verdict {
+                since: stamps(&since),
+                leave: leave.iter().map(|&cluster| cluster.to_owned()).collect(),
+                next: next.map(at),
+            };
+            assert_eq!(got, expected, "{known} {reports} {now}");
+        }
+    }
+
+    #[test]
+    fn a_policy_that_says_nothing_tolerates_five_minutes() {
+        for (seconds, expected) in [
+            (json!({}), 300),
+            (json!({"tolerationSeconds": 0}), 0),
+            (json!({"tolerationSeconds": 7}), 7),
+        ] {
+            let behavior = serde_json::from_value(json!({"decisionConditions": seconds})).unwrap();
+            assert_eq!(toleration(&behavior), Duration::from_secs(expected));
+        }
+    }
+}

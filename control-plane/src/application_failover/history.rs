@@ -1,0 +1,136 @@
+//! What must be known of an application after a restart: since when it is unhealthy, and how often it was moved.
+//!
+//! It is kept in an annotation of the binding. Karmada keeps it in memory, so that a restart or a change of leader starts every clock anew (K54),
+//! and forgets what it moved, so that an application which is unhealthy everywhere wanders for ever (K56).
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::decide::Since;
+
+/// Where the history is kept, as JSON.
+pub const ANNOTATION: &str = "muster.io/application-failover";
+
+/// Pause after a move before the next one; doubled by each further move, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_mins(1);
+const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+
+/// The history.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct History {
+    /// Where it is unhealthy, and since when.
+    #[serde(skip_serializing_if = "Since::is_empty")]
+    #[serde(rename = "unhealthySince")]
+    pub since: Since,
+    /// How often it was moved without a long rest between.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub moves: u32,
+    /// When it was moved last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_move: Option<Timestamp>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_zero(moves: &u32) -> bool {
+    *moves == 0
+}
+
+impl History {
+    /// Reads the annotation. What is not ours to understand counts as nothing: the clocks start anew.
+    pub fn read(annotation: Option<&str>) -> Self {
+        annotation
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default()
+    }
+
+    /// The annotation; `None` for nothing to remember.
+    pub fn write(&self) -> Option<String> {
+        let is_something = *self != Self::default();
+        is_something.then(|| serde_json::json!(self).to_string())
+    }
+
+    /// The first moment at which it may be moved again; `None` for at once.
+    pub fn rested_at(&self) -> Option<Timestamp> {
+        let pause = FIRST_PAUSE
+            .saturating_mul(1 << (self.moves.checked_sub(1)?).min(16))
+            .min(LONGEST_PAUSE);
+        let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
+        Some(
+            self.last_move?
+                .saturating_add(pause)
+                .unwrap_or(Timestamp::MAX),
+        )
+    }
+
+    /// The same with what is known of its health now. Moves are forgotten after the longest pause without another.
+    #[must_use]
+    pub fn with_health(&self, since: Since, now: Timestamp) -> Self {
+        let rest = SignedDuration::try_from(LONGEST_PAUSE).unwrap_or(SignedDuration::MAX);
+        let recent = |last: &Timestamp| now.duration_since(*last) < rest;
+        let last_move = self.last_move.filter(recent);
+        Self {
+            since,
+            moves: if last_move.is_some() { self.moves } else { 0 },
+            last_move,
+        }
+    }
+
+    /// The same after it left a cluster.
+    #[must_use]
+    pub fn after_move(mut self, cluster: &str, now: Timestamp) -> Self {
+        self.since.remove(cluster);
+        self.moves = self.moves.saturating_add(1);
+        self.last_move = Some(now);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(minute: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + minute * 60).unwrap()
+    }
+
+    #[test]
+    fn the_pause_doubles_with_each_move_up_to_an_hour() {
+        let mut history = History::default();
+        assert_eq!(history.rested_at(), None);
+        for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
+            history = history.after_move("m1", at(0));
+            assert_eq!(history.rested_at(), Some(at(pause)));
+        }
+    }
+
+    #[test]
+    fn moves_are_forgotten_after_an_hour_of_rest() {
+        let moved = History::default()
+            .after_move("m1", at(0))
+            .after_move("m2", at(10));
+        assert_eq!(moved.with_health(Since::new(), at(69)).moves, 2);
+        assert_eq!(moved.with_health(Since::new(), at(70)), History::default());
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_nothing_is_not_written() {
+        let unhealthy = Since::from([("m1".to_owned(), at(0))]);
+        let history = History::default()
+            .with_health(unhealthy, at(0))
+            .after_move("m2", at(1));
+        assert_eq!(History::read(history.write().as_deref()), history);
+        assert_eq!(History::default().write(), None);
+        for nothing in [
+            None,
+            Some(""),
+            Some("{"),
+            Some("[]"),
+            Some("{\"moves\": \"many\"}"),
+        ] {
+            assert_eq!(History::read(nothing), History::default());
+        }
+    }
+}
