@@ -1,0 +1,236 @@
+//! A fleet API with two members, and the test in the place of their agents.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use kube::api::{Patch, PatchParams, PostParams};
+use muster_control_plane::settings::Settings;
+use muster_e2e::harness::ground::{Ground, Task, until};
+use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::PropagationPolicy;
+use muster_shared::api::work::Work;
+use muster_shared::k8s::{
+    Api, ConfigMap, Deployment, ListParams, Namespace, Resource, ResourceExt,
+};
+use muster_shared::names;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+pub const POLICY_ID: &str = "propagationpolicy.karmada.io/permanent-id";
+
+/// A fleet API with two members.
+pub struct Bench {
+    ground: Ground,
+}
+
+impl Bench {
+    pub async fn start() -> Self {
+        let bench = Self {
+            ground: Ground::fleet("propagation").await.unwrap(),
+        };
+        for member in ["m1", "m2"] {
+            bench.join(member).await;
+        }
+        bench
+    }
+
+    pub async fn join(&self, member: &str) {
+        let namespace = json!({ "metadata": { "name": names::execution_namespace(member) } });
+        create::<Namespace>(&self.all(), namespace).await;
+        let cluster = json!({ "metadata": { "name": member }, "spec": { "syncMode": "Pull" } });
+        create::<Cluster>(&self.all(), cluster).await;
+        let status = json!({ "status": {
+            "apiEnablements": [{
+                "groupVersion": "apps/v1",
+                "resources": [{ "name": "deployments", "kind": "Deployment" }],
+            }],
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "cluster is healthy",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+            "resourceSummary": { "allocatable": { "cpu": "100", "pods": "1000" } },
+        } });
+        let clusters: Api<Cluster> = self.all();
+        clusters
+            .patch_status(member, &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .unwrap();
+    }
+
+    pub fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
+        Api::all(self.ground.client.clone())
+    }
+
+    pub fn here<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.ground.client.clone(), "default")
+    }
+
+    pub fn works(&self, member: &str) -> Api<Work> {
+        Api::namespaced(
+            self.ground.client.clone(),
+            &names::execution_namespace(member),
+        )
+    }
+
+    pub fn control_plane(&self) -> Task {
+        self.control_plane_with(Settings::default())
+    }
+
+    /// The same with other settings, but for the controllers: those that watch clusters and taints have no part here.
+    pub fn control_plane_with(&self, settings: Settings) -> Task {
+        let controllers = "*,-cluster,-clustertaintpolicy,-taintmanager";
+        let settings = Settings {
+            controllers: controllers.parse().unwrap(),
+            ..settings
+        };
+        self.ground.control_plane(settings).unwrap()
+    }
+
+    pub async fn deploy(&self, name: &str) {
+        create::<Deployment>(&self.here(), deployment(name)).await;
+    }
+
+    /// A policy that shares the replicas of a Deployment equally.
+    pub async fn place(&self, name: &str, more: Value) {
+        let mut spec = json!({
+            "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": "Deployment", "name": name }],
+            "placement": { "replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            } },
+        });
+        let fields = spec.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        let policy = json!({ "metadata": { "name": name }, "spec": spec });
+        create::<PropagationPolicy>(&self.here(), policy).await;
+    }
+
+    pub async fn bound(
+        &self,
+        template: &str,
+        what: &str,
+        holds: impl Fn(&ResourceBinding) -> bool,
+    ) {
+        until(&self.here(), template, what, holds).await;
+    }
+
+    /// Waits until a member has a Work for the object, with a manifest like this.
+    pub async fn sent(&self, member: &str, kind: &str, name: &str, holds: impl Fn(&Value) -> bool) {
+        let work = names::work(kind, name, "default");
+        let what = format!("the manifest of {kind} {name} for {member} is right");
+        let manifest = |work: &Work| holds(&work.spec.workload.manifests[0].0);
+        until(&self.works(member), &work, &what, manifest).await;
+    }
+
+    /// Waits until nothing is to be left of the object in a member, and lets it go as an agent would.
+    pub async fn withdrawn(&self, member: &str, kind: &str, name: &str) {
+        let (works, work) = (self.works(member), names::work(kind, name, "default"));
+        let leaving = |work: &Work| work.metadata.deletion_timestamp.is_some();
+        until(&works, &work, "it is being removed", leaving).await;
+        merge(&works, &work, json!({ "metadata": { "finalizers": null } })).await;
+    }
+
+    /// Reports as an agent would.
+    pub async fn report(&self, member: &str, name: &str, replicas: i64) {
+        let status = json!({ "replicas": replicas, "readyReplicas": replicas });
+        self.report_that(member, name, "Healthy", status).await;
+    }
+
+    /// Reports a health and a status.
+    pub async fn report_that(&self, member: &str, name: &str, health: &str, status: Value) {
+        let status = json!({ "status": {
+            "conditions": [{
+                "type": "Applied", "status": "True", "reason": "AppliedSuccessful",
+                "message": "Manifest has been successfully applied",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+            "manifestStatuses": [{
+                "identifier": {
+                    "ordinal": 0, "group": "apps", "version": "v1", "kind": "Deployment", "resource": "deployments",
+                    "namespace": "default", "name": name,
+                },
+                "status": status,
+                "health": health,
+            }],
+        } });
+        let work = names::work("Deployment", name, "default");
+        self.works(member)
+            .patch_status(&work, &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .unwrap();
+    }
+
+    /// Versions of everything that propagation writes, but the objects with this in their name.
+    pub async fn versions(&self, except: &str) -> BTreeMap<String, String> {
+        async fn of<K>(api: Api<K>, into: &mut BTreeMap<String, String>, except: &str)
+        where
+            K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+        {
+            for object in api.list(&ListParams::default()).await.unwrap() {
+                let name = format!(
+                    "{} {}/{}",
+                    K::kind(&()),
+                    object.namespace().unwrap_or_default(),
+                    object.name_any()
+                );
+                if !name.contains(except) {
+                    into.insert(name, object.resource_version().unwrap());
+                }
+            }
+        }
+        let mut versions = BTreeMap::new();
+        of::<Deployment>(self.all(), &mut versions, except).await;
+        of::<ConfigMap>(self.all(), &mut versions, except).await;
+        of::<PropagationPolicy>(self.all(), &mut versions, except).await;
+        of::<ResourceBinding>(self.all(), &mut versions, except).await;
+        of::<Work>(self.all(), &mut versions, except).await;
+        versions
+    }
+}
+
+pub fn deployment(name: &str) -> Value {
+    json!({
+        "metadata": { "name": name },
+        "spec": {
+            "replicas": 4,
+            "selector": { "matchLabels": { "app": name } },
+            "template": {
+                "metadata": { "labels": { "app": name } },
+                "spec": { "containers": [{
+                    "name": "c", "image": "nginx",
+                    "resources": { "requests": { "cpu": "100m" } },
+                    "envFrom": [{ "configMapRef": { "name": format!("{name}-conf") } }],
+                }] },
+            },
+        },
+    })
+}
+
+pub async fn create<K>(api: &Api<K>, object: Value)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
+{
+    let object = serde_json::from_value(object).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+pub async fn merge<K>(api: &Api<K>, name: &str, patch: Value)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let params = PatchParams::default();
+    api.patch(name, &params, &Patch::Merge(patch))
+        .await
+        .unwrap();
+}
+
+pub fn shares(binding: &ResourceBinding) -> Vec<(&str, i32)> {
+    let clusters = binding.spec.clusters.iter();
+    clusters
+        .map(|target| (target.name.as_str(), target.replicas))
+        .collect()
+}

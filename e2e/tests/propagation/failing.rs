@@ -1,0 +1,285 @@
+//! Applications that fail while their clusters are well: what moves, what stays, and what is told.
+
+use muster_control_plane::settings::Settings;
+use muster_e2e::harness::ground::until;
+use muster_shared::api::binding::{Binding as _, ResourceBinding};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, merge, shares};
+
+const HISTORY: &str = "muster.io/application-failover";
+
+/// A policy that puts the whole workload into one cluster, and says what is to happen when it fails there.
+async fn place(bench: &Bench, application: Value) {
+    let more = json!({
+        "propagateDeps": true,
+        "failover": { "application": application },
+        "placement": {
+            "clusterAffinity": { "clusterNames": ["m1", "m2"] },
+            "spreadConstraints": [{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }],
+            "replicaScheduling": { "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated" },
+        },
+    });
+    bench.place("web", more).await;
+}
+
+/// Runs the workload in one cluster, which is told, and so is the other.
+async fn running(bench: &Bench, application: Value) -> (&'static str, &'static str) {
+    bench.deploy("web").await;
+    place(bench, application).await;
+    let binding = until(
+        &bench.here(),
+        "web-deployment",
+        "it is placed",
+        |binding: &ResourceBinding| binding.spec.clusters.len() == 1,
+    )
+    .await;
+    let (here, there) = if shares(&binding)[0].0 == "m1" {
+        ("m1", "m2")
+    } else {
+        ("m2", "m1")
+    };
+    bench.sent(here, "Deployment", "web", |_| true).await;
+    bench.report(here, "web", 4).await;
+    (here, there)
+}
+
+async fn fails(bench: &Bench, member: &str) {
+    let status = json!({ "replicas": 4, "readyReplicas": 0, "jobId": "a1" });
+    bench.report_that(member, "web", "Unhealthy", status).await;
+}
+
+async fn binding(
+    bench: &Bench,
+    what: &str,
+    holds: impl Fn(&ResourceBinding) -> bool,
+) -> ResourceBinding {
+    until(&bench.here(), "web-deployment", what, holds).await
+}
+
+fn is_in(binding: &ResourceBinding, cluster: &str) -> bool {
+    matches!(shares(binding)[..], [(name, 4)] if name == cluster)
+}
+
+/// What the binding says of its failover: whether it is pending, why, and in a sentence.
+fn told(binding: &ResourceBinding) -> Option<(&str, &str, &str)> {
+    let condition = conditions::get(&binding.status().conditions, "ApplicationFailoverPending")?;
+    Some((&condition.status, &condition.reason, &condition.message))
+}
+
+fn says(binding: &ResourceBinding, pending: &str, reason: &str) -> bool {
+    told(binding).is_some_and(|(status, why, _)| (status, why) == (pending, reason))
+}
+
+#[tokio::test]
+async fn an_application_that_stays_unhealthy_runs_elsewhere_before_the_old_copy_goes() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    let application =
+        json!({ "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Gracefully" });
+    let (here, there) = running(&bench, application).await;
+    fails(&bench, here).await;
+    let moved = binding(&bench, "it is placed elsewhere", |binding| {
+        is_in(binding, there)
+    })
+    .await;
+    let task = &moved.spec.graceful_eviction_tasks[0];
+    assert_eq!(
+        (
+            task.from_cluster.as_str(),
+            task.reason.as_str(),
+            task.grace_period_seconds
+        ),
+        (here, "ApplicationFailure", Some(600)),
+    );
+    let moved = binding(&bench, "it says so", |binding| {
+        says(binding, "False", "ApplicationMoved")
+    })
+    .await;
+    let message = told(&moved).unwrap().2;
+    assert!(
+        message.contains(here) && message.contains(there),
+        "{message}"
+    );
+    bench.sent(there, "Deployment", "web", |_| true).await;
+    bench.sent(here, "Deployment", "web", |_| true).await;
+    bench.report(there, "web", 4).await;
+    bench.withdrawn(here, "Deployment", "web").await;
+    let rest = binding(&bench, "the move is over", |binding| {
+        binding.spec.graceful_eviction_tasks.is_empty()
+    })
+    .await;
+    assert!(is_in(&rest, there));
+}
+
+#[tokio::test]
+async fn an_application_with_nowhere_to_go_stays_until_there_is_a_place() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    let (here, there) = running(
+        &bench,
+        json!({ "decisionConditions": { "tolerationSeconds": 0 } }),
+    )
+    .await;
+    let full = json!({ "spec": { "taints": [{ "key": "full", "effect": "NoSchedule" }] } });
+    merge::<Cluster>(&bench.all(), there, full).await;
+    fails(&bench, here).await;
+    let stays = binding(&bench, "it says that it stays", |binding| {
+        says(binding, "True", "NowhereToGo")
+    })
+    .await;
+    assert!(is_in(&stays, here));
+    merge::<Cluster>(&bench.all(), there, json!({ "spec": { "taints": null } })).await;
+    binding(&bench, "it leaves", |binding| is_in(binding, there)).await;
+}
+
+#[tokio::test]
+async fn a_restart_does_not_start_the_clock_anew() {
+    let bench = Bench::start().await;
+    let control_plane = bench.control_plane();
+    let (here, there) = running(
+        &bench,
+        json!({ "decisionConditions": { "tolerationSeconds": 8 } }),
+    )
+    .await;
+    fails(&bench, here).await;
+    let since = |binding: &ResourceBinding| -> Option<String> {
+        let history: Value =
+            serde_json::from_str(binding.metadata.annotations.as_ref()?.get(HISTORY)?).ok()?;
+        Some(history["unhealthySince"][here].as_str()?.to_owned())
+    };
+    let noted = binding(&bench, "the time is written down", |binding| {
+        since(binding).is_some()
+    })
+    .await;
+    let noted = since(&noted).unwrap();
+    control_plane.stop().await.unwrap();
+    let _control_plane = bench.control_plane();
+    binding(&bench, "it leaves", |binding| is_in(binding, there)).await;
+    let told_of = binding(&bench, "it says so", |binding| {
+        says(binding, "False", "ApplicationMoved")
+    })
+    .await;
+    // To the second, as it is told.
+    let second = noted.split(['.', 'Z']).next().unwrap();
+    let message = told(&told_of).unwrap().2;
+    assert!(message.contains(second), "{message} does not say {noted}");
+}
+
+#[tokio::test]
+async fn an_application_that_recovers_in_time_stays() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    let (here, _) = running(
+        &bench,
+        json!({ "decisionConditions": { "tolerationSeconds": 600 } }),
+    )
+    .await;
+    fails(&bench, here).await;
+    binding(&bench, "it waits", |binding| {
+        says(binding, "True", "WaitingForToleration")
+    })
+    .await;
+    bench.report(here, "web", 4).await;
+    let rest = binding(&bench, "it says that it stays", |binding| {
+        says(binding, "False", "ApplicationRecovered")
+    })
+    .await;
+    assert!(is_in(&rest, here));
+    binding(&bench, "nothing is remembered", |binding| {
+        !binding
+            .metadata
+            .annotations
+            .as_ref()
+            .is_some_and(|all| all.contains_key(HISTORY))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_new_copy_is_told_the_state_of_the_old_one_which_goes_first() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane_with(Settings {
+        feature_gates: "StatefulFailoverInjection=true".parse().unwrap(),
+        ..Settings::default()
+    });
+    let rules = json!([{ "aliasLabelName": "job-id", "jsonPath": "{.jobId}" }]);
+    let application = json!({
+        "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Directly", "statePreservation": { "rules": rules },
+    });
+    let (here, there) = running(&bench, application).await;
+    fails(&bench, here).await;
+    bench.withdrawn(here, "Deployment", "web").await;
+    bench
+        .sent(there, "Deployment", "web", |manifest| {
+            manifest["metadata"]["labels"]["job-id"] == "a1"
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn with_never_the_old_copy_stays_until_somebody_lets_it_go() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    let application =
+        json!({ "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Never" });
+    let (here, there) = running(&bench, application).await;
+    fails(&bench, here).await;
+    bench.sent(there, "Deployment", "web", |_| true).await;
+    bench.report(there, "web", 4).await;
+    let moved = binding(&bench, "the new copy is healthy", |binding| {
+        binding
+            .status()
+            .aggregated_status
+            .iter()
+            .any(|report| report.cluster_name == there && report.applied)
+    })
+    .await;
+    let mut tasks = json!(moved.spec.graceful_eviction_tasks);
+    assert_eq!(tasks[0]["suppressDeletion"], true);
+    bench.sent(here, "Deployment", "web", |_| true).await;
+    tasks[0]["suppressDeletion"] = json!(false);
+    merge::<ResourceBinding>(
+        &bench.here(),
+        "web-deployment",
+        json!({ "spec": { "gracefulEvictionTasks": tasks } }),
+    )
+    .await;
+    bench.withdrawn(here, "Deployment", "web").await;
+}
+
+#[tokio::test]
+async fn an_application_whose_dependencies_stay_behind_is_not_moved() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    let (here, _) = running(
+        &bench,
+        json!({ "decisionConditions": { "tolerationSeconds": 0 } }),
+    )
+    .await;
+    let alone = json!({ "spec": { "propagateDeps": false } });
+    merge::<muster_shared::api::policy::PropagationPolicy>(&bench.here(), "web", alone).await;
+    binding(&bench, "the policy is followed", |binding| {
+        !binding.spec.propagate_deps
+    })
+    .await;
+    fails(&bench, here).await;
+    binding(&bench, "the failure is known", |binding| {
+        binding.status().aggregated_status.iter().any(|report| {
+            report
+                .health
+                .as_ref()
+                .is_some_and(|health| *health == "Unhealthy".into())
+        })
+    })
+    .await;
+    // Whatever else was to be written comes before this is carried out.
+    bench.deploy("witness").await;
+    bench.place("witness", json!({})).await;
+    bench.sent("m2", "Deployment", "witness", |_| true).await;
+    let rest = binding(&bench, "it is as it was", |_| true).await;
+    assert!(is_in(&rest, here));
+    assert_eq!(told(&rest), None);
+}
