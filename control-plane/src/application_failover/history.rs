@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::decide::Since;
 
 /// Where the history is kept, as JSON.
-pub const ANNOTATION: &str = "muster.io/application-failover";
+pub const ANNOTATION: &str = "failover.muster.io/record";
 
 /// Pause after a move before the next one; doubled by each further move, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_mins(1);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, merge, shares};
 
-const HISTORY: &str = "muster.io/application-failover";
+const HISTORY: &str = "failover.muster.io/record";
 
 /// A policy that puts the whole workload into one cluster, and says what is to happen when it fails there.
 async fn place(bench: &Bench, application: Value) {
