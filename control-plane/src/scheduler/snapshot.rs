@@ -123,6 +123,7 @@ pub struct Facts {
     kinds: Arc<Kinds>,
     capacity: Option<Capacity>,
     repels: bool,
+    deleting: bool,
 }
 
 impl Facts {
@@ -147,6 +148,7 @@ impl Facts {
         };
         Self {
             repels: cluster.spec.taints.iter().any(keeps_away),
+            deleting: cluster.metadata.deletion_timestamp.is_some(),
             kinds,
             capacity,
             cluster,
@@ -165,7 +167,7 @@ impl Facts {
 
     /// Whether the cluster is being deleted: it takes nothing and keeps nothing.
     pub fn is_deleting(&self) -> bool {
-        self.cluster.metadata.deletion_timestamp.is_some()
+        self.deleting
     }
 
     /// The region, if there is one.

@@ -112,15 +112,19 @@ fn rounded_quotas(parties: &[Party<'_>], seats: u64, total: u128) -> Vec<u64> {
 
 /// The place of each party's name in the order in which ties are broken.
 fn ranks(parties: &[Party<'_>], tie_break: TieBreak) -> Vec<usize> {
+    let place = |rank| match tie_break {
+        TieBreak::Ascending => rank,
+        TieBreak::Descending => parties.len() - rank,
+    };
+    // As the scheduler gives them.
+    if parties.is_sorted_by_key(|party| party.name) {
+        return (0..parties.len()).map(place).collect();
+    }
     let mut by_name: Vec<usize> = (0..parties.len()).collect();
-    // Quick where the parties are sorted already, as they are here.
     by_name.sort_by_key(|&index| parties[index].name);
     let mut ranks = vec![0; parties.len()];
     for (rank, index) in by_name.into_iter().enumerate() {
-        ranks[index] = match tie_break {
-            TieBreak::Ascending => rank,
-            TieBreak::Descending => parties.len() - rank,
-        };
+        ranks[index] = place(rank);
     }
     ranks
 }
