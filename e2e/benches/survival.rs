@@ -348,7 +348,8 @@ fn sum_of_writes(text: &str) -> f64 {
         .collect::<Vec<_>>()
         .join("\n");
     let of = |method: &str| sum(&member, "muster_api_requests_total", method);
-    of("method=\"PATCH\"") + of("method=\"PUT\"") + of("method=\"DELETE\"")
+    // The sum of nothing is a negative zero.
+    0.0 + of("method=\"PATCH\"") + of("method=\"PUT\"") + of("method=\"DELETE\"")
 }
 
 /// Replicas that a revision of a Work wants.

@@ -32,6 +32,8 @@ use crate::report::Reporter;
 use crate::report::collector::{self, Collected};
 use crate::settings::CERT_ROTATION;
 
+/// Works per page of a list, where the fleet's API does not stream lists: each holds whole manifests.
+const WORKS_PER_PAGE: u32 = 100;
 /// Works whose status is written at the same time.
 const REPORTERS: usize = 8;
 /// While another agent leads, or none does, work waits.
@@ -189,7 +191,7 @@ impl Agent {
         let watching = self.fleet.client(Profile::Watch, Limits::NONE)?;
         let works: Informer<Work> = Informer::new(
             Api::namespaced(watching, &namespace),
-            Selection::everything(),
+            Selection::everything().page_size(WORKS_PER_PAGE),
         );
         let api: Api<Work> = Api::namespaced(self.fleet_client(Profile::Write)?, &namespace);
         let (to_apply, to_report) = (Queue::new("works"), Queue::new("work-status"));

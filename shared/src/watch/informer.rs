@@ -138,7 +138,9 @@ impl<K: Followed> Informer<K> {
                 Event::Init => listed = Some(Shelf::new()),
                 Event::InitApply(object) => {
                     if let Some(listed) = &mut listed {
-                        listed.put(self.kept(object));
+                        let (namespace, name) = address(&object);
+                        let known = unchanged(self.objects().get(namespace, name), &object);
+                        listed.put(known.unwrap_or_else(|| self.kept(object)));
                     }
                 }
                 Event::InitDone => {
@@ -264,8 +266,46 @@ impl<K: Followed> Informer<K> {
     }
 }
 
+/// The object that the cache holds, when a list shows the same version of it: a list of everything must not hold everything a second
+/// time until it is complete.
+fn unchanged<K: Followed>(known: Option<&Arc<K>>, listed: &K) -> Option<Arc<K>> {
+    known
+        .filter(|known| same_version(known.as_ref(), listed))
+        .cloned()
+}
+
 fn same_version<K: Followed>(old: &K, new: &K) -> bool {
     old.meta().resource_version.is_some()
         && old.meta().resource_version == new.meta().resource_version
         && old.meta().uid == new.meta().uid
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn map(uid: &str, version: Option<&str>) -> Arc<ConfigMap> {
+        let mut map = ConfigMap::default();
+        map.metadata.uid = Some(uid.into());
+        map.metadata.resource_version = version.map(str::to_owned);
+        Arc::new(map)
+    }
+
+    #[test]
+    fn a_list_takes_over_what_it_shows_unchanged() {
+        let known = map("1", Some("7"));
+        for (what, listed, same) in [
+            ("the same version", map("1", Some("7")), true),
+            ("another version", map("1", Some("8")), false),
+            ("made anew", map("2", Some("7")), false),
+            ("of no version", map("1", None), false),
+        ] {
+            let taken = unchanged(Some(&known), &listed);
+            let is_known = taken.is_some_and(|taken| Arc::ptr_eq(&taken, &known));
+            assert_eq!(is_known, same, "{what}");
+        }
+        assert!(unchanged(None, known.as_ref()).is_none());
+    }
 }
