@@ -4,6 +4,7 @@
 //! for ever) and up to fifteen hidden retries of 429, 503 and 504 in one call. Here every profile has deadlines and none
 //! retries by itself: whoever calls decides what a failure means.
 
+mod connection;
 mod reload;
 mod service;
 mod traffic;
@@ -100,7 +101,7 @@ pub fn connect(config: &Config, profile: Profile) -> Result<Client, Error> {
     // Otherwise the time that a pooled connection sat idle counts against the next answer.
     config.reset_reader_on_write = true;
     let server = config.cluster_url.to_string();
-    Client::try_from(config).map_err(|source| Error::Connect {
+    connection::client(config).map_err(|source| Error::Connect {
         server,
         source: Box::new(source),
     })
