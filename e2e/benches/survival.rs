@@ -316,7 +316,7 @@ impl std::fmt::Display for Line {
 }
 
 /// Whether memory stayed where it was and the agent alive.
-fn verdict(agent: &Process, start: f64, outages: &[f64]) -> anyhow::Result<()> {
+fn verdict(agent: &Process, before: f64, outages: &[f64]) -> anyhow::Result<()> {
     let lost = agent.lost();
     anyhow::ensure!(lost.is_empty(), "the agent ended by itself: {lost:?}");
     let (Some(first), Some(last)) = (outages.first(), outages.last()) else {
@@ -325,7 +325,7 @@ fn verdict(agent: &Process, start: f64, outages: &[f64]) -> anyhow::Result<()> {
     let growth = last - first;
     println!(
         "grown by {:.1} MB in the first outage, by {growth:.1} MB in all later ones (at most {GROWTH})",
-        first - start
+        first - before
     );
     anyhow::ensure!(growth <= GROWTH, "memory grew by {growth:.1} MB");
     Ok(())
