@@ -317,8 +317,8 @@ impl std::fmt::Display for Line {
 
 /// Whether memory stayed where it was and the agent alive.
 fn verdict(agent: &Process, before: f64, outages: &[f64]) -> anyhow::Result<()> {
-    let lost = agent.lost();
-    anyhow::ensure!(lost.is_empty(), "the agent ended by itself: {lost:?}");
+    let ends = agent.lost();
+    anyhow::ensure!(ends.is_empty(), "the agent ended by itself: {ends:?}");
     let (Some(first), Some(last)) = (outages.first(), outages.last()) else {
         anyhow::bail!("there was no outage");
     };
