@@ -18,6 +18,7 @@ pub mod scheduler;
 pub mod settings;
 pub mod status;
 pub mod taint;
+pub mod webhook;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -119,6 +120,7 @@ pub async fn run(
     health.expect("caches");
     let mut tasks = Tasks::new(shutdown.clone());
     serve_admin(&settings, &health, metrics.as_ref(), &mut tasks).await?;
+    webhook::start(&settings, &health, &mut tasks).await?;
 
     let leadership = if settings.leader_elect {
         Leadership::elected()

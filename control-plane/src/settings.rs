@@ -1,6 +1,7 @@
 //! The control plane's settings. Names, meaning and syntax are those of karmada-controller-manager and karmada-scheduler where
 //! they have the flag; what the proposal adds is marked.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::ArgAction::Set;
@@ -142,6 +143,25 @@ pub struct Settings {
     /// Where `/healthz` and `/readyz` are served; `0` for nowhere.
     #[arg(long, default_value = ":10357")]
     pub health_probe_bind_address: BindAddress,
+    /// Directory of the certificate of the admission server; unset: policies are not checked when they are written.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub cert_dir: Option<PathBuf>,
+    /// File name of the certificate in there. It may be replaced at any time.
+    #[arg(long, default_value = "tls.crt")]
+    pub tls_cert_file_name: String,
+    /// File name of its key in there.
+    #[arg(long, default_value = "tls.key")]
+    pub tls_private_key_file_name: String,
+    /// IP address on which the admission server listens.
+    #[arg(long, default_value = "0.0.0.0")]
+    pub bind_address: IpAddr,
+    /// Port on which the admission server listens.
+    #[arg(long, default_value_t = 8443)]
+    pub secure_port: u16,
+    /// Whether admission lets a ClusterTaintPolicy have taints of effect NoExecute.
+    #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub allow_no_execute_taint_policy: bool,
+
     /// How log lines look: text or json.
     #[arg(long, default_value = "text")]
     pub log_format: LogFormat,

@@ -9,6 +9,7 @@ pub mod capacity;
 pub mod client;
 pub mod conditions;
 pub mod events;
+pub mod https;
 pub mod interpreter;
 pub mod jsonpath;
 pub mod k8s;

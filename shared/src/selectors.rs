@@ -98,7 +98,8 @@ pub fn matches_labels(selector: &LabelSelector, labels: &Labels) -> bool {
     is_sound_selector(selector) && has_labels(selector, Some(labels))
 }
 
-fn is_sound_selector(selector: &LabelSelector) -> bool {
+/// Whether Kubernetes would take a selector. One that it would not matches nothing.
+pub fn is_sound_selector(selector: &LabelSelector) -> bool {
     let exact = |(key, value): (&String, &String)| is_label_key(key) && is_label_value(value);
     selector.match_labels.iter().flatten().all(exact)
         && selector.match_expressions.iter().flatten().all(

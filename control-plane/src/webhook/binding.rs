@@ -1,0 +1,171 @@
+//! ResourceBinding and ClusterResourceBinding: what they get at admission when somebody else than the control plane writes them, and
+//! what is refused. Karmada checks nothing of eviction tasks (K51).
+
+use kube::core::ObjectMeta;
+use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::names::annotation;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::placement;
+use super::problem::Findings;
+
+/// A binding of either kind, as far as admission is concerned.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Binding {
+    /// Standard metadata.
+    pub metadata: ObjectMeta,
+    /// What is to run where.
+    pub spec: ResourceBindingSpec,
+}
+
+/// Everything that is wrong with a binding.
+pub fn check(binding: &Binding) -> Findings {
+    let mut found = Findings::default();
+    let annotations = binding.metadata.annotations.as_ref();
+    if let Some(text) = annotations.and_then(|it| it.get(annotation::DEPENDENCIES))
+        && serde_json::from_str::<Vec<serde_json::Map<String, Value>>>(text).is_err()
+    {
+        found.invalid(
+            format!("metadata.annotations[{}]", annotation::DEPENDENCIES),
+            text,
+            "must be a JSON list of references to objects",
+        );
+    }
+    if let Some(stated) = &binding.spec.placement {
+        placement::check(stated, "spec.placement", &mut found);
+    }
+    let tasks = &binding.spec.graceful_eviction_tasks;
+    for (index, task) in tasks.iter().enumerate() {
+        let at = format!("spec.gracefulEvictionTasks[{index}]");
+        eviction(task, &at, &mut found);
+        if tasks[..index]
+            .iter()
+            .any(|it| it.from_cluster == task.from_cluster)
+        {
+            found.duplicate(format!("{at}.fromCluster"), &task.from_cluster);
+        }
+    }
+    found
+}
+
+fn eviction(task: &GracefulEvictionTask, at: &str, found: &mut Findings) {
+    let graceful = task
+        .purge_mode
+        .as_ref()
+        .is_none_or(|mode| *mode.canonical() == PurgeMode::Gracefully);
+    if task.from_cluster.is_empty() {
+        found.required(format!("{at}.fromCluster"), "the cluster that is left");
+    }
+    if let Some(seconds) = task.grace_period_seconds {
+        let at = format!("{at}.gracePeriodSeconds");
+        if seconds <= 0 {
+            found.invalid(at.as_str(), &seconds, "must be greater than 0");
+        }
+        if !graceful {
+            found.warn(&at, "only takes effect when purgeMode is Gracefully");
+        }
+        if task.suppress_deletion.is_some() {
+            found.forbidden(
+                at,
+                "gracePeriodSeconds and suppressDeletion cannot co-exist",
+            );
+        }
+    }
+}
+
+/// Gives a new binding its identity, unless it has one.
+pub fn default(binding: &mut Value, id_label: &str, new_id: &str) {
+    let given = &binding["metadata"]["labels"][id_label];
+    if given.as_str().unwrap_or_default().is_empty() {
+        binding["metadata"]["labels"][id_label] = json!(new_id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::names::label::RESOURCE_BINDING_ID;
+
+    use super::*;
+
+    #[test]
+    fn eviction_tasks_make_sense() {
+        let task = |with: Value| {
+            let mut task = json!({ "fromCluster": "m1", "producer": "me", "reason": "Because" });
+            for (field, value) in with.as_object().unwrap() {
+                task[field] = value.clone();
+            }
+            task
+        };
+        let at = "spec.gracefulEvictionTasks";
+        for (tasks, expected) in [
+            (
+                json!([task(json!({ "gracePeriodSeconds": 5 }))]),
+                String::new(),
+            ),
+            (
+                json!([task(json!({ "suppressDeletion": true }))]),
+                String::new(),
+            ),
+            (
+                json!([task(json!({ "gracePeriodSeconds": 0 }))]),
+                format!("{at}[0].gracePeriodSeconds: Invalid value: 0: must be greater than 0"),
+            ),
+            (
+                json!([task(
+                    json!({ "gracePeriodSeconds": 5, "suppressDeletion": false })
+                )]),
+                format!(
+                    "{at}[0].gracePeriodSeconds: Forbidden: gracePeriodSeconds and suppressDeletion cannot co-exist"
+                ),
+            ),
+            (
+                json!([
+                    task(json!({})),
+                    task(json!({ "fromCluster": "m2" })),
+                    task(json!({}))
+                ]),
+                format!(r#"{at}[2].fromCluster: Duplicate value: "m1""#),
+            ),
+        ] {
+            let object = json!({ "spec": { "gracefulEvictionTasks": tasks } });
+            let binding = Binding::deserialize(&object).unwrap();
+            assert_eq!(
+                check(&binding).refusal().unwrap_or_default(),
+                expected,
+                "{tasks}"
+            );
+        }
+    }
+
+    #[test]
+    fn dependencies_are_a_list_of_references() {
+        for (text, sound) in [
+            (r#"[{"kind": "Secret"}]"#, true),
+            ("[]", true),
+            ("{}", false),
+            ("[1]", false),
+            ("?", false),
+        ] {
+            let object =
+                json!({ "metadata": { "annotations": { annotation::DEPENDENCIES: text } } });
+            let binding = Binding::deserialize(&object).unwrap();
+            assert_eq!(check(&binding).refusal().is_none(), sound, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_new_binding_gets_an_identity_and_keeps_one_that_it_has() {
+        for (labels, id) in [
+            (Value::Null, "new"),
+            (json!({ RESOURCE_BINDING_ID: "" }), "new"),
+            (json!({ RESOURCE_BINDING_ID: "own" }), "own"),
+        ] {
+            let mut binding = json!({ "metadata": { "labels": labels } });
+            default(&mut binding, RESOURCE_BINDING_ID, "new");
+            assert_eq!(binding["metadata"]["labels"][RESOURCE_BINDING_ID], id);
+        }
+    }
+}

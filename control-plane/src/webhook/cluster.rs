@@ -1,0 +1,150 @@
+//! Cluster: what Karmada's aggregated API server does to one that is written, as far as the definition cannot.
+//!
+//! The definition checks the name, addresses, labels and taints. Left here are the resource models, whose grades have to fit each other,
+//! and the times of taints. The deprecated `zone` stays where it is: moving it, as Karmada does, would make a second apply of the same
+//! manifest fail.
+
+use jiff::Timestamp;
+use muster_shared::api::cluster::ClusterSpec;
+use muster_shared::capacity::{default_models, standardize, validate};
+use muster_shared::k8s::Time;
+use muster_shared::taints::{self, NO_EXECUTE};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::problem::Findings;
+
+/// A cluster, as far as admission is concerned.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Cluster {
+    /// What is desired.
+    pub spec: ClusterSpec,
+}
+
+/// Everything that is wrong with a cluster. Of resource models it is the first fault: those behind it would be its consequences.
+pub fn check(cluster: &Cluster) -> Findings {
+    let mut found = Findings::default();
+    let models = &cluster.spec.resource_models;
+    if let Err(fault) = validate(models) {
+        found.invalid("spec.resourceModels", models, &fault.to_string());
+    }
+    found
+}
+
+/// Writes what a cluster gets: grades (nine default ones for a new cluster without any, when `modeling` is on), and `now` as the time of
+/// taints that drive out and have none. A taint that was there before keeps the time it had.
+pub fn default(cluster: &mut Value, old: Option<&Cluster>, modeling: bool, now: Timestamp) {
+    let Ok(Cluster { mut spec }) = Cluster::deserialize(&*cluster) else {
+        // The schema refuses it in a moment, and says why.
+        return;
+    };
+    if modeling {
+        let stated = spec.resource_models.clone();
+        if stated.is_empty() && old.is_none() {
+            spec.resource_models = default_models();
+        }
+        standardize(&mut spec.resource_models);
+        if spec.resource_models != stated {
+            cluster["spec"]["resourceModels"] = json!(spec.resource_models);
+        }
+    }
+    for (index, taint) in spec.taints.iter().enumerate() {
+        if taint.effect == NO_EXECUTE && taint.time_added.is_none() {
+            let before = old.and_then(|old| taints::find(&old.spec.taints, &taint.key, NO_EXECUTE));
+            let time = before.and_then(|taint| taint.time_added.clone());
+            let time = time.unwrap_or(Time(now));
+            cluster["spec"]["taints"][index]["timeAdded"] = json!(time);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    fn range(min: &str, max: &str) -> Value {
+        json!([{ "name": "cpu", "min": min, "max": max }])
+    }
+
+    fn defaulted(spec: &Value, old: Option<&Value>, modeling: bool) -> Value {
+        let old = old.map(|spec| Cluster::deserialize(&json!({ "spec": spec })).unwrap());
+        let mut cluster = json!({ "spec": spec });
+        default(&mut cluster, old.as_ref(), modeling, now());
+        cluster["spec"].take()
+    }
+
+    #[test]
+    fn a_new_cluster_gets_nine_grades_and_one_that_gave_them_up_does_not() {
+        assert_eq!(
+            defaulted(&json!({}), None, true)["resourceModels"]
+                .as_array()
+                .unwrap()
+                .len(),
+            9
+        );
+        assert_eq!(defaulted(&json!({}), None, false), json!({}));
+        assert_eq!(defaulted(&json!({}), Some(&json!({})), true), json!({}));
+    }
+
+    #[test]
+    fn grades_are_sorted_and_have_no_ends() {
+        let stated = json!({ "resourceModels": [{ "grade": 2, "ranges": range("2", "4") }, { "grade": 1, "ranges": range("1", "2") }] });
+        let standard = json!([{ "grade": 1, "ranges": range("0", "2") }, { "grade": 2, "ranges": range("2", "9223372036854775807") }]);
+        let written = defaulted(&stated, None, true);
+        assert_eq!(written["resourceModels"], standard);
+        assert_eq!(defaulted(&written, Some(&stated), true), written);
+    }
+
+    #[test]
+    fn a_taint_that_drives_out_gets_the_time_it_came() {
+        let taint = |effect: &str| json!({ "key": "a", "effect": effect });
+        let dated =
+            |effect: &str, time: &str| json!({ "key": "a", "effect": effect, "timeAdded": time });
+        let (before, today) = ("2026-01-01T00:00:00Z", "2026-11-20T12:00:00Z");
+        for (stated, old, expected) in [
+            (taint("NoExecute"), json!([]), dated("NoExecute", today)),
+            (
+                taint("NoExecute"),
+                json!([dated("NoExecute", before)]),
+                dated("NoExecute", before),
+            ),
+            (
+                taint("NoExecute"),
+                json!([dated("NoSchedule", before)]),
+                dated("NoExecute", today),
+            ),
+            (
+                dated("NoExecute", before),
+                json!([]),
+                dated("NoExecute", before),
+            ),
+            (taint("NoSchedule"), json!([]), taint("NoSchedule")),
+        ] {
+            let spec = json!({ "taints": [stated] });
+            let written = defaulted(&spec, Some(&json!({ "taints": old })), true);
+            assert_eq!(written["taints"], json!([expected]), "{stated} {old}");
+        }
+    }
+
+    #[test]
+    fn grades_that_do_not_fit_are_refused() {
+        let models = json!([{ "grade": 0, "ranges": range("0", "2") }, { "grade": 1, "ranges": range("3", "9223372036854775807") }]);
+        let cluster =
+            Cluster::deserialize(&json!({ "spec": { "resourceModels": models } })).unwrap();
+        let refusal = check(&cluster).refusal().unwrap();
+        assert!(
+            refusal.starts_with("spec.resourceModels: Invalid value: [{"),
+            "{refusal}"
+        );
+        assert!(
+            refusal.ends_with(r#"grade 1: min of "cpu" must be the max of the grade before"#),
+            "{refusal}"
+        );
+        assert_eq!(check(&Cluster::default()).refusal(), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! Admission: what is wrong with a policy is told to the person who writes it, at once, and Karmada's defaults are written into it.
+//!
+//! The API server asks over HTTPS before it writes an object: `/mutate` what is to be changed, `/validate` whether it may be written. Every
+//! replica answers, the leader or not. Without a directory of certificates nothing is served, and everything works as it does without
+//! admission: what is wrong is then told by events and conditions.
+
+pub mod binding;
+pub mod cluster;
+mod placement;
+pub mod policy;
+pub mod problem;
+pub mod review;
+pub mod taint_policy;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context;
+use http::StatusCode;
+use jiff::Timestamp;
+use muster_shared::https::{self, Certificate, Reply};
+use muster_shared::serve::Health;
+use muster_shared::tasks::Tasks;
+
+use crate::settings::Settings;
+use review::{Question, Rules};
+
+/// Name of the part in `/readyz`.
+const PART: &str = "webhook";
+
+/// Serves admission, if there is a directory of certificates. A certificate may come later: until then the process is not ready.
+///
+/// # Errors
+/// When the address cannot be had.
+pub async fn start(settings: &Settings, health: &Health, tasks: &mut Tasks) -> anyhow::Result<()> {
+    let Some(directory) = &settings.cert_dir else {
+        return Ok(());
+    };
+    describe();
+    health.expect(PART);
+    let certificate = Arc::new(Certificate::new(
+        directory.join(&settings.tls_cert_file_name),
+        directory.join(&settings.tls_private_key_file_name),
+    ));
+    let address = SocketAddr::new(settings.bind_address, settings.secure_port);
+    let listener = tokio::net::TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot serve admission on {address}"))?;
+    tracing::info!(%address, "answering admission reviews");
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn(
+        "serving certificate",
+        Arc::clone(&certificate).follow(health.clone(), PART, shutdown.clone()),
+    );
+    let rules = Rules::of(settings);
+    let answer = move |path: &str, body: &[u8]| reply(path, body, rules);
+    tasks.spawn(
+        "webhook server",
+        https::serve(listener, certificate, Arc::new(answer), shutdown),
+    );
+    Ok(())
+}
+
+/// Answers a request, and counts it.
+fn reply(path: &str, body: &[u8], rules: Rules) -> Reply {
+    let begun = Instant::now();
+    let question = match path {
+        "/mutate" => Question::Default,
+        "/validate" => Question::Check,
+        _ => {
+            return (
+                StatusCode::NOT_FOUND,
+                b"here are /mutate and /validate\n".to_vec(),
+            );
+        }
+    };
+    let (kind, operation, allowed, reply) =
+        match review::answer(question, body, rules, Timestamp::now()) {
+            Ok(answer) => {
+                let allowed = if answer.allowed { "true" } else { "false" };
+                let text = answer.review.to_string().into_bytes();
+                (
+                    answer.kind,
+                    answer.operation,
+                    allowed,
+                    (StatusCode::OK, text),
+                )
+            }
+            Err(error) => {
+                tracing::warn!(%error, path, "refused an admission review");
+                let text = format!("{error}\n").into_bytes();
+                ("other", "other", "error", (StatusCode::BAD_REQUEST, text))
+            }
+        };
+    metrics::counter!("muster_webhook_requests_total",
+        "path" => question.path(), "kind" => kind, "operation" => operation, "allowed" => allowed)
+    .increment(1);
+    metrics::histogram!("muster_webhook_duration_seconds", "path" => question.path(), "kind" => kind)
+        .record(begun.elapsed().as_secs_f64());
+    reply
+}
+
+impl Question {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Default => "mutate",
+            Self::Check => "validate",
+        }
+    }
+}
+
+fn describe() {
+    metrics::describe_counter!(
+        "muster_webhook_requests_total",
+        "Admission reviews that were answered; allowed is error for what was no review."
+    );
+    metrics::describe_histogram!(
+        "muster_webhook_duration_seconds",
+        "Time from a complete admission review to its answer."
+    );
+    metrics::describe_gauge!(
+        "muster_serving_certificate_remaining_seconds",
+        "How long the certificate of the admission server was still good when it was read."
+    );
+}

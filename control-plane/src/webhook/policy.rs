@@ -1,0 +1,316 @@
+//! PropagationPolicy and ClusterPropagationPolicy: what they get at admission, and what is refused.
+//!
+//! The rules are those of Karmada's webhooks. What never can work is refused as well (a JSONPath that does not parse); what Karmada
+//! takes and ignores is a warning, so that no manifest of Karmada's is lost.
+
+use kube::core::ObjectMeta;
+use muster_shared::api::policy::{
+    FailoverBehavior, PreemptionBehavior, PropagationSpec, PurgeMode, StatePreservation,
+};
+use muster_shared::jsonpath;
+use muster_shared::names::{DEFAULT_SCHEDULER, finalizer, label};
+use muster_shared::selectors::is_label_key;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::placement;
+use super::problem::Findings;
+use crate::taint::default_tolerations::DefaultTolerations;
+
+/// Seconds that an application's old copy waits for the new one where its policy does not say (Karmada's default).
+pub const GRACE_PERIOD_SECONDS: i32 = 600;
+
+/// A policy of either kind, as far as admission is concerned.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// Standard metadata.
+    pub metadata: ObjectMeta,
+    /// What it says.
+    pub spec: PropagationSpec,
+}
+
+/// Where a kind of policy differs from the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// `PropagationPolicy`: selects in its own namespace.
+    Namespaced,
+    /// `ClusterPropagationPolicy`.
+    Cluster,
+}
+
+impl Scope {
+    fn id_label(self) -> &'static str {
+        match self {
+            Self::Namespaced => label::PROPAGATION_POLICY_ID,
+            Self::Cluster => label::CLUSTER_PROPAGATION_POLICY_ID,
+        }
+    }
+
+    fn finalizer(self) -> &'static str {
+        match self {
+            Self::Namespaced => finalizer::PROPAGATION_POLICY,
+            Self::Cluster => finalizer::CLUSTER_PROPAGATION_POLICY,
+        }
+    }
+}
+
+fn id(metadata: &ObjectMeta, scope: Scope) -> Option<&str> {
+    let id = metadata.labels.as_ref()?.get(scope.id_label())?;
+    Some(id.as_str()).filter(|id| !id.is_empty())
+}
+
+/// Everything that is wrong with a policy by itself.
+pub fn check(policy: &Policy, scope: Scope) -> Findings {
+    let mut found = Findings::default();
+    let spec = &policy.spec;
+    let namespace = policy.metadata.namespace.as_deref().unwrap_or_default();
+    for (index, selector) in spec.resource_selectors.iter().enumerate() {
+        let at = format!("spec.resourceSelectors[{index}]");
+        let elsewhere = selector
+            .namespace
+            .as_deref()
+            .filter(|it| *it != namespace && scope == Scope::Namespaced);
+        if let Some(elsewhere) = elsewhere {
+            found.invalid(
+                format!("{at}.namespace"),
+                &elsewhere,
+                &format!("must be that of the policy, {namespace:?}"),
+            );
+        }
+        if spec.preemption == Some(PreemptionBehavior::Always)
+            && selector.name.as_deref().unwrap_or_default().is_empty()
+        {
+            found.required(
+                format!("{at}.name"),
+                "a policy that may take over from others names what it takes",
+            );
+        }
+    }
+    placement::check(&spec.placement, "spec.placement", &mut found);
+    if let Some(behaviour) = &spec.failover {
+        failover(behaviour, spec.propagate_deps, &mut found);
+    }
+    if let Some(suspension) = &spec.suspension
+        && suspension.dispatching == Some(true)
+        && suspension.dispatching_on_clusters.is_some()
+    {
+        found.forbidden(
+            "spec.suspension.dispatchingOnClusters",
+            "suspension.dispatching suspends all clusters: the two cannot co-exist",
+        );
+    }
+    found
+}
+
+fn failover(behaviour: &FailoverBehavior, propagate_deps: bool, found: &mut Findings) {
+    if let Some(application) = &behaviour.application {
+        let at = "spec.failover.application";
+        if !propagate_deps {
+            found.invalid(
+                "spec.propagateDeps",
+                &propagate_deps,
+                "application failover is set, propagateDeps must be true",
+            );
+        }
+        let grace = application.grace_period_seconds;
+        let graceful = is_graceful(application.purge_mode.as_ref());
+        self::grace(graceful, grace, at, found);
+        if graceful && grace.is_none() {
+            found.required(
+                format!("{at}.gracePeriodSeconds"),
+                "should not be empty when purgeMode is Gracefully",
+            );
+        }
+        preserve(application.state_preservation.as_ref(), at, found);
+    }
+    if let Some(cluster) = &behaviour.cluster {
+        let at = "spec.failover.cluster";
+        let graceful = is_graceful(cluster.purge_mode.as_ref());
+        grace(graceful, cluster.grace_period_seconds, at, found);
+        preserve(cluster.state_preservation.as_ref(), at, found);
+    }
+}
+
+/// Whether the old copy waits; the definition's default is that it does.
+fn is_graceful(mode: Option<&PurgeMode>) -> bool {
+    mode.is_none_or(|mode| *mode.canonical() == PurgeMode::Gracefully)
+}
+
+fn grace(graceful: bool, seconds: Option<i32>, at: &str, found: &mut Findings) {
+    let at = format!("{at}.gracePeriodSeconds");
+    match seconds {
+        Some(seconds) if !graceful => found.invalid(
+            at,
+            &seconds,
+            "only takes effect when purgeMode is Gracefully",
+        ),
+        Some(seconds) if seconds <= 0 => found.invalid(at, &seconds, "must be greater than 0"),
+        _ => {}
+    }
+}
+
+fn preserve(preservation: Option<&StatePreservation>, at: &str, found: &mut Findings) {
+    let rules = preservation.iter().flat_map(|it| &it.rules);
+    for (index, rule) in rules.enumerate() {
+        let at = format!("{at}.statePreservation.rules[{index}]");
+        if !is_label_key(&rule.alias_label_name) {
+            found.invalid(
+                format!("{at}.aliasLabelName"),
+                &rule.alias_label_name,
+                "must be a label key: a name of at most 63 characters, with an optional DNS prefix",
+            );
+        }
+        if rule.json_path.is_empty() {
+            found.required(format!("{at}.jsonPath"), "where the value stands");
+        } else if let Err(error) = jsonpath::Template::parse(&rule.json_path) {
+            found.invalid(
+                format!("{at}.jsonPath"),
+                &rule.json_path,
+                &error.to_string(),
+            );
+        }
+    }
+}
+
+/// What a change must leave as it is.
+pub fn check_change(old: &Policy, new: &Policy, scope: Scope) -> Findings {
+    let mut found = Findings::default();
+    let scheduler = |policy: &Policy| {
+        let name = policy.spec.scheduler_name.clone();
+        name.filter(|name| !name.is_empty())
+            .unwrap_or_else(|| DEFAULT_SCHEDULER.to_owned())
+    };
+    if scheduler(old) != scheduler(new) {
+        found.invalid(
+            "spec.schedulerName",
+            &scheduler(new),
+            "the schedulerName should not be updated",
+        );
+    }
+    // A policy from before admission was switched on has none, and gets one from the control plane.
+    if let Some(was) = id(&old.metadata, scope)
+        && id(&new.metadata, scope) != Some(was)
+    {
+        found.invalid(
+            format!("metadata.labels[{}]", scope.id_label()),
+            &id(&new.metadata, scope).unwrap_or_default(),
+            &format!("is immutable, set by the system: {was:?}"),
+        );
+    }
+    found
+}
+
+/// Writes what a policy gets at admission. `old` is what it was, for a change; `new_id` is unique.
+pub fn default(
+    policy: &mut Value,
+    old: Option<&Policy>,
+    scope: Scope,
+    new_id: &str,
+    tolerations: DefaultTolerations,
+) {
+    let Ok(read) = Policy::deserialize(&*policy) else {
+        // The schema refuses it in a moment, and says why.
+        return;
+    };
+    identify(policy, &read, old, scope, new_id);
+    let spec = &read.spec;
+    for (index, selector) in spec.resource_selectors.iter().enumerate() {
+        let unsaid = selector.namespace.as_deref().unwrap_or_default().is_empty();
+        if let (Some(namespace), true, Scope::Namespaced) =
+            (&read.metadata.namespace, unsaid, scope)
+        {
+            policy["spec"]["resourceSelectors"][index]["namespace"] = json!(namespace);
+        }
+    }
+    let imports = |kind: &str, version: &str| {
+        kind == "ServiceImport" && version.starts_with("multicluster.x-k8s.io/")
+    };
+    if spec
+        .resource_selectors
+        .iter()
+        .any(|it| imports(&it.kind, &it.api_version))
+        && !spec.propagate_deps
+    {
+        policy["spec"]["propagateDeps"] = json!(true);
+    }
+    default_placement(policy, spec, tolerations);
+    default_grace(policy, spec, old);
+}
+
+fn default_placement(policy: &mut Value, spec: &PropagationSpec, tolerations: DefaultTolerations) {
+    let mut placement = spec.placement.clone();
+    for (index, constraint) in placement.spread_constraints.iter().enumerate() {
+        let raw = &mut policy["spec"]["placement"]["spreadConstraints"][index];
+        if constraint.spread_by_field.is_none() && constraint.spread_by_label.is_none() {
+            raw["spreadByField"] = json!("cluster");
+        }
+        if constraint.min_groups == 0 {
+            raw["minGroups"] = json!(1);
+        }
+    }
+    if let Some(strategy) = &placement.replica_scheduling {
+        let divided = strategy
+            .replica_scheduling_type
+            .as_ref()
+            .is_none_or(|it| it.as_str() == "Divided");
+        if divided && strategy.replica_division_preference.is_none() {
+            policy["spec"]["placement"]["replicaScheduling"]["replicaDivisionPreference"] =
+                json!("Weighted");
+        }
+    }
+    let said = placement.cluster_tolerations.len();
+    tolerations.add_to(&mut placement);
+    if placement.cluster_tolerations.len() > said {
+        policy["spec"]["placement"]["clusterTolerations"] = json!(placement.cluster_tolerations);
+    }
+}
+
+/// An application that is moved gracefully has a grace period. One that was written for it goes with the mode: whoever applies
+/// another mode cannot take away what he never wrote.
+fn default_grace(policy: &mut Value, spec: &PropagationSpec, old: Option<&Policy>) {
+    fn application(
+        spec: &PropagationSpec,
+    ) -> Option<&muster_shared::api::policy::ApplicationFailoverBehavior> {
+        spec.failover.as_ref()?.application.as_ref()
+    }
+    let Some(now) = application(spec) else { return };
+    let before = old.and_then(|old| application(&old.spec));
+    let raw = &mut policy["spec"]["failover"]["application"];
+    if is_graceful(now.purge_mode.as_ref()) {
+        if now.grace_period_seconds.is_none() {
+            raw["gracePeriodSeconds"] = json!(GRACE_PERIOD_SECONDS);
+        }
+    } else if now.grace_period_seconds == Some(GRACE_PERIOD_SECONDS)
+        && before.is_some_and(|before| {
+            is_graceful(before.purge_mode.as_ref())
+                && before.grace_period_seconds == now.grace_period_seconds
+        })
+        && let Some(fields) = raw.as_object_mut()
+    {
+        fields.remove("gracePeriodSeconds");
+    }
+}
+
+/// A new policy gets an identity of its own, even if it is a copy that bears another's. One that is replaced by a manifest without the
+/// identity keeps it.
+fn identify(policy: &mut Value, read: &Policy, old: Option<&Policy>, scope: Scope, new_id: &str) {
+    let given = match old {
+        None => Some(new_id.to_owned()),
+        Some(_) if id(&read.metadata, scope).is_some() => None,
+        Some(old) => id(&old.metadata, scope).map(str::to_owned),
+    };
+    if let Some(given) = given {
+        policy["metadata"]["labels"][scope.id_label()] = json!(given);
+    }
+    // Nobody but the controller takes it off again, and that is a change.
+    let finalizers = read.metadata.finalizers.clone().unwrap_or_default();
+    if old.is_none() && !finalizers.iter().any(|it| it == scope.finalizer()) {
+        let all = finalizers.into_iter().chain([scope.finalizer().to_owned()]);
+        policy["metadata"]["finalizers"] = all.collect();
+    }
+}
+
+#[cfg(test)]
+#[path = "policy_tests.rs"]
+mod tests;

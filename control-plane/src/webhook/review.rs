@@ -1,0 +1,266 @@
+//! From an `AdmissionReview` to its answer. Whatever is asked is answered: what cannot be understood is refused with the reason.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use json_patch::diff;
+use muster_shared::names::label;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::policy::Scope;
+use super::problem::Findings;
+use super::{binding, cluster, policy, taint_policy};
+use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
+use crate::taint::default_tolerations::DefaultTolerations;
+
+/// What is asked of a webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// What is to be changed before the object is written?
+    Default,
+    /// May it be written?
+    Check,
+}
+
+/// What is decided by settings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    /// Tolerations of policies that say nothing of a taint.
+    pub tolerations: DefaultTolerations,
+    /// Whether ClusterTaintPolicies may drive workloads out.
+    pub allow_no_execute: bool,
+    /// Whether clusters have resource models.
+    pub modeling: bool,
+}
+
+impl Rules {
+    /// The rules as the settings have them.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            tolerations: DefaultTolerations::of(settings),
+            allow_no_execute: settings.allow_no_execute_taint_policy,
+            modeling: settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING),
+        }
+    }
+}
+
+/// The kinds that we know. The names go into metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Policy(Scope),
+    TaintPolicy,
+    Binding,
+    ClusterBinding,
+    Cluster,
+}
+
+impl Kind {
+    fn of(group: &str, kind: &str) -> Option<Self> {
+        Some(match (group, kind) {
+            ("policy.karmada.io", "PropagationPolicy") => Self::Policy(Scope::Namespaced),
+            ("policy.karmada.io", "ClusterPropagationPolicy") => Self::Policy(Scope::Cluster),
+            ("policy.karmada.io", "ClusterTaintPolicy") => Self::TaintPolicy,
+            ("work.karmada.io", "ResourceBinding") => Self::Binding,
+            ("work.karmada.io", "ClusterResourceBinding") => Self::ClusterBinding,
+            ("cluster.karmada.io", "Cluster") => Self::Cluster,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Policy(Scope::Namespaced) => "PropagationPolicy",
+            Self::Policy(Scope::Cluster) => "ClusterPropagationPolicy",
+            Self::TaintPolicy => "ClusterTaintPolicy",
+            Self::Binding => "ResourceBinding",
+            Self::ClusterBinding => "ClusterResourceBinding",
+            Self::Cluster => "Cluster",
+        }
+    }
+}
+
+/// A review, read as leniently as can be: whoever sends it is the API server, and what it sends is somebody else's.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review {
+    api_version: String,
+    request: Request,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    uid: String,
+    kind: GroupKind,
+    operation: String,
+    #[serde(default)]
+    object: Value,
+    #[serde(default)]
+    old_object: Value,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct GroupKind {
+    group: String,
+    kind: String,
+}
+
+/// An answer, with what is counted of it.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The review to send back.
+    pub review: Value,
+    /// Kind of the object, `other` for one that we do not know.
+    pub kind: &'static str,
+    /// `CREATE`, `UPDATE`, or `other`.
+    pub operation: &'static str,
+    /// Whether the object may be written.
+    pub allowed: bool,
+}
+
+/// Why a body is no review. The API server takes the answer for a failure of the webhook and does as its `failurePolicy` says.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It does not parse.
+    #[error("cannot read the AdmissionReview: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// It is of another version.
+    #[error("cannot answer an AdmissionReview of {0:?}: send admission.k8s.io/v1")]
+    Version(String),
+}
+
+/// Answers a review at `now`.
+pub fn answer(
+    question: Question,
+    body: &[u8],
+    rules: Rules,
+    now: Timestamp,
+) -> Result<Answer, Error> {
+    let review: Review = serde_json::from_slice(body)?;
+    if review.api_version != "admission.k8s.io/v1" {
+        return Err(Error::Version(review.api_version));
+    }
+    let request = review.request;
+    let kind = Kind::of(&request.kind.group, &request.kind.kind);
+    let operation = match request.operation.as_str() {
+        "CREATE" => "CREATE",
+        "UPDATE" => "UPDATE",
+        _ => "other",
+    };
+    let mut response = json!({ "uid": request.uid, "allowed": true });
+    if let Some(kind) = kind.filter(|_| operation != "other") {
+        match question {
+            Question::Default => {
+                let mut object = request.object.clone();
+                default(kind, &mut object, &request, rules, now);
+                let changes = diff(&request.object, &object);
+                if !changes.is_empty() {
+                    response["patch"] = json!(STANDARD.encode(json!(changes).to_string()));
+                    response["patchType"] = json!("JSONPatch");
+                }
+            }
+            Question::Check => {
+                let found = check(kind, &request, rules);
+                if let Some(message) = found.refusal() {
+                    response["allowed"] = json!(false);
+                    // As Karmada's webhooks refuse.
+                    response["status"] =
+                        json!({ "code": 403, "reason": "Forbidden", "message": message });
+                }
+                if !found.warnings.is_empty() {
+                    response["warnings"] = json!(found.warnings);
+                }
+            }
+        }
+    }
+    Ok(Answer {
+        allowed: response["allowed"] == json!(true),
+        review: json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response }),
+        kind: kind.map_or("other", Kind::name),
+        operation,
+    })
+}
+
+/// What was there before; `None` for a new object, and for one that cannot be read.
+fn before<T: DeserializeOwned>(request: &Request) -> Option<T> {
+    Some(&request.old_object)
+        .filter(|old| !old.is_null())
+        .and_then(|old| T::deserialize(old).ok())
+}
+
+fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now: Timestamp) {
+    // An object that goes away is left as it is.
+    if !object.is_object() || !object["metadata"]["deletionTimestamp"].is_null() {
+        return;
+    }
+    let is_new = request.old_object.is_null();
+    // Unique by what the API server promises of it; a webhook needs no randomness of its own.
+    let new_id = request.uid.as_str();
+    match kind {
+        Kind::Policy(scope) => {
+            let old = before(request);
+            if is_new || old.is_some() {
+                policy::default(object, old.as_ref(), scope, new_id, rules.tolerations);
+            }
+        }
+        Kind::Binding if is_new => binding::default(object, label::RESOURCE_BINDING_ID, new_id),
+        Kind::ClusterBinding if is_new => {
+            binding::default(object, label::CLUSTER_RESOURCE_BINDING_ID, new_id);
+        }
+        Kind::Cluster => {
+            let old = before(request);
+            if is_new || old.is_some() {
+                cluster::default(object, old.as_ref(), rules.modeling, now);
+            }
+        }
+        Kind::TaintPolicy | Kind::Binding | Kind::ClusterBinding => {}
+    }
+}
+
+fn check(kind: Kind, request: &Request, rules: Rules) -> Findings {
+    match kind {
+        Kind::Policy(scope) => {
+            let rule = |it: &policy::Policy| policy::check(it, scope);
+            let mut found = news(request, rule);
+            if let (Some(old), Some(new)) = (before(request), read(&request.object)) {
+                let frozen = policy::check_change(&old, &new, scope);
+                found.problems.extend(frozen.problems);
+            }
+            found
+        }
+        Kind::TaintPolicy => news(request, |it| {
+            taint_policy::check(it, rules.allow_no_execute)
+        }),
+        Kind::Binding | Kind::ClusterBinding => news(request, binding::check),
+        Kind::Cluster => news(request, cluster::check),
+    }
+}
+
+fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
+    T::deserialize(object).ok()
+}
+
+/// What is wrong with an object that was not wrong with it before.
+fn news<T: DeserializeOwned>(request: &Request, check: impl Fn(&T) -> Findings) -> Findings {
+    let judge = |object: &Value| match T::deserialize(object) {
+        Ok(object) => check(&object),
+        Err(error) => {
+            let mut found = Findings::default();
+            let detail = format!("the control plane cannot read it: {error}");
+            found.forbidden(&request.kind.kind, &detail);
+            found
+        }
+    };
+    let found = judge(&request.object);
+    if request.old_object.is_null() || found.problems.is_empty() {
+        return found;
+    }
+    found.since(&judge(&request.old_object))
+}
+
+#[cfg(test)]
+#[path = "review_tests.rs"]
+mod tests;

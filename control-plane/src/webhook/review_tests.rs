@@ -1,0 +1,170 @@
+//! Reviews as an API server sends them, and their answers.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn now() -> Timestamp {
+    "2026-11-20T12:00:00Z".parse().unwrap()
+}
+
+fn ask(question: Question, group: &str, kind: &str, object: &Value, old: &Value) -> Value {
+    let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "u", "kind": { "group": group, "version": "v1alpha1", "kind": kind }, "operation": operation,
+            "object": object, "oldObject": old, "userInfo": { "username": "me" },
+        },
+    });
+    let rules = Rules {
+        modeling: true,
+        ..Rules::default()
+    };
+    let answer = answer(question, review.to_string().as_bytes(), rules, now()).unwrap();
+    assert_eq!(answer.review["response"]["uid"], "u");
+    answer.review["response"].clone()
+}
+
+fn taint_policy(effect: &str) -> Value {
+    json!({ "metadata": { "name": "p" }, "spec": { "taintsToAdd": [{ "key": "a", "effect": effect }] } })
+}
+
+#[test]
+fn a_refusal_says_why_and_a_patch_is_applied_by_the_server() {
+    let check = |object: &Value, old: &Value| {
+        ask(
+            Question::Check,
+            "policy.karmada.io",
+            "ClusterTaintPolicy",
+            object,
+            old,
+        )
+    };
+    let refused = check(&taint_policy("NoExecute"), &Value::Null);
+    assert_eq!(
+        (&refused["allowed"], &refused["status"]["code"]),
+        (&json!(false), &json!(403))
+    );
+    let message = refused["status"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("spec.taintsToAdd[0]: Forbidden: "),
+        "{message}"
+    );
+    let allowed = check(&taint_policy("NoSchedule"), &Value::Null);
+    assert_eq!(allowed, json!({ "uid": "u", "allowed": true }));
+
+    let bare = json!({ "metadata": { "name": "c" }, "spec": {} });
+    let changed = ask(
+        Question::Default,
+        "cluster.karmada.io",
+        "Cluster",
+        &bare,
+        &Value::Null,
+    );
+    assert_eq!(changed["patchType"], "JSONPatch");
+    let patch = STANDARD.decode(changed["patch"].as_str().unwrap()).unwrap();
+    let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+    let mut patched = bare.clone();
+    json_patch::patch(&mut patched, &patch).unwrap();
+    assert_eq!(
+        patched["spec"]["resourceModels"].as_array().unwrap().len(),
+        9
+    );
+    let again = ask(
+        Question::Default,
+        "cluster.karmada.io",
+        "Cluster",
+        &patched,
+        &bare,
+    );
+    assert_eq!(again, json!({ "uid": "u", "allowed": true }));
+}
+
+#[test]
+fn what_was_admitted_before_a_rule_came_stays_writable() {
+    let old = taint_policy("NoExecute");
+    let mut released = old.clone();
+    released["metadata"]["finalizers"] = json!([]);
+    let mut worse = old.clone();
+    worse["spec"]["taints"] = json!([{ "key": "b", "effect": "NoExecute" }]);
+    // Nobody can read these, and yet they can be deleted.
+    let odd = json!({ "spec": { "taints": 1 } });
+    for (object, old, allowed) in [
+        (&released, &old, true),
+        (&worse, &old, false),
+        (&odd, &odd, true),
+        (&odd, &old, false),
+    ] {
+        let answer = ask(
+            Question::Check,
+            "policy.karmada.io",
+            "ClusterTaintPolicy",
+            object,
+            old,
+        );
+        assert_eq!(answer["allowed"], allowed, "{object}");
+    }
+}
+
+#[test]
+fn what_goes_away_is_left_as_it_is() {
+    let metadata =
+        json!({ "name": "p", "namespace": "default", "deletionTimestamp": "2026-11-20T11:00:00Z" });
+    let going = json!({ "metadata": metadata, "spec": { "resourceSelectors": [{ "apiVersion": "v1", "kind": "Secret" }] } });
+    let answer = ask(
+        Question::Default,
+        "policy.karmada.io",
+        "PropagationPolicy",
+        &going,
+        &going,
+    );
+    assert_eq!(answer, json!({ "uid": "u", "allowed": true }));
+}
+
+#[test]
+fn only_new_bindings_get_an_identity() {
+    let binding = json!({ "metadata": { "name": "b" } });
+    for (kind, old, given) in [
+        ("ResourceBinding", Value::Null, true),
+        ("ClusterResourceBinding", Value::Null, true),
+        ("ResourceBinding", binding.clone(), false),
+    ] {
+        let answer = ask(Question::Default, "work.karmada.io", kind, &binding, &old);
+        assert_eq!(answer.get("patch").is_some(), given, "{kind}");
+    }
+}
+
+#[test]
+fn kinds_of_others_pass_and_what_is_no_object_changes_nothing() {
+    for question in [Question::Default, Question::Check] {
+        let answer = ask(question, "apps", "Deployment", &json!({}), &Value::Null);
+        assert_eq!(answer, json!({ "uid": "u", "allowed": true }));
+    }
+    for object in [json!(null), json!("x"), json!({ "spec": 1, "metadata": 2 })] {
+        for (group, kind) in [
+            ("policy.karmada.io", "PropagationPolicy"),
+            ("cluster.karmada.io", "Cluster"),
+        ] {
+            let answer = ask(Question::Default, group, kind, &object, &Value::Null);
+            assert_eq!(answer, json!({ "uid": "u", "allowed": true }), "{object}");
+            let answer = ask(Question::Check, group, kind, &object, &Value::Null);
+            assert_eq!(answer["allowed"], false, "{object}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_review_is_an_error_with_a_reason() {
+    for (body, expected) in [
+        ("", "cannot read the AdmissionReview: EOF"),
+        ("{}", "cannot read the AdmissionReview: missing field"),
+        (
+            r#"{"apiVersion": "admission.k8s.io/v1beta1", "request": {"uid": "", "kind": {}, "operation": ""}}"#,
+            r#"cannot answer an AdmissionReview of "admission.k8s.io/v1beta1""#,
+        ),
+    ] {
+        let error = answer(Question::Check, body.as_bytes(), Rules::default(), now()).unwrap_err();
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+}

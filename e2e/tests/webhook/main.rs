@@ -1,0 +1,299 @@
+//! Admission by the control plane: an embedded fleet API with the chart's own webhook configurations, and the control plane with its chart's
+//! own rights, over real TLS.
+
+// The lints know test functions, not the functions that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod certificate;
+mod server;
+
+use certificate::{SelfSigned, free_port};
+use http::Request;
+use http_body_util::BodyExt as _;
+use muster_control_plane::settings::Settings;
+use muster_e2e::harness::apply::{apply, apply_all, objects};
+use muster_e2e::harness::ground::{Ground, PATIENCE, Scratch, Task, until};
+use muster_shared::api::binding::ResourceBinding;
+use muster_shared::k8s::Api;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+const CONFIGURATIONS: &str = include_str!("../../../charts/control-plane/access/webhooks.yaml");
+const EXEMPT: &str = r#"["system:serviceaccount:karmada-system:muster-control-plane"]"#;
+const POLICIES: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/default/propagationpolicies";
+const TAINT_POLICIES: &str = "/apis/policy.karmada.io/v1alpha1/clustertaintpolicies";
+const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+
+/// A fleet API that asks the control plane.
+struct Stage {
+    ground: Ground,
+    port: u16,
+    shown: SelfSigned,
+    directory: Scratch,
+}
+
+impl Stage {
+    async fn set(name: &str) -> Self {
+        let stage = Self {
+            ground: Ground::fleet(name).await.unwrap(),
+            port: free_port(),
+            shown: SelfSigned::new(),
+            directory: Scratch::new(name).unwrap(),
+        };
+        stage.shown.write(stage.directory.path());
+        stage
+    }
+
+    fn control_plane(&self) -> Task {
+        let settings = Settings {
+            cert_dir: Some(self.directory.path().to_owned()),
+            bind_address: [127, 0, 0, 1].into(),
+            secure_port: self.port,
+            ..Settings::default()
+        };
+        self.ground.control_plane(settings).unwrap()
+    }
+
+    fn configurations(&self) -> String {
+        CONFIGURATIONS
+            .replace("URL", &format!("https://127.0.0.1:{}", self.port))
+            .replace("CABUNDLE", &self.shown.bundle())
+            .replace("EXEMPT", &EXEMPT.replace('"', "'"))
+    }
+
+    async fn configure(&self) {
+        apply(&self.ground.client, &self.configurations())
+            .await
+            .unwrap();
+    }
+
+    /// A control plane that answers.
+    async fn answering(&self) -> Task {
+        let control_plane = self.control_plane();
+        self.configure().await;
+        let path = format!("{POLICIES}?dryRun=All");
+        let answers = async {
+            while self.send("POST", &path, &policy(&json!({}))).await["kind"] == "Status" {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        timeout(PATIENCE, answers).await.expect("admission answers");
+        control_plane
+    }
+
+    /// Sends a request; the answer is the object or `Status`.
+    async fn send(&self, method: &str, path: &str, body: &Value) -> Value {
+        let kind = match method {
+            "PATCH" if path.contains("fieldManager") => "application/apply-patch+yaml",
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("content-type", kind);
+        let request = request.body(body.to_string().into_bytes().into()).unwrap();
+        let response = self.ground.client.send(request).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    /// Server-side apply.
+    async fn apply(&self, path: &str, object: &Value) -> Value {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let path = format!("{path}/{name}?fieldManager=me&force=true");
+        self.send("PATCH", &path, object).await
+    }
+}
+
+fn policy(with: &Value) -> Value {
+    let mut spec = json!({ "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" }] });
+    for (field, value) in with.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    json!({ "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": { "name": "p" }, "spec": spec })
+}
+
+fn taint_policy(effect: &str) -> Value {
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy", "metadata": { "name": "t" },
+        "spec": { "taintsToAdd": [{ "key": "failed", "effect": effect }] },
+    })
+}
+
+fn graceful(mode: &str) -> Value {
+    policy(&json!({
+        "propagateDeps": true,
+        "failover": { "application": { "decisionConditions": { "tolerationSeconds": 5 }, "purgeMode": mode } },
+    }))
+}
+
+#[tokio::test]
+async fn a_bad_policy_is_refused_where_it_is_written() {
+    let stage = Stage::set("webhook-bad").await;
+    let _control_plane = stage.answering().await;
+    let bad = policy(&json!({
+        "placement": { "clusterTolerations": [{ "key": "a", "operator": "Lt" }] },
+        "failover": { "application": { "decisionConditions": {}, "purgeMode": "Never", "gracePeriodSeconds": 5 } },
+    }));
+    let refused = r#"admission webhook "policies.muster.io" denied the request: "#;
+    let expected = format!(
+        r#"{refused}[spec.placement.clusterTolerations[0].operator: Unsupported value: "Lt": supported values: "", "Exists", "Equal", spec.propagateDeps: Invalid value: false: application failover is set, propagateDeps must be true, spec.failover.application.gracePeriodSeconds: Invalid value: 5: only takes effect when purgeMode is Gracefully]"#
+    );
+    for answer in [
+        stage.send("POST", POLICIES, &bad).await,
+        stage.apply(POLICIES, &bad).await,
+    ] {
+        assert_eq!(
+            (&answer["code"], &answer["message"]),
+            (&json!(403), &json!(expected))
+        );
+    }
+    let expected = format!(
+        "{refused}spec.taintsToAdd[0]: Forbidden: effect NoExecute drives workloads out: the control plane has to be started with --allow-no-execute-taint-policy"
+    );
+    let answer = stage
+        .send("POST", TAINT_POLICIES, &taint_policy("NoExecute"))
+        .await;
+    assert_eq!(answer["message"], expected);
+    let answer = stage
+        .apply(TAINT_POLICIES, &taint_policy("NoSchedule"))
+        .await;
+    assert_eq!(answer["metadata"]["name"], "t", "{answer}");
+    let cluster = json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": { "name": "m1" },
+        "spec": { "syncMode": "Pull", "resourceModels": [
+            { "grade": 1, "ranges": [{ "name": "cpu", "min": "0", "max": "2" }] },
+            { "grade": 1, "ranges": [{ "name": "cpu", "min": "2", "max": "4" }] },
+        ] },
+    });
+    let answer = stage.send("POST", CLUSTERS, &cluster).await;
+    let message = answer["message"].as_str().unwrap_or_default();
+    assert!(message.ends_with("grade 1 is there twice"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_good_policy_gets_its_defaults_and_may_be_changed() {
+    let stage = Stage::set("webhook-good").await;
+    let _control_plane = stage.answering().await;
+    let made = stage.apply(POLICIES, &graceful("Gracefully")).await;
+    let (metadata, spec) = (&made["metadata"], &made["spec"]);
+    assert_eq!(
+        spec["failover"]["application"]["gracePeriodSeconds"], 600,
+        "{made}"
+    );
+    assert_eq!(spec["resourceSelectors"][0]["namespace"], "default");
+    let id = &metadata["labels"]["propagationpolicy.karmada.io/permanent-id"];
+    assert_eq!(id.as_str().map(str::len), Some(36), "{made}");
+    assert_ne!(id, &metadata["uid"]);
+    assert_eq!(
+        metadata["finalizers"],
+        json!(["karmada.io/propagation-policy-controller"])
+    );
+    // The grace period is nobody's, and still does not stand in the way of another mode.
+    let changed = stage.apply(POLICIES, &graceful("Never")).await;
+    assert_eq!(
+        changed["spec"]["failover"]["application"]["gracePeriodSeconds"],
+        Value::Null,
+        "{changed}"
+    );
+    assert_eq!(
+        &changed["metadata"]["labels"]["propagationpolicy.karmada.io/permanent-id"],
+        id
+    );
+    let mut other = graceful("Never");
+    other["spec"]["schedulerName"] = json!("another");
+    let refused = stage.apply(POLICIES, &other).await;
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert!(
+        message.ends_with("the schedulerName should not be updated"),
+        "{refused}"
+    );
+
+    let cluster = json!({ "metadata": { "name": "m1" }, "spec": { "syncMode": "Pull" } });
+    let made = stage.send("POST", CLUSTERS, &cluster).await;
+    let models = made["spec"]["resourceModels"].as_array().map(Vec::len);
+    assert_eq!(models, Some(9), "{made}");
+}
+
+#[tokio::test]
+async fn nobody_who_answers_holds_up_policies_and_neither_clusters_nor_the_control_plane() {
+    let stage = Stage::set("webhook-none").await;
+    // From before admission was switched on.
+    let old = stage.send("POST", POLICIES, &policy(&json!({}))).await;
+    assert_eq!(old["metadata"]["name"], "p", "{old}");
+    let deployment = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web" }, "spec": {
+        "selector": { "matchLabels": { "a": "b" } },
+        "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "a", "image": "i" }] } },
+    } });
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    stage.send("POST", deployments, &deployment).await;
+
+    // Every webhook refuses when there is no answer; those of the chart leave clusters and bindings alone.
+    let mut configurations = objects(&stage.configurations()).unwrap();
+    let clusters = json!({ "metadata": { "name": "m1" }, "spec": { "syncMode": "Pull" } });
+    stage.configure().await;
+    let refused = stage
+        .send("POST", TAINT_POLICIES, &taint_policy("NoSchedule"))
+        .await;
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert!(
+        message.contains(r#"failed calling webhook "policies.muster.io""#),
+        "{refused}"
+    );
+    let made = stage.send("POST", CLUSTERS, &clusters).await;
+    assert_eq!(made["metadata"]["name"], "m1", "{made}");
+    for configuration in &mut configurations {
+        for webhook in configuration.data["webhooks"].as_array_mut().unwrap() {
+            webhook["failurePolicy"] = json!("Fail");
+        }
+    }
+    apply_all(&stage.ground.client, configurations)
+        .await
+        .unwrap();
+    let clusters = json!({ "metadata": { "name": "m2" }, "spec": { "syncMode": "Pull" } });
+    let refused = stage.send("POST", CLUSTERS, &clusters).await;
+    assert_eq!(refused["kind"], "Status", "{refused}");
+
+    // The control plane serves nothing, and still marks the policy and makes the binding: it is exempt.
+    let settings = Settings::default();
+    let _control_plane = stage.ground.control_plane(settings).unwrap();
+    let bindings: Api<ResourceBinding> = Api::namespaced(stage.ground.client.clone(), "default");
+    until(
+        &bindings,
+        "web-deployment",
+        "it is bound",
+        |_: &ResourceBinding| true,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_policy_from_before_a_rule_can_be_mended_and_deleted() {
+    let stage = Stage::set("webhook-before").await;
+    let mut old = taint_policy("NoExecute");
+    old["metadata"]["finalizers"] = json!(["example.com/mine"]);
+    stage.send("POST", TAINT_POLICIES, &old).await;
+    let _control_plane = stage.answering().await;
+    let path = format!("{TAINT_POLICIES}/t");
+    let labelled = stage
+        .send(
+            "PATCH",
+            &path,
+            &json!({ "metadata": { "labels": { "a": "b" } } }),
+        )
+        .await;
+    assert_eq!(labelled["metadata"]["labels"]["a"], "b", "{labelled}");
+    let worse = json!({ "spec": { "taints": [{ "key": "b", "effect": "NoExecute" }] } });
+    let refused = stage.send("PATCH", &path, &worse).await;
+    assert_eq!(refused["code"], 403, "{refused}");
+    stage.send("DELETE", &path, &json!({})).await;
+    let released = stage
+        .send(
+            "PATCH",
+            &path,
+            &json!({ "metadata": { "finalizers": null } }),
+        )
+        .await;
+    assert_ne!(released["code"], 403, "{released}");
+    let gone = stage.send("GET", &path, &Value::Null).await;
+    assert_eq!(gone["code"], 404, "{gone}");
+}
