@@ -148,7 +148,66 @@ def fleet_access():
     check(f"{path}: refuses a name that is none", words is not None and "members" in words, str(words))
 
 
+def webhooks():
+    path = "charts/control-plane"
+    objects = rendered(path, {})
+    _, main = container(objects)
+    kinds = {each["kind"] for each in objects}
+    quiet = not [each for each in main["args"] if each.startswith("--cert-dir")] and not kinds & {"Service", "Secret", "Certificate"}
+    check(f"{path}: no admission unless asked for", quiet and not [kind for kind in kinds if "Webhook" in kind], str(kinds))
+
+    values = {"webhook": {"enabled": True, "configure": True, "inCluster": True, "failurePolicy": "Ignore", "timeoutSeconds": 5}}
+    objects = rendered(path, values)
+    common(path, values, objects)
+    deployment, main = container(objects)
+    flags = {"--cert-dir=/etc/muster/webhook", "--allow-no-execute-taint-policy=false"}
+    check(f"{path}: admission is switched on by its directory", flags <= set(main["args"]), str(main["args"]))
+    secret = next(each for each in objects if each["kind"] == "Secret")
+    mounted = [each["secret"]["secretName"] for each in deployment["spec"]["template"]["spec"]["volumes"]]
+    check(f"{path}: the certificate is mounted", secret["metadata"]["name"] in mounted, str(mounted))
+    service = next(each for each in objects if each["kind"] == "Service")
+    asked = [each for each in objects if "WebhookConfiguration" in each["kind"]]
+    entries = [entry for each in asked for entry in each["webhooks"]]
+    check(f"{path}: both kinds of configurations", len(asked) == 2 and len(entries) == 4, str(len(entries)))
+    for entry in entries:
+        client = entry["clientConfig"]
+        found = client["service"]["name"] == service["metadata"]["name"] and client["service"]["port"] == service["spec"]["ports"][0]["port"]
+        check(f"{path}: {entry['name']} finds the Service", found, str(client))
+        check(f"{path}: {entry['name']} trusts the certificate that is mounted", client["caBundle"] == secret["data"]["ca.crt"])
+        check(f"{path}: {entry['name']} is asked as configured", (entry["failurePolicy"], entry["timeoutSeconds"]) == ("Ignore", 5))
+        condition = entry["matchConditions"][0]["expression"]
+        check(f"{path}: {entry['name']} exempts the control plane", "'system:serviceaccount:karmada-system:muster-control-plane'" in condition, condition)
+
+    authority = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
+    objects = rendered(path, {"webhook": {"configure": True, "caBundle": authority, "exempt": ["a", "b"]}})
+    entries = [entry for each in objects if "WebhookConfiguration" in each["kind"] for entry in each["webhooks"]]
+    urls = sorted({entry["clientConfig"]["url"] for entry in entries})
+    expected = [f"https://muster-webhook.muster-system.svc:443/{path}" for path in ("mutate", "validate")]
+    check(f"{path}: another fleet API asks by address", urls == expected, str(urls))
+    policies = {entry["name"]: entry["failurePolicy"] for entry in entries}
+    check(f"{path}: only policies wait for an answer", policies == {"policies.muster.io": "Fail", "clusters.muster.io": "Ignore"}, str(policies))
+    check(f"{path}: several are exempt", "in ['a', 'b'])" in entries[0]["matchConditions"][0]["expression"], str(entries[0]))
+    try:
+        rendered(path, {"webhook": {"configure": True}})
+        words = ""
+    except Exception as error:  # noqa: BLE001 - the engine has one error class per cause
+        words = str(error)
+    check(f"{path}: no configuration without an authority", "webhook.caBundle is missing" in words, words)
+
+    objects = rendered(path, {"webhook": {"enabled": True, "url": "https://10.0.0.1.example.com:8443/x/", "certificate": {"issuerRef": {"name": "internal"}}}})
+    certificate = next(each for each in objects if each["kind"] == "Certificate")
+    check(f"{path}: cert-manager is asked for every name", "10.0.0.1.example.com" in certificate["spec"]["dnsNames"], str(certificate["spec"]))
+    check(f"{path}: and makes the Secret", not [each for each in objects if each["kind"] == "Secret"])
+    objects = rendered(path, {"webhook": {"enabled": True, "certificate": {"secret": "mine"}}})
+    deployment, _ = container(objects)
+    check(f"{path}: or takes yours", deployment["spec"]["template"]["spec"]["volumes"][1]["secret"]["secretName"] == "mine" and not [each for each in objects if each["kind"] in ("Secret", "Certificate")])
+    for values, word in [({"failurePolicy": "Never"}, "failurePolicy"), ({"exempt": ["a'b"]}, "exempt"), ({"url": "http://a"}, "url")]:
+        words = refused(path, {"webhook": values})
+        check(f"{path}: refuses {values}", words is not None and word in words, str(words))
+
+
 control_plane()
+webhooks()
 agent()
 agent_access()
 fleet_access()
