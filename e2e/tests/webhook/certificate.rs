@@ -40,10 +40,8 @@ impl SelfSigned {
     /// A client that trusts this certificate alone.
     pub fn client(&self, port: u16) -> Client {
         let address = format!("https://127.0.0.1:{port}").parse().unwrap();
-        let config = Config {
-            root_cert: Some(vec![self.der.clone()]),
-            ..Config::new(address)
-        };
+        let mut config = Config::new(address);
+        config.root_cert = Some(vec![self.der.clone()]);
         config.try_into().unwrap()
     }
 }

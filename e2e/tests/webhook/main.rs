@@ -119,6 +119,13 @@ fn taint_policy(effect: &str) -> Value {
     })
 }
 
+fn cluster(name: &str) -> Value {
+    json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": { "name": name },
+        "spec": { "syncMode": "Pull" },
+    })
+}
+
 fn graceful(mode: &str) -> Value {
     policy(&json!({
         "propagateDeps": true,
@@ -208,8 +215,7 @@ async fn a_good_policy_gets_its_defaults_and_may_be_changed() {
         "{refused}"
     );
 
-    let cluster = json!({ "metadata": { "name": "m1" }, "spec": { "syncMode": "Pull" } });
-    let made = stage.send("POST", CLUSTERS, &cluster).await;
+    let made = stage.send("POST", CLUSTERS, &cluster("m1")).await;
     let models = made["spec"]["resourceModels"].as_array().map(Vec::len);
     assert_eq!(models, Some(9), "{made}");
 }
@@ -229,7 +235,7 @@ async fn nobody_who_answers_holds_up_policies_and_neither_clusters_nor_the_contr
 
     // Every webhook refuses when there is no answer; those of the chart leave clusters and bindings alone.
     let mut configurations = objects(&stage.configurations()).unwrap();
-    let clusters = json!({ "metadata": { "name": "m1" }, "spec": { "syncMode": "Pull" } });
+    let clusters = cluster("m1");
     stage.configure().await;
     let refused = stage
         .send("POST", TAINT_POLICIES, &taint_policy("NoSchedule"))
@@ -249,7 +255,7 @@ async fn nobody_who_answers_holds_up_policies_and_neither_clusters_nor_the_contr
     apply_all(&stage.ground.client, configurations)
         .await
         .unwrap();
-    let clusters = json!({ "metadata": { "name": "m2" }, "spec": { "syncMode": "Pull" } });
+    let clusters = cluster("m2");
     let refused = stage.send("POST", CLUSTERS, &clusters).await;
     assert_eq!(refused["kind"], "Status", "{refused}");
 
