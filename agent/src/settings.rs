@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use muster_shared::names::is_cluster_name;
 use muster_shared::settings::{
     BindAddress, Controllers, Duration, Error, FeatureGates, Gate, Stage, Words, defaults,
 };
@@ -280,16 +281,6 @@ impl Settings {
     pub fn models_enabled(&self) -> bool {
         self.enable_cluster_resource_modeling && self.feature_gates.enabled(&CUSTOMIZED_MODELS)
     }
-}
-
-/// Namespaces are named after clusters, so the name is a DNS label that leaves room for a prefix.
-fn is_cluster_name(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = name.as_bytes();
-    (1..=48).contains(&bytes.len())
-        && bytes.first().copied().is_some_and(inner)
-        && bytes.last().copied().is_some_and(inner)
-        && bytes.iter().all(|byte| inner(*byte) || *byte == b'-')
 }
 
 #[cfg(test)]

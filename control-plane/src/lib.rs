@@ -14,6 +14,7 @@ pub mod eviction;
 pub mod fleet;
 pub mod graceful_eviction;
 pub mod kubectl;
+pub mod registration;
 pub mod scheduler;
 pub mod settings;
 pub mod status;
@@ -181,6 +182,9 @@ fn start_controllers(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
     }
     if settings.runs("namespace") {
         binding::start_namespaces(fleet, tasks);
+    }
+    if settings.runs("agentcsrapproving") {
+        registration::start(fleet, tasks);
     }
 }
 

@@ -69,7 +69,7 @@ pub const GATES: [Gate; 7] = [
 ];
 
 /// Every name that `--controllers` takes, with what it owns.
-pub const CONTROLLERS: [(&str, &str); 10] = [
+pub const CONTROLLERS: [(&str, &str); 11] = [
     (
         "cluster",
         "Cluster lifecycle, health monitor and condition taints",
@@ -92,6 +92,10 @@ pub const CONTROLLERS: [(&str, &str); 10] = [
         "status of bindings and templates from Works",
     ),
     ("namespace", "propagation of namespaces to members"),
+    (
+        "agentcsrapproving",
+        "approval of the signing requests of agents",
+    ),
 ];
 
 /// Everything that can be set.

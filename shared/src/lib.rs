@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod capacity;
+pub mod certificate;
 pub mod client;
 pub mod conditions;
 pub mod events;

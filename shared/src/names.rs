@@ -7,6 +7,14 @@ pub const CLUSTER_NAMESPACE: &str = "karmada-cluster";
 pub const SYSTEM_NAMESPACE: &str = "karmada-system";
 /// What the execution namespace of a cluster begins with.
 pub const EXECUTION_NAMESPACE_PREFIX: &str = "karmada-es-";
+/// What the user name of an agent begins with; the name of its cluster follows.
+pub const AGENT_USER_PREFIX: &str = "system:karmada:agent:";
+/// The group of all agents that have a certificate.
+pub const AGENT_GROUP: &str = "system:karmada:agents";
+/// What the group of a bootstrap token begins with that is for one cluster (ours); the name of the cluster follows.
+pub const CLUSTER_BOOTSTRAP_GROUP_PREFIX: &str = "system:bootstrappers:karmada:cluster:";
+/// The group of a bootstrap token that is for any cluster that is not there yet.
+pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers:karmada:default-cluster-token";
 /// The scheduler that is in charge when none is named.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
@@ -141,6 +149,16 @@ pub mod eviction {
     pub const PRODUCER_TAINT_MANAGER: &str = "TaintManager";
     /// The scheduler (ours).
     pub const PRODUCER_SCHEDULER: &str = "Scheduler";
+}
+
+/// Whether a name may be a cluster's: a DNS label (RFC 1123) of at most 48 characters, because namespaces are named after it.
+pub fn is_cluster_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=48).contains(&bytes.len())
+        && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
+        && bytes.first().is_some_and(plain)
+        && bytes.last().is_some_and(plain)
 }
 
 /// Namespace of the Works of a cluster.

@@ -8,6 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use kube::api::PostParams;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::certificate::answer::{self, Answer, Useless};
+use muster_shared::certificate::request::{NewKey, NoKey};
+use muster_shared::certificate::validity::Validity;
 use muster_shared::client::Gateway;
 use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::{Api, CertificateSigningRequest, Client, ResourceExt, Secret};
@@ -19,10 +22,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{self, Answer, Useless};
 use super::document::{self, Document};
-use super::request::{NewKey, NoKey};
-use super::validity::Validity;
 use crate::measures;
 use crate::write::{self, FIELD_MANAGER, merge, within};
 

@@ -4,10 +4,7 @@
 //! certificate's life, a new key and a signing request go to the fleet API, and what is issued goes into the Secret, and into this
 //! process at once. Karmada's agent does the first half and goes on with the old certificate until somebody restarts it.
 
-pub mod answer;
 mod controller;
 pub mod document;
-pub mod request;
-pub mod validity;
 
 pub use self::controller::{Place, Rotation};

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use muster_shared::k8s::{
-    ByteString, CertificateSigningRequest, CertificateSigningRequestSpec, ObjectMeta,
-};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 
+use super::der::tlv;
+use crate::k8s::{
+    ByteString, CertificateSigningRequest, CertificateSigningRequestSpec, ObjectMeta,
+};
+
 /// Signs certificates by which clients of an API are known.
-const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+pub const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// What Karmada's approver wants such a certificate to be for, all of it and nothing else.
-const USAGES: [&str; 3] = ["digital signature", "key encipherment", "client auth"];
+pub const USAGES: [&str; 3] = ["digital signature", "key encipherment", "client auth"];
 /// Kubernetes refuses requests for a shorter life.
 const SHORTEST: Duration = Duration::from_mins(10);
 /// Letters that make no words, as Kubernetes ends generated names with.
@@ -78,7 +80,7 @@ impl NewKey {
         Ok(pem("CERTIFICATE REQUEST", &request))
     }
 
-    /// The object that asks for the certificate; `life` is what the old one had.
+    /// The object that asks for the certificate, named after the cluster; `life` is how long it is to be good.
     pub fn asking(
         &self,
         cluster: &str,
@@ -116,17 +118,6 @@ fn pem(label: &str, der: &[u8]) -> String {
         .collect();
     let body = lines.join("\n");
     format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
-}
-
-/// Tag, length (at most 65,535 octets: subjects are short) and value.
-fn tlv(tag: u8, value: &[u8]) -> Vec<u8> {
-    let [.., high, low] = value.len().to_be_bytes();
-    let head = match (high, low) {
-        (0, short @ 0..0x80) => vec![tag, short],
-        (0, low) => vec![tag, 0x81, low],
-        (high, low) => vec![tag, 0x82, high, low],
-    };
-    [&head, value].concat()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What became of a signing request, and whether what was issued is of any use. Pure.
 
-use muster_shared::k8s::CertificateSigningRequest;
-use muster_shared::tls::{self, Certificate};
+use crate::k8s::CertificateSigningRequest;
+use crate::tls::{self, Certificate};
 
 use super::validity::Validity;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::tls::Certificate;
 use jiff::Timestamp;
-use muster_shared::tls::Certificate;
 
 /// The time in which every certificate of a chain is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
