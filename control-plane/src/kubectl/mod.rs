@@ -1,6 +1,9 @@
-//! `kubectl muster`: questions that `kubectl get` cannot answer.
+//! `kubectl muster`: questions that `kubectl get` cannot answer, and the joining and leaving of members.
 
 mod explain;
+mod register;
+mod token;
+mod unregister;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,13 +11,14 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use muster_shared::client::{self, Profile};
+use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::settings::Words;
 use muster_shared::tls;
 
 use crate::scheduler::Options;
 use crate::scheduler::capacity::GradeRule;
 
-/// Asks the fleet API about failover and placement.
+/// Asks the fleet API about failover and placement, and lets members join and leave.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-muster", bin_name = "kubectl muster", version)]
 struct CommandLine {
@@ -53,6 +57,15 @@ enum Question {
         #[arg(long, global = true, default_value_t, value_name = "RULE")]
         node_grades: GradeRule,
     },
+    /// Bootstrap tokens, by which members join.
+    Token {
+        #[command(subcommand)]
+        what: token::What,
+    },
+    /// Joins a member: run it with the member's kubeconfig.
+    Register(register::Options),
+    /// Takes a member out of the fleet: run it with the kubeconfig of the fleet API.
+    Unregister(unregister::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -71,11 +84,11 @@ enum What {
     },
 }
 
-/// The program: answers one question and ends.
+/// The program: does one thing and ends.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     tls::install_provider();
     let command_line = CommandLine::parse_from(arguments);
-    match answer(command_line) {
+    match block_on(command_line) {
         Ok(text) => {
             print!("{text}");
             ExitCode::SUCCESS
@@ -88,30 +101,58 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn answer(command_line: CommandLine) -> anyhow::Result<String> {
+async fn block_on(command_line: CommandLine) -> anyhow::Result<String> {
+    carry_out(command_line).await
+}
+
+/// What the program prints for a command line, its own name first. Needs the process's TLS provider.
+///
+/// # Errors
+/// When the command line is wrong, or what the program would say.
+pub async fn answer<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Result<String>
+where
+    T: Into<OsString> + Clone,
+{
+    carry_out(CommandLine::try_parse_from(arguments)?).await
+}
+
+async fn carry_out(command_line: CommandLine) -> anyhow::Result<String> {
     let Connection {
         kubeconfig,
         context,
         namespace,
     } = command_line.connection;
     let config = client::kubeconfig(kubeconfig.as_deref(), context.as_deref()).await?;
-    let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
     let client = client::connect(&config, Profile::Write)?;
-    let Question::Explain {
-        what,
-        output,
-        plugins,
-        node_grades,
-    } = command_line.question;
-    let options = Options {
-        grade_rule: node_grades,
-        ..Options::default().with_plugins(&plugins)?
-    };
-    let answer = match what {
-        What::Binding { name } => explain::binding(client, &namespace, &name, &options).await,
-        What::ClusterBinding { name } => explain::cluster_binding(client, &name, &options).await,
-    };
-    answer?.print(output)
+    match command_line.question {
+        Question::Explain {
+            what,
+            output,
+            plugins,
+            node_grades,
+        } => {
+            let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+            let options = Options {
+                grade_rule: node_grades,
+                ..Options::default().with_plugins(&plugins)?
+            };
+            let answer = match what {
+                What::Binding { name } => {
+                    explain::binding(client, &namespace, &name, &options).await
+                }
+                What::ClusterBinding { name } => {
+                    explain::cluster_binding(client, &name, &options).await
+                }
+            };
+            answer?.print(output)
+        }
+        Question::Token { what } => token::carry_out(client, &config, what).await,
+        Question::Register(options) => {
+            let namespace = namespace.unwrap_or_else(|| SYSTEM_NAMESPACE.to_owned());
+            register::carry_out(client, &namespace, &options).await
+        }
+        Question::Unregister(options) => unregister::carry_out(client, &options).await,
+    }
 }
 
 #[cfg(test)]
@@ -138,7 +179,9 @@ mod tests {
             "json",
         ]);
         assert_eq!(line.connection.namespace.as_deref(), Some("shop"));
-        let Question::Explain { what, output, .. } = line.question;
+        let Question::Explain { what, output, .. } = line.question else {
+            panic!("not what was asked");
+        };
         assert!(matches!(what, What::Binding { name } if name == "web-deployment"));
         assert_eq!(output, explain::Format::Json);
     }

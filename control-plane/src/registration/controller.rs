@@ -27,7 +27,10 @@ const PATIENCE: SignedDuration = SignedDuration::from_mins(15);
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("ask whether the requester of {request:?} may: {}", client::brief(error))]
+    #[error(
+        "ask whether the requester of {request:?} may: {}",
+        client::brief(error)
+    )]
     Review {
         request: String,
         error: Box<kube::Error>,

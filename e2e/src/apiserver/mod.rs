@@ -6,6 +6,7 @@
 mod admission;
 pub mod apply;
 pub mod authorize;
+mod bootstrap_tokens;
 mod certificates;
 pub mod clock;
 mod codec;

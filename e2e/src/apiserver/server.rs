@@ -19,7 +19,7 @@ use super::request::{Query, ResourcePath, Target, Verb, verb};
 use super::store::{Object, Store};
 use super::verbs::{self, Call};
 use super::wire::{self, Accept, Body};
-use super::{impersonation, paths, tokens};
+use super::{bootstrap_tokens, impersonation, paths, tokens};
 
 /// Something that happened to an object, for the controllers inside the server.
 #[derive(Debug, Clone)]
@@ -80,7 +80,8 @@ impl Server {
         );
         // A secret of the old kind waits for its token.
         let token = resource.plural == "secrets" && head.field("type") == Some(tokens::SECRET);
-        if structural || token || head.deleting || !head.owners.is_empty() {
+        let registration = bootstrap_tokens::concerns(&resource.plural, head.namespace(), head.name());
+        if structural || token || registration || head.deleting || !head.owners.is_empty() {
             self.notify(resource, object, false);
         }
     }
@@ -104,6 +105,7 @@ impl Server {
     pub fn user_of_token(&self, token: &str) -> Option<User> {
         self.authority
             .user_of_token(token)
+            .or_else(|| bootstrap_tokens::bearer(self, token))
             .or_else(|| tokens::bearer(self, token, &[]).ok().map(|b| b.user))
     }
 

@@ -1,4 +1,7 @@
-//! The little of DER (ITU-T X.690) that a request and its subject take.
+//! The little of DER (ITU-T X.690) and of PEM (RFC 7468) that a request and its subject take.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 
 /// Tag, length (at most 65,535 octets: subjects are short) and value.
 pub fn tlv(tag: u8, value: &[u8]) -> Vec<u8> {
@@ -9,4 +12,16 @@ pub fn tlv(tag: u8, value: &[u8]) -> Vec<u8> {
         (high, low) => vec![tag, 0x82, high, low],
     };
     [&head, value].concat()
+}
+
+/// DER as PEM text.
+pub fn pem(label: &str, der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    // Base64 is ASCII, so that every octet ends a character.
+    let lines: Vec<&str> = (0..text.len())
+        .step_by(64)
+        .map(|at| &text[at..text.len().min(at + 64)])
+        .collect();
+    let body = lines.join("\n");
+    format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
 }

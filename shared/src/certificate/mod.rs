@@ -8,3 +8,5 @@ mod der;
 pub mod request;
 pub mod subject;
 pub mod validity;
+
+pub use self::der::pem;

@@ -3,12 +3,10 @@
 
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 
-use super::der::tlv;
+use super::der::{pem, tlv};
 use crate::k8s::{
     ByteString, CertificateSigningRequest, CertificateSigningRequestSpec, ObjectMeta,
 };
@@ -107,17 +105,6 @@ impl NewKey {
             status: None,
         })
     }
-}
-
-fn pem(label: &str, der: &[u8]) -> String {
-    let text = STANDARD.encode(der);
-    // Base64 is ASCII, so that every octet ends a character.
-    let lines: Vec<&str> = (0..text.len())
-        .step_by(64)
-        .map(|at| &text[at..text.len().min(at + 64)])
-        .collect();
-    let body = lines.join("\n");
-    format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
 }
 
 #[cfg(test)]

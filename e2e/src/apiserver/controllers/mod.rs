@@ -1,6 +1,7 @@
 //! The controllers that keep an API tidy and that a real cluster runs beside its server: CRDs, namespaces, garbage
-//! collection, default service accounts, their old tokens, certificates.
+//! collection, default service accounts, their old tokens, certificates, signatures by bootstrap tokens.
 
+mod bootstrap_signer;
 mod definitions;
 mod garbage;
 mod inside;
@@ -58,6 +59,10 @@ pub async fn run(
         "system:serviceaccount:kube-system:token-controller",
         MANAGER,
     ));
+    let bootstrap_signer = bootstrap_signer::BootstrapSigner::new(inside(
+        "system:serviceaccount:kube-system:bootstrap-signer",
+        MANAGER,
+    ));
     let mut again = tokio::time::interval(AGAIN);
     again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -71,6 +76,7 @@ pub async fn run(
                     namespaces.hear(&notice).await;
                     signing.hear(&notice).await;
                     tokens.hear(&notice).await;
+                    bootstrap_signer.hear(&notice).await;
                 }
             }
             _ = again.tick() => {

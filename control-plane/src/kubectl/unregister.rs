@@ -1,0 +1,174 @@
+//! `kubectl muster unregister`: takes a member out of the fleet, and what `register` and `token create` made for it.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use kube::api::{DeleteParams, ListParams, Preconditions};
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::api::work::Work;
+use muster_shared::client::{self, Profile};
+use muster_shared::k8s::{Api, Client, ResourceExt, Secret};
+use muster_shared::names::{
+    CLUSTER_BOOTSTRAP_GROUP_PREFIX, SYSTEM_NAMESPACE, execution_namespace, is_cluster_name,
+};
+use muster_shared::settings::Duration;
+use tokio::time::Instant;
+
+use super::register::{SECRET, call};
+use crate::registration::access;
+use crate::registration::token::{self, Entry, SECRET_TYPE};
+
+/// Between two looks whether the Cluster is gone.
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Name of the Cluster.
+    #[arg(value_name = "NAME")]
+    cluster: String,
+    /// Go on although workloads are placed there. Their copies are removed from the member if its agent is alive, and stay there if
+    /// it is not.
+    #[arg(long)]
+    force: bool,
+    /// For how long the Cluster's end is waited for.
+    #[arg(long, default_value = "60s", value_name = "DURATION")]
+    wait: Duration,
+    /// Kubeconfig of the member, whose Secret with the agent's kubeconfig is then removed as well.
+    #[arg(long, value_name = "FILE")]
+    member_kubeconfig: Option<PathBuf>,
+    /// Namespace of that Secret.
+    #[arg(long, default_value = SYSTEM_NAMESPACE, value_name = "NAME")]
+    member_namespace: String,
+}
+
+pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Result<String> {
+    let name = &options.cluster;
+    ensure!(
+        is_cluster_name(name),
+        "{name:?} is not the name of a cluster"
+    );
+    let mut told = String::new();
+    let clusters: Api<Cluster> = Api::all(fleet.clone());
+    match call("look for the Cluster", clusters.get_opt(name)).await? {
+        Some(cluster) => {
+            part(&fleet, &clusters, &cluster, options).await?;
+            say(&mut told, &format!("Cluster {name:?} is gone."));
+        }
+        None => say(
+            &mut told,
+            &format!("There is no Cluster {name:?}; removing what is left of it."),
+        ),
+    }
+    // Not earlier: until its Works are gone the agent needs its rights.
+    let roles = access::revoke(&fleet, name).await?;
+    let tokens = forget_tokens(&fleet, name).await?;
+    say(
+        &mut told,
+        &format!(
+            "Removed {roles} roles, bindings and accounts and {tokens} bootstrap tokens at the fleet API."
+        ),
+    );
+    if let Some(file) = &options.member_kubeconfig {
+        let config = client::kubeconfig(Some(file), None).await?;
+        let member = client::connect(&config, Profile::Write)?;
+        let secrets: Api<Secret> = Api::namespaced(member, &options.member_namespace);
+        match secrets.delete(SECRET, &DeleteParams::default()).await {
+            Ok(_) => say(&mut told, "Removed the agent's kubeconfig from the member."),
+            Err(error) if client::is_not_found(&error) => {}
+            Err(error) => bail!("remove the member's Secret: {}", client::brief(&error)),
+        }
+    }
+    say(
+        &mut told,
+        &format!(
+            "In the member, if not done yet: helm uninstall muster-agent -n {0} && kubectl -n {0} delete secret {SECRET} --ignore-not-found",
+            options.member_namespace
+        ),
+    );
+    Ok(told)
+}
+
+/// Deletes the Cluster and waits until the control plane has let it go.
+async fn part(
+    fleet: &Client,
+    clusters: &Api<Cluster>,
+    cluster: &Cluster,
+    options: &Options,
+) -> anyhow::Result<()> {
+    let name = &options.cluster;
+    ensure!(
+        cluster.spec.sync_mode == ClusterSyncMode::Pull,
+        "Cluster {name:?} did not register itself (syncMode Push): use karmadactl unjoin"
+    );
+    let works: Api<Work> = Api::namespaced(fleet.clone(), &execution_namespace(name));
+    let some = call(
+        "look for its Works",
+        works.list(&ListParams::default().limit(5)),
+    )
+    .await?;
+    let names: Vec<String> = some.iter().map(ResourceExt::name_any).collect();
+    ensure!(
+        names.is_empty() || options.force,
+        "workloads are placed in {name:?} (Works {names:?}{}): move them first (a NoExecute taint, or their policies), or give --force",
+        if some.metadata.continue_.is_some() {
+            " and more"
+        } else {
+            ""
+        }
+    );
+    let params = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: cluster.uid(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    match clusters.delete(name, &params).await {
+        Err(error) if !client::is_not_found(&error) => {
+            bail!("delete Cluster {name:?}: {}", client::brief(&error))
+        }
+        _ => {}
+    }
+    let deadline = Instant::now() + *options.wait;
+    while let Some(there) = call("look for the Cluster", clusters.get_opt(name)).await? {
+        ensure!(
+            there.uid() == cluster.uid(),
+            "Cluster {name:?} is back: its agent still runs. Stop it (helm uninstall) and try again"
+        );
+        ensure!(
+            Instant::now() < deadline,
+            "Cluster {name:?} is not gone after {:?}: `kubectl describe cluster {name}` says what it waits for. Run this again when it is gone; nothing else was removed",
+            *options.wait
+        );
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Deletes the tokens that are for this cluster alone.
+async fn forget_tokens(fleet: &Client, cluster: &str) -> anyhow::Result<usize> {
+    let secrets: Api<Secret> = Api::namespaced(fleet.clone(), token::NAMESPACE);
+    let of_tokens = ListParams::default().fields(&format!("type={SECRET_TYPE}"));
+    let found = call("list the tokens' Secrets", secrets.list(&of_tokens)).await?;
+    let group = format!("{CLUSTER_BOOTSTRAP_GROUP_PREFIX}{cluster}");
+    let mut gone = 0;
+    for entry in found.iter().filter_map(Entry::read) {
+        if entry.groups == [group.as_str()] {
+            let name = entry.token.name();
+            call(
+                "delete a token",
+                secrets.delete(&name, &DeleteParams::default()),
+            )
+            .await?;
+            gone += 1;
+        }
+    }
+    Ok(gone)
+}
+
+fn say(told: &mut String, line: &str) {
+    // Writing to a string does not fail.
+    let _ = writeln!(told, "{line}");
+}

@@ -1,0 +1,169 @@
+//! The roles that registration needs at the fleet API: the chart's own files, put there and taken away.
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use muster_shared::client;
+use muster_shared::k8s::{
+    Api, ApiResource, Client, DynamicObject, Error as CallError, GroupVersionKind, ObjectMeta,
+    ResourceExt,
+};
+use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
+
+/// What every fleet with bootstrap tokens needs.
+const REGISTRATION: &str = include_str!("../../../charts/control-plane/access/registration.yaml");
+/// What the agent of a member may, what it needs to renew its certificate, and what a token for it may.
+const MEMBER: [&str; 3] = [
+    include_str!("../../../charts/control-plane/access/member.yaml"),
+    include_str!("../../../charts/control-plane/access/member-certificates.yaml"),
+    include_str!("../../../charts/control-plane/access/member-registration.yaml"),
+];
+/// What else a member may have been given.
+const MORE: &str = include_str!("../../../charts/control-plane/access/member-secrets.yaml");
+/// As whom we write.
+const FIELD_MANAGER: &str = "kubectl-muster";
+
+/// What could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The chart's files are not YAML.
+    #[error("read the chart's roles: {0}")]
+    Text(String),
+    /// The API refused.
+    #[error("{step} {kind} {name:?}: {}", client::brief(error))]
+    Call {
+        /// What was attempted.
+        step: &'static str,
+        /// Kind of the object.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// What was answered.
+        error: Box<CallError>,
+    },
+}
+
+/// Everything that registration itself needs.
+pub fn of_registration() -> Result<Vec<DynamicObject>, Error> {
+    objects(REGISTRATION)
+}
+
+/// Everything that one member needs.
+pub fn of_member(cluster: &str) -> Result<Vec<DynamicObject>, Error> {
+    let mut all = Vec::new();
+    for text in MEMBER {
+        all.extend(objects(&text.replace("MEMBER", cluster))?);
+    }
+    Ok(all)
+}
+
+fn objects(yaml: &str) -> Result<Vec<DynamicObject>, Error> {
+    serde_saphyr::from_multiple(yaml).map_err(|error| Error::Text(error.to_string()))
+}
+
+/// Puts objects there, or makes them what they should be. They are ours by their names, so that what a former version wrote is
+/// written over.
+pub async fn grant(fleet: &Client, objects: &[DynamicObject]) -> Result<(), Error> {
+    for name in [SYSTEM_NAMESPACE, CLUSTER_NAMESPACE] {
+        found(fleet, name).await?;
+    }
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    for object in objects {
+        let name = object.name_any();
+        let applied = api(fleet, object)
+            .patch(&name, &params, &Patch::Apply(object))
+            .await;
+        applied.map_err(|error| failed("grant", object, error))?;
+    }
+    Ok(())
+}
+
+/// Makes sure that a namespace is there.
+async fn found(fleet: &Client, name: &str) -> Result<(), Error> {
+    let namespaces: Api<Namespace> = Api::all(fleet.clone());
+    let failed = |error| Error::Call {
+        step: "create",
+        kind: "Namespace".to_owned(),
+        name: name.to_owned(),
+        error: Box::new(error),
+    };
+    if namespaces.get_opt(name).await.map_err(failed)?.is_some() {
+        return Ok(());
+    }
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    match namespaces.create(&PostParams::default(), &namespace).await {
+        Err(error) if !client::is_conflict(&error) => Err(failed(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Takes away what a member was given, its namespace excepted: that goes with the Cluster. Says how many objects there were.
+pub async fn revoke(fleet: &Client, cluster: &str) -> Result<usize, Error> {
+    let mut all = of_member(cluster)?;
+    all.extend(objects(&MORE.replace("MEMBER", cluster))?);
+    all.retain(|object| kind(object) != "Namespace");
+    // Bindings first: what is left after an interruption grants nothing.
+    all.sort_by_key(|object| !kind(object).ends_with("Binding"));
+    let mut gone = 0;
+    for object in &all {
+        let deleted = api(fleet, object)
+            .delete(&object.name_any(), &DeleteParams::default())
+            .await;
+        match deleted {
+            Ok(_) => gone += 1,
+            Err(error) if client::is_not_found(&error) => {}
+            Err(error) => return Err(failed("remove", object, error)),
+        }
+    }
+    Ok(gone)
+}
+
+fn kind(object: &DynamicObject) -> &str {
+    object.types.as_ref().map_or("", |it| &it.kind)
+}
+
+/// Of kinds that every API has, whose plurals are regular.
+fn api(fleet: &Client, object: &DynamicObject) -> Api<DynamicObject> {
+    let version = object.types.as_ref().map_or("", |it| &it.api_version);
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind(object)));
+    match object.namespace() {
+        Some(namespace) => Api::namespaced_with(fleet.clone(), &namespace, &resource),
+        None => Api::all_with(fleet.clone(), &resource),
+    }
+}
+
+fn failed(step: &'static str, object: &DynamicObject, error: CallError) -> Error {
+    Error::Call {
+        step,
+        kind: kind(object).to_owned(),
+        name: object.name_any(),
+        error: Box::new(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_is_named_everywhere_and_nobody_else_is() {
+        let all = of_member("m1").unwrap();
+        assert!(all.iter().any(|it| kind(it) == "Namespace"));
+        for object in all {
+            let text = serde_json::to_string(&object).unwrap();
+            assert!(text.contains("m1") && !text.contains("MEMBER"), "{text}");
+            if kind(&object).ends_with("Binding") {
+                let subjects = object.data["subjects"].to_string();
+                let ours = ["system:karmada:agent:m1", "karmada:cluster:m1"];
+                assert!(ours.iter().any(|it| subjects.contains(it)), "{subjects}");
+            }
+        }
+        assert!(!of_registration().unwrap().is_empty());
+    }
+}

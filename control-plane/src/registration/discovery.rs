@@ -1,0 +1,293 @@
+//! Whom to trust: the public ConfigMap that says where the fleet API is and who signs its certificate, and the two ways to check
+//! it (kubeadm's rules): the hash of the authority's key, and a signature with the token's secret. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use muster_shared::certificate::pem;
+use muster_shared::tls;
+use ring::{digest, hmac};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::{Value, json};
+
+use super::token::Token;
+
+/// Namespace of the ConfigMap.
+pub const NAMESPACE: &str = "kube-public";
+/// Its name.
+pub const NAME: &str = "cluster-info";
+/// The key of the kubeconfig in it.
+pub const KEY: &str = "kubeconfig";
+/// What the keys of signatures begin with; the token's id follows.
+const SIGNATURE: &str = "jws-kubeconfig-";
+
+/// Why what was found is not trusted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A hash that is none.
+    #[error("{0:?} is not a hash of a certificate authority: sha256: and 64 hexadecimal digits")]
+    Hash(String),
+    /// Not the authority that was promised.
+    #[error(
+        "the fleet API's authority is not the expected one: none of {expected:?} is the hash of what {NAMESPACE}/{NAME} has ({found:?}). Either the hash is an old one, or somebody stands between us and the fleet API"
+    )]
+    Stranger {
+        /// The hashes that were given.
+        expected: Vec<Hash>,
+        /// Those of what is there.
+        found: Vec<Hash>,
+    },
+    /// The ConfigMap does not say what it should.
+    #[error("ConfigMap {NAMESPACE}/{NAME} is of no use: {0}")]
+    Useless(String),
+    /// Signed with another secret.
+    #[error(
+        "ConfigMap {NAMESPACE}/{NAME} is not signed with this token's secret: the token is wrong, or somebody stands between us and the fleet API"
+    )]
+    Forged,
+    /// Not signed, and nothing else to trust it by.
+    #[error(
+        "ConfigMap {NAMESPACE}/{NAME} is not signed for this token: the token is unknown there or has expired, or nobody signs (controller bootstrapsigner of kube-controller-manager). With --discovery-token-ca-cert-hash no signature is needed"
+    )]
+    Unsigned,
+}
+
+/// SHA-256 of the public key of a certificate (`SubjectPublicKeyInfo`), as kubeadm pins authorities.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hash([u8; 32]);
+
+impl Hash {
+    /// Of a key, DER.
+    pub fn of(key: &[u8]) -> Self {
+        let digest = digest::digest(&digest::SHA256, key);
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest.as_ref());
+        Self(bytes)
+    }
+}
+
+impl FromStr for Hash {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let refused = || Error::Hash(text.to_owned());
+        let digits = text.strip_prefix("sha256:").ok_or_else(refused)?;
+        if digits.len() != 64 || !digits.is_ascii() {
+            return Err(refused());
+        }
+        let mut bytes = [0; 32];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            let pair = &digits[2 * at..2 * at + 2];
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| refused())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// What the ConfigMap tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Certificates of the authority, PEM.
+    pub authority: Vec<u8>,
+    /// The hash of each.
+    pub hashes: Vec<Hash>,
+}
+
+impl Info {
+    /// Reads it.
+    pub fn read(data: &BTreeMap<String, String>) -> Result<Self, Error> {
+        let useless = |why: &dyn fmt::Display| Error::Useless(why.to_string());
+        let text = data
+            .get(KEY)
+            .ok_or_else(|| useless(&"it has no kubeconfig"))?;
+        let root: Value = serde_saphyr::from_str(text).map_err(|error| useless(&error))?;
+        let authority = root["clusters"][0]["cluster"]["certificate-authority-data"].as_str();
+        let authority = authority.ok_or_else(|| useless(&"its kubeconfig has no authority"))?;
+        let authority = STANDARD
+            .decode(authority)
+            .map_err(|error| useless(&error))?;
+        let chain = tls::certificates(&authority).map_err(|error| useless(&error))?;
+        Ok(Self {
+            hashes: chain.iter().map(|it| Hash::of(&it.key)).collect(),
+            authority,
+        })
+    }
+
+    /// The certificates as DER, as a client wants them.
+    pub fn roots(&self) -> Vec<Vec<u8>> {
+        let list = CertificateDer::pem_slice_iter(&self.authority);
+        list.filter_map(Result::ok).map(|it| it.to_vec()).collect()
+    }
+}
+
+/// Trusts what was found, or says why not. With hashes every certificate has to have one of them, and a signature that is there has to
+/// be right; without hashes (somebody asked for that) the signature is all there is.
+pub fn trust(
+    data: &BTreeMap<String, String>,
+    token: &Token,
+    hashes: &[Hash],
+) -> Result<Info, Error> {
+    let info = Info::read(data)?;
+    if !hashes.is_empty() && !info.hashes.iter().all(|it| hashes.contains(it)) {
+        return Err(Error::Stranger {
+            expected: hashes.to_vec(),
+            found: info.hashes,
+        });
+    }
+    match data.get(&format!("{SIGNATURE}{}", token.id)) {
+        Some(signature) if is_signed(&data[KEY], signature, token) => Ok(info),
+        Some(_) => Err(Error::Forged),
+        None if hashes.is_empty() => Err(Error::Unsigned),
+        None => Ok(info),
+    }
+}
+
+/// Whether a detached signature (JWS without its payload) is that of the token (HMAC with SHA-256, and nothing else: what the head
+/// says of the algorithm is checked and not believed).
+fn is_signed(payload: &str, signature: &str, token: &Token) -> bool {
+    let [head, "", code] = signature.split('.').collect::<Vec<_>>()[..] else {
+        return false;
+    };
+    let decoded = |text: &str| URL_SAFE_NO_PAD.decode(text).ok();
+    let named = decoded(head).and_then(|it| serde_json::from_slice::<Value>(&it).ok());
+    let named = named.is_some_and(|it| it["alg"] == "HS256" && it["kid"] == token.id.as_str());
+    let text = format!("{head}.{}", URL_SAFE_NO_PAD.encode(payload));
+    let key = hmac::Key::new(hmac::HMAC_SHA256, token.secret.as_bytes());
+    let right = |code: Vec<u8>| hmac::verify(&key, text.as_bytes(), &code).is_ok();
+    named && decoded(code).is_some_and(right)
+}
+
+/// The kubeconfig that goes into the ConfigMap: an address and an authority (DER), and nobody's credentials.
+pub fn kubeconfig(server: &str, roots: &[Vec<u8>]) -> Value {
+    let authority: String = roots.iter().map(|it| pem("CERTIFICATE", it)).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Config",
+        "clusters": [{"name": "", "cluster": {
+            "server": server, "certificate-authority-data": STANDARD.encode(authority),
+        }}],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A certificate that OpenSSL made, for its key; nobody looks at its dates.
+    const CERTIFICATE: &str = include_str!("authority.pem");
+    const HASH: &str = include_str!("authority.sha256");
+
+    fn token() -> Token {
+        "abcdef.0123456789abcdef".parse().unwrap()
+    }
+
+    fn data(signature: Option<&str>) -> BTreeMap<String, String> {
+        let der = CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap();
+        let text = kubeconfig("https://fleet:6443", &[der.to_vec()]).to_string();
+        let mut data = BTreeMap::from([(KEY.to_owned(), text)]);
+        if let Some(secret) = signature {
+            let head = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","kid":"abcdef"}"#);
+            let signed = format!("{head}.{}", URL_SAFE_NO_PAD.encode(&data[KEY]));
+            let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+            let code = URL_SAFE_NO_PAD.encode(hmac::sign(&key, signed.as_bytes()));
+            data.insert(format!("{SIGNATURE}abcdef"), format!("{head}..{code}"));
+        }
+        data
+    }
+
+    #[test]
+    fn an_authority_is_trusted_by_its_hash_or_by_a_signature_and_not_otherwise() {
+        let right: Hash = HASH.trim().parse().unwrap();
+        let wrong: Hash = format!("sha256:{}", "0".repeat(64)).parse().unwrap();
+        let (own, foreign) = (Some("0123456789abcdef"), Some("0123456789abcdee"));
+        for (signature, hashes, problem) in [
+            (own, &[right.clone()][..], None),
+            (None, std::slice::from_ref(&right), None),
+            (own, &[wrong.clone(), right.clone()], None),
+            (own, &[], None),
+            (None, &[], Some("is not signed for this token")),
+            (foreign, &[], Some("not signed with this token's secret")),
+            (
+                foreign,
+                &[right],
+                Some("not signed with this token's secret"),
+            ),
+            (own, &[wrong], Some("not the expected one")),
+        ] {
+            match (trust(&data(signature), &token(), hashes), problem) {
+                (Ok(info), None) => assert_eq!(info, Info::read(&data(None)).unwrap()),
+                (Err(error), Some(words)) => assert!(error.to_string().contains(words), "{error}"),
+                (other, expected) => panic!("{other:?} instead of {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_signature_of_another_kind_is_none() {
+        let good = data(Some("0123456789abcdef"));
+        let (payload, signature) = (&good[KEY], &good["jws-kubeconfig-abcdef"]);
+        assert!(is_signed(payload, signature, &token()));
+        assert!(!is_signed(&format!("{payload} "), signature, &token()));
+        let (_, code) = signature.split_once("..").unwrap();
+        let none = URL_SAFE_NO_PAD.encode(r#"{"alg":"none","kid":"abcdef"}"#);
+        for bad in [
+            "",
+            "..",
+            "a.b.c",
+            &format!("{none}.."),
+            &format!("{none}..{code}"),
+            &signature.replace("..", ".eA."),
+        ] {
+            assert!(!is_signed(payload, bad, &token()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_hash_is_written_as_kubeadm_writes_it() {
+        assert_eq!(
+            HASH.trim().parse::<Hash>().unwrap().to_string(),
+            HASH.trim()
+        );
+        for text in [
+            "",
+            "sha256:",
+            "md5:00",
+            &HASH.trim()[..70],
+            &HASH.trim().replace("sha256:", "sha512:"),
+            &format!("sha256:{}", "é".repeat(32)),
+        ] {
+            assert!(text.parse::<Hash>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_is_told() {
+        for (text, words) in [
+            (None, "no kubeconfig"),
+            (Some("{"), "is of no use"),
+            (Some("{}"), "no authority"),
+        ] {
+            let data = text.map(|it: &str| (KEY.to_owned(), it.to_owned()));
+            let error = Info::read(&data.into_iter().collect())
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Bootstrap tokens: what they look like, and the Secrets by which the fleet API knows them (Kubernetes' own rules). Pure, but for
+//! the randomness of a new one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use muster_shared::k8s::{ByteString, ObjectMeta, Secret};
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// Namespace of the Secrets.
+pub const NAMESPACE: &str = "kube-system";
+/// Their type.
+pub const SECRET_TYPE: &str = "bootstrap.kubernetes.io/token";
+/// What their names begin with; the token's id follows.
+const PREFIX: &str = "bootstrap-token-";
+/// What a token may be for.
+pub const USAGES: [&str; 2] = ["signing", "authentication"];
+/// What the groups of a token begin with.
+const GROUP_PREFIX: &str = "system:bootstrappers:";
+/// Of these a token consists.
+const LETTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+
+/// A token: an id that anybody may know, and a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    /// Six letters and digits.
+    pub id: String,
+    /// Sixteen.
+    pub secret: String,
+}
+
+/// Why a token is none.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It does not look like one. The text is not repeated: it may be a secret.
+    #[error(
+        "this is not a bootstrap token: it is six letters and digits, a dot and sixteen more, all of them lower-case"
+    )]
+    Form,
+    /// The system gave no randomness.
+    #[error("cannot make a new token")]
+    NoRandomness,
+    /// A use that nobody knows.
+    #[error("{0:?} is no use of a token: signing and authentication are")]
+    Usage(String),
+    /// A group that the API would not take from a token.
+    #[error(
+        "{0:?} cannot be the group of a token: system:bootstrappers: and lower-case letters, digits, colons and dashes"
+    )]
+    Group(String),
+}
+
+impl Token {
+    /// Makes a new one.
+    pub fn generate() -> Result<Self, Error> {
+        let random = SystemRandom::new();
+        Ok(Self {
+            id: letters(&random, 6)?,
+            secret: letters(&random, 16)?,
+        })
+    }
+
+    /// Name of its Secret.
+    pub fn name(&self) -> String {
+        name_of(&self.id)
+    }
+}
+
+/// The name of the Secret of a token.
+pub fn name_of(id: &str) -> String {
+    format!("{PREFIX}{id}")
+}
+
+/// Letters that are equally likely: a byte above the largest multiple of their number is thrown away.
+fn letters(random: &SystemRandom, length: usize) -> Result<String, Error> {
+    let mut text = String::with_capacity(length);
+    while text.len() < length {
+        let mut bytes = [0; 32];
+        random.fill(&mut bytes).map_err(|_| Error::NoRandomness)?;
+        let fair = bytes.iter().filter(|byte| **byte < 252);
+        let letters = fair.map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]));
+        text.extend(letters.take(length - text.len()));
+    }
+    Ok(text)
+}
+
+/// Whether a text is such letters and nothing else, so many of them.
+pub fn is_plain(text: &str, length: usize) -> bool {
+    text.len() == length && text.bytes().all(|byte| LETTERS.contains(&byte))
+}
+
+impl FromStr for Token {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (id, secret) = text.split_once('.').ok_or(Error::Form)?;
+        if !is_plain(id, 6) || !is_plain(secret, 16) {
+            return Err(Error::Form);
+        }
+        Ok(Self {
+            id: id.to_owned(),
+            secret: secret.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.id, self.secret)
+    }
+}
+
+/// Shows the id alone.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.***", self.id)
+    }
+}
+
+/// What the fleet API knows of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The token.
+    pub token: Token,
+    /// What it is for, in somebody's words.
+    pub description: String,
+    /// When it stops to be good; never, if there is nothing.
+    pub expiration: Option<Timestamp>,
+    /// Its uses, of [`USAGES`].
+    pub usages: Vec<String>,
+    /// The groups of whoever comes with it.
+    pub groups: Vec<String>,
+}
+
+impl Entry {
+    /// Refuses what the API would not understand.
+    pub fn check(&self) -> Result<(), Error> {
+        if let Some(usage) = self.usages.iter().find(|it| !USAGES.contains(&it.as_str())) {
+            return Err(Error::Usage(usage.clone()));
+        }
+        match self.groups.iter().find(|it| !is_group(it)) {
+            Some(group) => Err(Error::Group(group.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Its Secret.
+    pub fn secret(&self) -> Secret {
+        let mut data = BTreeMap::from([
+            ("token-id".to_owned(), self.token.id.clone()),
+            ("token-secret".to_owned(), self.token.secret.clone()),
+        ]);
+        let mut say = |key: &str, value: String| {
+            if !value.is_empty() {
+                data.insert(key.to_owned(), value);
+            }
+        };
+        say("description", self.description.clone());
+        say("auth-extra-groups", self.groups.join(","));
+        let end = self.expiration.map(|it| format!("{it:.0}"));
+        say("expiration", end.unwrap_or_default());
+        for usage in &self.usages {
+            say(&format!("usage-bootstrap-{usage}"), "true".to_owned());
+        }
+        let bytes = |(key, value): (String, String)| (key, ByteString(value.into_bytes()));
+        Secret {
+            metadata: ObjectMeta {
+                name: Some(self.token.name()),
+                namespace: Some(NAMESPACE.to_owned()),
+                ..ObjectMeta::default()
+            },
+            type_: Some(SECRET_TYPE.to_owned()),
+            data: Some(data.into_iter().map(bytes).collect()),
+            ..Secret::default()
+        }
+    }
+
+    /// Reads a Secret; `None` when it is no token's.
+    pub fn read(secret: &Secret) -> Option<Self> {
+        let field = |key: &str| {
+            let value = secret.data.as_ref()?.get(key)?;
+            String::from_utf8(value.0.clone()).ok()
+        };
+        let token = format!("{}.{}", field("token-id")?, field("token-secret")?);
+        let is_for = |usage: &&str| {
+            field(&format!("usage-bootstrap-{usage}")).is_some_and(|it| it == "true")
+        };
+        let groups = field("auth-extra-groups").unwrap_or_default();
+        let groups = groups.split(',').filter(|it| !it.is_empty());
+        Some(Self {
+            token: token.parse().ok()?,
+            description: field("description").unwrap_or_default(),
+            // A date that nobody understands is none that is to come.
+            expiration: field("expiration")
+                .filter(|it| !it.is_empty())
+                .map(|end| end.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
+            usages: USAGES
+                .iter()
+                .filter(|it| is_for(it))
+                .map(|it| (*it).to_owned())
+                .collect(),
+            groups: groups.map(str::to_owned).collect(),
+        })
+    }
+
+    /// Whether it is good for nothing any more.
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expiration.is_some_and(|end| end <= now)
+    }
+}
+
+/// `\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z`
+fn is_group(name: &str) -> bool {
+    let own = name.strip_prefix(GROUP_PREFIX).unwrap_or_default();
+    let plain = |byte: u8| LETTERS.contains(&byte);
+    own.len() <= 256
+        && own
+            .bytes()
+            .all(|byte| plain(byte) || byte == b':' || byte == b'-')
+        && own.bytes().last().is_some_and(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_six_and_sixteen_letters_and_never_shown_by_accident() {
+        let token = Token::generate().unwrap();
+        assert_eq!(token.to_string().parse::<Token>().unwrap(), token);
+        assert!(!format!("{token:?}").contains(&token.secret));
+        assert_ne!(Token::generate().unwrap(), token);
+        for text in [
+            "",
+            "abcdef",
+            "abcdef.",
+            "abcde.0123456789abcdef",
+            "abcdef.0123456789abcdeF",
+        ] {
+            assert!(text.parse::<Token>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let full = Entry {
+            token: Token::generate().unwrap(),
+            description: "for m1".to_owned(),
+            expiration: Some("2030-01-01T00:00:00Z".parse().unwrap()),
+            usages: USAGES.map(str::to_owned).to_vec(),
+            groups: vec![
+                "system:bootstrappers:a:m-1".to_owned(),
+                "system:bootstrappers:b".to_owned(),
+            ],
+        };
+        let bare = Entry {
+            description: String::new(),
+            expiration: None,
+            usages: Vec::new(),
+            groups: Vec::new(),
+            ..full.clone()
+        };
+        for entry in [full, bare] {
+            entry.check().unwrap();
+            assert_eq!(Entry::read(&entry.secret()).as_ref(), Some(&entry));
+        }
+    }
+
+    #[test]
+    fn what_the_api_would_not_take_is_refused_by_name() {
+        let entry = |usage: &str, group: &str| Entry {
+            token: Token::generate().unwrap(),
+            description: String::new(),
+            expiration: None,
+            usages: vec![usage.to_owned()],
+            groups: vec![group.to_owned()],
+        };
+        for (usage, group, words) in [
+            ("lunch", "system:bootstrappers:a", "\"lunch\""),
+            ("signing", "system:masters", "\"system:masters\""),
+            (
+                "signing",
+                "system:bootstrappers:",
+                "\"system:bootstrappers:\"",
+            ),
+            ("signing", "system:bootstrappers:A", "bootstrappers:A"),
+            ("signing", "system:bootstrappers:a-", "bootstrappers:a-"),
+        ] {
+            let error = entry(usage, group).check().unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_token_with_a_date_that_cannot_be_read_has_expired() {
+        let mut entry = Entry::read(
+            &Entry {
+                token: Token::generate().unwrap(),
+                description: String::new(),
+                expiration: Some(Timestamp::MAX),
+                usages: Vec::new(),
+                groups: Vec::new(),
+            }
+            .secret(),
+        )
+        .unwrap();
+        assert!(!entry.has_expired("2030-01-01T00:00:00Z".parse().unwrap()));
+        let mut secret = entry.secret();
+        let bad = ByteString(b"tomorrow".to_vec());
+        secret
+            .data
+            .as_mut()
+            .unwrap()
+            .insert("expiration".to_owned(), bad);
+        entry = Entry::read(&secret).unwrap();
+        assert!(entry.has_expired("2030-01-01T00:00:00Z".parse().unwrap()));
+    }
+}

@@ -1,0 +1,330 @@
+//! Joining by bootstrap tokens: from `kubectl muster token create` to a Cluster that is ready, and back.
+
+// The lints know test functions, not the functions that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::PathBuf;
+
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::api::{ListParams, PostParams};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use muster_control_plane::kubectl;
+use muster_control_plane::settings::Settings;
+use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_e2e::harness::ground::{Ground, Scratch, Task, until};
+use muster_e2e::harness::{access, kubeconfig};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::certificate::request::NewKey;
+use muster_shared::certificate::subject;
+use muster_shared::k8s::{
+    Api, CertificateSigningRequest, Client, Event, ObjectMeta, ResourceExt, Secret,
+};
+use muster_shared::settings::BindAddress;
+
+const NAMESPACE: &str = "karmada-system";
+const SECRET: &str = "karmada-kubeconfig";
+
+/// A fleet with its control plane, a member that has not joined, and files with an administrator's access to both.
+struct Bench {
+    ground: Ground,
+    _control_plane: Task,
+    member: Running,
+    member_client: Client,
+    scratch: Scratch,
+}
+
+impl Bench {
+    async fn start(name: &str) -> Self {
+        let ground = Ground::fleet(name).await.unwrap();
+        let settings = Settings {
+            controllers: "cluster,agentcsrapproving".parse().unwrap(),
+            ..Settings::default()
+        };
+        let member = ApiServer::start(Options {
+            name: "m1".to_owned(),
+            ..Options::default()
+        });
+        let member = member.await.unwrap();
+        Self {
+            _control_plane: ground.control_plane(settings).unwrap(),
+            ground,
+            member_client: member.client().await.unwrap(),
+            member,
+            scratch: Scratch::new(name).unwrap(),
+        }
+    }
+
+    fn file(&self, name: &str, config: &Kubeconfig) -> PathBuf {
+        let path = self.scratch.path().join(name);
+        kubeconfig::write(config, &path).unwrap();
+        path
+    }
+
+    /// `kubectl muster` with an administrator's access to the fleet API.
+    async fn at_fleet(&self, words: &[&str]) -> anyhow::Result<String> {
+        let file = self.file("fleet", &self.ground.server.admin_kubeconfig().unwrap());
+        muster(&file, words).await
+    }
+
+    /// The same at the member.
+    async fn at_member(&self, words: &[&str]) -> anyhow::Result<String> {
+        let file = self.file("member", &self.member.admin_kubeconfig().unwrap());
+        muster(&file, words).await
+    }
+
+    /// Makes a token and gives the command line of `register` that is printed with it.
+    async fn invitation(&self, options: &[&str]) -> Vec<String> {
+        let words = [&["token", "create", "--print-register-command"], options].concat();
+        let line = self.at_fleet(&words).await.unwrap();
+        let words = line.strip_prefix("kubectl muster ").unwrap();
+        words.split_whitespace().map(str::to_owned).collect()
+    }
+
+    async fn register(&self, line: &[String]) -> anyhow::Result<String> {
+        let line: Vec<&str> = line.iter().map(String::as_str).collect();
+        self.at_member(&line).await
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.member_client.clone(), NAMESPACE)
+    }
+
+    fn clusters(&self) -> Api<Cluster> {
+        Api::all(self.ground.client.clone())
+    }
+
+    /// The agent, with the kubeconfig that `register` left and with the rights of its chart in the member.
+    async fn agent(&self) -> Task {
+        let secret = self.secrets().get(SECRET).await.unwrap();
+        let fleet = self.scratch.path().join("agent-fleet");
+        std::fs::write(&fleet, &secret.data.unwrap()[SECRET].0).unwrap();
+        let account = access::admit_agent(&self.member_client).await.unwrap();
+        let administrator = self.member.admin_kubeconfig().unwrap();
+        let own = access::kubeconfig(&self.member_client, administrator, &account);
+        let settings = muster_agent::settings::Settings {
+            cluster_name: "m1".to_owned(),
+            karmada_kubeconfig: Some(fleet),
+            kubeconfig: Some(self.file("agent-member", &own.await.unwrap())),
+            cluster_status_update_frequency: "1s".parse().unwrap(),
+            cluster_success_threshold: "300ms".parse().unwrap(),
+            report_secrets: "None".parse().unwrap(),
+            metrics_bind_address: BindAddress(None),
+            health_probe_bind_address: BindAddress(None),
+            ..muster_agent::settings::Settings::default()
+        };
+        Task::start(|shutdown| muster_agent::run(settings, shutdown))
+    }
+
+    /// Asks for the certificate of an agent with a token, as a program of somebody else's would, and gives the request's name.
+    async fn ask(&self, line: &[String], cluster: &str) -> String {
+        let at = line.iter().position(|it| it == "--token").unwrap();
+        let mut config = self.ground.server.admin_kubeconfig().unwrap();
+        config.auth_infos[0].auth_info = Some(AuthInfo {
+            token: Some(line[at + 1].clone().into()),
+            ..AuthInfo::default()
+        });
+        let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default());
+        let stranger = Client::try_from(config.await.unwrap()).unwrap();
+        let subject = subject::of(
+            "system:karmada:agents",
+            &format!("system:karmada:agent:{cluster}"),
+        );
+        let key = NewKey::generate().unwrap();
+        let request = key.asking(cluster, &subject, std::time::Duration::from_hours(1));
+        let requests: Api<CertificateSigningRequest> = Api::all(stranger);
+        let made = requests
+            .create(&PostParams::default(), &request.unwrap())
+            .await;
+        made.unwrap().name_any()
+    }
+
+    fn requests(&self) -> Api<CertificateSigningRequest> {
+        Api::all(self.ground.client.clone())
+    }
+
+    async fn is_issued(&self, request: &str) {
+        until(&self.requests(), request, "it is issued", |it| {
+            it.status
+                .as_ref()
+                .is_some_and(|it| it.certificate.is_some())
+        })
+        .await;
+    }
+
+    /// Waits until a request was left to a person, and gives the reason.
+    async fn is_left(&self, request: &str) -> String {
+        let events: Api<Event> = Api::namespaced(self.ground.client.clone(), "default");
+        let about = ListParams::default().fields(&format!("involvedObject.name={request}"));
+        let found = tokio::time::timeout(std::time::Duration::from_mins(1), async {
+            loop {
+                let list = events.list(&about).await.unwrap();
+                if let Some(event) = list
+                    .into_iter()
+                    .find(|it| it.reason.as_deref() == Some("NotAutoApproved"))
+                {
+                    return event.message.unwrap();
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        });
+        let why = found.await.expect("the reason is told");
+        let status = self.requests().get(request).await.unwrap().status;
+        assert!(status.is_none_or(|it| it.conditions.is_none()), "{why}");
+        why
+    }
+}
+
+async fn muster(kubeconfig: &std::path::Path, words: &[&str]) -> anyhow::Result<String> {
+    let file = kubeconfig.to_str().unwrap();
+    let line = [&["kubectl-muster", "--kubeconfig", file], words].concat();
+    kubectl::answer(line).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_joins_by_a_token_and_leaves_nothing_behind_when_it_goes() {
+    let bench = Bench::start("joins").await;
+    let line = bench
+        .invitation(&["--cluster-name", "m1", "--description", "first"])
+        .await;
+    let table = bench.at_fleet(&["token", "list"]).await.unwrap();
+    assert!(
+        table.contains("first") && table.contains("karmada:cluster:m1"),
+        "{table}"
+    );
+
+    let said = bench.register(&line).await.unwrap();
+    assert!(said.contains("clusterName=m1"), "{said}");
+    let again = bench.register(&line).await.unwrap_err().to_string();
+    assert!(again.contains("--force"), "{again}");
+
+    let agent = bench.agent().await;
+    until(
+        &bench.clusters(),
+        "m1",
+        "it is ready",
+        |cluster: &Cluster| {
+            cluster
+                .condition("Ready")
+                .is_some_and(|it| it.status == "True")
+        },
+    )
+    .await;
+
+    // The same member may have another certificate, should the first one be lost.
+    let replace = [&line[..], &["--force".to_owned()]].concat();
+    bench.register(&replace).await.unwrap();
+
+    agent.stop().await.unwrap();
+    let file = bench.file("member", &bench.member.admin_kubeconfig().unwrap());
+    let words = [
+        "unregister",
+        "m1",
+        "--member-kubeconfig",
+        file.to_str().unwrap(),
+    ];
+    let said = bench.at_fleet(&words).await.unwrap();
+    assert!(
+        bench.clusters().get_opt("m1").await.unwrap().is_none(),
+        "{said}"
+    );
+    assert!(
+        bench.secrets().get_opt(SECRET).await.unwrap().is_none(),
+        "{said}"
+    );
+    let roles: Api<ClusterRole> = Api::all(bench.ground.client.clone());
+    let roles = roles.list(&ListParams::default()).await.unwrap();
+    let left: Vec<String> = roles.iter().map(ResourceExt::name_any).collect();
+    assert!(!left.iter().any(|it| it.contains("m1")), "{left:?}");
+    let table = bench.at_fleet(&["token", "list"]).await.unwrap();
+    assert!(!table.contains("first"), "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_brings_the_cluster_that_it_is_for_and_no_other() {
+    let bench = Bench::start("confined").await;
+    let line = bench.invitation(&["--cluster-name", "m1"]).await;
+    bench.is_issued(&bench.ask(&line, "m1").await).await;
+    let why = bench.is_left(&bench.ask(&line, "m2").await).await;
+    assert!(
+        why.contains("may not ask for the agent of cluster \"m2\""),
+        "{why}"
+    );
+    let why = bench
+        .is_left(&bench.ask(&line, "rbac-generator").await)
+        .await;
+    assert!(why.contains("not exactly an agent's"), "{why}");
+
+    // A token for any cluster is for new ones.
+    let any = bench.invitation(&[]).await;
+    bench.is_issued(&bench.ask(&any, "m3").await).await;
+    let cluster = Cluster {
+        metadata: ObjectMeta {
+            name: Some("m3".to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..serde_json::from_value(serde_json::json!({"metadata": {}, "spec": {"syncMode": "Pull"}}))
+            .unwrap()
+    };
+    let made = bench
+        .clusters()
+        .create(&PostParams::default(), &cluster)
+        .await;
+    made.unwrap();
+    until(
+        &bench.clusters(),
+        "m3",
+        "the control plane has seen it",
+        |it| !it.finalizers().is_empty(),
+    )
+    .await;
+    let why = bench.is_left(&bench.ask(&any, "m3").await).await;
+    assert!(why.contains("which is there already"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registration_that_fails_changes_nothing_and_says_why() {
+    let bench = Bench::start("refused").await;
+    let line = bench.invitation(&["--cluster-name", "m1"]).await;
+    let with = |flag: &str, value: &str| {
+        let mut line = line.clone();
+        let at = line.iter().position(|it| it == flag).unwrap();
+        line[at + 1] = value.to_owned();
+        line.extend(["--discovery-timeout".to_owned(), "2s".to_owned()]);
+        line
+    };
+    let hash = format!("sha256:{}", "0".repeat(64));
+    let token = with("--token", "abcdef.0123456789abcdef");
+    let (id, _) = line[3].split_once('.').unwrap();
+    for (line, words) in [
+        (
+            with("--discovery-token-ca-cert-hash", &hash),
+            "not the expected one",
+        ),
+        (
+            with("--token", &format!("{id}.0123456789abcdef")),
+            "not signed with this token's secret",
+        ),
+        (token, "does not know the token"),
+        (
+            with("--cluster-name", "m2"),
+            "nobody approved signing request",
+        ),
+    ] {
+        let error = format!("{:#}", bench.register(&line).await.unwrap_err());
+        assert!(error.contains(words), "{error}");
+        assert!(bench.secrets().get_opt(SECRET).await.unwrap().is_none());
+    }
+
+    // Another member has the name: its access stays as it is (Karmada takes it away).
+    let id = serde_json::json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull", "id": "somebody else"}});
+    let cluster: Cluster = serde_json::from_value(id).unwrap();
+    let made = bench
+        .clusters()
+        .create(&PostParams::default(), &cluster)
+        .await;
+    made.unwrap();
+    let error = bench.register(&line).await.unwrap_err().to_string();
+    assert!(error.contains("another member called \"m1\""), "{error}");
+    let roles: Api<ClusterRole> = Api::all(bench.ground.client.clone());
+    assert!(roles.get_opt("muster-agent-m1").await.unwrap().is_some());
+}
