@@ -144,6 +144,14 @@ def fleet_access():
         check(f"{path}: {member} may write its own two secrets", [rule["resourceNames"] for rule in granted] == [[member, f"{member}-impersonator"]], str(granted))
         requests = rules(wide, "ClusterRole", f"muster-agent-{member}-certificates")
         check(f"{path}: {member} may ask for certificates and approve none", [rule["verbs"] for rule in requests] == [["get", "create"]], str(requests))
+    joined = rendered(path, {"access": {**values["access"], "registration": True}})
+    check(f"{path}: no name is left to fill in where members register", "MEMBER" not in yaml.safe_dump_all(joined))
+    check(f"{path}: nobody approves certificates unless asked to", not rules(wide, "ClusterRole", "muster-agent-approver"))
+    check(f"{path}: the approver may approve clients and nothing else", [rule.get("resourceNames") for rule in rules(joined, "ClusterRole", "muster-agent-approver")] == [None, ["kubernetes.io/kube-apiserver-client"]])
+    for member in ["m1", "m2"]:
+        token = rules(joined, "ClusterRole", f"muster-agent-{member}-registration")
+        named = [rule["resourceNames"] for rule in token if "certificatesigningrequests/clusteragent" in rule["resources"]]
+        check(f"{path}: a token for {member} is for {member} only", named == [[member]], str(token))
     words = refused(path, {"access": {"members": ["Member.1"]}})
     check(f"{path}: refuses a name that is none", words is not None and "members" in words, str(words))
 

@@ -123,7 +123,8 @@ impl Bench {
             token: Some(line[at + 1].clone().into()),
             ..AuthInfo::default()
         });
-        let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default());
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(config, &options);
         let stranger = Client::try_from(config.await.unwrap()).unwrap();
         let subject = subject::of(
             "system:karmada:agents",

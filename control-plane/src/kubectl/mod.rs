@@ -30,7 +30,7 @@ struct CommandLine {
 
 #[derive(Debug, Args)]
 struct Connection {
-    /// Kubeconfig of the fleet API; KUBECONFIG or the default one without it.
+    /// Kubeconfig of the fleet API (of the member for `register`); KUBECONFIG or the default one without it.
     #[arg(long, global = true, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Context within the kubeconfig.

@@ -80,7 +80,8 @@ impl Server {
         );
         // A secret of the old kind waits for its token.
         let token = resource.plural == "secrets" && head.field("type") == Some(tokens::SECRET);
-        let registration = bootstrap_tokens::concerns(&resource.plural, head.namespace(), head.name());
+        let registration =
+            bootstrap_tokens::concerns(&resource.plural, head.namespace(), head.name());
         if structural || token || registration || head.deleting || !head.owners.is_empty() {
             self.notify(resource, object, false);
         }
