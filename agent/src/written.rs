@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use muster_shared::k8s::Resource;
+use muster_shared::k8s::{ObjectMeta, Resource};
 
 /// The answers to our last writes, by object name.
 #[derive(Debug)]
@@ -29,9 +29,9 @@ impl<K> Default for Written<K> {
 
 impl<K: Resource> Written<K> {
     /// Remembers the answer to a write that named the version it replaces.
-    pub fn remember(&self, before: &K, after: K) -> Arc<K> {
-        let after = Arc::new(after);
-        let (name, before) = (&before.meta().name, &before.meta().resource_version);
+    pub fn remember(&self, before: &ObjectMeta, after: impl Into<Arc<K>>) -> Arc<K> {
+        let after = after.into();
+        let (name, before) = (&before.name, &before.resource_version);
         if let (Some(name), Some(before)) = (name, before) {
             let entry = Entry {
                 before: before.clone(),
@@ -73,7 +73,7 @@ impl<K: Resource> Written<K> {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::k8s::{ConfigMap, ObjectMeta};
+    use muster_shared::k8s::ConfigMap;
 
     use super::*;
 
@@ -100,7 +100,7 @@ mod tests {
                 .unwrap()
         };
         assert_eq!(newest("1"), "1");
-        written.remember(&version("1"), version("2"));
+        written.remember(&version("1").metadata, version("2"));
         assert_eq!(newest("1"), "2");
         assert_eq!(newest("3"), "3");
         assert_eq!(newest("1"), "1", "an entry that was passed is forgotten");

@@ -17,13 +17,12 @@ use muster_shared::watch::{Change as Seen, Informer};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::cached::CachedWork;
 use super::desired::{self, ObjectKey};
 use super::inventory::Inventory;
 use super::member::{self, Member};
 use super::object::{self, Change};
-use super::work::{
-    FINALIZER, concerns_us, desired_for, dropped, has_finalizer, in_order, keys, namespace, path,
-};
+use super::work::{FINALIZER, desired_for, dropped, has_finalizer, in_order, namespace, path};
 use super::{marks, outcome};
 use crate::reflect::{Look, Reflections};
 use crate::write::{self, within};
@@ -49,16 +48,16 @@ pub enum Error {
 /// Applies the Works of one member.
 pub struct Applier {
     cluster: String,
-    works: Informer<Work>,
+    works: Informer<CachedWork>,
     /// For writes to Works, on a connection apart from the watch.
-    api: Api<Work>,
+    api: Api<CachedWork>,
     clusters: Informer<Cluster>,
     member: Member,
     inventory: Arc<Inventory>,
     events: Events,
     reflections: Arc<Reflections>,
     queue: Queue<String>,
-    written: Arc<Written<Work>>,
+    written: Arc<Written<CachedWork>>,
     /// Works with an object whose namespace or kind the member does not have yet.
     waiting: Mutex<BTreeSet<String>>,
 }
@@ -67,7 +66,7 @@ impl Applier {
     /// Listens to the Works; they are worked on when [`reconcile`](Self::reconcile) is called for the keys of `queue`.
     pub fn new(
         cluster: String,
-        (works, api): (Informer<Work>, Api<Work>),
+        (works, api): (Informer<CachedWork>, Api<CachedWork>),
         clusters: Informer<Cluster>,
         (member, inventory): (Member, Arc<Inventory>),
         events: Events,
@@ -80,7 +79,7 @@ impl Applier {
             Seen::Applied { old, new } => {
                 // What we wrote need not be remembered once it is seen.
                 forget.newest(Arc::clone(new));
-                if concerns_us(old.as_deref(), new) {
+                if CachedWork::concerns_us(old.as_deref(), new) {
                     keys.add(new.name_any());
                 }
             }
@@ -104,13 +103,14 @@ impl Applier {
     /// Brings one Work up to date.
     pub async fn reconcile(self: Arc<Self>, name: String) -> Result<Next, Error> {
         let namespace = self.api.namespace().map(str::to_owned);
-        let Some(work) = self.works.get(namespace.as_deref(), &name) else {
+        let Some(cached) = self.works.get(namespace.as_deref(), &name) else {
             return Ok(Next::Done);
         };
-        let work = self.written.newest(work);
-        if work.metadata.deletion_timestamp.is_some() {
-            return self.remove(&work).await;
+        let cached = self.written.newest(cached);
+        if cached.metadata.deletion_timestamp.is_some() {
+            return self.remove(&cached).await;
         }
+        let work = Arc::new(cached.open());
         if !has_finalizer(&work) {
             // Its objects must not come before the promise to remove them.
             let mut finalizers = work.finalizers().to_vec();
@@ -123,13 +123,12 @@ impl Applier {
             .await?;
             return Ok(Next::After(Duration::ZERO));
         }
-        if work.spec.suspend_dispatching == Some(true) {
+        if cached.suspended {
             self.conclude(work, vec![outcome::dispatching(true, Timestamp::now())])
                 .await?;
             return Ok(Next::Done);
         }
-        let kinds: Vec<_> = keys(&work).map(|(key, _)| key.kind).collect();
-        if let Some(wait) = self.inventory.wait(&name, kinds.iter()) {
+        if let Some(wait) = self.inventory.wait(&name, cached.kinds()) {
             return Ok(Next::After(wait));
         }
         let begun = Instant::now();
@@ -244,7 +243,7 @@ impl Applier {
         }
         // What the present version lacks is known only from the present version.
         let name = work.name_any();
-        let Some(fresh) = within("read the Work", self.api.get_opt(&name)).await? else {
+        let Some(fresh) = self.read(&name).await? else {
             return Ok(());
         };
         if fresh.metadata.uid != work.metadata.uid || fresh.spec != work.spec {
@@ -260,9 +259,9 @@ impl Applier {
     }
 
     /// Removes the objects of a Work that is being deleted, then lets it go.
-    async fn remove(&self, cached: &Work) -> Result<Next, Error> {
+    async fn remove(&self, cached: &CachedWork) -> Result<Next, Error> {
         let name = cached.name_any();
-        let Some(work) = within("read the Work", self.api.get_opt(&name)).await? else {
+        let Some(work) = self.read(&name).await? else {
             return Ok(Next::Done);
         };
         let same = work.metadata.uid == cached.metadata.uid;
@@ -295,7 +294,7 @@ impl Applier {
         let patch = json!({ "metadata": { "finalizers": finalizers } });
         match self.patch(&work, None, &patch).await {
             Err(error) if error.is_not_found() => {}
-            outcome => outcome.map(|_| ())?,
+            outcome => outcome?,
         }
         self.note_waiting(&name, false);
         Ok(Next::Done)
@@ -320,8 +319,7 @@ impl Applier {
             match self.patch(&work, Some("status"), &patch).await {
                 Err(error) if error.is_conflict() => {
                     // Somebody else's condition, or our own report of the objects' status.
-                    let fresh = within("read the Work", self.api.get_opt(&work.name_any())).await?;
-                    match fresh {
+                    match self.read(&work.name_any()).await? {
                         Some(fresh) if fresh.metadata.uid == work.metadata.uid => {
                             work = Arc::new(fresh);
                         }
@@ -329,7 +327,7 @@ impl Applier {
                     }
                 }
                 Err(error) if error.is_not_found() => return Ok(()),
-                outcome => return outcome.map(|_| ()).map_err(Error::from),
+                outcome => return outcome.map_err(Error::from),
             }
         }
     }
@@ -340,19 +338,25 @@ impl Applier {
         work: &Work,
         subresource: Option<&str>,
         patch: &Value,
-    ) -> Result<Arc<Work>, write::Error> {
+    ) -> Result<(), write::Error> {
         let mut patch = patch.clone();
         patch["metadata"]["resourceVersion"] = json!(work.resource_version());
         let name = work.name_any();
         let call = write::merge(&self.api, &name, subresource, &patch);
-        let after = self
-            .written
-            .remember(work, within("update the Work", call).await?);
+        let after = within("update the Work", call).await?;
+        self.written
+            .remember(&work.metadata, self.works.kept(after));
         // The informer may have been faster.
         if let Some(cached) = self.works.get(self.api.namespace(), &name) {
             self.written.newest(cached);
         }
-        Ok(after)
+        Ok(())
+    }
+
+    /// A Work as the fleet has it now.
+    async fn read(&self, name: &str) -> Result<Option<Work>, write::Error> {
+        let found = within("read the Work", self.api.get_opt(name)).await?;
+        Ok(found.map(|cached| cached.open()))
     }
 
     fn tell_template(

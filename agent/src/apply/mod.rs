@@ -3,6 +3,7 @@
 //! The safety rule is that nothing is removed on old knowledge. A Work that our cache shows as deleted is read once more before
 //! its objects go; and an object goes only if it still says that it is this Work's.
 
+mod cached;
 mod controller;
 pub mod desired;
 pub mod echo;
@@ -15,4 +16,5 @@ pub mod settled;
 mod takeover;
 pub mod work;
 
+pub use self::cached::CachedWork;
 pub use self::controller::Applier;

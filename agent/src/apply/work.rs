@@ -1,10 +1,8 @@
 //! Reading a Work: what it wants, in which order, and what it wanted before.
 
 use muster_shared::api::work::{ResourceIdentifier, Work};
-use muster_shared::conditions;
 use muster_shared::k8s::{GroupVersionKind, ResourceExt};
 use muster_shared::names::annotation;
-use muster_shared::names::condition::APPLIED;
 use serde_json::{Value, json};
 
 use super::desired::{self, ObjectKey};
@@ -35,26 +33,6 @@ pub fn key_of(identifier: &ResourceIdentifier) -> ObjectKey {
         namespace: identifier.namespace.clone().unwrap_or_default(),
         name: identifier.name.clone(),
     }
-}
-
-/// Whether a change of a Work asks for work here: status is ours and Karmada's to write, and says nothing new.
-pub fn concerns_us(old: Option<&Work>, new: &Work) -> bool {
-    old.is_none_or(|old| {
-        old.metadata.uid != new.metadata.uid
-            || old.spec != new.spec
-            || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-            || old.metadata.finalizers != new.metadata.finalizers
-            || old.metadata.annotations != new.metadata.annotations
-    })
-}
-
-/// Whether something is left to do for the Work: it goes, or was not applied.
-pub fn is_pending(work: &Work) -> bool {
-    let conditions = work
-        .status
-        .as_ref()
-        .map_or(&[][..], |status| &status.conditions);
-    work.metadata.deletion_timestamp.is_some() || !conditions::is_true(conditions, APPLIED)
 }
 
 /// Whether the Work waits for us before it goes.
@@ -184,17 +162,6 @@ mod tests {
             Vec::<String>::new(),
             "unreadable manifest"
         );
-    }
-
-    #[test]
-    fn a_status_written_by_ourselves_asks_for_no_work() {
-        let old = work(&json!([]), &json!([]));
-        let mut new = old.clone();
-        new.status = None;
-        assert!(!concerns_us(Some(&old), &new));
-        new.spec.suspend_dispatching = Some(true);
-        assert!(concerns_us(Some(&old), &new));
-        assert!(concerns_us(None, &old));
     }
 
     #[test]

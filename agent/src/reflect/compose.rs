@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::{ManifestStatus, ResourceIdentifier, Work};
 use muster_shared::k8s::RawExtension;
 
@@ -31,15 +32,20 @@ pub fn compose(
         let Ok(key) = ObjectKey::of(&manifest.0, ordinal) else {
             continue;
         };
-        let reflection = seen
+        let now = seen
             .get(&key)
-            .cloned()
-            .or_else(|| before(&key).map(Reflection::of));
-        if let Some(reflection) = reflection {
+            .map(|now| (now.status().map(RawExtension), now.health.clone()));
+        let said = || {
+            before(&key).map(|said| {
+                let health = said.health.clone().unwrap_or(ResourceHealth::Unknown);
+                (said.status.clone(), health)
+            })
+        };
+        if let Some((status, health)) = now.or_else(said) {
             statuses.push(ManifestStatus {
                 identifier: identifier(&key, ordinal),
-                status: reflection.status.map(RawExtension),
-                health: Some(reflection.health),
+                status,
+                health: Some(health),
             });
         }
         wanted.push(key);
@@ -69,7 +75,6 @@ fn identifier(key: &ObjectKey, ordinal: usize) -> ResourceIdentifier {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::api::binding::ResourceHealth;
     use serde_json::{Value, json};
 
     use super::*;
@@ -114,10 +119,7 @@ mod tests {
     fn what_is_seen_replaces_what_was_said_and_the_rest_stays() {
         let seen = HashMap::from([(
             key("b"),
-            Reflection {
-                status: Some(json!({"now": 1})),
-                health: ResourceHealth::Unhealthy,
-            },
+            Reflection::new(Some(&json!({"now": 1})), ResourceHealth::Unhealthy),
         )]);
         let statuses = compose(&work(&["a", "b", "c"], &["a", "b"]), &seen, &[]);
         assert_eq!(

@@ -5,7 +5,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_shared::api::binding::ResourceHealth;
-use muster_shared::api::work::ManifestStatus;
 use muster_shared::interpreter;
 use muster_shared::queue::Queue;
 use serde_json::Value;
@@ -17,21 +16,28 @@ use crate::apply::desired::ObjectKey;
 const COALESCE: Duration = Duration::from_millis(200);
 
 /// What is reported of one object.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reflection {
-    /// The part of its status that matters; `None` when it has none.
-    pub status: Option<Value>,
+    /// The part of its status that matters, as JSON: one is kept of every object of a Work, and as a tree it takes many times as much.
+    status: Option<Box<str>>,
     /// Whether it works.
     pub health: ResourceHealth,
 }
 
 impl Reflection {
-    /// What a Work's status said before.
-    pub fn of(status: &ManifestStatus) -> Self {
+    /// A reflection with the part of the status that matters; `None` when there is none.
+    pub fn new(status: Option<&Value>, health: ResourceHealth) -> Self {
         Self {
-            status: status.status.as_ref().map(|raw| raw.0.clone()),
-            health: status.health.clone().unwrap_or(ResourceHealth::Unknown),
+            status: status.map(|status| status.to_string().into()),
+            health,
         }
+    }
+
+    /// The part of its status that matters; `None` when it has none.
+    pub fn status(&self) -> Option<Value> {
+        let text = self.status.as_deref()?;
+        let status = serde_json::from_str(text);
+        Some(status.expect("it was written as JSON here: that is the invariant of a reflection"))
     }
 }
 
@@ -66,7 +72,7 @@ impl Look {
             }
         };
         Self {
-            reflection: Some(Reflection { status, health }),
+            reflection: Some(Reflection::new(status.as_ref(), health)),
             trouble,
         }
     }
@@ -80,7 +86,8 @@ pub struct Reflections {
 
 #[derive(Default)]
 struct Objects {
-    seen: HashMap<ObjectKey, Reflection>,
+    /// Most Works have one object, for which a map would take four times the room.
+    seen: Vec<(ObjectKey, Reflection)>,
     gone: Vec<ObjectKey>,
     /// What is not understood, and whether that was told.
     troubles: HashMap<ObjectKey, (Trouble, bool)>,
@@ -98,12 +105,23 @@ impl Objects {
             }
         }
         if let Some(reflection) = look.reflection
-            && self.seen.get(key) != Some(&reflection)
+            && self.seen(key) != Some(&reflection)
         {
-            self.seen.insert(key.clone(), reflection);
+            self.lose(key);
+            self.seen.reserve_exact(1);
+            self.seen.push((key.clone(), reflection));
             news = true;
         }
         news
+    }
+
+    fn seen(&self, key: &ObjectKey) -> Option<&Reflection> {
+        let mut seen = self.seen.iter();
+        seen.find(|(known, _)| known == key).map(|(_, seen)| seen)
+    }
+
+    fn lose(&mut self, key: &ObjectKey) {
+        self.seen.retain(|(known, _)| known != key);
     }
 }
 
@@ -131,7 +149,7 @@ impl Reflections {
     /// An object of a Work was read while it was applied. Counts only until the watches have seen it: what they say is never older.
     pub fn see_first(&self, work: &str, key: &ObjectKey, look: Look) {
         let known = self.lock().get(work).is_some_and(|objects| {
-            objects.seen.contains_key(key) || objects.troubles.contains_key(key)
+            objects.seen(key).is_some() || objects.troubles.contains_key(key)
         });
         if !known {
             self.see(work, key, look);
@@ -157,7 +175,7 @@ impl Reflections {
     /// An object is gone from the member. What was reported last stays reported: it will be made again, or its Work goes too.
     pub fn lose(&self, work: &str, key: &ObjectKey) {
         if let Some(objects) = self.lock().get_mut(work) {
-            objects.seen.remove(key);
+            objects.lose(key);
             objects.troubles.remove(key);
         }
     }
@@ -166,7 +184,7 @@ impl Reflections {
     pub fn drop_object(&self, work: &str, key: &ObjectKey) {
         let mut works = self.lock();
         let objects = works.entry(work.to_owned()).or_default();
-        objects.seen.remove(key);
+        objects.lose(key);
         objects.troubles.remove(key);
         objects.gone.push(key.clone());
         drop(works);
@@ -182,7 +200,7 @@ impl Reflections {
     pub fn of(&self, work: &str) -> (HashMap<ObjectKey, Reflection>, Vec<ObjectKey>) {
         self.lock()
             .get(work)
-            .map(|objects| (objects.seen.clone(), objects.gone.clone()))
+            .map(|objects| (objects.seen.iter().cloned().collect(), objects.gone.clone()))
             .unwrap_or_default()
     }
 
@@ -235,10 +253,10 @@ mod tests {
         let key = ObjectKey::of(&manifest, 0).unwrap();
         let see = |status: u32| {
             let look = Look {
-                reflection: Some(Reflection {
-                    status: Some(json!(status)),
-                    health: ResourceHealth::Healthy,
-                }),
+                reflection: Some(Reflection::new(
+                    Some(&json!(status)),
+                    ResourceHealth::Healthy,
+                )),
                 trouble: None,
             };
             reflections.see("w", &key, look);
@@ -246,7 +264,7 @@ mod tests {
         };
         assert_eq!((see(1), see(2), see(3)), (1, 1, 1));
         let (seen, _) = reflections.of("w");
-        assert_eq!(seen[&key].status, Some(json!(3)));
+        assert_eq!(seen[&key].status(), Some(json!(3)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -273,6 +291,6 @@ mod tests {
             assert_eq!(look(replicas), told, "{what}");
         }
         let (seen, _) = reflections.of("w");
-        assert_eq!(seen[&key].status, Some(json!({"replicas": 1})));
+        assert_eq!(seen[&key].status(), Some(json!({"replicas": 1})));
     }
 }

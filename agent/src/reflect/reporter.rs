@@ -14,13 +14,14 @@ use serde_json::json;
 use super::compose::compose;
 use super::news::news;
 use super::reflections::Reflections;
+use crate::apply::CachedWork;
 use crate::apply::echo::digest;
 use crate::write::{self, within};
 
 /// Writes `manifestStatuses`, the part of a Work's status that is ours alone.
 pub struct Reporter {
-    works: Informer<Work>,
-    api: Api<Work>,
+    works: Informer<CachedWork>,
+    api: Api<CachedWork>,
     reflections: Arc<Reflections>,
     events: Events,
     /// Digest of what we wrote last, by Work, with its uid. The cache may still show what was there before.
@@ -30,8 +31,8 @@ pub struct Reporter {
 impl Reporter {
     /// Forgets Works that go.
     pub fn new(
-        works: Informer<Work>,
-        api: Api<Work>,
+        works: Informer<CachedWork>,
+        api: Api<CachedWork>,
         reflections: Arc<Reflections>,
         events: Events,
     ) -> Arc<Self> {
@@ -55,17 +56,17 @@ impl Reporter {
 
     /// Writes the report of one Work, unless that is what it says already.
     pub async fn report(self: Arc<Self>, name: String) -> Result<Next, write::Error> {
-        let Some(work) = self.works.get(self.api.namespace(), &name) else {
+        let Some(cached) = self.works.get(self.api.namespace(), &name) else {
             return Ok(Next::Done);
         };
-        if work.metadata.deletion_timestamp.is_some() {
+        if cached.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Done);
         }
+        let work = cached.open();
         for (object, trouble) in self.reflections.new_troubles(&name) {
             let (reason, text) = trouble.note(&object);
             tracing::warn!(%object, work = name, reason, text, "cannot interpret an object");
-            self.events
-                .publish(&*work, EventType::Warning, reason, text);
+            self.events.publish(&work, EventType::Warning, reason, text);
         }
         let (seen, gone) = self.reflections.of(&name);
         let report = compose(&work, &seen, &gone);
@@ -81,7 +82,7 @@ impl Reporter {
                 let before = work.status.as_ref();
                 let before = before.map_or(&[][..], |status| &status.manifest_statuses);
                 for (reason, text) in news(before, &report) {
-                    self.events.publish(&*work, EventType::Normal, reason, text);
+                    self.events.publish(&work, EventType::Normal, reason, text);
                 }
                 self.reflections.settle_gone(&name, &gone);
                 self.lock().insert(name, digest);

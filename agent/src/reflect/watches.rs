@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use muster_shared::api::work::Work;
 use muster_shared::k8s::{Api, Client, GroupVersionKind, ResourceExt};
 use muster_shared::names::label;
 use muster_shared::queue::Queue;
@@ -15,11 +14,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::reflections::{Look, Reflections};
+use crate::apply::CachedWork;
 use crate::apply::desired::ObjectKey;
 use crate::apply::echo::{Echoes, digest};
 use crate::apply::inventory::Inventory;
 use crate::apply::member::Raw;
-use crate::apply::work::{concerns_us, desired_for, keys};
+use crate::apply::work::{desired_for, keys};
 use crate::apply::{marks, object};
 use crate::discovery::catalog::Place;
 use crate::discovery::{self, Discovery};
@@ -33,7 +33,7 @@ const REPAIR_PAUSE: Duration = Duration::from_millis(500);
 
 /// The watches in the member.
 pub struct Watches {
-    works: Informer<Work>,
+    works: Informer<CachedWork>,
     member: Client,
     discovery: Discovery,
     reflections: Arc<Reflections>,
@@ -47,7 +47,7 @@ pub struct Watches {
 impl Watches {
     /// Listens to the Works for kinds to watch.
     pub fn new(
-        works: Informer<Work>,
+        works: Informer<CachedWork>,
         member: Client,
         discovery: Discovery,
         (reflections, echoes, inventory): (Arc<Reflections>, Arc<Echoes>, Arc<Inventory>),
@@ -56,7 +56,7 @@ impl Watches {
         let kinds_changed = Arc::new(Notify::new());
         let changed = Arc::clone(&kinds_changed);
         works.on_change(move |change| match change {
-            Change::Applied { old, new } if !concerns_us(old.as_deref(), new) => {}
+            Change::Applied { old, new } if !CachedWork::concerns_us(old.as_deref(), new) => {}
             _ => changed.notify_one(),
         });
         Arc::new(Self {
@@ -135,8 +135,8 @@ impl Watches {
         let works = self.works.list();
         works
             .iter()
-            .flat_map(|work| keys(work))
-            .map(|(key, _)| key.kind)
+            .flat_map(|work| work.kinds())
+            .cloned()
             .collect()
     }
 
@@ -217,12 +217,12 @@ impl Watches {
         object["apiVersion"] = kind.api_version().into();
         object["kind"] = kind.kind.as_str().into();
         let (namespace, name) = marks::work_of(&object)?;
-        let work = self.works.get(Some(namespace), name)?;
-        let name = name.to_owned();
+        let cached = self.works.get(Some(namespace), name)?;
+        let (work, name) = (cached.open(), name.to_owned());
         let (key, manifest) = keys(&work).find(|(key, _)| names(key, &place))?;
         self.reflections.see(&name, &key, Look::at(&object));
         let mut fit = None;
-        if is_to_be_kept(&work) {
+        if cached.is_to_be_kept() {
             let wanted = desired_for(&work, manifest);
             let plan = object::plan(&self.echoes, &key, &wanted, &object);
             if plan.as_ref().is_ok_and(object::Plan::is_empty) {
@@ -251,16 +251,16 @@ impl Watches {
             return;
         };
         self.inventory.doubt(&key);
-        if is_to_be_kept(&work) {
+        if work.is_to_be_kept() {
             tracing::info!(object = %key, work = name, "does not name its work any more");
             self.repairs.add_after(name.to_owned(), REPAIR_PAUSE);
         }
     }
 
     /// A Work by its name, and what it calls the object at this place.
-    fn owner(&self, place: &ObjectKey, name: &str) -> Option<(Arc<Work>, ObjectKey)> {
+    fn owner(&self, place: &ObjectKey, name: &str) -> Option<(Arc<CachedWork>, ObjectKey)> {
         let work = self.works.get(self.works.api().namespace(), name)?;
-        let key = keys(&work)
+        let key = keys(&work.open())
             .map(|(key, _)| key)
             .find(|key| names(key, place))?;
         Some((work, key))
@@ -271,7 +271,7 @@ impl Watches {
             self.reflections.lose(name, &key);
             self.echoes.forget(&key);
             self.inventory.doubt(&key);
-            if is_to_be_kept(&work) {
+            if work.is_to_be_kept() {
                 tracing::info!(object = %key, work = name, "disappeared from the member");
                 self.repairs.add(name.to_owned());
             }
@@ -311,15 +311,4 @@ fn names(manifest: &ObjectKey, place: &ObjectKey) -> bool {
         && manifest.name == place.name
         && (manifest.namespace == place.namespace
             || (manifest.namespace.is_empty() && place.namespace == "default"))
-}
-
-/// Whether the objects of a Work shall be as it says. While it cannot be applied, its queue keeps the time of the next attempt.
-fn is_to_be_kept(work: &Work) -> bool {
-    let conditions = work.status.iter().flat_map(|status| &status.conditions);
-    let fails = conditions
-        .into_iter()
-        .any(|condition| condition.type_ == "Applied" && condition.status == "False");
-    !fails
-        && work.metadata.deletion_timestamp.is_none()
-        && work.spec.suspend_dispatching != Some(true)
 }

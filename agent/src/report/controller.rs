@@ -133,7 +133,7 @@ impl Reporter {
             let call = verbs.merge(&self.api, &self.cluster, Some("status"), &patch, manager);
             match within("write the status of the Cluster", call).await {
                 Ok(after) => {
-                    cluster = memories.written.remember(&cluster, after);
+                    cluster = memories.written.remember(&cluster.metadata, after);
                     break;
                 }
                 Err(error) if error.is_conflict() => {

@@ -4,22 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::work::Work;
 use muster_shared::client::{Limits, Profile};
 use muster_shared::events::Events;
 use muster_shared::k8s::{Api, Client, OwnerReference, Resource, ResourceExt};
 use muster_shared::names;
+use muster_shared::pool::Pool;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::watch::{Informer, Selection};
 use tokio::sync::{Notify, watch};
 
 use super::Agent;
 use crate::COMPONENT;
-use crate::apply::Applier;
 use crate::apply::echo::Echoes;
 use crate::apply::inventory::Inventory;
 use crate::apply::member::Member;
-use crate::apply::work::is_pending;
+use crate::apply::{Applier, CachedWork};
 use crate::census::Census;
 use crate::discovery::Discovery;
 use crate::health;
@@ -189,11 +188,13 @@ impl Agent {
     ) -> anyhow::Result<()> {
         let namespace = names::execution_namespace(&self.settings.cluster_name);
         let watching = self.fleet.client(Profile::Watch, Limits::NONE)?;
-        let works: Informer<Work> = Informer::new(
+        let kinds = Pool::default();
+        let works: Informer<CachedWork> = Informer::keeping(
             Api::namespaced(watching, &namespace),
             Selection::everything().page_size(WORKS_PER_PAGE),
+            move |work: &mut CachedWork| work.share(&kinds),
         );
-        let api: Api<Work> = Api::namespaced(self.fleet_client(Profile::Write)?, &namespace);
+        let api: Api<CachedWork> = Api::namespaced(self.fleet_client(Profile::Write)?, &namespace);
         let (to_apply, to_report) = (Queue::new("works"), Queue::new("work-status"));
         let reflections = Arc::new(Reflections::new(to_report.clone()));
         let echoes = Arc::new(Echoes::default());
@@ -284,7 +285,7 @@ impl Agent {
     /// What failed while an API was away is done as soon as it answers.
     fn start_second_wind(
         &mut self,
-        works: Informer<Work>,
+        works: Informer<CachedWork>,
         returned: Arc<Notify>,
         to_apply: Queue<String>,
         to_report: Queue<String>,
@@ -301,7 +302,7 @@ impl Agent {
     }
 
     /// We are ready when we know what the fleet wants.
-    fn start_readiness(&mut self, works: Informer<Work>) {
+    fn start_readiness(&mut self, works: Informer<CachedWork>) {
         let (health, shutdown) = (self.health.clone(), self.shutdown.clone());
         self.spawn_as(Standing::Member, "works readiness", async move {
             tokio::select! {
@@ -336,10 +337,10 @@ impl Agent {
 }
 
 /// Does at once what failed while an API was away; its back-off may have grown to a minute.
-fn try_again(works: &Informer<Work>, to_apply: &Queue<String>, to_report: &Queue<String>) {
+fn try_again(works: &Informer<CachedWork>, to_apply: &Queue<String>, to_report: &Queue<String>) {
     for work in works.list() {
         to_report.add(work.name_any());
-        if is_pending(&work) {
+        if work.is_pending() {
             to_apply.add(work.name_any());
         }
     }

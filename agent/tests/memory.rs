@@ -1,0 +1,205 @@
+//! How many bytes the agent holds for each Work, counted by the allocator: the same in every run on every machine.
+//!
+//! A member may have thousands of Works, each with a whole object in it. `cargo test -p muster-agent --test memory -- --nocapture` prints
+//! the figures.
+
+#![allow(clippy::unwrap_used)] // a test
+
+use std::alloc::System;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Request, Response};
+use muster_agent::apply::CachedWork;
+use muster_agent::apply::desired::ObjectKey;
+use muster_agent::reflect::{Look, Reflections};
+use muster_shared::k8s::{Api, Client};
+use muster_shared::pool::Pool;
+use muster_shared::queue::Queue;
+use muster_shared::watch::{Followed, Informer, Selection};
+use serde_json::{Value, json};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Enough that the empty holders do not count.
+const WORKS: usize = 1000;
+
+/// One test: others beside it would be counted, too.
+#[test]
+fn a_work_is_held_as_little_more_than_its_text() {
+    let text = (0..WORKS).map(|n| work(n).to_string().len()).sum::<usize>() / WORKS;
+    let (listed, relisted) = held(|client| {
+        let kinds = Pool::default();
+        Informer::keeping(
+            Api::all(client),
+            Selection::everything(),
+            move |work: &mut CachedWork| work.share(&kinds),
+        )
+    });
+    let reflected = reflected();
+    println!("{text:6} bytes: text of a Work as it is sent");
+    println!("{listed:6} bytes: Work in the cache");
+    println!("{reflected:6} bytes: what was seen of its object");
+    assert!(listed <= text + 700, "a Work takes {listed} bytes");
+    assert!(relisted <= listed, "after another list it takes {relisted}");
+    assert!(reflected <= 1000, "a reflection takes {reflected} bytes");
+}
+
+/// Bytes for each Work once all are listed, and once they were listed again because the history was lost.
+fn held<K: Followed>(informer: impl FnOnce(Client) -> Informer<K>) -> (usize, usize) {
+    let items: Vec<Value> = (0..WORKS).map(work).collect();
+    let list = json!({ "metadata": { "resourceVersion": "9" }, "items": items }).to_string();
+    drop(items);
+    let server = Arc::new(Server {
+        list,
+        watches: AtomicUsize::new(0),
+        goes_on: Notify::new(),
+        watched: Notify::new(),
+    });
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().build().unwrap().block_on(async {
+        let answering = Arc::clone(&server);
+        let service = tower::service_fn(move |request| Arc::clone(&answering).answer(request));
+        let informer = informer(Client::new(service, "default"));
+        let region = Region::new(ALLOCATOR);
+        let each = || {
+            let change = region.change();
+            (change.bytes_allocated - change.bytes_deallocated) / WORKS
+        };
+        tokio::spawn(informer.clone().run(CancellationToken::new()));
+        server.watched.notified().await;
+        assert_eq!(informer.len(), WORKS);
+        let listed = each();
+        server.goes_on.notify_one();
+        server.watched.notified().await;
+        assert_eq!(informer.len(), WORKS);
+        (listed, each())
+    })
+}
+
+/// Bytes for what is known of each object once all were seen, with the place of each Work in the queue for its report.
+fn reflected() -> usize {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().build().unwrap().block_on(async {
+        let region = Region::new(ALLOCATOR);
+        let reflections = Reflections::new(Queue::new("test"));
+        for number in 0..WORKS {
+            let object = observed(number);
+            let key = ObjectKey::of(&object, 0).unwrap();
+            reflections.see(&name(number), &key, Look::at(&object));
+        }
+        let change = region.change();
+        (change.bytes_allocated - change.bytes_deallocated) / WORKS
+    })
+}
+
+/// A server that has one list, whose first watch it ends for want of history, and no news.
+struct Server {
+    list: String,
+    watches: AtomicUsize,
+    /// The first watch ends.
+    goes_on: Notify,
+    /// A watch has begun, so a list was taken over.
+    watched: Notify,
+}
+
+impl Server {
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<kube::client::Body>,
+    ) -> Result<Response<kube::client::Body>, Infallible> {
+        let query = request.uri().query().unwrap_or_default();
+        let status = |code| json!({ "kind": "Status", "code": code }).to_string();
+        let (code, body) = if query.contains("sendInitialEvents") {
+            (422, status(422))
+        } else if query.contains("watch=") {
+            self.watched.notify_one();
+            if self.watches.fetch_add(1, Ordering::Relaxed) > 0 {
+                std::future::pending::<()>().await;
+            }
+            self.goes_on.notified().await;
+            (410, status(410))
+        } else {
+            (200, self.list.clone())
+        };
+        let answer = Response::builder().status(code);
+        Ok(answer.body(body.into_bytes().into()).unwrap())
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("web-{number}")
+}
+
+/// As long as a uid.
+fn uid(name: &str) -> String {
+    format!("{name:0>36}")
+}
+
+/// A template as people write them: two containers with a dozen variables.
+fn deployment(number: usize) -> Value {
+    let name = name(number);
+    let variables: Vec<Value> = (0..12)
+        .map(|variable| json!({ "name": format!("VARIABLE_{variable}"), "value": format!("value-{variable}-of-{name}") }))
+        .collect();
+    let container = |role: &str| {
+        json!({
+            "name": role, "image": format!("registry.example/app/{role}:1.2.3"), "env": variables,
+            "resources": { "requests": { "cpu": "100m", "memory": "128Mi" }, "limits": { "memory": "256Mi" } },
+        })
+    };
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": name, "namespace": "default", "labels": { "app": name, "work.karmada.io/permanent-id": uid(&name) } },
+        "spec": {
+            "replicas": 2, "selector": { "matchLabels": { "app": name } },
+            "template": {
+                "metadata": { "labels": { "app": name } },
+                "spec": { "containers": [container("main"), container("sidecar")] },
+            },
+        },
+    })
+}
+
+/// What a member makes of it.
+fn observed(number: usize) -> Value {
+    let mut object = deployment(number);
+    object["status"] = replicas();
+    object
+}
+
+fn replicas() -> Value {
+    json!({ "availableReplicas": 2, "observedGeneration": 1, "readyReplicas": 2, "replicas": 2, "updatedReplicas": 2 })
+}
+
+/// A Work as it is listed once it was applied and reported.
+fn work(number: usize) -> Value {
+    let name = name(number);
+    let time = "2026-01-01T00:00:00Z";
+    let condition = |kind: &str, reason: &str, message: &str| json!({ "type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": time });
+    json!({
+        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
+        "metadata": {
+            "name": name, "namespace": "karmada-es-m1", "uid": uid(&name), "resourceVersion": "123456", "generation": 2,
+            "creationTimestamp": time, "finalizers": ["karmada.io/execution-controller"],
+            "labels": { "resourcebinding.karmada.io/permanent-id": uid(&name), "work.karmada.io/permanent-id": uid(&name) },
+            "annotations": { "resourcebinding.karmada.io/namespace": "default", "resourcebinding.karmada.io/name": name },
+        },
+        "spec": { "workload": { "manifests": [deployment(number)] } },
+        "status": {
+            "conditions": [
+                condition("Dispatching", "Dispatching", "Work is being dispatched to member clusters."),
+                condition("Applied", "AppliedSuccessful", "Manifest has been successfully applied"),
+            ],
+            "manifestStatuses": [{
+                "identifier": { "ordinal": 0, "group": "apps", "version": "v1", "kind": "Deployment", "resource": "", "namespace": "default", "name": name },
+                "health": "Healthy", "status": replicas(),
+            }],
+        },
+    })
+}
