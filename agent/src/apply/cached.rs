@@ -38,6 +38,9 @@ pub struct CachedWork {
 
 impl CachedWork {
     /// The Work itself; read from the text at each call.
+    ///
+    /// # Panics
+    /// Never: every part of the text was read when the Work came.
     pub fn open(&self) -> Work {
         serde_json::from_str(&self.text)
             .expect("its parts were read when it came: that is the invariant of a cached Work")
@@ -110,10 +113,16 @@ impl CachedWork {
 struct Parts<'a> {
     #[serde(default)]
     metadata: ObjectMeta,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     spec: Option<&'a RawValue>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     status: Option<&'a RawValue>,
+}
+
+/// A spec that is there: null is none that could be read, where an absent one is empty.
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(spec: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(spec).map(Some)
 }
 
 fn part<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<Option<T>, serde_json::Error> {
