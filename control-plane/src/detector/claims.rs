@@ -1,18 +1,24 @@
-//! Writes on each template which policy is in charge of it.
+//! Writes on each template which policy is in charge of it, and takes that off again.
 //!
 //! The binding says the same and is made first: where a workload runs must not wait for a mark. A crash between the two loses nothing,
 //! since the claim is read from the binding until the template carries it.
 
 use std::sync::Arc;
 
+use kube::api::Patch;
+use kube::core::ObjectMeta;
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::client::Rank;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
+use serde_json::{Value, json};
 
+use super::build;
 use super::claim::Claim;
 use super::controller::{Detector, Error, SOON};
-use super::template::TemplateKey;
+use super::template::{Template, TemplateKey};
 use super::templates::Lookup;
+use crate::binding::kept::{BindingKey, Kept, patch_params};
 
 /// Starts the workers.
 pub fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
@@ -88,5 +94,91 @@ impl Detector {
         };
         let marked = self.mark(key, template.metadata(), metadata).await?;
         Ok(marked.map_or(Outcome::Missed, |marked| Outcome::Written(marked.content())))
+    }
+
+    /// Patches the metadata of a template; `None` when it is not as we know it, so that the decision has to be made again.
+    pub(super) async fn mark(
+        &self,
+        key: &TemplateKey,
+        known: &ObjectMeta,
+        mut metadata: Value,
+    ) -> Result<Option<Template>, Error> {
+        let Some(api) = self.fleet.templates.api(key, &self.fleet.order_client) else {
+            return Ok(None);
+        };
+        metadata["resourceVersion"] = json!(known.resource_version);
+        match api
+            .patch(
+                &key.name,
+                &patch_params(),
+                &Patch::Merge(json!({ "metadata": metadata })),
+            )
+            .await
+        {
+            Ok(template) => Ok(Some(template)),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+                Ok(None)
+            }
+            Err(error) => Err(Error::api("mark", key)(error)),
+        }
+    }
+
+    /// Ends a claim: on the binding first, so that a crash between the two leaves a template that still names its policy.
+    pub(super) async fn release(&self, key: &TemplateKey, claim: &Claim) -> Result<Next, Error> {
+        let binding = BindingKey {
+            namespace: key.namespace.clone(),
+            name: build::binding_name(key),
+        };
+        let released = if key.namespace.is_some() {
+            self.release_binding::<ResourceBinding>(&binding, claim)
+                .await?
+        } else {
+            self.release_binding::<ClusterResourceBinding>(&binding, claim)
+                .await?
+        };
+        if !released {
+            return Ok(Next::After(SOON));
+        }
+        let template = match self.fleet.templates.get(key) {
+            Lookup::Found(template) => template,
+            Lookup::Absent => return Ok(Next::Done),
+            Lookup::Unknown => return Ok(Next::After(SOON)),
+        };
+        if let Some(metadata) = claim.release(template.metadata()) {
+            if self
+                .mark(key, template.metadata(), metadata)
+                .await?
+                .is_none()
+            {
+                return Ok(Next::After(SOON));
+            }
+            tracing::info!(template = %key, policy = %claim.policy, "released from its policy");
+        }
+        Ok(Next::Done)
+    }
+
+    /// Ends a claim on a binding. Its Works stay: a deleted policy freezes what it placed, it does not remove it.
+    pub(super) async fn release_binding<B: Kept>(
+        &self,
+        key: &BindingKey,
+        claim: &Claim,
+    ) -> Result<bool, Error> {
+        let Some(held) = B::cache(&self.fleet).get(key.namespace.as_deref(), &key.name) else {
+            return Ok(true);
+        };
+        let Some(mut metadata) = claim.release(held.meta()) else {
+            return Ok(true);
+        };
+        metadata["resourceVersion"] = json!(held.meta().resource_version);
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        match B::api(&self.fleet.client, key)
+            .patch(&key.name, &patch_params(), &patch)
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
+            Err(error) => Err(Error::api("release", key)(error)),
+        }
     }
 }

@@ -5,15 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::api::{Api, Patch, PostParams};
-use kube::core::ObjectMeta;
+use kube::api::Api;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::policy::{PriorityClassSource, PropagationSpec};
 use muster_shared::names::label;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
-use serde_json::{Value, json};
 
 use super::build::{self, Wanted};
 use super::claim::Claim;
@@ -23,7 +21,7 @@ use super::select::{Subject, selects, winner};
 use super::template::{Template, TemplateKey};
 use super::templates::{Lookup, TemplateEvent};
 use super::{claims, dependencies, policies};
-use crate::binding::kept::{BindingKey, Kept, patch_params};
+use crate::binding::kept::Kept;
 use crate::fleet::Fleet;
 use crate::scheduler::FirstPlacement;
 use crate::settings::{PRIORITY_BASED_SCHEDULING, PROPAGATE_DEPS};
@@ -77,7 +75,7 @@ pub(super) struct Detector {
     pub(super) claims: Queue<TemplateKey>,
     scope: Scope,
     /// Places new bindings, where this process is the scheduler, too.
-    first: Option<FirstPlacement>,
+    pub(super) first: Option<FirstPlacement>,
     memory: Mutex<Memory>,
 }
 
@@ -86,7 +84,7 @@ pub(super) struct Memory {
     /// The content that each template had when its binding was last built.
     pub(super) built: HashMap<TemplateKey, u64>,
     /// Templates whose binding was created and is not in the cache yet.
-    arriving: HashSet<TemplateKey>,
+    pub(super) arriving: HashSet<TemplateKey>,
     /// Templates that did not change since their lazy policy did: their bindings are left alone.
     for_policy: HashSet<TemplateKey>,
     /// What is to be written on the templates of the queue of claims.
@@ -330,162 +328,6 @@ impl Detector {
             }
         }
         Ok(next)
-    }
-
-    /// Patches the metadata of a template; `None` when it is not as we know it, so that the decision has to be made again.
-    pub(super) async fn mark(
-        &self,
-        key: &TemplateKey,
-        known: &ObjectMeta,
-        mut metadata: Value,
-    ) -> Result<Option<Template>, Error> {
-        let Some(api) = self.fleet.templates.api(key, &self.fleet.order_client) else {
-            return Ok(None);
-        };
-        metadata["resourceVersion"] = json!(known.resource_version);
-        match api
-            .patch(
-                &key.name,
-                &patch_params(),
-                &Patch::Merge(json!({ "metadata": metadata })),
-            )
-            .await
-        {
-            Ok(template) => Ok(Some(template)),
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-                Ok(None)
-            }
-            Err(error) => Err(Error::api("mark", key)(error)),
-        }
-    }
-
-    async fn write<B: Kept>(
-        &self,
-        key: &TemplateKey,
-        wanted: &Wanted<'_>,
-        changed: bool,
-    ) -> Result<Next, Error> {
-        let binding = BindingKey {
-            namespace: key.namespace.clone(),
-            name: wanted.name(),
-        };
-        let api = B::api(&self.fleet.client, &binding);
-        let Some(held) = B::cache(&self.fleet).get(binding.namespace.as_deref(), &binding.name)
-        else {
-            return self
-                .create(
-                    &api,
-                    key,
-                    &binding,
-                    wanted.create(|spec| self.first.as_ref()?.of(spec)),
-                )
-                .await;
-        };
-        if held.meta().deletion_timestamp.is_some() {
-            // It is made again when it is gone; its disappearance is heard of.
-            return Ok(Next::After(Duration::from_secs(5)));
-        }
-        let Some(patch) = wanted.patch(held.as_ref(), changed)? else {
-            return Ok(Next::Done);
-        };
-        match api
-            .patch(&binding.name, &patch_params(), &Patch::Merge(&patch))
-            .await
-        {
-            Ok(_) => Ok(Next::Done),
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-                Ok(Next::After(SOON))
-            }
-            Err(error) => Err(Error::api("update", &binding)(error)),
-        }
-    }
-
-    async fn create<B: Kept>(
-        &self,
-        api: &Api<B>,
-        template: &TemplateKey,
-        key: &BindingKey,
-        object: Value,
-    ) -> Result<Next, Error> {
-        // Noted before the request, so that the event of the new binding finds it, however early it comes.
-        if !self.memory().arriving.insert(template.clone()) {
-            return Ok(Next::After(SOON));
-        }
-        let binding: B = serde_json::from_value(object)
-            .map_err(|error| Error::api("compose", key)(kube::Error::SerdeError(error)))?;
-        let answer = api.create(&PostParams::default(), &binding).await;
-        if answer.is_err() {
-            self.memory().arriving.remove(template);
-        }
-        match answer {
-            Ok(created) => {
-                if !created.spec().clusters.is_empty() {
-                    FirstPlacement::tell(&self.fleet, &created);
-                }
-                Ok(Next::Done)
-            }
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Next::After(SOON)),
-            Err(error) => Err(Error::api("create", key)(error)),
-        }
-    }
-
-    /// Ends a claim: on the binding first, so that a crash between the two leaves a template that still names its policy.
-    pub(super) async fn release(&self, key: &TemplateKey, claim: &Claim) -> Result<Next, Error> {
-        let binding = BindingKey {
-            namespace: key.namespace.clone(),
-            name: build::binding_name(key),
-        };
-        let released = if key.namespace.is_some() {
-            self.release_binding::<ResourceBinding>(&binding, claim)
-                .await?
-        } else {
-            self.release_binding::<ClusterResourceBinding>(&binding, claim)
-                .await?
-        };
-        if !released {
-            return Ok(Next::After(SOON));
-        }
-        let template = match self.fleet.templates.get(key) {
-            Lookup::Found(template) => template,
-            Lookup::Absent => return Ok(Next::Done),
-            Lookup::Unknown => return Ok(Next::After(SOON)),
-        };
-        if let Some(metadata) = claim.release(template.metadata()) {
-            if self
-                .mark(key, template.metadata(), metadata)
-                .await?
-                .is_none()
-            {
-                return Ok(Next::After(SOON));
-            }
-            tracing::info!(template = %key, policy = %claim.policy, "released from its policy");
-        }
-        Ok(Next::Done)
-    }
-
-    /// Ends a claim on a binding. Its Works stay: a deleted policy freezes what it placed, it does not remove it.
-    pub(super) async fn release_binding<B: Kept>(
-        &self,
-        key: &BindingKey,
-        claim: &Claim,
-    ) -> Result<bool, Error> {
-        let Some(held) = B::cache(&self.fleet).get(key.namespace.as_deref(), &key.name) else {
-            return Ok(true);
-        };
-        let Some(mut metadata) = claim.release(held.meta()) else {
-            return Ok(true);
-        };
-        metadata["resourceVersion"] = json!(held.meta().resource_version);
-        let patch = Patch::Merge(json!({ "metadata": metadata }));
-        match B::api(&self.fleet.client, key)
-            .patch(&key.name, &patch_params(), &patch)
-            .await
-        {
-            Ok(_) => Ok(true),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
-            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-            Err(error) => Err(Error::api("release", key)(error)),
-        }
     }
 
     /// The number behind the priority class that a policy names.

@@ -4,6 +4,7 @@
 //! pair becomes a binding: what is to be placed, by which rules. `select` says which policy, `claim` how it is marked, `build`
 //! what the binding says; `controller` and `policies` gather, call and write.
 
+mod bind;
 pub mod build;
 pub mod claim;
 mod claims;
