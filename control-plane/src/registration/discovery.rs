@@ -225,7 +225,7 @@ mod tests {
             (foreign, &[], Some("not signed with this token's secret")),
             (
                 foreign,
-                &[right],
+                std::slice::from_ref(&right),
                 Some("not signed with this token's secret"),
             ),
             (own, &[wrong], Some("not the expected one")),
