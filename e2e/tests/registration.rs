@@ -14,6 +14,7 @@ use muster_e2e::apiserver::{ApiServer, Options, Running};
 use muster_e2e::harness::ground::{Ground, Scratch, Task, until};
 use muster_e2e::harness::{access, kubeconfig};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::work::Work;
 use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
 use muster_shared::k8s::{
@@ -328,4 +329,41 @@ async fn a_registration_that_fails_changes_nothing_and_says_why() {
     assert!(error.contains("another member called \"m1\""), "{error}");
     let roles: Api<ClusterRole> = Api::all(bench.ground.client.clone());
     assert!(roles.get_opt("muster-agent-m1").await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_with_workloads_stays_unless_that_is_forced() {
+    let bench = Bench::start("stays").await;
+    bench.invitation(&["--cluster-name", "m1"]).await;
+    let cluster = serde_json::json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
+    let cluster: Cluster = serde_json::from_value(cluster).unwrap();
+    let made = bench
+        .clusters()
+        .create(&PostParams::default(), &cluster)
+        .await;
+    made.unwrap();
+    let works: Api<Work> = Api::namespaced(bench.ground.client.clone(), "karmada-es-m1");
+    let work =
+        serde_json::json!({"metadata": {"name": "web"}, "spec": {"workload": {"manifests": []}}});
+    let work: Work = serde_json::from_value(work).unwrap();
+    works.create(&PostParams::default(), &work).await.unwrap();
+
+    let refused = bench.at_fleet(&["unregister", "m1"]).await.unwrap_err();
+    assert!(refused.to_string().contains("[\"web\"]"), "{refused}");
+    let cluster = bench.clusters().get("m1").await.unwrap();
+    assert!(cluster.metadata.deletion_timestamp.is_none());
+    let roles: Api<ClusterRole> = Api::all(bench.ground.client.clone());
+    assert!(roles.get_opt("muster-agent-m1").await.unwrap().is_some());
+
+    // No agent of this member was ever heard of: nobody could carry its removal out, so that it is let go.
+    let said = bench.at_fleet(&["unregister", "m1", "--force"]).await;
+    assert!(said.is_ok(), "{said:?}");
+    assert!(
+        works
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
 }
