@@ -3,6 +3,7 @@
 use crate::k8s::CertificateSigningRequest;
 use crate::tls::{self, Certificate};
 
+use super::subject;
 use super::validity::Validity;
 
 /// The fleet API's answer.
@@ -58,7 +59,8 @@ pub fn check(issued: &[u8], key: &[u8], old: &[Certificate]) -> Result<Validity,
     let chain = tls::certificates(issued)?;
     let leaf = chain.first().filter(|leaf| leaf.key == key);
     let leaf = leaf.ok_or(Useless::Key)?;
-    if old.first().is_some_and(|old| old.subject != leaf.subject) {
+    let is_same = |old: &Certificate| subject::are_same(&old.subject, &leaf.subject);
+    if !old.first().is_none_or(is_same) {
         return Err(Useless::Subject);
     }
     let until = |chain: &[Certificate]| Validity::of(chain).map(|validity| validity.until);

@@ -5,6 +5,7 @@ use rustls::pki_types::pem::PemObject;
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
 use x509_parser::prelude::{FromDer, ParsedExtension};
+use x509_parser::x509::X509Name;
 
 use super::der::tlv;
 
@@ -18,6 +19,26 @@ pub fn of(organization: &str, name: &str) -> Vec<u8> {
     };
     let parts = [attribute(0x0a, organization), attribute(0x03, name)];
     tlv(0x30, &parts.concat())
+}
+
+/// Whether two subjects, DER, name the same: the same parts with the same texts. Signers write texts in an encoding of their own (Kubernetes'
+/// in the narrowest, whatever was asked for) and parts in an order of their own.
+pub fn are_same(one: &[u8], other: &[u8]) -> bool {
+    fn parts(subject: &[u8]) -> Option<Vec<(String, String)>> {
+        let (_, name) = X509Name::from_der(subject).ok()?;
+        let mut parts = name
+            .iter_attributes()
+            .map(|part| {
+                Some((
+                    part.attr_type().to_id_string(),
+                    part.as_str().ok()?.to_owned(),
+                ))
+            })
+            .collect::<Option<Vec<_>>>()?;
+        parts.sort();
+        Some(parts)
+    }
+    one == other || parts(one).is_some_and(|one| Some(one) == parts(other))
 }
 
 /// What a request asks to be called.
@@ -75,6 +96,25 @@ mod tests {
                 ..Wanted::default()
             };
             assert_eq!(read(request.unwrap().as_bytes()).unwrap(), wanted);
+        }
+    }
+
+    #[test]
+    fn the_same_subject_in_another_encoding_is_the_same() {
+        let ours = of("system:karmada:agents", "system:karmada:agent:m1");
+        // As Kubernetes' signer writes it: PrintableString (tag 0x13) where ours is UTF8String (0x0c).
+        let theirs: Vec<u8> = ours
+            .iter()
+            .map(|octet| if *octet == 0x0c { 0x13 } else { *octet })
+            .collect();
+        assert_ne!(ours, theirs);
+        assert!(are_same(&ours, &theirs));
+        for other in [
+            of("system:karmada:agents", "system:karmada:agent:m2"),
+            of("system:masters", "system:karmada:agent:m1"),
+            Vec::new(),
+        ] {
+            assert!(!are_same(&ours, &other));
         }
     }
 
