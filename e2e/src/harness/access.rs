@@ -88,7 +88,6 @@ pub async fn admit_group(
 ) -> anyhow::Result<()> {
     // The namespaces of leases come with the control plane's part.
     admit_control_plane(fleet).await?;
-    admit_member(fleet, name).await?;
     admit_agent(member).await?;
     lend(fleet, &MEMBER.replace("MEMBER", name), group).await?;
     lend(member, &agent_rules(), group).await
@@ -109,22 +108,21 @@ pub async fn admit_to(extra: Extra, fleet: &Client, name: &str, group: &str) -> 
         Extra::Secrets => SECRETS,
         Extra::Certificates => CERTIFICATES,
     };
-    let rules = rules.replace("MEMBER", name);
-    apply::apply(fleet, &rules).await?;
-    lend(fleet, &rules, group).await
+    lend(fleet, &rules.replace("MEMBER", name), group).await
 }
 
-/// Binds every role of a text to a group as well.
+/// Applies a text whose roles are bound to a group, and to nobody else: what a test grants by itself must not be there already.
 async fn lend(client: &Client, yaml: &str, group: &str) -> anyhow::Result<()> {
-    let mut bindings = apply::objects(yaml)?;
-    bindings.retain(|object| object.data.get("subjects").is_some());
-    for binding in &mut bindings {
-        binding.metadata.name = Some(format!("{}-{group}", binding.name_any()));
+    let mut objects = apply::objects(yaml)?;
+    let bindings = objects
+        .iter_mut()
+        .filter(|object| object.data.get("subjects").is_some());
+    for binding in bindings {
         binding.data["subjects"] = json!([
             { "kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group },
         ]);
     }
-    apply::apply_all(client, bindings).await
+    apply::apply_all(client, objects).await
 }
 
 fn agent_rules() -> String {
