@@ -8,7 +8,7 @@ use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::{Api, PostParams};
 use kube::config::{AuthInfo, Kubeconfig};
-use kube::{Client, ResourceExt as _};
+use kube::Client;
 use muster_shared::names::SYSTEM_NAMESPACE;
 use serde_json::json;
 
