@@ -6,9 +6,9 @@
 use anyhow::Context as _;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::Client;
 use kube::api::{Api, PostParams};
 use kube::config::{AuthInfo, Kubeconfig};
-use kube::Client;
 use muster_shared::names::SYSTEM_NAMESPACE;
 use serde_json::json;
 
