@@ -6,9 +6,9 @@
 use anyhow::Context as _;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::Client;
 use kube::api::{Api, PostParams};
 use kube::config::{AuthInfo, Kubeconfig};
+use kube::{Client, ResourceExt as _};
 use muster_shared::names::SYSTEM_NAMESPACE;
 use serde_json::json;
 
@@ -108,16 +108,19 @@ pub async fn admit_to(extra: Extra, fleet: &Client, name: &str, group: &str) -> 
         Extra::Secrets => SECRETS,
         Extra::Certificates => CERTIFICATES,
     };
-    lend(fleet, &rules.replace("MEMBER", name), group).await
+    let rules = rules.replace("MEMBER", name);
+    apply::apply(fleet, &rules).await?;
+    lend(fleet, &rules, group).await
 }
 
-/// Applies a text whose roles are bound to a group, and to nobody else: what a test grants by itself must not be there already.
+/// Applies a text with its roles bound to a group, and to nobody else: what a test grants by itself must not be there already.
 async fn lend(client: &Client, yaml: &str, group: &str) -> anyhow::Result<()> {
     let mut objects = apply::objects(yaml)?;
     let bindings = objects
         .iter_mut()
         .filter(|object| object.data.get("subjects").is_some());
     for binding in bindings {
+        binding.metadata.name = Some(format!("{}-{group}", binding.name_any()));
         binding.data["subjects"] = json!([
             { "kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group },
         ]);

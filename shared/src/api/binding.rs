@@ -113,7 +113,7 @@ pub struct ResourceBindingSpec {
     #[serde(skip_serializing_if = "absent")]
     pub propagate_deps: bool,
 
-    /// What one replica needs; absent means nothing in particular. Many bindings can share one.
+    /// What one replica needs; absent means nothing in particular.
     #[serde(skip_serializing_if = "absent")]
     pub replica_requirements: Option<Arc<ReplicaRequirements>>,
 
@@ -129,7 +129,7 @@ pub struct ResourceBindingSpec {
     #[serde(skip_serializing_if = "absent")]
     pub clusters: Vec<TargetCluster>,
 
-    /// The rules they were chosen by: a copy of the policy's. Many bindings can share one.
+    /// The rules they were chosen by: a copy of the policy's.
     #[serde(skip_serializing_if = "absent")]
     pub placement: Option<Arc<Placement>>,
 
