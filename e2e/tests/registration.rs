@@ -5,13 +5,14 @@
 
 use std::path::PathBuf;
 
+use futures::StreamExt as _;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use muster_control_plane::kubectl;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
-use muster_e2e::harness::ground::{Ground, Scratch, Task, until};
+use muster_e2e::harness::ground::{Ground, PATIENCE, Scratch, Task, until};
 use muster_e2e::harness::{access, kubeconfig};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
@@ -21,6 +22,7 @@ use muster_shared::k8s::{
     Api, CertificateSigningRequest, Client, Event, ObjectMeta, ResourceExt, Secret,
 };
 use muster_shared::settings::BindAddress;
+use tokio::time::timeout;
 
 const NAMESPACE: &str = "karmada-system";
 const SECRET: &str = "karmada-kubeconfig";
@@ -156,20 +158,22 @@ impl Bench {
     /// Waits until a request was left to a person, and gives the reason.
     async fn is_left(&self, request: &str) -> String {
         let events: Api<Event> = Api::namespaced(self.ground.client.clone(), "default");
-        let about = ListParams::default().fields(&format!("involvedObject.name={request}"));
-        let found = tokio::time::timeout(std::time::Duration::from_mins(1), async {
+        let about = WatchParams::default().fields(&format!("involvedObject.name={request}"));
+        let mut told = events.watch(&about, "0").await.unwrap().boxed();
+        let reason = async {
             loop {
-                let list = events.list(&about).await.unwrap();
-                if let Some(event) = list
-                    .into_iter()
-                    .find(|it| it.reason.as_deref() == Some("NotAutoApproved"))
-                {
-                    return event.message.unwrap();
+                match told.next().await {
+                    Some(Ok(WatchEvent::Added(event) | WatchEvent::Modified(event)))
+                        if event.reason.as_deref() == Some("NotAutoApproved") =>
+                    {
+                        return event.message.unwrap();
+                    }
+                    Some(_) => {}
+                    None => panic!("the watch of events ended"),
                 }
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             }
-        });
-        let why = found.await.expect("the reason is told");
+        };
+        let why = timeout(PATIENCE, reason).await.expect("the reason is told");
         let status = self.requests().get(request).await.unwrap().status;
         assert!(status.is_none_or(|it| it.conditions.is_none()), "{why}");
         why
