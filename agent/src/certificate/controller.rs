@@ -10,6 +10,7 @@ use kube::api::PostParams;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::certificate::answer::{self, Answer, Useless};
 use muster_shared::certificate::request::{NewKey, NoKey};
+use muster_shared::certificate::subject;
 use muster_shared::certificate::validity::Validity;
 use muster_shared::client::Gateway;
 use muster_shared::events::{EventType, Events};
@@ -245,8 +246,9 @@ impl Rotation {
         let Some(shown) = shown.and_then(|pem| tls::certificates(&pem).ok()) else {
             return;
         };
-        let same =
-            |(ours, theirs): (&tls::Certificate, &tls::Certificate)| ours.subject == theirs.subject;
+        let same = |(ours, theirs): (&tls::Certificate, &tls::Certificate)| {
+            subject::are_same(&ours.subject, &theirs.subject)
+        };
         if shown.first().zip(document.chain.first()).is_some_and(same)
             && until(&document.chain) > until(&shown)
             && let Ok(key) = std::str::from_utf8(&document.key)

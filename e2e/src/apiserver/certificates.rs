@@ -15,6 +15,7 @@ use super::metadata;
 use super::refusal::Refusal;
 use super::schema::FieldError;
 use super::verbs::Call;
+use super::x509;
 
 /// Signs certificates by which clients of the API are known.
 pub const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
@@ -29,7 +30,7 @@ const SHORTEST: Duration = Duration::from_mins(10);
 /// The subject and the key of a request, as DER, with what a signer looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Subject.
+    /// Subject, as it is signed.
     pub subject: Vec<u8>,
     /// Public key.
     pub key: Vec<u8>,
@@ -61,17 +62,16 @@ pub fn read(encoded: &Value) -> Result<Request, String> {
         a.as_str().unwrap_or_default().to_owned()
     };
     let mut extensions = csr.requested_extensions().into_iter().flatten();
+    let name = info.subject.iter_common_name().map(text).next();
+    let name = name.unwrap_or_default();
+    let groups: Vec<String> = info.subject.iter_organization().map(text).collect();
+    let names: Vec<&str> = groups.iter().map(String::as_str).collect();
     Ok(Request {
-        subject: info.subject.as_raw().to_vec(),
+        subject: x509::signed_subject(&name, &names),
         key: info.subject_pki.raw.to_vec(),
-        name: info
-            .subject
-            .iter_common_name()
-            .map(text)
-            .next()
-            .unwrap_or_default(),
-        groups: info.subject.iter_organization().map(text).collect(),
         alternatives: extensions.any(|e| matches!(e, ParsedExtension::SubjectAlternativeName(_))),
+        name,
+        groups,
     })
 }
 

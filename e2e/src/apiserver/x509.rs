@@ -92,6 +92,26 @@ pub fn subject(name: &str, groups: &[&str]) -> Vec<u8> {
     sequence(&parts)
 }
 
+/// The same as Kubernetes' signer writes it, whatever the request looked like: all groups in one set, texts as narrow as they can be
+/// (Go: `crypto/x509/pkix`, `encoding/asn1`).
+pub fn signed_subject(name: &str, groups: &[&str]) -> Vec<u8> {
+    let pair = |id: &[u8], text: &str| {
+        let narrow = text
+            .bytes()
+            .all(|octet| octet.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&octet));
+        let tag = if narrow { 0x13 } else { 0x0c };
+        sequence(&[tlv(0x06, id), tlv(tag, text.as_bytes())])
+    };
+    let mut organizations: Vec<Vec<u8>> = groups.iter().map(|it| pair(ORGANIZATION, it)).collect();
+    organizations.sort();
+    let mut parts = Vec::new();
+    if !organizations.is_empty() {
+        parts.push(tlv(0x31, &organizations.concat()));
+    }
+    parts.push(tlv(0x31, &pair(COMMON_NAME, name)));
+    sequence(&parts)
+}
+
 fn algorithm() -> Vec<u8> {
     sequence(&[tlv(0x06, ECDSA_SHA256)])
 }
