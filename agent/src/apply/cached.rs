@@ -46,11 +46,6 @@ impl CachedWork {
             .expect("its parts were read when it came: that is the invariant of a cached Work")
     }
 
-    /// Bytes of its text.
-    pub fn length(&self) -> usize {
-        self.text.len()
-    }
-
     /// The kinds of its objects, each once. Manifests that cannot be read have none.
     pub fn kinds(&self) -> impl Iterator<Item = &GroupVersionKind> {
         self.kinds.iter().map(AsRef::as_ref)

@@ -3,13 +3,13 @@
 use muster_shared::api::binding::{Binding, TargetCluster};
 use muster_shared::conditions;
 use muster_shared::events::EventType;
-use muster_shared::k8s::CoreObjectReference;
 use muster_shared::names::condition::SCHEDULED;
 
 use super::kinds::Key;
 use super::outcome::Outcome;
 use super::report::Verdict;
 use crate::fleet::Fleet;
+use crate::graceful_eviction::controller::reference;
 
 /// Says what came of a pass, when it is news. `binding` is as it was before.
 pub(super) fn tell<B: Binding>(fleet: &Fleet, binding: &B, outcome: &Outcome) {
@@ -58,15 +58,7 @@ fn publish<B: Binding>(fleet: &Fleet, binding: &B, kind: EventType, note: String
         EventType::Normal => "ScheduleBindingSucceed",
         EventType::Warning => "ScheduleBindingFailed",
     };
-    let resource = &binding.spec().resource;
-    let template = CoreObjectReference {
-        api_version: Some(resource.api_version.clone()),
-        kind: Some(resource.kind.clone()),
-        namespace: resource.namespace.clone(),
-        name: Some(resource.name.clone()),
-        uid: resource.uid.clone(),
-        ..CoreObjectReference::default()
-    };
+    let template = reference(&binding.spec().resource);
     fleet.events.publish(binding, kind, reason, note.clone());
     fleet.events.publish_about(template, kind, reason, note);
 }
