@@ -17,7 +17,7 @@ use muster_shared::k8s::CoreObjectReference;
 use muster_shared::names::{annotation, condition};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::{Change, Informer, Presence};
 use serde_json::json;
 
 use super::assess::{Assessment, Scene, Standing, assess};
@@ -154,8 +154,11 @@ fn standing<B: Binding>(
     switches: &Switches,
     now: Timestamp,
 ) -> Standing {
-    let Some(cluster) = fleet.clusters.get(None, name) else {
-        return Standing::Gone;
+    let cluster = match fleet.clusters.presence(None, name) {
+        Presence::There(cluster) => cluster,
+        Presence::Gone => return Standing::Gone,
+        // Nothing is heard of it; its copy may well run.
+        Presence::Unknown(_) => return Standing::Silent,
     };
     if !is_ready(&cluster) {
         return Standing::Silent;

@@ -32,7 +32,7 @@ enum State<K> {
     /// list is told, because a deletion means nothing before that.
     Streaming {
         lines: Incoming<K>,
-        late: Vec<Event<K>>,
+        late: Vec<News<K>>,
     },
     /// Listed, and up to date as of a version: open a watch there.
     Listed { resource_version: String },
@@ -189,14 +189,14 @@ impl<K: Followed> Follower<K> {
     async fn stream(
         &mut self,
         mut lines: Incoming<K>,
-        mut late: Vec<Event<K>>,
+        mut late: Vec<News<K>>,
     ) -> Result<State<K>, (State<K>, Stumble)> {
         match lines.next(STREAM_SILENCE).await {
             Ok(Some(Line::Applied { object, .. })) => {
                 if late.is_empty() {
                     self.tell(Event::InitApply(object));
                 } else {
-                    late.push(Event::Apply(object));
+                    late.push(News::Event(Event::Apply(object)));
                 }
                 Ok(State::Streaming { lines, late })
             }
@@ -208,7 +208,7 @@ impl<K: Followed> Follower<K> {
                     return Ok(State::Streaming { lines, late });
                 }
                 self.tell(Event::InitDone);
-                self.ready.extend(late.into_iter().map(News::Event));
+                self.ready.extend(late);
                 self.pause = FIRST_PAUSE;
                 Ok(State::Watching {
                     resource_version,
@@ -216,11 +216,16 @@ impl<K: Followed> Follower<K> {
                 })
             }
             Ok(Some(Line::Deleted { object, .. })) => {
-                late.push(Event::Delete(object));
+                late.push(News::Event(Event::Delete(object)));
                 Ok(State::Streaming { lines, late })
             }
             Ok(Some(Line::Rejected(rejected))) => {
-                self.report(rejected);
+                self.count(&rejected);
+                if rejected.deleted || !late.is_empty() {
+                    late.push(News::Unreadable(rejected));
+                } else {
+                    self.ready.push_back(News::Unreadable(rejected));
+                }
                 Ok(State::Streaming { lines, late })
             }
             Ok(Some(Line::Error { code, message })) => {
@@ -319,6 +324,11 @@ impl<K: Followed> Follower<K> {
     }
 
     fn report(&mut self, rejected: Rejected) {
+        self.count(&rejected);
+        self.ready.push_back(News::Unreadable(rejected));
+    }
+
+    fn count(&self, rejected: &Rejected) {
         metrics::counter!("muster_watch_rejected_objects_total", "resource" => self.kind.clone())
             .increment(1);
         tracing::warn!(
@@ -328,7 +338,6 @@ impl<K: Followed> Follower<K> {
             error = rejected.error,
             "stepped over an object that does not decode"
         );
-        self.ready.push_back(News::Unreadable(rejected));
     }
 
     async fn stumbled(&mut self, stumble: &Stumble) {
@@ -367,6 +376,10 @@ mod tests {
         format!("{}\n", json!({"type": kind, "object": object}))
     }
 
+    fn odd(kind: &str, name: &str, version: &str) -> String {
+        line(kind, name, version).replace(r#""metadata""#, r#""data":5,"metadata""#)
+    }
+
     fn end_of_list() -> String {
         let notes = json!({"k8s.io/initial-events-end": "true"});
         let object = json!({"metadata": {"resourceVersion": "9", "annotations": notes}});
@@ -381,7 +394,8 @@ mod tests {
             News::Event(Event::InitDone) => "done".into(),
             News::Event(Event::Apply(map)) => format!("+{}", name(map)),
             News::Event(Event::Delete(map)) => format!("-{}", name(map)),
-            News::Unreadable(_) => "unreadable".into(),
+            News::Unreadable(rejected) if rejected.deleted => format!("-{}?", rejected.name),
+            News::Unreadable(rejected) => format!("{}?", rejected.name),
         }
     }
 
@@ -427,6 +441,16 @@ mod tests {
                 "deleted and made again",
                 vec![a, line("DELETED", "a", "3"), line("ADDED", "a", "4"), b],
                 vec!["listed a", "done", "-a", "+a", "+b"],
+            ),
+            (
+                "a deletion that does not decode",
+                vec![line("ADDED", "a", "1"), odd("DELETED", "a", "3")],
+                vec!["listed a", "done", "-a?"],
+            ),
+            (
+                "a change after a deletion, neither of which decodes",
+                vec![odd("DELETED", "a", "3"), odd("ADDED", "a", "4")],
+                vec!["done", "-a?", "a?"],
             ),
         ];
         for (what, mut lines, expected) in cases {

@@ -1,6 +1,6 @@
 //! A cache of one collection that tells its users what changed.
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use kube::api::Api;
 use kube::runtime::watcher::Event;
@@ -8,7 +8,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::follower::{Follower, News};
+use super::presence::{Departed, Departure, Doubt, Presence, Unreadable, is_to_leave};
 use super::shelf::{Shelf, address};
+use super::wire::Rejected;
 use super::{Followed, Selection};
 
 /// What happened to one object.
@@ -21,7 +23,7 @@ pub enum Change<K> {
         /// The version that the cache holds now.
         new: Arc<K>,
     },
-    /// It is gone.
+    /// The cache holds it no more. Whether it was deleted is for [`Informer::presence`] to say.
     Deleted {
         /// The last version that we saw.
         old: Arc<K>,
@@ -39,6 +41,7 @@ impl<K> Change<K> {
 }
 
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+type DepartureHandler = Box<dyn Fn(Option<&str>, &str) + Send + Sync>;
 type Form<K> = Box<dyn Fn(&mut K) + Send + Sync>;
 
 /// One list and watch, one cache, any number of listeners. Cheap to clone: all clones share the cache.
@@ -52,6 +55,9 @@ struct Inner<K> {
     form: Form<K>,
     // A std lock: held for map operations only, never across an await.
     objects: RwLock<Shelf<K>>,
+    departed: RwLock<Arc<Departed>>,
+    unreadable: Mutex<Unreadable>,
+    departure_handlers: RwLock<Vec<DepartureHandler>>,
     handlers: RwLock<Vec<Handler<K>>>,
     started: OnceLock<()>,
     synced: watch::Sender<bool>,
@@ -84,6 +90,9 @@ impl<K: Followed> Informer<K> {
                 selection,
                 form: Box::new(form),
                 objects: RwLock::new(Shelf::new()),
+                departed: RwLock::default(),
+                unreadable: Mutex::default(),
+                departure_handlers: RwLock::default(),
                 handlers: RwLock::default(),
                 started: OnceLock::new(),
                 synced: watch::Sender::new(false),
@@ -109,50 +118,91 @@ impl<K: Followed> Informer<K> {
         handlers.push(Box::new(listener));
     }
 
+    /// Adds a listener for names that were seen leaving although the cache held no object of them, because it never decoded. What the
+    /// cache held is told by [`on_change`](Self::on_change).
+    pub fn on_unread_departure(
+        &self,
+        listener: impl Fn(Option<&str>, &str) + Send + Sync + 'static,
+    ) {
+        let mut handlers = self
+            .inner
+            .departure_handlers
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        handlers.push(Box::new(listener));
+    }
+
     /// Follows the collection until shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
         self.inner.started.get_or_init(|| ());
         let mut follower = Follower::new(&self.inner.api, self.inner.selection.clone());
-        let mut listed: Option<Shelf<K>> = None;
+        let mut list = None;
         loop {
             let news = tokio::select! {
                 () = shutdown.cancelled() => return,
                 news = follower.next() => news,
             };
-            let event = match news {
-                News::Event(event) => event,
-                News::Unreadable(rejected) => {
-                    let (namespace, name) = (&rejected.namespace, &rejected.name);
-                    if rejected.deleted {
-                        self.delete(namespace, name);
-                    } else if let (Some(listed), Some(known)) =
-                        (&mut listed, self.objects().get(namespace, name))
-                    {
-                        // Last known good: that it does not decode now does not mean that it is gone.
-                        listed.put(Arc::clone(known));
-                    }
-                    continue;
-                }
-            };
-            match event {
-                Event::Init => listed = Some(Shelf::new()),
-                Event::InitApply(object) => {
-                    if let Some(listed) = &mut listed {
-                        let (namespace, name) = address(&object);
-                        let known = unchanged(self.objects().get(namespace, name), &object);
-                        listed.put(known.unwrap_or_else(|| self.kept(object)));
-                    }
-                }
-                Event::InitDone => {
-                    self.replace(listed.take().unwrap_or_else(Shelf::new));
-                    self.inner.synced.send_replace(true);
-                }
-                Event::Apply(object) => self.apply(self.kept(object)),
-                Event::Delete(object) => {
+            self.hear(news, &mut list);
+        }
+    }
+
+    /// Takes in one piece of news; `list` is the list that is arriving.
+    fn hear(&self, news: News<K>, list: &mut Option<Listed<K>>) {
+        let event = match news {
+            News::Event(event) => event,
+            News::Unreadable(rejected) => return self.hear_unreadable(&rejected, list),
+        };
+        match event {
+            Event::Init => *list = Some(Listed::default()),
+            Event::InitApply(object) => {
+                if let Some(list) = list {
                     let (namespace, name) = address(&object);
-                    self.delete(namespace, name);
+                    list.unreadable.take(namespace, name);
+                    let known = unchanged(self.objects().get(namespace, name), &object);
+                    list.objects.put(known.unwrap_or_else(|| self.kept(object)));
                 }
             }
+            Event::InitDone => {
+                self.replace(list.take().unwrap_or_default());
+                self.inner.synced.send_replace(true);
+            }
+            Event::Apply(object) => {
+                let (namespace, name) = address(&object);
+                self.unreadable().take(namespace, name);
+                self.apply(self.kept(object));
+            }
+            Event::Delete(object) => {
+                let (namespace, name) = address(&object);
+                let deleting = object.meta().deletion_timestamp.is_some();
+                self.depart(namespace, name, self.departure_when_deleted(deleting));
+            }
+        }
+    }
+
+    /// Last known good: that an object does not decode now does not mean that it is gone.
+    fn hear_unreadable(&self, rejected: &Rejected, list: &mut Option<Listed<K>>) {
+        let Rejected {
+            namespace,
+            name,
+            deleting,
+            ..
+        } = rejected;
+        if rejected.deleted {
+            if let Some(list) = list {
+                list.objects.remove(namespace, name);
+                list.unreadable.take(namespace, name);
+            }
+            self.depart(namespace, name, self.departure_when_deleted(*deleting));
+        } else if let Some(list) = list {
+            list.unreadable.put(namespace, name, *deleting);
+            if list.objects.get(namespace, name).is_none()
+                && let Some(known) = self.objects().get(namespace, name)
+            {
+                list.objects.put(Arc::clone(known));
+            }
+        } else {
+            self.unreadable().put(namespace, name, *deleting);
+            self.come_back(namespace, name);
         }
     }
 
@@ -176,6 +226,30 @@ impl<K: Followed> Informer<K> {
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
         let objects = self.objects();
         objects.get(namespace.unwrap_or_default(), name).cloned()
+    }
+
+    /// What is known of an object by its name; `namespace` is `None` for cluster-scoped kinds. A decision that something may be removed,
+    /// released or placed anew because this object has gone asks here, and never [`get`](Self::get) alone.
+    pub fn presence(&self, namespace: Option<&str>, name: &str) -> Presence<Arc<K>> {
+        if let Some(object) = self.get(namespace, name) {
+            return Presence::There(object);
+        }
+        let namespace = namespace.unwrap_or_default();
+        if let Some(deleting) = self.unreadable().get(namespace, name) {
+            return Presence::Unknown(Doubt::Unreadable { deleting });
+        }
+        match self.departed().get(namespace, name) {
+            Some(Departure::Deleted) => Presence::Gone,
+            Some(Departure::Vanished) => Presence::Unknown(Doubt::Vanished),
+            None if self.is_synced() => Presence::Unknown(Doubt::Unseen),
+            None => Presence::Unknown(Doubt::Unlisted),
+        }
+    }
+
+    /// The names that were seen leaving, as of now.
+    pub fn departed(&self) -> Arc<Departed> {
+        let departed = self.inner.departed.read();
+        Arc::clone(&departed.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Everything in the cache, in no particular order.
@@ -205,27 +279,109 @@ impl<K: Followed> Informer<K> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn unreadable(&self) -> std::sync::MutexGuard<'_, Unreadable> {
+        let unreadable = self.inner.unreadable.lock();
+        unreadable.unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn apply(&self, new: Arc<K>) {
+        let (namespace, name) = address(new.as_ref());
+        self.come_back(namespace, name);
         let old = self.write().put(Arc::clone(&new));
         self.tell(&Change::Applied { old, new });
     }
 
-    fn delete(&self, namespace: &str, name: &str) {
-        let old = self.write().remove(namespace, name);
-        if let Some(old) = old {
-            self.tell(&Change::Deleted { old });
+    /// How an object left that the API calls deleted. To those who follow a selection only, what leaves the selection looks the same.
+    fn departure_when_deleted(&self, deleting: bool) -> Departure {
+        let Selection { labels, fields, .. } = &self.inner.selection;
+        if deleting || (labels.is_none() && fields.is_none()) {
+            Departure::Deleted
+        } else {
+            Departure::Vanished
         }
     }
 
-    /// Takes over a finished list and tells only what it changed.
-    fn replace(&self, listed: Shelf<K>) {
-        for object in self.list() {
-            let (namespace, name) = address(object.as_ref());
-            if listed.get(namespace, name).is_none() {
-                self.delete(namespace, name);
+    fn depart(&self, namespace: &str, name: &str, departure: Departure) {
+        self.unreadable().take(namespace, name);
+        {
+            let mut departed = self.write_departed();
+            Arc::make_mut(&mut departed).put(namespace, name, departure);
+        }
+        let old = self.write().remove(namespace, name);
+        if let Some(old) = old {
+            self.tell(&Change::Deleted { old });
+        } else if departure == Departure::Deleted {
+            let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+            let handlers = self.inner.departure_handlers.read();
+            for handler in &*handlers.unwrap_or_else(PoisonError::into_inner) {
+                handler(namespace, name);
             }
         }
-        for object in listed.into_objects() {
+    }
+
+    /// An object is there, whatever is remembered of its name.
+    fn come_back(&self, namespace: &str, name: &str) {
+        let mut departed = self.write_departed();
+        if departed.get(namespace, name).is_some() {
+            Arc::make_mut(&mut departed).take(namespace, name);
+        }
+    }
+
+    fn write_departed(&self) -> std::sync::RwLockWriteGuard<'_, Arc<Departed>> {
+        let departed = self.inner.departed.write();
+        departed.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over a finished list and tells only what it changed.
+    fn replace(&self, listed: Listed<K>) {
+        let Listed {
+            objects,
+            unreadable,
+        } = listed;
+        let is_listed = |namespace: &str, name: &str| {
+            objects.get(namespace, name).is_some() || unreadable.get(namespace, name).is_some()
+        };
+        let mut missing = Vec::new();
+        for (namespace, name, deleting) in self.unreadable().iter() {
+            if !is_listed(namespace, name) {
+                missing.push((namespace.to_owned(), name.to_owned(), deleting));
+            }
+        }
+        for (namespace, name, _) in unreadable.iter() {
+            self.come_back(namespace, name);
+        }
+        *self.unreadable() = unreadable;
+        for object in self.list() {
+            let (namespace, name) = address(object.as_ref());
+            if objects.get(namespace, name).is_none() {
+                let meta = object.meta();
+                let deleting = meta.deletion_timestamp.is_some()
+                    || missing
+                        .iter()
+                        .any(|(ns, n, deleting)| *deleting && ns == namespace && n == name);
+                let leaves = is_to_leave(deleting, meta.finalizers.as_ref());
+                self.depart(
+                    namespace,
+                    name,
+                    if leaves {
+                        Departure::Deleted
+                    } else {
+                        Departure::Vanished
+                    },
+                );
+            }
+        }
+        for (namespace, name, deleting) in missing {
+            if self.departed().get(&namespace, &name).is_none() {
+                let departure = if deleting {
+                    Departure::Deleted
+                } else {
+                    Departure::Vanished
+                };
+                self.depart(&namespace, &name, departure);
+            }
+        }
+        for object in objects.into_objects() {
             let (namespace, name) = address(object.as_ref());
             let known = self
                 .objects()
@@ -262,6 +418,21 @@ impl<K: Followed> Informer<K> {
             .iter()
         {
             handler(change);
+        }
+    }
+}
+
+/// A list that is arriving.
+struct Listed<K> {
+    objects: Shelf<K>,
+    unreadable: Unreadable,
+}
+
+impl<K: Followed> Default for Listed<K> {
+    fn default() -> Self {
+        Self {
+            objects: Shelf::new(),
+            unreadable: Unreadable::default(),
         }
     }
 }
@@ -307,5 +478,128 @@ mod tests {
             assert_eq!(is_known, same, "{what}");
         }
         assert!(unchanged(None, known.as_ref()).is_none());
+    }
+
+    fn informer(selection: Selection) -> Informer<ConfigMap> {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        Informer::new(Api::all(kube::Client::try_from(config).unwrap()), selection)
+    }
+
+    /// An object `x`, which a finalizer keeps, or which is being deleted, or neither.
+    fn object(state: &str) -> ConfigMap {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some("x".into());
+        match state {
+            "kept" => map.metadata.finalizers = Some(vec!["a/b".into()]),
+            "leaving" => {
+                map.metadata.deletion_timestamp =
+                    Some(crate::k8s::Time(jiff::Timestamp::UNIX_EPOCH))
+            }
+            _ => {}
+        }
+        map
+    }
+
+    fn odd(deleting: bool, deleted: bool) -> News<ConfigMap> {
+        News::Unreadable(Rejected {
+            namespace: String::new(),
+            name: "x".into(),
+            error: String::new(),
+            resource_version: None,
+            deleting,
+            deleted,
+        })
+    }
+
+    /// What is known of `x` after these pieces of news, and whether its departure was told.
+    fn known(selection: Selection, news: Vec<News<ConfigMap>>) -> (String, bool) {
+        let informer = informer(selection);
+        let told = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let (deleted, unread) = (Arc::clone(&told), Arc::clone(&told));
+        let set = |told: &std::sync::atomic::AtomicBool| {
+            told.store(true, std::sync::atomic::Ordering::Relaxed)
+        };
+        informer.on_change(move |change| {
+            if matches!(change, Change::Deleted { .. }) {
+                set(&deleted);
+            }
+        });
+        informer.on_unread_departure(move |_, _| set(&unread));
+        let mut list = None;
+        for news in news {
+            informer.hear(news, &mut list);
+        }
+        let presence = informer.presence(None, "x");
+        assert_eq!(presence.is_gone(), informer.departed().is_gone(None, "x"));
+        let presence = match presence {
+            Presence::There(_) => "there".to_owned(),
+            Presence::Gone => "gone".to_owned(),
+            Presence::Unknown(doubt) => format!("{doubt:?}"),
+        };
+        (presence, told.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn only_what_was_seen_leaving_is_gone() {
+        let event = News::Event;
+        let list = |objects: Vec<News<ConfigMap>>| {
+            let mut list = vec![event(Event::Init)];
+            list.extend(objects);
+            list.push(event(Event::InitDone));
+            list
+        };
+        let listed = |state: &str| list(vec![event(Event::InitApply(object(state)))]);
+        let applied = |state: &str| event(Event::Apply(object(state)));
+        let deleted = || event(Event::Delete(object("free")));
+        let empty = || list(vec![]);
+        #[rustfmt::skip]
+        let cases: Vec<(&str, Vec<Vec<News<ConfigMap>>>, &str, bool)> = vec![
+            ("nothing heard", vec![], "Unlisted", false),
+            ("half a list", vec![vec![event(Event::Init)]], "Unlisted", false),
+            ("a list without it", vec![empty()], "Unseen", false),
+            ("a list with it", vec![listed("kept")], "there", false),
+            ("its deletion", vec![listed("kept"), vec![deleted()]], "gone", true),
+            ("its deletion while it was not known", vec![empty(), vec![deleted()]], "gone", true),
+            ("made again", vec![listed("kept"), vec![deleted(), applied("kept")]], "there", true),
+            // A short or empty list is no departure of what a finalizer holds.
+            ("it is missing from a later list", vec![listed("kept"), empty()], "Vanished", true),
+            ("it is back", vec![listed("kept"), empty(), listed("kept")], "there", true),
+            ("it was on its way out, and is missing", vec![listed("leaving"), empty()], "gone", true),
+            ("nothing held it, and it is missing", vec![listed("free"), empty()], "gone", true),
+            // A start over an object that does not decode.
+            ("listed unreadable", vec![list(vec![odd(false, false)])], "Unreadable { deleting: false }", false),
+            ("listed unreadable, being deleted", vec![list(vec![odd(true, false)])], "Unreadable { deleting: true }", false),
+            ("unreadable, then readable", vec![list(vec![odd(false, false)]), vec![applied("kept")]], "there", false),
+            ("unreadable, then missing", vec![list(vec![odd(false, false)]), empty()], "Vanished", false),
+            ("unreadable and leaving, then missing", vec![list(vec![odd(true, false)]), empty()], "gone", true),
+            ("unreadable, then deleted", vec![list(vec![odd(false, false)]), vec![odd(true, true)]], "gone", true),
+            ("it arrives unreadable", vec![empty(), vec![odd(false, false)]], "Unreadable { deleting: false }", false),
+            ("deleted and made again unreadably", vec![listed("kept"), vec![deleted(), odd(false, false)]], "Unreadable { deleting: false }", true),
+            // The last version that decoded is the last known good one.
+            ("it became unreadable", vec![listed("kept"), vec![odd(false, false)]], "there", false),
+            ("it is listed unreadable later", vec![listed("kept"), list(vec![odd(false, false)])], "there", false),
+            ("it became unreadable and left", vec![listed("kept"), vec![odd(true, false)], empty()], "gone", true),
+            ("a deletion that does not decode", vec![listed("kept"), vec![odd(true, true)]], "gone", true),
+            ("such a deletion while a list arrives",
+                vec![vec![event(Event::Init), event(Event::InitApply(object("kept"))), odd(true, true), event(Event::InitDone)]], "gone", true),
+        ];
+        for (what, news, presence, told) in cases {
+            let news = news.into_iter().flatten().collect();
+            assert_eq!(
+                known(Selection::everything(), news),
+                (presence.to_owned(), told),
+                "{what}"
+            );
+        }
+        // A selection is left without being deleted.
+        let labelled = || Selection::everything().labels("a=b");
+        let left = |object| {
+            [listed("kept"), vec![event(Event::Delete(object))]]
+                .into_iter()
+                .flatten()
+                .collect()
+        };
+        assert_eq!(known(labelled(), left(object("kept"))).0, "Vanished");
+        assert_eq!(known(labelled(), left(object("leaving"))).0, "gone");
     }
 }

@@ -11,6 +11,7 @@
 mod follower;
 mod incoming;
 mod informer;
+mod presence;
 mod shelf;
 mod source;
 mod touch;
@@ -24,6 +25,7 @@ use kube::api::Api;
 pub use kube::runtime::watcher::Event;
 
 pub use self::informer::{Change, Informer};
+pub use self::presence::{Departed, Doubt, MOST_DEPARTED, Presence};
 pub use self::touch::Touch;
 use crate::protobuf::FromProtobuf;
 

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{INITIAL_EVENTS_END, Line, Page, Rejected};
@@ -30,7 +31,7 @@ struct RawLine<'a> {
     object: &'a RawValue,
 }
 
-/// The few fields of an object that following it needs.
+/// The few fields of a bookmark that following needs.
 #[derive(Deserialize, Default)]
 struct Head {
     #[serde(default)]
@@ -39,14 +40,26 @@ struct Head {
 
 #[derive(Deserialize, Default)]
 struct HeadMeta {
-    #[serde(default)]
-    name: Option<String>,
-    #[serde(default)]
-    namespace: Option<String>,
     #[serde(rename = "resourceVersion", default)]
     resource_version: Option<String>,
     #[serde(default)]
     annotations: Option<std::collections::BTreeMap<String, String>>,
+}
+
+/// What an object is called, of whatever types the rest of it is: one odd annotation must not take its name away.
+#[derive(Deserialize, Default)]
+struct Identity {
+    #[serde(default)]
+    metadata: IdentityMeta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct IdentityMeta {
+    name: Value,
+    namespace: Value,
+    resource_version: Value,
+    deletion_timestamp: Value,
 }
 
 #[derive(Deserialize, Default)]
@@ -127,12 +140,14 @@ pub(in crate::watch) fn status(body: &[u8]) -> (u16, String) {
 }
 
 fn reject(object: &RawValue, error: &serde_json::Error) -> Rejected {
-    let head: Head = serde_json::from_str(object.get()).unwrap_or_default();
+    let head: Identity = serde_json::from_str(object.get()).unwrap_or_default();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
     Rejected {
-        namespace: head.metadata.namespace.unwrap_or_default(),
-        name: head.metadata.name.unwrap_or_default(),
+        namespace: text(&head.metadata.namespace).unwrap_or_default(),
+        name: text(&head.metadata.name).unwrap_or_default(),
         error: error.to_string(),
-        resource_version: head.metadata.resource_version,
+        resource_version: text(&head.metadata.resource_version),
+        deleting: !head.metadata.deletion_timestamp.is_null(),
         deleted: false,
     }
 }
@@ -172,6 +187,36 @@ mod tests {
             (rejected.name.as_str(), rejected.resource_version.as_deref()),
             ("bad", Some("9"))
         );
+    }
+
+    #[test]
+    fn an_object_that_does_not_decode_keeps_its_name_whatever_else_is_odd() {
+        for (metadata, deleting) in [
+            (
+                r#"{"name":"bad","resourceVersion":"9","annotations":{"a":null}}"#,
+                false,
+            ),
+            (
+                r#"{"name":"bad","resourceVersion":"9","labels":[],"generation":"x"}"#,
+                false,
+            ),
+            (
+                r#"{"name":"bad","resourceVersion":"9","deletionTimestamp":"2024-01-01T00:00:00Z","uid":7}"#,
+                true,
+            ),
+        ] {
+            let body = format!(
+                r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{{"metadata":{metadata},"data":5}}]}}"#
+            );
+            let page: Page<ConfigMap> = page(body.as_bytes()).unwrap();
+            let rejected = &page.rejected[0];
+            assert_eq!(
+                (rejected.name.as_str(), rejected.deleting),
+                ("bad", deleting),
+                "{metadata}"
+            );
+            assert_eq!(rejected.resource_version.as_deref(), Some("9"));
+        }
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub(super) struct Rejected {
     pub name: String,
     pub error: String,
     pub resource_version: Option<String>,
+    /// It has a deletion timestamp.
+    pub deleting: bool,
     /// It came as a deletion: what we know of it is to be forgotten, not kept.
     pub deleted: bool,
 }

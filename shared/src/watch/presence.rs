@@ -1,0 +1,215 @@
+//! What a cache can say of a name: that the object is there, that it was seen leaving, or neither.
+//!
+//! An object that the cache lacks is not thereby deleted: it may not decode, the list may be short, or the process may be young.
+//! Whoever removes, releases or places anew something because an object has gone asks [`Informer::presence`](super::Informer::presence)
+//! and acts on [`Presence::Gone`] alone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// What is known of an object by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence<T> {
+    /// The API has it. The value is the last version that decoded.
+    There(T),
+    /// It was seen leaving, and has not been seen since: the API told of its deletion, or a complete list lacked it after it was
+    /// known to be on its way out ([`is_to_leave`]). The only state on which a decision may remove, release or re-place anything.
+    ///
+    /// The memory of departures begins with the process and is bounded ([`MOST_DEPARTED`] names); what is forgotten is `Unknown`.
+    Gone,
+    /// Neither. A decision keeps what depends on the object as it is, and says so.
+    Unknown(Doubt),
+}
+
+/// Why nothing is known of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    /// The first complete list has not arrived.
+    Unlisted,
+    /// A complete list lacks it, and this process has never seen it. Either it never existed, it left before this process started, or
+    /// the list is that of an incomplete store.
+    Unseen,
+    /// The API has it, and it does not decode; no version of it that did was seen.
+    Unreadable {
+        /// Whether it has a deletion timestamp.
+        deleting: bool,
+    },
+    /// It was there, and a later list lacked it although nothing announced its departure; or it left the selection that is followed.
+    Vanished,
+}
+
+impl Doubt {
+    /// The reason in words, for conditions, events and the log.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Unlisted => "it has not been listed yet",
+            Self::Unseen => "the API does not list it, and nobody saw it leave",
+            Self::Unreadable { .. } => "the API has it, but it cannot be read",
+            Self::Vanished => "it is missing from the API's list, and nobody saw it leave",
+        }
+    }
+}
+
+impl<T> Presence<T> {
+    /// The object, if it is there.
+    pub fn there(self) -> Option<T> {
+        match self {
+            Self::There(object) => Some(object),
+            Self::Gone | Self::Unknown(_) => None,
+        }
+    }
+
+    /// Whether it was seen leaving.
+    pub const fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone)
+    }
+
+    /// Whether it may be there without being readable or listed.
+    pub const fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown(_))
+    }
+}
+
+/// Names of departed objects that an informer remembers. More than the largest fleet loses while one decision waits; about 200 KB when
+/// full.
+pub const MOST_DEPARTED: usize = 1024;
+
+/// Whether an object with this metadata that a complete list lacks has left: it was being deleted, or nothing had to happen before it
+/// could go. With a finalizer and without a deletion timestamp it cannot have left in the ordinary way.
+pub(super) fn is_to_leave(deleting: bool, finalizers: Option<&Vec<String>>) -> bool {
+    deleting || finalizers.is_none_or(Vec::is_empty)
+}
+
+/// The names that left, the oldest forgotten first. Cheap to share: a holder keeps the state that it got.
+#[derive(Debug, Clone, Default)]
+pub struct Departed {
+    by_name: HashMap<Arc<str>, (u64, Departure)>,
+    order: BTreeMap<u64, Arc<str>>,
+    next: u64,
+}
+
+/// How a name left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Departure {
+    Deleted,
+    Vanished,
+}
+
+impl Departed {
+    /// Whether the object was seen leaving; `namespace` is `None` for cluster-scoped kinds.
+    pub fn is_gone(&self, namespace: Option<&str>, name: &str) -> bool {
+        self.get(namespace.unwrap_or_default(), name) == Some(Departure::Deleted)
+    }
+
+    /// Names of cluster-scoped objects that were seen leaving.
+    #[must_use]
+    pub fn of(names: &[&str]) -> Self {
+        let mut departed = Self::default();
+        for name in names {
+            departed.put("", name, Departure::Deleted);
+        }
+        departed
+    }
+
+    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Departure> {
+        if self.by_name.is_empty() {
+            return None;
+        }
+        let departure = self.by_name.get(&*joined(namespace, name));
+        departure.map(|(_, departure)| *departure)
+    }
+
+    pub(super) fn put(&mut self, namespace: &str, name: &str, departure: Departure) {
+        self.take(namespace, name);
+        let joined = joined(namespace, name);
+        self.by_name
+            .insert(Arc::clone(&joined), (self.next, departure));
+        self.order.insert(self.next, joined);
+        self.next += 1;
+        if self.order.len() > MOST_DEPARTED
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.by_name.remove(&oldest);
+        }
+    }
+
+    pub(super) fn take(&mut self, namespace: &str, name: &str) {
+        if self.by_name.is_empty() {
+            return;
+        }
+        if let Some((at, _)) = self.by_name.remove(&*joined(namespace, name)) {
+            self.order.remove(&at);
+        }
+    }
+}
+
+/// Neither part of an address has a slash.
+fn joined(namespace: &str, name: &str) -> Arc<str> {
+    [namespace, "/", name].concat().into()
+}
+
+/// The objects that the API has and that do not decode, each with whether it is being deleted.
+#[derive(Debug, Default)]
+pub(super) struct Unreadable(HashMap<Arc<str>, bool>);
+
+impl Unreadable {
+    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<bool> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&*joined(namespace, name)).copied()
+    }
+
+    pub(super) fn put(&mut self, namespace: &str, name: &str, deleting: bool) {
+        self.0.insert(joined(namespace, name), deleting);
+    }
+
+    pub(super) fn take(&mut self, namespace: &str, name: &str) -> Option<bool> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.remove(&*joined(namespace, name))
+    }
+
+    /// The addresses, as namespace and name, with whether each is being deleted.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str, bool)> {
+        let parts = self.0.iter();
+        parts.filter_map(|(joined, deleting)| {
+            let (namespace, name) = joined.split_once('/')?;
+            Some((namespace, name, *deleting))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_departures_is_bounded_and_forgets_the_oldest_first() {
+        let mut departed = Departed::default();
+        for number in 0..=MOST_DEPARTED {
+            departed.put("a", &number.to_string(), Departure::Deleted);
+        }
+        assert!(!departed.is_gone(Some("a"), "0"));
+        assert!(departed.is_gone(Some("a"), "1"));
+        assert!(!departed.is_gone(Some("b"), "1"), "names are not addresses");
+        // What leaves again is the youngest; what is back is no departure.
+        departed.put("a", "1", Departure::Deleted);
+        departed.put("a", "one more", Departure::Deleted);
+        assert!(departed.is_gone(Some("a"), "1"));
+        assert!(!departed.is_gone(Some("a"), "2"));
+        departed.take("a", "1");
+        assert!(!departed.is_gone(Some("a"), "1"));
+        assert_eq!(departed.order.len(), departed.by_name.len());
+    }
+
+    #[test]
+    fn what_a_list_lacks_has_left_when_nothing_had_to_happen_first() {
+        let finalizers = vec!["x/y".to_owned()];
+        assert!(!is_to_leave(false, Some(&finalizers)));
+        assert!(is_to_leave(true, Some(&finalizers)));
+        assert!(is_to_leave(false, Some(&Vec::new())));
+        assert!(is_to_leave(false, None));
+    }
+}
