@@ -16,10 +16,14 @@ use serde_json::{Map, Value, json};
 
 use super::motive::Motive;
 use super::preserve;
-use crate::scheduler::{NoFit, Options, Snapshot, schedule};
+use crate::availability::{Workload, can_stand_in};
+use crate::scheduler::{Facts, NoFit, Options, Snapshot, schedule};
 
 /// A task's message may not be longer (the schema's rule).
 const LONGEST_MESSAGE: usize = 1024;
+
+/// Clusters that an explanation names at most.
+const LONGEST_LIST: usize = 5;
 
 /// What is known when a workload is about to leave.
 pub struct Departure<'a> {
@@ -59,6 +63,9 @@ pub enum Nowhere {
     /// The scheduler would leave it without any cluster.
     #[error("no other cluster could take it: the placement would be empty")]
     Empty,
+    /// The clusters that would have it are failing themselves; why, for each.
+    #[error("no other cluster could take it: {0}")]
+    NotAvailable(String),
     /// Somebody suspended its scheduling.
     #[error("its scheduling is suspended")]
     Suspended,
@@ -87,7 +94,7 @@ pub fn plan(
         return Err(Nowhere::Suspended);
     }
     let mut after = spec.clone();
-    // A task for a cluster that was chosen again is over; it must not swallow this one (Karmada, K43).
+    // A task for a cluster that was chosen again is over; it must not swallow this one, as it does in Karmada.
     after
         .graceful_eviction_tasks
         .retain(|task| task.from_cluster != cluster);
@@ -98,7 +105,7 @@ pub fn plan(
     };
     let task_stays = departure.motive.outlives_the_copy() || !preserved.is_empty();
     take_out(&mut after, departure.task(preserved, now));
-    let decision = schedule(&after, status, snapshot, options)?;
+    let decision = schedule(&after, status, snapshot, &options.for_departure())?;
     if decision.clusters.is_empty()
         || decision
             .clusters
@@ -107,10 +114,12 @@ pub fn plan(
     {
         return Err(Nowhere::Empty);
     }
-    if *departure.purge_mode == PurgeMode::Directly && !task_stays {
-        // The task was for the scheduler's eyes: the old copy goes at once, so there is nothing to protect. Karmada
-        // keeps a task, which blocks every write of the binding while the cluster cannot be reached (K44). Here it stays
-        // only where it is needed, and a cluster that cannot be reached is not waited for.
+    require_available(spec, &decision.clusters, snapshot)?;
+    if *departure.purge_mode == PurgeMode::Directly && departure.ours && !task_stays {
+        // The task was for the scheduler's eyes: the old copy goes in the same write as the new one is placed, so there is
+        // nothing to protect. Karmada keeps a task, which blocks every write of the binding while the cluster cannot be
+        // reached. Here it stays only where it is needed: for what is preserved, after an application failure, and for
+        // another scheduler, which would choose the cluster again and meanwhile has placed nothing yet.
         after
             .graceful_eviction_tasks
             .retain(|task| task.from_cluster != cluster);
@@ -130,6 +139,30 @@ pub fn plan(
         clusters: decision.clusters,
         affinity_name,
     })
+}
+
+/// One of the new targets at least has to be available now: a target that holds the workload already counts as one
+/// whatever its state, so that the only copies left might be on clusters that are dying.
+fn require_available(
+    spec: &ResourceBindingSpec,
+    targets: &[TargetCluster],
+    snapshot: &Snapshot,
+) -> Result<(), Nowhere> {
+    let workload = Workload::of(spec, spec.placement.as_deref());
+    let mut reasons = Vec::new();
+    for target in targets {
+        let cluster = snapshot.get(&target.name).map(Facts::cluster);
+        let Err(reason) = can_stand_in(cluster, &workload) else {
+            return Ok(());
+        };
+        if reasons.len() < LONGEST_LIST {
+            reasons.push(format!("{} {reason}", target.name));
+        }
+    }
+    if targets.len() > reasons.len() {
+        reasons.push(format!("{} more likewise", targets.len() - reasons.len()));
+    }
+    Err(Nowhere::NotAvailable(reasons.join(", ")))
 }
 
 impl Plan {
@@ -161,7 +194,7 @@ impl Departure<'_> {
             producer: self.motive.producer().to_owned(),
             grace_period_seconds: self.motive.grace_seconds(self.spec, self.purge_mode),
             suppress_deletion: (*self.purge_mode == PurgeMode::Never).then_some(true),
-            // So that only a cluster gets the labels that did not run the workload before (unlike Karmada, K48).
+            // So that only a cluster gets the labels that did not run the workload before (unlike in Karmada).
             clusters_before_failover: if preserved.is_empty() {
                 Vec::new()
             } else {

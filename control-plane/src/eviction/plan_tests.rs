@@ -11,12 +11,20 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn cluster(name: &str, taints: &Value) -> Arc<Cluster> {
+    standing(name, taints, "True")
+}
+
+fn standing(name: &str, taints: &Value, ready: &str) -> Arc<Cluster> {
     let summary = json!({"allocatable": {"cpu": "100", "memory": "100Gi", "pods": "100"}});
     Arc::new(
         serde_json::from_value(json!({
             "metadata": {"name": name},
             "spec": {"syncMode": "Pull", "taints": taints},
             "status": {
+                "conditions": [{
+                    "type": "Ready", "status": ready, "reason": "R", "message": "",
+                    "lastTransitionTime": "2024-01-01T00:00:00Z",
+                }],
                 "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}],
                 "resourceSummary": summary,
             },
@@ -204,6 +212,92 @@ fn nobody_is_evicted_into_nowhere() {
     );
 }
 
+/// A workload with a copy on each of two clusters, and nothing said about how many there have to be.
+fn copied(replicas: i32) -> ResourceBindingSpec {
+    let mut spec = spec(
+        replicas,
+        &json!([{"name": "member1", "replicas": replicas}, {"name": "member2", "replicas": replicas}]),
+        &json!({"clusterAffinity": {"clusterNames": ["member1", "member2"]}}),
+    );
+    if replicas == 0 {
+        spec.replica_requirements = None;
+    }
+    spec
+}
+
+#[test]
+fn a_copy_on_a_cluster_that_is_dying_itself_is_no_refuge() {
+    let drained = || cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
+    let lost = json!([{"key": "cluster.karmada.io/unreachable", "effect": "NoSchedule"}]);
+    let down = json!([{"key": "down", "effect": "NoExecute"}]);
+    let preferred = json!([{"key": "down", "effect": "PreferNoExecute"}]);
+    let mut leaving = (*cluster("member2", &json!([]))).clone();
+    leaving.metadata.deletion_timestamp = Some(Time(at(1)));
+    for (what, second, goes) in [
+        ("sound", cluster("member2", &json!([])), true),
+        ("tainted as silent", cluster("member2", &lost), false),
+        (
+            "silent, not tainted yet",
+            standing("member2", &json!([]), "Unknown"),
+            false,
+        ),
+        (
+            "ill, not tainted yet",
+            standing("member2", &json!([]), "False"),
+            false,
+        ),
+        ("to be left as well", cluster("member2", &down), false),
+        ("to be left by some", cluster("member2", &preferred), false),
+        ("leaving the fleet", Arc::new(leaving), false),
+    ] {
+        // Others are well, but the policy does not name them.
+        let others = ["member3", "member4"].map(|name| cluster(name, &json!([])));
+        let snapshot = Snapshot::new(others.into_iter().chain([drained(), second]));
+        for replicas in [2, 0] {
+            for mode in [PurgeMode::Gracefully, PurgeMode::Directly] {
+                let spec = copied(replicas);
+                let leave = Leave {
+                    mode: mode.clone(),
+                    ..gracefully(&spec, "member1")
+                };
+                let got = try_to(&leave, &snapshot);
+                assert_eq!(
+                    got.is_ok(),
+                    goes,
+                    "{what}, {replicas} replicas, {mode}: {got:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cluster_that_fell_silent_a_moment_ago_gets_nothing_that_flees() {
+    let mut spec = copied(2);
+    spec.placement = Some(Arc::default());
+    let drained = cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
+    let silent = |name| standing(name, &json!([]), "Unknown");
+    let sound = cluster("member4", &json!([]));
+    let snapshot = Snapshot::new([drained, silent("member2"), silent("member3"), sound]);
+    let plan = try_to(&gracefully(&spec, "member1"), &snapshot).unwrap();
+    assert_eq!(names(&plan.clusters), [("member2", 2), ("member4", 2)]);
+}
+
+#[test]
+fn a_refusal_names_the_clusters_that_would_have_it_and_why_they_are_none() {
+    let drained = cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
+    let silent = standing("member2", &json!([]), "Unknown");
+    let spec = copied(2);
+    let stays = try_to(
+        &gracefully(&spec, "member1"),
+        &Snapshot::new([drained, silent]),
+    );
+    assert_eq!(
+        stays.unwrap_err().to_string(),
+        "no other cluster could take it: member2 has Ready=Unknown"
+    );
+}
+
 #[test]
 fn directly_leaves_no_task_and_no_way_back() {
     let mut tolerant = divided();
@@ -231,6 +325,24 @@ fn beside_another_scheduler_the_decision_is_a_check_only() {
         json!([{"name": "member2", "replicas": 2}])
     );
     assert_eq!(plan.patch.get("metadata"), None);
+}
+
+#[test]
+fn beside_another_scheduler_the_task_stays_in_every_purge_mode() {
+    let mut spec = divided();
+    spec.clusters.truncate(1);
+    for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
+        let leave = Leave {
+            ours: false,
+            mode: mode.clone(),
+            ..gracefully(&spec, "member1")
+        };
+        let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+        assert_eq!(plan.patch["spec"]["clusters"], Value::Null, "{mode}");
+        let task = &plan.patch["spec"]["gracefulEvictionTasks"][0];
+        assert_eq!(task["fromCluster"], "member1", "{mode}");
+        assert_eq!(task["purgeMode"], json!(mode));
+    }
 }
 
 #[test]

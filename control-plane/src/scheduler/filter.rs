@@ -6,15 +6,17 @@ use std::ptr;
 
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
 use muster_shared::api::policy::Placement;
+use muster_shared::conditions;
 use muster_shared::k8s::{Taint, Toleration};
 use muster_shared::names::eviction::REASON_APPLICATION_FAILURE;
-use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, describe, tolerates};
+use muster_shared::taints::{NO_EXECUTE, describe, tolerates};
 
-use super::Options;
 use super::affinity::Affinity;
 use super::plugin::{Plugin, Plugins};
 use super::select::Spread;
 use super::snapshot::{Facts, Kinds};
+use super::{Growth, Options};
+use crate::availability;
 
 /// The tier of clusters that the affinity in use does not allow, where that is no reason to refuse them (Karmada's number).
 const OUTSIDE: u32 = 1000;
@@ -26,6 +28,8 @@ pub enum Rejection<'a> {
     ApiMissing,
     /// A taint that the placement does not tolerate.
     Taint(&'a Taint),
+    /// The cluster is not ready, and the workload is being moved off one that fails.
+    NotReady,
     /// The placement does not name or select the cluster.
     Affinity,
     /// A constraint by provider, and the cluster has none.
@@ -45,7 +49,8 @@ impl Rejection<'_> {
     pub const fn filter(&self) -> Plugin {
         match self {
             Self::ApiMissing => Plugin::ApiEnablement,
-            Self::Taint(_) => Plugin::TaintToleration,
+            // The taint that a cluster gets which is not ready may come a moment later.
+            Self::Taint(_) | Self::NotReady => Plugin::TaintToleration,
             Self::Affinity => Plugin::ClusterAffinity,
             Self::NoProvider | Self::NoRegion | Self::NoZones | Self::NoLabel => {
                 Plugin::SpreadConstraint
@@ -67,6 +72,8 @@ impl fmt::Display for Rejection<'_> {
                     describe(taint)
                 )
             }
+            // Ours: Karmada asks for taints only.
+            Self::NotReady => f.write_str("cluster(s) were not ready"),
             Self::Affinity => {
                 f.write_str("cluster(s) did not match the placement cluster affinity constraint")
             }
@@ -114,6 +121,7 @@ pub struct Filters<'a> {
     plugins: Plugins,
     return_rule: ReturnRule,
     guests: Guests,
+    ready_only: bool,
     last_served: Cell<Option<(&'a Kinds, bool)>>,
 }
 
@@ -136,6 +144,7 @@ impl<'a> Filters<'a> {
             plugins: options.plugins,
             return_rule: options.return_rule,
             guests: options.guests,
+            ready_only: options.growth == Growth::AdmittingOnly,
             last_served: Cell::new(None),
         }
     }
@@ -145,7 +154,8 @@ impl<'a> Filters<'a> {
     pub fn admit(&self, cluster: &'a Facts, placed: bool) -> Result<u32, Rejection<'a>> {
         let first = self
             .api_enablement(cluster, placed)
-            .or_else(|| self.taints(cluster, placed));
+            .or_else(|| self.taints(cluster, placed))
+            .or_else(|| self.readiness(cluster, placed));
         if let Some(rejection) = first {
             return Err(rejection);
         }
@@ -164,6 +174,7 @@ impl<'a> Filters<'a> {
         [
             self.api_enablement(cluster, placed),
             self.taints(cluster, placed),
+            self.readiness(cluster, placed),
             self.tier(cluster).is_none().then_some(Rejection::Affinity),
             self.spread_fields(cluster),
             self.eviction(cluster),
@@ -207,21 +218,24 @@ impl<'a> Filters<'a> {
 
     /// Whether the cluster, having the workload, would not take it if it came anew.
     pub fn is_closed(&self, cluster: &'a Facts) -> bool {
-        self.taints(cluster, false).is_some()
+        let refused = self.taints(cluster, false);
+        refused.or_else(|| self.readiness(cluster, false)).is_some()
     }
 
-    /// `PreferNoExecute` knows no tolerations (proposal "Optimize Cluster Failover"): it drives out only what
-    /// asked for it, and as it is stronger than `NoSchedule`, it lets nothing new in.
+    /// Who moves a workload off a failing cluster must not count on one that is not heard of: that it is silent is known before
+    /// the taint is there that says so.
+    fn readiness(&self, cluster: &'a Facts, placed: bool) -> Option<Rejection<'a>> {
+        let refused = self.ready_only
+            && !placed
+            && availability::readiness(cluster.cluster()) != conditions::TRUE;
+        refused.then_some(Rejection::NotReady)
+    }
+
     fn is_refused_by(&self, taint: &Taint) -> bool {
-        match taint.effect.as_str() {
-            NO_EXECUTE if self.guests == Guests::Refused => self.drives_out(taint),
-            NO_SCHEDULE | NO_EXECUTE => !self
-                .tolerations
-                .iter()
-                .any(|toleration| tolerates(toleration, taint)),
-            PREFER_NO_EXECUTE => true,
-            _ => false,
+        if taint.effect == NO_EXECUTE && self.guests == Guests::Admitted {
+            return !self.tolerations.iter().any(|it| tolerates(it, taint));
         }
+        availability::keeps_out(taint, self.tolerations)
     }
 
     /// The cluster must match the affinity in use. This holds for what is placed, too: a narrowed policy takes
@@ -278,17 +292,8 @@ impl<'a> Filters<'a> {
     /// Whether a taint still drives the workload out.
     fn is_driven_out(&self, cluster: &Facts) -> bool {
         let taints = &cluster.cluster().spec.taints;
-        taints.iter().any(|taint| self.drives_out(taint))
-    }
-
-    /// A toleration for a limited time lets a workload stay for that time; it does not let it in again.
-    fn drives_out(&self, taint: &Taint) -> bool {
-        match taint.effect.as_str() {
-            NO_EXECUTE => !self.tolerations.iter().any(|toleration| {
-                toleration.toleration_seconds.is_none() && tolerates(toleration, taint)
-            }),
-            PREFER_NO_EXECUTE => true,
-            _ => false,
-        }
+        taints
+            .iter()
+            .any(|taint| availability::drives_out(taint, self.tolerations))
     }
 }

@@ -8,12 +8,16 @@ use serde_json::{Value, json};
 
 use super::{Decision, NoFit, Options, Snapshot, schedule};
 
-/// A cluster that serves Deployments and ConfigMaps, with so many cores and plenty of pods free.
+/// A ready cluster that serves Deployments and ConfigMaps, with so many cores and plenty of pods free.
 pub(super) fn cluster(name: &str, cores: i64) -> Value {
     json!({
         "metadata": { "name": name },
         "spec": {},
         "status": {
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }],
             "apiEnablements": [
                 { "groupVersion": "apps/v1", "resources": [{ "name": "deployments", "kind": "Deployment" }] },
                 { "groupVersion": "v1", "resources": [{ "name": "configmaps", "kind": "ConfigMap" }] },

@@ -1,0 +1,314 @@
+//! Whether a cluster is available to a workload now: can take a new copy of it, or hold the copy that it has.
+//!
+//! One predicate for everyone who counts on a cluster before something is given up elsewhere: eviction, scheduling for an
+//! eviction, graceful eviction, application failover. A cluster that is not known is not available; whether it is *gone* is another
+//! question, which this predicate does not answer.
+
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::Placement;
+use muster_shared::conditions;
+use muster_shared::k8s::{Taint, Toleration};
+use muster_shared::names::condition;
+use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, describe, tolerates};
+
+/// What of a workload decides where it may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload<'a> {
+    /// API version of its resource.
+    pub api_version: &'a str,
+    /// Kind of its resource.
+    pub kind: &'a str,
+    /// The tolerations of its placement; none where the placement is not known.
+    pub tolerations: &'a [Toleration],
+    /// Whether taints of effect `NoExecute` make it leave (gate `Failover`, `--enable-no-execute-taint-eviction`).
+    pub leaves_no_execute: bool,
+    /// Whether taints of effect `PreferNoExecute` make it leave: its policy has `failover.cluster`.
+    pub leaves_prefer_no_execute: bool,
+}
+
+impl<'a> Workload<'a> {
+    /// The workload of a binding with the placement that counts, where failover is on.
+    pub fn of(spec: &'a ResourceBindingSpec, placement: Option<&'a Placement>) -> Self {
+        let failover = spec.failover.as_ref();
+        Self {
+            api_version: &spec.resource.api_version,
+            kind: &spec.resource.kind,
+            tolerations: placement.map_or(&[], |placement| &placement.cluster_tolerations),
+            leaves_no_execute: true,
+            leaves_prefer_no_execute: failover.is_some_and(|it| it.cluster.is_some()),
+        }
+    }
+}
+
+/// Why a cluster is not available. The texts complete the sentence "`<cluster>` ...".
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Unavailable<'a> {
+    /// It is not in the cache: it never existed, left the fleet, or cannot be read.
+    #[error("is not known to the control plane")]
+    Unknown,
+    /// It leaves the fleet.
+    #[error("is being deleted")]
+    Deleting,
+    /// Its condition `Ready` is not True; `Unknown` as well where it never reported.
+    #[error("has Ready={0}")]
+    NotReady(&'a str),
+    /// A taint keeps the workload out, or drives it out.
+    #[error("has taint {}, which is not tolerated", describe(.0))]
+    Tainted(&'a Taint),
+    /// It does not serve the kind of the workload.
+    #[error("does not serve {api_version} {kind}")]
+    KindNotServed {
+        /// API version of the kind.
+        api_version: &'a str,
+        /// The kind.
+        kind: &'a str,
+    },
+}
+
+/// Whether a cluster can take a new copy of a workload now: it is there and ready, no taint keeps the workload out, and
+/// it serves the kind.
+///
+/// # Errors
+/// The first reason why it cannot.
+pub fn can_take<'a>(
+    cluster: Option<&'a Cluster>,
+    workload: &Workload<'a>,
+) -> Result<(), Unavailable<'a>> {
+    let cluster = is_live(cluster)?;
+    admits(cluster, workload.tolerations)?;
+    let Workload {
+        api_version, kind, ..
+    } = *workload;
+    let mut groups = cluster
+        .status
+        .iter()
+        .flat_map(|status| &status.api_enablements)
+        .filter(|group| group.group_version == api_version);
+    if groups.any(|group| group.resources.iter().any(|it| it.kind == kind)) {
+        Ok(())
+    } else {
+        Err(Unavailable::KindNotServed { api_version, kind })
+    }
+}
+
+/// Whether a cluster that has a copy of a workload would do as the only one: it is there and ready, and no taint keeps
+/// the workload out. Kinds are not asked for: what a cluster has, it serves, even when a report of kinds was cut short.
+///
+/// # Errors
+/// The first reason why it would not.
+pub fn can_stand_in<'a>(
+    cluster: Option<&'a Cluster>,
+    workload: &Workload<'a>,
+) -> Result<(), Unavailable<'a>> {
+    admits(is_live(cluster)?, workload.tolerations)
+}
+
+/// Whether a cluster can go on holding a copy that runs there: it is there and ready, and no taint drives the workload
+/// out. A taint that only keeps new workloads away takes nothing from a copy that is there.
+///
+/// # Errors
+/// The first reason why it cannot.
+pub fn can_hold<'a>(
+    cluster: Option<&'a Cluster>,
+    workload: &Workload<'a>,
+) -> Result<(), Unavailable<'a>> {
+    let cluster = is_live(cluster)?;
+    let leaves = |taint: &&Taint| {
+        let counts = match taint.effect.as_str() {
+            NO_EXECUTE => workload.leaves_no_execute,
+            PREFER_NO_EXECUTE => workload.leaves_prefer_no_execute,
+            _ => false,
+        };
+        counts && drives_out(taint, workload.tolerations)
+    };
+    let taint = cluster.spec.taints.iter().find(leaves);
+    taint.map_or(Ok(()), |taint| Err(Unavailable::Tainted(taint)))
+}
+
+/// Whether a cluster is there, stays, and is ready as far as the control plane hears.
+///
+/// # Errors
+/// The first reason why it is not.
+pub fn is_live(cluster: Option<&Cluster>) -> Result<&Cluster, Unavailable<'_>> {
+    let cluster = cluster.ok_or(Unavailable::Unknown)?;
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return Err(Unavailable::Deleting);
+    }
+    match readiness(cluster) {
+        conditions::TRUE => Ok(cluster),
+        other => Err(Unavailable::NotReady(other)),
+    }
+}
+
+/// Status of the condition `Ready`; `Unknown` where the cluster never reported.
+pub fn readiness(cluster: &Cluster) -> &str {
+    let conditions = cluster.status.as_ref().map(|status| &status.conditions[..]);
+    conditions::status(conditions.unwrap_or_default(), condition::READY)
+        .unwrap_or(conditions::UNKNOWN)
+}
+
+fn admits<'a>(cluster: &'a Cluster, tolerations: &[Toleration]) -> Result<(), Unavailable<'a>> {
+    let taints = cluster.spec.taints.iter();
+    let mut refusing = taints.filter(|taint| keeps_out(taint, tolerations));
+    refusing
+        .next()
+        .map_or(Ok(()), |taint| Err(Unavailable::Tainted(taint)))
+}
+
+/// Whether a taint keeps a new workload with these tolerations out.
+///
+/// `PreferNoExecute` knows no tolerations (proposal "Optimize Cluster Failover"): it drives out only what asked for it, and as it
+/// is stronger than `NoSchedule`, it lets nothing new in.
+pub fn keeps_out(taint: &Taint, tolerations: &[Toleration]) -> bool {
+    match taint.effect.as_str() {
+        NO_SCHEDULE => !tolerations.iter().any(|it| tolerates(it, taint)),
+        _ => drives_out(taint, tolerations),
+    }
+}
+
+/// Whether a taint drives a workload with these tolerations out, now or when a toleration for a limited time has run
+/// out. Such a toleration lets a workload stay for that time; it does not let one in.
+pub fn drives_out(taint: &Taint, tolerations: &[Toleration]) -> bool {
+    match taint.effect.as_str() {
+        NO_EXECUTE => !tolerations
+            .iter()
+            .any(|it| it.toleration_seconds.is_none() && tolerates(it, taint)),
+        PREFER_NO_EXECUTE => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn cluster(ready: Option<&str>, change: impl FnOnce(&mut Value)) -> Cluster {
+        let mut cluster = json!({
+            "metadata": {"name": "m1"},
+            "spec": {},
+            "status": {"apiEnablements": [
+                {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
+            ]},
+        });
+        if let Some(ready) = ready {
+            cluster["status"]["conditions"] = json!([{
+                "type": "Ready", "status": ready, "reason": "R", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }]);
+        }
+        change(&mut cluster);
+        serde_json::from_value(cluster).unwrap()
+    }
+
+    fn tainted(effect: &str) -> Cluster {
+        cluster(Some("True"), |it| {
+            it["spec"]["taints"] = json!([{"key": "x", "effect": effect}]);
+        })
+    }
+
+    fn workload(kind: &str, tolerations: &Value, failover: &Value) -> ResourceBindingSpec {
+        serde_json::from_value(json!({
+            "resource": {"apiVersion": "apps/v1", "kind": kind, "name": "web"},
+            "placement": {"clusterTolerations": tolerations},
+            "failover": failover,
+        }))
+        .unwrap()
+    }
+
+    /// Whether the cluster can take, stand in, hold.
+    fn answers(cluster: Option<&Cluster>, spec: &ResourceBindingSpec) -> [bool; 3] {
+        let workload = Workload::of(spec, spec.placement.as_deref());
+        [
+            can_take(cluster, &workload).is_ok(),
+            can_stand_in(cluster, &workload).is_ok(),
+            can_hold(cluster, &workload).is_ok(),
+        ]
+    }
+
+    #[test]
+    fn only_a_cluster_that_is_there_and_ready_is_available() {
+        let web = workload("Deployment", &json!([]), &Value::Null);
+        let leaving = cluster(Some("True"), |it| {
+            it["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        });
+        let as_it_is = |_: &mut Value| {};
+        let silent = cluster(Some("Unknown"), as_it_is);
+        for (what, cluster, expected) in [
+            ("sound", Some(&cluster(Some("True"), as_it_is)), true),
+            ("ill", Some(&cluster(Some("False"), as_it_is)), false),
+            ("silent", Some(&silent), false),
+            ("new", Some(&cluster(None, as_it_is)), false),
+            ("leaving", Some(&leaving), false),
+            ("not in the cache", None, false),
+        ] {
+            assert_eq!(answers(cluster, &web), [expected; 3], "{what}");
+        }
+    }
+
+    #[test]
+    fn taints_keep_out_or_drive_out_unless_they_are_tolerated_for_ever() {
+        let asked = json!({"cluster": {}});
+        let for_ever = json!([{"operator": "Exists"}]);
+        let for_a_while = json!([{"operator": "Exists", "tolerationSeconds": 60}]);
+        for (effect, tolerations, failover, expected) in [
+            ("NoSchedule", json!([]), Value::Null, [false, false, true]),
+            ("NoSchedule", for_ever.clone(), Value::Null, [true; 3]),
+            ("NoExecute", json!([]), Value::Null, [false; 3]),
+            ("NoExecute", for_a_while, Value::Null, [false; 3]),
+            ("NoExecute", for_ever.clone(), Value::Null, [true; 3]),
+            (
+                "PreferNoExecute",
+                for_ever.clone(),
+                Value::Null,
+                [false, false, true],
+            ),
+            ("PreferNoExecute", for_ever, asked, [false; 3]),
+            ("Other", json!([]), Value::Null, [true; 3]),
+        ] {
+            let web = workload("Deployment", &tolerations, &failover);
+            let got = answers(Some(&tainted(effect)), &web);
+            assert_eq!(got, expected, "{effect} {tolerations} {failover}");
+        }
+    }
+
+    #[test]
+    fn a_new_copy_needs_its_kind_and_a_copy_that_is_there_does_not() {
+        let sound = cluster(Some("True"), |_| {});
+        let job = workload("Job", &json!([]), &Value::Null);
+        assert_eq!(answers(Some(&sound), &job), [false, true, true]);
+    }
+
+    #[test]
+    fn taints_that_move_nothing_take_nothing_from_a_copy_that_is_there() {
+        let web = workload("Deployment", &json!([]), &Value::Null);
+        let switched_off = Workload {
+            leaves_no_execute: false,
+            ..Workload::of(&web, web.placement.as_deref())
+        };
+        let drained = tainted("NoExecute");
+        assert!(can_hold(Some(&drained), &switched_off).is_ok());
+        assert!(can_take(Some(&drained), &switched_off).is_err());
+    }
+
+    #[test]
+    fn a_refusal_says_why() {
+        let web = workload("Job", &json!([]), &Value::Null);
+        let workload = Workload::of(&web, web.placement.as_deref());
+        let sound = cluster(Some("True"), |_| {});
+        for (cluster, expected) in [
+            (None, "is not known to the control plane"),
+            (Some(&cluster(Some("Unknown"), |_| {})), "has Ready=Unknown"),
+            (
+                Some(&tainted("NoExecute")),
+                "has taint x:NoExecute, which is not tolerated",
+            ),
+            (Some(&sound), "does not serve apps/v1 Job"),
+        ] {
+            let refused = can_take(cluster, &workload).unwrap_err();
+            assert_eq!(refused.to_string(), expected);
+        }
+    }
+}
