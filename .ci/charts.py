@@ -56,10 +56,34 @@ def common(path, values, objects):
     check(f"{path}: selects its own pods", selector.items() <= labels.items())
     check(f"{path}: runs without privileges", main["securityContext"]["readOnlyRootFilesystem"] is True)
     check(f"{path}: has memory limits", "memory" in main["resources"]["limits"])
+    survives_a_node(path, objects, deployment)
     lint = helm.lint(path, values=values)
     # Severities: 1 information, 2 warning, 3 error.
     errors = [message for message in lint.get("messages", []) if message.get("severity", 3) >= 2]
     check(f"{path}: lint", not errors, str(errors))
+
+
+def survives_a_node(path, objects, deployment):
+    """The death of one node, or a shortage of memory on it, silences nobody for longer than the monitor's grace."""
+    pod = deployment["spec"]["template"]["spec"]
+    check(f"{path}: more than one replica", deployment["spec"]["replicas"] >= 2)
+    soon = {each["key"]: each.get("tolerationSeconds") for each in pod.get("tolerations", [])}
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        check(f"{path}: leaves a node that is {key} at once", soon.get(key) is not None and soon[key] <= 10, str(soon))
+    spread = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    keys = {each["podAffinityTerm"]["topologyKey"] for each in spread}
+    check(f"{path}: on different nodes", "kubernetes.io/hostname" in keys, str(keys))
+    budget = [each for each in objects if each["kind"] == "PodDisruptionBudget"]
+    check(f"{path}: a drain takes one at a time", [each["spec"]["maxUnavailable"] for each in budget] == [1], str(budget))
+    classes = {each["metadata"]["name"]: each["value"] for each in objects if each["kind"] == "PriorityClass"}
+    check(f"{path}: is preempted last", classes.get(pod["priorityClassName"], 0) >= 10**9, f"{pod['priorityClassName']} of {classes}")
+
+
+def network_policy(path, values):
+    """The peers that each port of the rendered policy admits; a port without peers admits everybody."""
+    objects = rendered(path, values)
+    policy = next(each for each in objects if each["kind"] == "NetworkPolicy")
+    return {port["port"]: rule.get("from") for rule in policy["spec"]["ingress"] for port in rule["ports"]}
 
 
 def control_plane():
@@ -70,7 +94,23 @@ def control_plane():
     check(f"{path}: failover is off until somebody asks", "--feature-gates=Failover=false" in main["args"])
     _, main = container(rendered(path, {"featureGates": {"Failover": True}, "extraArgs": ["--scheduler-name=x"]}))
     check(f"{path}: gates and further flags arrive", {"--feature-gates=Failover=true", "--scheduler-name=x"} <= set(main["args"]))
-    for values, word in [({"eviction": {"rate": -1}}, "rate"), ({"replica": 1}, "replica"), ({"log": {"format": "xml"}}, "format")]:
+    _, main = container(rendered(path, {"eviction": {"largeClusterNumThreshold": 2_000_000}}))
+    check(f"{path}: large numbers stay numbers", "--large-cluster-num-threshold=2000000" in main["args"], str(main["args"]))
+    _, main = container(rendered(path, {"image": {"repository": "r/x", "digest": "sha256:" + "a" * 64}}))
+    check(f"{path}: an image by digest", main["image"] == "r/x@sha256:" + "a" * 64, main["image"])
+    peers = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
+    ports = network_policy(path, {"networkPolicy": {"enabled": True, "metricsFrom": peers}})
+    check(f"{path}: the network policy admits who reads metrics", ports == {"metrics": peers}, str(ports))
+    ports = network_policy(path, {"networkPolicy": {"enabled": True}, "webhook": {"enabled": True}})
+    check(f"{path}: the network policy admits admission", ports == {"webhook": None}, str(ports))
+    cases = [
+        ({"eviction": {"rate": -1}}, "rate"),
+        ({"replica": 1}, "replica"),
+        ({"log": {"format": "xml"}}, "format"),
+        ({"featureGates": {"Failovr": True}}, "Failovr"),
+        ({"controllers": "*,-bindng"}, "controllers"),
+    ]
+    for values, word in cases:
         words = refused(path, values)
         check(f"{path}: refuses {values}", words is not None and word in words, str(words))
 
@@ -81,7 +121,14 @@ def agent():
     objects = rendered(path, values)
     common(path, values, objects)
     deployment, main = container(objects)
-    check(f"{path}: one agent speaks for a cluster", deployment["spec"]["replicas"] == 1 and deployment["spec"]["strategy"]["type"] == "Recreate")
+    check(f"{path}: agents elect the one that speaks for the cluster", not [each for each in main["args"] if each.startswith("--leader-elect=")])
+    flags = dict(each.split("=", 1) for each in main["args"] if each.startswith("--leader-elect-"))
+    seconds = {name: int(value.removesuffix("s")) for name, value in flags.items()}
+    takeover = seconds["--leader-elect-lease-duration"] + 2 * seconds["--leader-elect-retry-period"]
+    check(f"{path}: another agent acts well within the grace of 40 s", takeover <= 15, str(flags))
+    check(f"{path}: no network policy unless asked for", not [each for each in objects if each["kind"] == "NetworkPolicy"])
+    ports = network_policy(path, {**values, "networkPolicy": {"enabled": True}})
+    check(f"{path}: the network policy admits nobody by default", ports == {}, str(ports))
     check(f"{path}: flags arrive", {"--cluster-name=member1", "--cluster-zones=a,b", "--cluster-region=eu"} <= set(main["args"]), str(main["args"]))
     quiet = {"--report-secrets=None"} <= set(main["args"]) and not [each for each in main["args"] if each.startswith("--controllers")]
     check(f"{path}: gives no credentials away and renews none unless asked to", quiet, str(main["args"]))
@@ -100,6 +147,10 @@ def agent():
         ({"clusterName": "Member.1"}, "clusterName"),
         ({"clusterName": "a", "x": 1}, "x"),
         ({"clusterName": "a", "reportSecrets": ["Everything"]}, "reportSecrets"),
+        ({"clusterName": "a", "cluster": {"region": "EU West"}}, "region"),
+        ({"clusterName": "a", "cluster": {"zones": ["a b"]}}, "zones"),
+        ({"clusterName": "a", "cluster": {"apiEndpoint": "https://a?b"}}, "apiEndpoint"),
+        ({"clusterName": "a", "rights": {"preset": "some"}}, "preset"),
     ]
     for values, word in cases:
         words = refused(path, values)
@@ -113,7 +164,28 @@ def agent_access():
     check(f"{path}: no name is left to fill in", "RELEASE" not in texts and "NAMESPACE" not in texts)
     granted = rules(objects, "ClusterRole", "muster-system-muster")
     verbs = {verb for rule in granted if "*" in rule.get("resources", []) for verb in rule["verbs"]}
-    check(f"{path}: the agent may not be somebody else", verbs and not verbs & {"*", "impersonate"}, str(verbs))
+    check(f"{path}: everything is everything but impersonation", verbs and not verbs & {"*", "impersonate", "deletecollection"}, str(verbs))
+
+    narrow = {"clusterName": "member1", "rights": {"preset": "workloads", "rules": [{"apiGroups": ["example.com"], "resources": ["databases"], "verbs": ["get"]}]}}
+    objects = rendered(path, {**narrow, "certRotation": {"enabled": True}})
+    check(f"{path}: no name is left to fill in where less is granted", not [word for word in ("RELEASE", "NAMESPACE") if word in yaml.safe_dump_all(objects)])
+    granted = [rule for each in objects if each["kind"] == "ClusterRole" for rule in each["rules"]]
+    named = {(group, resource) for rule in granted for group in rule.get("apiGroups", []) for resource in rule["resources"]}
+    refused_kinds = {("", "secrets"), ("rbac.authorization.k8s.io", "roles"), ("", "serviceaccounts/token"), ("", "pods/exec")}
+    check(f"{path}: a narrow agent has no Secrets, roles, tokens", not named & refused_kinds and not [each for each in named if "*" in each], str(named))
+    check(f"{path}: a narrow agent binds no roles", not {verb for rule in granted for verb in rule["verbs"]} & {"*", "bind", "escalate", "impersonate"})
+    check(f"{path}: a narrow agent still measures capacity", {("", "nodes"), ("", "pods")} <= named)
+    check(f"{path}: rules beside the preset arrive", ("example.com", "databases") in named, str(named))
+    own = rules(objects, "Role", "muster-certificate", "muster-system")
+    check(f"{path}: a narrow agent renews its own certificate", [rule["resourceNames"] for rule in own] == [["muster-fleet-kubeconfig"]], str(own))
+    try:
+        rendered(path, {**narrow, "reportSecrets": ["KubeCredentials"]})
+        words = ""
+    except Exception as error:  # noqa: BLE001 - the engine has one error class per cause
+        words = str(error)
+    check(f"{path}: a narrow agent makes no powerful account", "rights.preset=everything" in words, words)
+    none = rendered(path, {"clusterName": "member1", "rights": {"create": False}})
+    check(f"{path}: rights of one's own", not [each for each in none if each["kind"] in ("ClusterRole", "ServiceAccount")])
 
 
 def fleet_access():

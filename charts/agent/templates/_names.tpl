@@ -10,3 +10,17 @@ app.kubernetes.io/part-of: muster
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
+
+{{- /* A tag, or a digest, which no registry can exchange. */ -}}
+{{- define "muster.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{- /* The pods' PriorityClass. It has no namespace, so that its own name says whose it is. */ -}}
+{{- define "muster.priorityClass" -}}
+{{ .Values.priorityClass.name | default (printf "%s-%s" .Release.Name .Release.Namespace | trimSuffix "-") }}
+{{- end }}

@@ -49,3 +49,17 @@ one rendering see the same.
 {{- end -}}
 {{ .Release.musterWebhook | toJson }}
 {{- end }}
+
+{{- /* A tag, or a digest, which no registry can exchange. */ -}}
+{{- define "muster.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{- /* The pods' PriorityClass. It has no namespace, so that its own name says whose it is. */ -}}
+{{- define "muster.priorityClass" -}}
+{{ .Values.priorityClass.name | default (printf "%s-%s" .Release.Name .Release.Namespace | trimSuffix "-") }}
+{{- end }}
