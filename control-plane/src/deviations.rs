@@ -1,7 +1,7 @@
 //! Where Muster does otherwise than Karmada on purpose: the behaviours that the conformance vectors mark as odd and that
 //! are not copied, each with its reason.
 
-use muster_shared::vectors::Deviation;
+use muster_vectors::Deviation;
 
 /// All of them. A line of a suite may differ only if its quirk is named here.
 pub const DEVIATIONS: &[Deviation] = &[

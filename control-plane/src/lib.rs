@@ -10,7 +10,8 @@ pub mod availability;
 pub mod binding;
 pub mod cluster;
 pub mod detector;
-pub mod deviations;
+#[cfg(test)]
+mod deviations;
 pub mod eviction;
 pub mod fleet;
 pub mod graceful_eviction;

@@ -28,6 +28,5 @@ pub mod taints;
 pub mod tasks;
 pub mod telemetry;
 pub mod tls;
-pub mod vectors;
 pub mod watch;
 pub mod write;

@@ -114,16 +114,9 @@ pub fn debounce(
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
+    use serde::{Deserialize, Serialize};
 
     use super::*;
-
-    #[derive(Deserialize)]
-    struct Line {
-        case: String,
-        r#in: Input,
-        out: Output,
-    }
 
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -144,7 +137,7 @@ mod tests {
         restart: bool,
     }
 
-    #[derive(Deserialize, PartialEq, Debug)]
+    #[derive(Serialize)]
     struct Output {
         reported: Vec<String>,
         held: Vec<bool>,
@@ -186,28 +179,12 @@ mod tests {
 
     #[test]
     fn the_reference_vectors_hold() {
-        let mut suites =
-            vec![include_str!("../../tests/vectors/cluster_condition_debounce.jsonl").to_owned()];
-        if let Some(folder) = std::env::var_os("MUSTER_VECTORS") {
-            let file = std::path::Path::new(&folder).join("cluster_condition_debounce.jsonl");
-            suites.push(std::fs::read_to_string(file).unwrap());
-        }
-        let lines: Vec<Line> = suites
-            .iter()
-            .flat_map(|suite| suite.lines())
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        let failed: Vec<&str> = lines
-            .iter()
-            .filter(|line| replay(&line.r#in) != line.out)
-            .map(|line| line.case.as_str())
-            .collect();
-        let passed = lines.len() - failed.len();
-        println!(
-            "cluster_condition_debounce: passed {passed}, differs 0, failed {}",
-            failed.len()
-        );
-        assert!(failed.is_empty(), "{failed:?}");
+        let tests = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"));
+        muster_vectors::replay("cluster_condition_debounce", tests, &[], |case| {
+            let input = serde_json::from_value(case.input.clone()).unwrap();
+            muster_vectors::same(&case.output, &serde_json::to_value(replay(&input)).unwrap())
+        })
+        .unwrap();
     }
 
     #[test]

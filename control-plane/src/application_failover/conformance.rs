@@ -8,7 +8,7 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::names::label;
-use muster_shared::vectors::{Case, replay, same};
+use muster_vectors::{Case, Difference, replay, same};
 use serde_json::{Value, json};
 
 use super::decide::{Since, decide, toleration};
@@ -21,7 +21,7 @@ use crate::eviction::preserve;
 /// The instant that the recorded seconds count from.
 const START: i64 = 1_800_000_000;
 
-fn detect(case: &Case) -> Result<(), String> {
+fn detect(case: &Case) -> Result<(), Difference> {
     let input = &case.input;
     let mut spec: ResourceBindingSpec = serde_json::from_value(json!({
         "clusters": input["clusters"],
@@ -44,7 +44,7 @@ fn detect(case: &Case) -> Result<(), String> {
             spec.graceful_eviction_tasks.clear();
         }
         let got = pass(&mut spec, &status, &mut since, step, input);
-        same(expected, &got).map_err(|difference| format!("at {}: {difference}", step["at"]))?;
+        same(expected, &got).map_err(|difference| difference.at(&step["at"]))?;
     }
     Ok(())
 }
@@ -146,7 +146,7 @@ fn list<T: serde::de::DeserializeOwned>(value: &Value) -> Vec<T> {
     serde_json::from_value(value.clone()).expect("recorded objects")
 }
 
-fn kept(case: &Case) -> Result<(), String> {
+fn kept(case: &Case) -> Result<(), Difference> {
     let input = &case.input;
     let rules = list(&input["rules"]);
     let text = input["statusText"].as_str().unwrap_or_default();
@@ -168,7 +168,7 @@ fn kept(case: &Case) -> Result<(), String> {
 }
 
 /// The labels of the object that is sent to one of the targets.
-fn injected(case: &Case) -> Result<(), String> {
+fn injected(case: &Case) -> Result<(), Difference> {
     let input = &case.input;
     let target = &input["targetCluster"];
     let others = input["targetClusterCount"]
@@ -201,11 +201,11 @@ fn injected(case: &Case) -> Result<(), String> {
 
 #[test]
 fn recorded_passes_and_injections() {
-    let own = Path::new("tests/vectors");
+    let own = Path::new("tests");
     let pass = |case: &Case| match case.input["op"].as_str() {
         Some("detect") => detect(case),
         Some("preserve") => kept(case),
-        other => Err(format!("unknown operation {other:?}")),
+        other => Err(format!("unknown operation {other:?}").into()),
     };
     replay("application_failover", own, DEVIATIONS, pass).unwrap();
     replay("application_failover_injection", own, DEVIATIONS, injected).unwrap();

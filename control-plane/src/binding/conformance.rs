@@ -4,14 +4,14 @@ use std::path::Path;
 
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::names::finalizer;
-use muster_shared::vectors::{replay, same};
+use muster_vectors::{replay, same};
 use serde_json::{Value, json};
 
 use super::render::{Origin, render};
 
 #[test]
 fn the_works_of_a_binding_are_those_that_karmada_makes() {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     replay("work_rendering", &own, &[], |case| {
         let works = works(&case.input).map_err(|error| error.to_string())?;
         same(&case.output, &json!({ "works": works }))

@@ -9,7 +9,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
-use muster_shared::vectors;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -87,9 +86,9 @@ fn replay(input: &Value) -> Value {
 
 #[test]
 fn recorded_monitor_cases() {
-    let own = Path::new("tests/vectors");
-    vectors::replay("cluster_monitor", own, DEVIATIONS, |case| {
-        vectors::same(&case.output, &replay(&case.input))
+    let own = Path::new("tests");
+    muster_vectors::replay("cluster_monitor", own, DEVIATIONS, |case| {
+        muster_vectors::same(&case.output, &replay(&case.input))
     })
     .unwrap();
 }

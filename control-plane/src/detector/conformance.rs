@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
-use muster_shared::vectors::{replay, same};
+use muster_vectors::{replay, same};
 use serde_json::{Map, Value, json};
 
 use super::policy::Policy;
@@ -13,7 +13,7 @@ use super::template::{Kind, Template, TemplateKey};
 
 #[test]
 fn the_policy_that_wins_is_the_one_that_karmada_lets_win() {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     replay("policy_selection", &own, &[], |case| {
         same(&case.output, &decide(&case.input))
     })

@@ -5,7 +5,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
 use muster_shared::api::policy::PurgeMode;
-use muster_shared::vectors::{Case, replay, same};
+use muster_vectors::{Case, Difference, replay, same};
 use serde_json::{Value, json};
 
 use super::judge::{Judgement, Stay, Switches, judge};
@@ -20,7 +20,7 @@ fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
     }
 }
 
-fn decision(case: &Case) -> Result<(), String> {
+fn decision(case: &Case) -> Result<(), Difference> {
     let input = &case.input;
     let now: Timestamp = input["now"].as_str().unwrap().parse().unwrap();
     let placement =
@@ -53,7 +53,7 @@ fn decision(case: &Case) -> Result<(), String> {
     same(&case.output, &got)
 }
 
-fn moved(case: &Case) -> Result<(), String> {
+fn moved(case: &Case) -> Result<(), Difference> {
     let mut spec: ResourceBindingSpec = read(&case.input["spec"]);
     let mut task: GracefulEvictionTask = read(&case.input["options"]);
     task.from_cluster = case.input["cluster"].as_str().unwrap().to_owned();
@@ -66,7 +66,7 @@ fn moved(case: &Case) -> Result<(), String> {
 
 #[test]
 fn recorded_decisions_and_moves() {
-    let own = Path::new("tests/vectors");
+    let own = Path::new("tests");
     replay("tolerations", own, DEVIATIONS, decision).unwrap();
     replay("graceful_evict_cluster", own, DEVIATIONS, moved).unwrap();
 }

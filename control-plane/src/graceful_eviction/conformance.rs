@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use muster_shared::vectors;
 use serde_json::{Value, json};
 
 use super::assess::{Scene, Standing, assess};
@@ -41,9 +40,9 @@ fn replay(input: &Value) -> Value {
 
 #[test]
 fn recorded_assessments() {
-    let own = Path::new("tests/vectors");
-    vectors::replay("graceful_eviction", own, DEVIATIONS, |case| {
-        vectors::same(&case.output, &replay(&case.input))
+    let own = Path::new("tests");
+    muster_vectors::replay("graceful_eviction", own, DEVIATIONS, |case| {
+        muster_vectors::same(&case.output, &replay(&case.input))
     })
     .unwrap();
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::selectors::matches_affinity;
-use muster_shared::vectors::{self, Case};
+use muster_vectors::{Case, Difference, same};
 use serde_json::{Value, json};
 
 use super::decide::{Scene, decide};
@@ -57,19 +57,19 @@ fn replay(input: &Value) -> Value {
 
 /// Karmada writes the cluster when taints that it added and removed in one pass turn a missing list into an empty one. To
 /// these suites that is the same list, so it is no change.
-fn compare(case: &Case) -> Result<(), String> {
+fn compare(case: &Case) -> Result<(), Difference> {
     let mut expected = case.output.clone();
-    if vectors::same(&case.input["taints"], &expected["taints"]).is_ok() {
+    if same(&case.input["taints"], &expected["taints"]).is_ok() {
         expected["changed"] = json!(false);
     }
-    vectors::same(&expected, &replay(&case.input))
+    same(&expected, &replay(&case.input))
 }
 
 #[test]
 fn recorded_reconciles() {
-    vectors::replay(
+    muster_vectors::replay(
         "cluster_taint_policy",
-        Path::new("tests/vectors"),
+        Path::new("tests"),
         DEVIATIONS,
         compare,
     )

@@ -9,7 +9,7 @@ use super::{
     interpret_replica, prune, retain, revise_replica, status,
 };
 use crate::quantity::Quantity;
-use crate::vectors::{Case, Deviation, replay, same};
+use muster_vectors::{Case, Deviation, replay, same};
 
 const NATIVE: &str = "interpreter_native";
 const PRUNE: &str = "prune";
@@ -68,7 +68,7 @@ fn server_populated_fields_are_pruned_as_karmada_does() {
 }
 
 fn own() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
 
 fn interpret(input: &Value) -> Result<Value, Error> {

@@ -6,8 +6,8 @@ use muster_shared::{
     api::cluster::{ResourceModel, ResourceSummary},
     capacity::{Census, ModelFault, NodeView, PodView, standardize, validate},
     quantity::Quantity,
-    vectors::{Case, same},
 };
+use muster_vectors::{Case, same};
 use serde_json::{Value, from_value, json, to_value};
 
 use crate::replay;

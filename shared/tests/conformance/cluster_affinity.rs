@@ -4,6 +4,7 @@ use muster_shared::{
     api::{cluster::Cluster, policy::ClusterAffinity},
     selectors,
 };
+use muster_vectors::Difference;
 use serde_json::{from_value, json};
 
 use crate::replay;
@@ -22,7 +23,7 @@ fn affinities_choose_the_clusters_that_the_reference_chooses() {
         if case.output["matches"] == matches {
             Ok(())
         } else {
-            Err(format!("matches: {matches}"))
+            Err(Difference::new(&case.output["matches"], matches.into()))
         }
     });
 }

@@ -1,6 +1,6 @@
 //! Where we differ from the reference on purpose. Everything else has to match.
 
-use muster_shared::vectors::Deviation;
+use muster_vectors::Deviation;
 
 /// The differences, each with its reason.
 pub const DECLARED: &[Deviation] = &[
@@ -53,15 +53,5 @@ pub const DECLARED: &[Deviation] = &[
         suite: "resource_models_validation",
         quirk: "equal numbers written in another notation or scale may count as not contiguous",
         reason: "ends of ranges are compared by amount (K12)",
-    },
-    Deviation {
-        suite: "tolerations",
-        quirk: "a toleration chosen for one taint also shortens the time of another taint it happens to match",
-        reason: "each taint runs out by its own toleration: a workload must not leave earlier than its policy says",
-    },
-    Deviation {
-        suite: "tolerations",
-        quirk: "a NoExecute taint without timeAdded never runs out",
-        reason: "counts from now, since a finite toleration must end; the cluster controller fills the time in",
     },
 ];

@@ -5,19 +5,18 @@
 
 use std::path::Path;
 
-use muster_shared::vectors::{self, Case};
+use muster_vectors::{Case, Difference};
 
 mod capacity;
 mod cluster_affinity;
 mod deviations;
 mod names;
 mod quantity;
-mod tolerations;
 
-/// Replays a suite from the project's own copy, and more if there is more (see [`vectors::replay`]).
-fn replay(suite: &str, run: impl Fn(&Case) -> Result<(), String>) {
-    let own = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors"));
-    if let Err(report) = vectors::replay(suite, own, deviations::DECLARED, run) {
+/// Replays a suite from the project's own copy, and more if there is more (see [`muster_vectors::replay`]).
+fn replay(suite: &str, run: impl Fn(&Case) -> Result<(), Difference>) {
+    let own = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"));
+    if let Err(report) = muster_vectors::replay(suite, own, deviations::DECLARED, run) {
         panic!("{report}");
     }
 }

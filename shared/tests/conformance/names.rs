@@ -1,6 +1,7 @@
 //! Names of objects and namespaces.
 
 use muster_shared::names;
+use muster_vectors::Difference;
 use serde_json::{Value, json};
 
 use crate::replay;
@@ -39,14 +40,14 @@ fn names_are_made_as_by_the_reference() {
                 names::imported_endpoint_slice(slice, cluster).into()
             }
             (function, args) => {
-                return Err(format!("unknown function {function} of {}", args.len()));
+                return Err(format!("unknown function {function} of {}", args.len()).into());
             }
         };
         let expected = &case.output["result"];
         if *expected == result {
             Ok(())
         } else {
-            Err(format!("expected {expected}, got {result}"))
+            Err(Difference::new(expected, result))
         }
     });
 }

@@ -1,9 +1,7 @@
 //! Quantities: reading, rounding, printing, adding.
 
-use muster_shared::{
-    quantity::{Format, Quantity},
-    vectors::Case,
-};
+use muster_shared::quantity::{Format, Quantity};
+use muster_vectors::{Case, Difference};
 use serde_json::{Value, json};
 
 use crate::replay;
@@ -16,7 +14,7 @@ fn quantities_compute_as_in_kubernetes() {
             Some("parse") => compare(case, text("text").parse().ok()),
             Some("json") => compare(case, decode(&text("text"))),
             Some("pair") => pair(case, text("a").parse().unwrap(), text("b").parse().unwrap()),
-            other => Err(format!("unknown operation {other:?}")),
+            other => Err(format!("unknown operation {other:?}").into()),
         }
     });
 }
@@ -29,7 +27,7 @@ fn decode(token: &str) -> Option<Quantity> {
     }
 }
 
-fn compare(case: &Case, quantity: Option<Quantity>) -> Result<(), String> {
+fn compare(case: &Case, quantity: Option<Quantity>) -> Result<(), Difference> {
     let expected = &case.output;
     let Some(quantity) = quantity else {
         return if expected["error"] == json!(true) {
@@ -55,7 +53,7 @@ fn compare(case: &Case, quantity: Option<Quantity>) -> Result<(), String> {
     if *expected == actual {
         Ok(())
     } else {
-        Err(format!("expected {expected}, got {actual}"))
+        Err(Difference::new(expected, actual))
     }
 }
 
@@ -78,7 +76,7 @@ fn nano(decimal: &str) -> Option<i128> {
     format!("{whole}{fraction:0<9}").parse().ok()
 }
 
-fn pair(case: &Case, a: Quantity, b: Quantity) -> Result<(), String> {
+fn pair(case: &Case, a: Quantity, b: Quantity) -> Result<(), Difference> {
     let actual = json!({
         "add": (a + b).to_string(),
         "sub": (a - b).to_string(),
@@ -88,5 +86,5 @@ fn pair(case: &Case, a: Quantity, b: Quantity) -> Result<(), String> {
     if case.output == actual {
         return Ok(());
     }
-    Err(format!("expected {}, got {actual}", case.output))
+    Err(Difference::new(&case.output, actual))
 }

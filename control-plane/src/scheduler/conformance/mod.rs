@@ -12,15 +12,15 @@ use std::sync::Arc;
 
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::vectors::{self, Case, same};
+use muster_vectors::{Case, same};
 use serde_json::{Value, json};
 
 use crate::deviations::DEVIATIONS;
 
 /// Replays a suite; `evaluate` gives our output for an input, `comparable` takes from both what does not count.
 fn replay(suite: &str, evaluate: impl Fn(&Value) -> Value, comparable: impl Fn(&Case, &mut Value)) {
-    let own = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors"));
-    let report = vectors::replay(suite, own, DEVIATIONS, |case| {
+    let own = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"));
+    let report = muster_vectors::replay(suite, own, DEVIATIONS, |case| {
         let (mut expected, mut actual) = (case.output.clone(), evaluate(&case.input));
         comparable(case, &mut expected);
         comparable(case, &mut actual);

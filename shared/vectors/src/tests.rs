@@ -1,0 +1,161 @@
+use serde_json::json;
+
+use super::*;
+
+const DECLARED: &[Deviation] = &[Deviation {
+    suite: "suite",
+    quirk: "odd",
+    reason: "because",
+}];
+
+fn case(name: &str, quirk: Option<&str>, own: bool) -> Case {
+    Case {
+        case: name.to_owned(),
+        quirk: quirk.map(str::to_owned),
+        input: json!(name),
+        output: json!("recorded"),
+        own,
+    }
+}
+
+fn on_file(answer: &str, reason: &str) -> Answers {
+    let answer = Answer {
+        case: "it".to_owned(),
+        answer: json!(answer),
+        reason: reason.to_owned(),
+    };
+    Answers([("it".to_owned(), answer)].into())
+}
+
+#[test]
+fn a_line_differs_as_declared_only_with_the_answer_on_file() {
+    let ours = on_file("ours", "because");
+    let nothing = Answers::default();
+    let (passed, differs, failed) = ((1, 0, 0), (0, 1, 0), (0, 0, 1));
+    for (what, quirk, own, answers, answer, tally) in [
+        ("as recorded", None, true, &nothing, "recorded", passed),
+        ("otherwise", None, true, &nothing, "ours", failed),
+        (
+            "an undeclared quirk",
+            Some("other"),
+            true,
+            &nothing,
+            "ours",
+            failed,
+        ),
+        (
+            "declared, and on file",
+            Some("odd"),
+            true,
+            &ours,
+            "ours",
+            differs,
+        ),
+        (
+            "declared, nothing on file",
+            Some("odd"),
+            true,
+            &nothing,
+            "ours",
+            failed,
+        ),
+        (
+            "declared, another on file",
+            Some("odd"),
+            true,
+            &ours,
+            "third",
+            failed,
+        ),
+        (
+            "on file, but as recorded",
+            Some("odd"),
+            true,
+            &ours,
+            "recorded",
+            failed,
+        ),
+        (
+            "declared, as recorded",
+            Some("odd"),
+            true,
+            &nothing,
+            "recorded",
+            passed,
+        ),
+        (
+            "on file for another reason",
+            Some("odd"),
+            true,
+            &on_file("ours", "x"),
+            "ours",
+            failed,
+        ),
+        (
+            "declared, not in the own copy",
+            Some("odd"),
+            false,
+            &nothing,
+            "ours",
+            differs,
+        ),
+        (
+            "undeclared, not in the own copy",
+            None,
+            false,
+            &nothing,
+            "ours",
+            failed,
+        ),
+    ] {
+        // A line with the declared quirk, so that the declaration is not stale.
+        let cases = [case("it", quirk, own), case("other", Some("odd"), false)];
+        let run = |case: &Case| match case.case.as_str() {
+            "it" => same(&case.output, &json!(answer)),
+            _ => Ok(()),
+        };
+        let report = judge("suite", &cases, DECLARED, answers, &run).unwrap();
+        let Tally {
+            passed: p,
+            differs: d,
+            failed: f,
+        } = report.tally;
+        assert_eq!((p - 1, d, f), tally, "{what}: {:?}", report.faults);
+        assert_eq!(report.end("suite").is_err(), f > 0, "{what}");
+    }
+}
+
+#[test]
+fn a_panic_is_never_a_declared_difference() {
+    for own in [true, false] {
+        let cases = [case("it", Some("odd"), own)];
+        for answers in [
+            Answers::default(),
+            on_file("the code under test panicked", "because"),
+        ] {
+            let run = |_: &Case| panic!("a defect");
+            let report = judge("suite", &cases, DECLARED, &answers, &run).unwrap();
+            assert_eq!((report.tally.differs, report.tally.failed), (0, 1));
+        }
+        assert_eq!(
+            record("suite", &cases, DECLARED, &|_: &Case| panic!("a defect")),
+            Answers::default()
+        );
+    }
+}
+
+#[test]
+fn an_empty_suite_fails() {
+    let nothing = Answers::default();
+    assert!(judge("suite", &[], &[], &nothing, &|_: &Case| Ok(())).is_err());
+}
+
+#[test]
+fn declarations_and_answers_without_a_line_fail() {
+    let cases = [case("other", None, true)];
+    let passes = |_: &Case| Ok(());
+    let stale = judge("suite", &cases, DECLARED, &Answers::default(), &passes).unwrap();
+    assert!(stale.end("suite").is_err());
+    let stale = judge("suite", &cases, &[], &on_file("ours", "because"), &passes).unwrap();
+    assert!(stale.end("suite").is_err());
+}
