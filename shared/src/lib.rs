@@ -29,4 +29,5 @@ pub mod tasks;
 pub mod telemetry;
 pub mod tls;
 pub mod watch;
+pub mod work_status;
 pub mod write;
