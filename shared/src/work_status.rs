@@ -17,13 +17,17 @@ pub const DEEPEST_STATUS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Excess {
     /// It is too long.
-    #[error("the status takes {bytes} bytes, more than the {LONGEST_STATUS} that are carried: only the health is reported")]
+    #[error(
+        "the status takes {bytes} bytes, more than the {LONGEST_STATUS} that are carried: only the health is reported"
+    )]
     Length {
         /// Bytes of its JSON.
         bytes: usize,
     },
     /// It is too deep.
-    #[error("the status is {levels} levels deep, more than the {DEEPEST_STATUS} that are carried: only the health is reported")]
+    #[error(
+        "the status is {levels} levels deep, more than the {DEEPEST_STATUS} that are carried: only the health is reported"
+    )]
     Depth {
         /// Levels of objects and lists in one another.
         levels: usize,
@@ -103,18 +107,26 @@ mod tests {
         // A text has two quotation marks around it.
         let text = |bytes: usize| json!("x".repeat(bytes - 2));
         for (what, status, expected) in [
-            ("of a workload", json!({"replicas": 1, "conditions": [{"type": "A"}]}), Ok(())),
+            (
+                "of a workload",
+                json!({"replicas": 1, "conditions": [{"type": "A"}]}),
+                Ok(()),
+            ),
             ("as long as may be", text(LONGEST_STATUS), Ok(())),
             (
                 "longer",
                 text(LONGEST_STATUS + 1),
-                Err(Excess::Length { bytes: LONGEST_STATUS + 1 }),
+                Err(Excess::Length {
+                    bytes: LONGEST_STATUS + 1,
+                }),
             ),
             ("as deep as may be", nested(DEEPEST_STATUS), Ok(())),
             (
                 "deeper",
                 nested(DEEPEST_STATUS + 1),
-                Err(Excess::Depth { levels: DEEPEST_STATUS + 1 }),
+                Err(Excess::Depth {
+                    levels: DEEPEST_STATUS + 1,
+                }),
             ),
         ] {
             assert_eq!(check(&status), expected, "{what}");
