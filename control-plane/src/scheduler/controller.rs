@@ -73,6 +73,12 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     fleet.clusters.on_change(move |change| {
         listening.on_cluster(change, &bindings, &cluster_bindings);
     });
+    let listening = Arc::clone(&scheduler);
+    let (bindings, cluster_bindings) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
+    fleet.clusters.on_unread_departure(move |_, cluster| {
+        listening.on_departure(cluster, &bindings);
+        listening.on_departure(cluster, &cluster_bindings);
+    });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     let (decisions, reports) = (scheduler.queue.clone(), scheduler.reports.clone());
     let deciding = Arc::clone(&scheduler);
@@ -192,6 +198,16 @@ impl Scheduler {
         }
         for binding in bindings.list() {
             if concerns(binding.spec(), old, new) {
+                Incoming::ClusterChanged.count();
+                self.queue.add(Key::of(binding.as_ref()));
+            }
+        }
+    }
+
+    /// A cluster left of which nothing was ever read.
+    fn on_departure<B: Binding>(&self, cluster: &str, bindings: &Informer<B>) {
+        for binding in bindings.list() {
+            if binding.spec().target(cluster).is_some() {
                 Incoming::ClusterChanged.count();
                 self.queue.add(Key::of(binding.as_ref()));
             }

@@ -17,15 +17,25 @@ impl LiveSnapshot {
     /// Follows an informer. Its listeners that are added later find the change in the snapshot already.
     pub fn follow(clusters: &Informer<Cluster>) -> Self {
         let live = Self::default();
-        let current = Arc::clone(&live.current);
+        let (current, informer) = (Arc::clone(&live.current), clusters.clone());
         clusters.on_change(move |change| {
             let mut snapshot = current.write().unwrap_or_else(PoisonError::into_inner);
             match change {
                 Change::Applied { new, .. } => snapshot.put(Arc::clone(new)),
                 Change::Deleted { old } => {
-                    snapshot.remove(old.metadata.name.as_deref().unwrap_or_default());
+                    let name = old.metadata.name.as_deref().unwrap_or_default();
+                    if informer.presence(None, name).is_gone() {
+                        snapshot.depart(name);
+                    } else {
+                        snapshot.remove(name);
+                    }
                 }
             }
+        });
+        let current = Arc::clone(&live.current);
+        clusters.on_unread_departure(move |_, name| {
+            let mut snapshot = current.write().unwrap_or_else(PoisonError::into_inner);
+            snapshot.depart(name);
         });
         live
     }

@@ -38,6 +38,7 @@ mod specification;
 #[cfg(test)]
 mod spreading;
 mod tell;
+mod unknown;
 mod waiting;
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
@@ -53,6 +54,7 @@ pub use nofit::{Kind, NoFit, Refusals};
 pub use pass::{Attempt, Pass};
 pub use plugin::{Plugin, Plugins};
 pub use snapshot::{Facts, Snapshot};
+pub use unknown::Absent;
 
 /// What may be configured about decisions. The default is what Muster does; [`Options::karmada`] is what Karmada does
 /// where the two differ by choice.
@@ -74,6 +76,8 @@ pub struct Options {
     pub keep_empty: bool,
     /// In which order a result names its clusters.
     pub listing: Listing,
+    /// What becomes of targets that are neither there nor seen leaving.
+    pub absent: Absent,
 }
 
 impl Options {
@@ -125,6 +129,7 @@ impl Options {
             growth: Growth::Anywhere,
             keep_empty: false,
             listing: Listing::Ranked,
+            absent: Absent::Removed,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use muster_shared::api::policy::{Placement, ReplicaSchedulingType};
+use muster_shared::watch::Presence;
 
 use super::affinity::term;
 use super::pass::is_reschedule_requested;
@@ -20,7 +21,7 @@ pub enum Need {
     RescheduleRequested,
     /// Nothing that is divided: each event may change which clusters fit (Karmada behaviour).
     NotDivided,
-    /// A target is being deleted.
+    /// A target is being deleted, or was seen leaving.
     TargetDeleting,
 }
 
@@ -31,7 +32,7 @@ impl fmt::Display for Need {
             Self::ReplicasChanged => "its clusters do not add up to its replicas",
             Self::RescheduleRequested => "a reschedule was requested",
             Self::NotDivided => "it is not divided, so each change may concern it",
-            Self::TargetDeleting => "one of its clusters is being deleted",
+            Self::TargetDeleting => "one of its clusters is being deleted, or has left",
         })
     }
 }
@@ -117,9 +118,12 @@ fn is_replicas_changed(spec: &ResourceBindingSpec, placement: &Placement) -> boo
 
 fn is_target_deleting(spec: &ResourceBindingSpec, snapshot: &Snapshot) -> bool {
     spec.clusters.iter().any(|target| {
-        snapshot
-            .get(&target.name)
-            .is_some_and(super::snapshot::Facts::is_deleting)
+        match snapshot.presence(&target.name) {
+            Presence::There(cluster) => cluster.is_deleting(),
+            Presence::Gone => true,
+            // What cannot be read may well be there.
+            Presence::Unknown(_) => false,
+        }
     })
 }
 
@@ -135,7 +139,8 @@ mod tests {
     fn judge(spec: &ResourceBindingSpec, status: Value, applied: &str) -> Option<Need> {
         let mut leaving = cluster("leaving", 10);
         leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
-        let clusters = snapshot(&[cluster("m1", 10), leaving]);
+        let mut clusters = snapshot(&[cluster("m1", 10), leaving]);
+        clusters.depart("left");
         need(
             spec,
             &serde_json::from_value(status).unwrap(),
@@ -180,6 +185,11 @@ mod tests {
             judge(&going, json!({}), &applied),
             Some(Need::TargetDeleting)
         );
+
+        for (target, expected) in [("left", Some(Need::TargetDeleting)), ("unreadable", None)] {
+            let there = placed(settled.clone(), &[(target, 3)]);
+            assert_eq!(judge(&there, json!({}), &applied), expected, "{target}");
+        }
 
         for unknown in ["", "{", "[]"] {
             assert_eq!(

@@ -111,7 +111,7 @@ impl Wish {
                 Self::Admission
             }
             NoFit::Divide(_) if !constrained => Self::Room,
-            NoFit::Divide(_) | NoFit::Select(_) => Self::Anything,
+            NoFit::Divide(_) | NoFit::Select(_) | NoFit::Unknown(_) => Self::Anything,
         };
         failures.map(wish).max().unwrap_or(Self::Nothing)
     }

@@ -19,6 +19,12 @@ pub enum NoFit {
     /// Clusters are selected, but the replicas do not fit.
     #[error("failed to assign replicas: {0}")]
     Divide(#[from] DivideError),
+    /// Clusters of it are neither there nor seen leaving, and without them the others cannot be chosen.
+    #[error(
+        "{0} cannot be read and was not seen leaving: what is placed stays; \
+         make it readable, or exclude it by name in the placement"
+    )]
+    Unknown(Strangers),
     /// The binding says nothing about where to go.
     #[error("no placement is set")]
     NoPlacement,
@@ -52,7 +58,40 @@ impl NoFit {
         match self {
             Self::NoClusterFit(_) => Kind::NoClusterFit,
             Self::Divide(error) if error.is_shortage() => Kind::Unschedulable,
-            Self::Select(_) | Self::Divide(_) | Self::NoPlacement => Kind::SchedulerError,
+            Self::Select(_) | Self::Divide(_) | Self::Unknown(_) | Self::NoPlacement => {
+                Kind::SchedulerError
+            }
+        }
+    }
+}
+
+/// Names of clusters that nobody knows, as many of them as a message holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Strangers {
+    named: Vec<String>,
+    more: usize,
+}
+
+/// Names that a message gives.
+const MOST_NAMED: usize = 5;
+
+impl Strangers {
+    /// These clusters.
+    pub(super) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut names = names.into_iter();
+        Self {
+            named: names.by_ref().take(MOST_NAMED).map(str::to_owned).collect(),
+            more: names.count(),
+        }
+    }
+}
+
+impl fmt::Display for Strangers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cluster {}", self.named.join(", "))?;
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
         }
     }
 }

@@ -9,6 +9,7 @@ use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
+use muster_shared::watch::Presence;
 
 use super::laps::Spent;
 use super::need::{Need, need};
@@ -149,8 +150,12 @@ fn withdraw(
     }
     let mut after = subject.spec.clone();
     for target in &subject.spec.clusters {
-        let cluster = snapshot.get(&target.name);
-        if cluster.is_some_and(|cluster| !cluster.is_deleting()) {
+        let stays = match snapshot.presence(&target.name) {
+            Presence::There(cluster) => !cluster.is_deleting(),
+            Presence::Gone => false,
+            Presence::Unknown(_) => true,
+        };
+        if stays {
             let task = GracefulEvictionTask {
                 from_cluster: target.name.clone(),
                 purge_mode: Some(PurgeMode::Gracefully),
@@ -282,6 +287,14 @@ mod tests {
     /// What a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the targets, and the tasks it
     /// adds.
     fn withdrawn(allowed: &[&str], clusters: &[Value], tasks: Value) -> Option<(usize, Value)> {
+        withdrawn_from(allowed, &snapshot(clusters), tasks)
+    }
+
+    fn withdrawn_from(
+        allowed: &[&str],
+        clusters: &Snapshot,
+        tasks: Value,
+    ) -> Option<(usize, Value)> {
         let mut placement = dynamic();
         placement["clusterAffinity"] = json!({"clusterNames": allowed});
         let mut spec = deployment(2, &placement);
@@ -295,7 +308,7 @@ mod tests {
         };
         let outcome = pass(
             &subject,
-            &snapshot(clusters),
+            clusters,
             &Options::default(),
             Timestamp::UNIX_EPOCH,
         );
@@ -341,7 +354,19 @@ mod tests {
             withdrawn(&["m"], &[leaving()], json!([])),
             Some((0, Value::Null))
         );
-        assert_eq!(withdrawn(&["m"], &[], json!([])), Some((0, Value::Null)));
+        let mut left = snapshot(&[]);
+        left.depart("m");
+        assert_eq!(
+            withdrawn_from(&["m"], &left, json!([])),
+            Some((0, Value::Null))
+        );
+        // Of a cluster that cannot be read nobody knows whether it left: nothing is changed, unless the policy gives it up by name.
+        assert_eq!(withdrawn(&["m"], &[], json!([])), Some((1, Value::Null)));
+        assert_eq!(
+            withdrawn(&["nobody"], &[], json!([]))
+                .map(|(targets, tasks)| (targets, tasks[0]["fromCluster"].clone())),
+            Some((0, json!("m")))
+        );
         assert_eq!(
             withdrawn(&["m"], &[cluster("m", 10)], json!([])).map(|(targets, _)| targets),
             Some(1),

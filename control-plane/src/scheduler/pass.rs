@@ -10,10 +10,11 @@ use super::divide::{Division, Share, Strategy, TieBreak, divide};
 use super::filter::Filters;
 use super::laps::{Laps, Spent, Step};
 use super::need::is_divided;
-use super::nofit::{Kind, NoFit, Refusals};
+use super::nofit::{Kind, NoFit, Refusals, Strangers};
 use super::plugin::Plugin;
 use super::select::{Load, Spread, select};
 use super::snapshot::Snapshot;
+use super::unknown::{Absent, rest, unknown_targets};
 use super::{Decision, Growth, Listing, Options};
 
 /// What was tried for a binding, and what came of it.
@@ -49,6 +50,8 @@ impl Pass {
         if let Some(placement) = &spec.placement {
             for trial in trials(spec, status, placement, snapshot, options) {
                 let result = trial.place(&laps);
+                // Another group would count the cluster out because nobody knows it.
+                let is_last = result.is_err() && !trial.unknown().is_empty();
                 attempts.push(Attempt {
                     group: trial.group.to_owned(),
                     failure: result.as_ref().err().cloned(),
@@ -64,6 +67,9 @@ impl Pass {
                         }),
                         spent: laps.spent(),
                     };
+                }
+                if is_last {
+                    break;
                 }
             }
         }
@@ -125,8 +131,43 @@ pub(super) struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    /// The clusters for the binding, those without replicas left out.
+    /// The clusters for the binding, those without replicas left out. What clusters hold that nobody knows stays.
     pub fn place(&self, laps: &Laps) -> Result<Vec<TargetCluster>, NoFit> {
+        let kept = self.unknown();
+        if kept.is_empty() {
+            return self.place_among_known(laps);
+        }
+        let Some(rest) = rest(self.spec, self.placement, self.snapshot, &kept)? else {
+            return Ok(kept.into_iter().cloned().collect());
+        };
+        let trial = Trial {
+            spec: &rest.spec,
+            placement: &rest.placement,
+            ..*self
+        };
+        match trial.place_among_known(laps) {
+            Ok(mut clusters) => {
+                clusters.extend(rest.kept);
+                Ok(clusters)
+            }
+            // The unknown cluster may be the one that fits.
+            Err(NoFit::NoClusterFit(_)) => {
+                let names = kept.iter().map(|target| target.name.as_str());
+                Err(NoFit::Unknown(Strangers::of(names)))
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The targets that stay because nobody knows whether their clusters are there.
+    fn unknown(&self) -> Vec<&'a TargetCluster> {
+        match self.options.absent {
+            Absent::Removed => Vec::new(),
+            Absent::Stays => unknown_targets(self.spec, self.placement, self.group, self.snapshot),
+        }
+    }
+
+    fn place_among_known(&self, laps: &Laps) -> Result<Vec<TargetCluster>, NoFit> {
         let affinity = Affinity::new(self.spec, self.placement, self.group);
         let admitted = self.admitted(&affinity);
         laps.lap(Step::Filter);
@@ -149,7 +190,7 @@ impl<'a> Trial<'a> {
                     options: &options,
                     ..*self
                 }
-                .place(laps)
+                .place_among_known(laps)
             }
             result => result,
         }

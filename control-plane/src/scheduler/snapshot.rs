@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use muster_shared::api::cluster::{APIEnablement, Cluster};
 use muster_shared::taints::keeps_away;
+use muster_shared::watch::{Departed, Doubt, Presence};
 
 use super::capacity::Capacity;
 
@@ -16,6 +17,8 @@ pub struct Snapshot {
     facts: Arc<Vec<Arc<Facts>>>,
     /// Where each name is among them: looked up for every target of every binding.
     places: Arc<HashMap<Box<str>, usize, BuildHasherDefault<ByteByByte>>>,
+    /// The clusters that were seen leaving.
+    departed: Arc<Departed>,
 }
 
 impl Snapshot {
@@ -32,6 +35,7 @@ impl Snapshot {
         Self {
             places: Arc::new(places.collect()),
             facts: Arc::new(facts),
+            departed: Arc::default(),
         }
     }
 
@@ -41,6 +45,9 @@ impl Snapshot {
         let known = self.position(name);
         let earlier = known.map(|position| self.facts[position].as_ref());
         let facts = Arc::new(Facts::new(cluster, earlier, &self.facts));
+        if self.departed.is_gone(None, facts.name()) {
+            Arc::make_mut(&mut self.departed).forget(None, facts.name());
+        }
         if let Some(position) = known {
             Arc::make_mut(&mut self.facts)[position] = facts;
             return;
@@ -54,7 +61,13 @@ impl Snapshot {
         Arc::make_mut(&mut self.facts).insert(position, facts);
     }
 
-    /// Takes a cluster out.
+    /// Takes a cluster out that was seen leaving the fleet.
+    pub fn depart(&mut self, name: &str) {
+        self.remove(name);
+        Arc::make_mut(&mut self.departed).insert(None, name);
+    }
+
+    /// Takes a cluster out of which nobody knows whether it left.
     pub fn remove(&mut self, name: &str) {
         if let Some(position) = self.position(name) {
             Arc::make_mut(&mut self.facts).remove(position);
@@ -84,6 +97,15 @@ impl Snapshot {
     pub fn get(&self, name: &str) -> Option<&Facts> {
         self.position(name)
             .map(|position| self.facts[position].as_ref())
+    }
+
+    /// Whether the cluster of this name is there, left, or is unknown.
+    pub fn presence(&self, name: &str) -> Presence<&Facts> {
+        match self.get(name) {
+            Some(facts) => Presence::There(facts),
+            None if self.departed.is_gone(None, name) => Presence::Gone,
+            None => Presence::Unknown(Doubt::Unseen),
+        }
     }
 
     /// Where the cluster of this name is.

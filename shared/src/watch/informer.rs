@@ -360,6 +360,14 @@ impl<K: Followed> Informer<K> {
                         .iter()
                         .any(|(ns, n, deleting)| *deleting && ns == namespace && n == name);
                 let leaves = is_to_leave(deleting, meta.finalizers.as_ref());
+                if !leaves {
+                    tracing::warn!(
+                        resource = self.inner.api.resource_url().rsplit('/').next(),
+                        namespace,
+                        name,
+                        "the API's list lacks an object that nobody saw leave: what depends on it stays"
+                    );
+                }
                 self.depart(
                     namespace,
                     name,

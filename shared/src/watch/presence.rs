@@ -101,14 +101,14 @@ impl Departed {
         self.get(namespace.unwrap_or_default(), name) == Some(Departure::Deleted)
     }
 
-    /// Names of cluster-scoped objects that were seen leaving.
-    #[must_use]
-    pub fn of(names: &[&str]) -> Self {
-        let mut departed = Self::default();
-        for name in names {
-            departed.put("", name, Departure::Deleted);
-        }
-        departed
+    /// The object was seen leaving.
+    pub fn insert(&mut self, namespace: Option<&str>, name: &str) {
+        self.put(namespace.unwrap_or_default(), name, Departure::Deleted);
+    }
+
+    /// The object is there again.
+    pub fn forget(&mut self, namespace: Option<&str>, name: &str) {
+        self.take(namespace.unwrap_or_default(), name);
     }
 
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Departure> {

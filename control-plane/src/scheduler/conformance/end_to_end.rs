@@ -58,7 +58,7 @@ fn evaluate(input: &Value) -> Value {
         NoFit::Divide(DivideError::NoClusters) => "NoClusters",
         NoFit::Divide(DivideError::Unsupported { .. }) => "UnsupportedStrategy",
         NoFit::Divide(_) => "Unschedulable",
-        NoFit::NoPlacement => "no placement",
+        NoFit::Unknown(_) | NoFit::NoPlacement => "ours alone",
     };
     let mut out = json!({ "error": true, "kind": kind, "message": error.to_string() });
     if kind == "FitError" {

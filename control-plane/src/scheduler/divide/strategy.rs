@@ -112,6 +112,16 @@ impl<'a> Weights<'a> {
         Self { named, selecting }
     }
 
+    /// Whether one of these clusters has a weight above zero.
+    pub(in crate::scheduler) fn are_about_any(&self, clusters: &Snapshot) -> bool {
+        let mut named = self.named.iter();
+        named.any(|(name, weight)| *weight > 0 && clusters.position(name).is_some())
+            || self.selecting.iter().any(|(affinity, weight)| {
+                let mut clusters = clusters.iter();
+                *weight > 0 && clusters.any(|it| affinity.matches(it.cluster()))
+            })
+    }
+
     /// The claims of the candidates, by name: the highest weight that matches. Candidates without a weight get nothing,
     /// unless none has one: then all weigh the same.
     pub(super) fn claims<'c, 'k>(
