@@ -11,6 +11,7 @@ use muster_shared::settings::{
 use muster_shared::telemetry::LogFormat;
 use serde::Deserialize;
 
+use crate::graceful_eviction::Plugins as EvictPlugins;
 use crate::scheduler::Plugins;
 use crate::scheduler::capacity::GradeRule;
 
@@ -50,7 +51,8 @@ pub const STATEFUL_FAILOVER_INJECTION: Gate = Gate {
     default: false,
     stage: Stage::Alpha,
 };
-/// Accepted for compatibility and without effect: graceful eviction is decided by purge modes (the proposal).
+/// Off: application failover with purge mode `Gracefully` is held back, and says so. Evictions by taints do not ask for it: there the
+/// purge mode alone decides (the proposal).
 pub const GRACEFUL_EVICTION: Gate = Gate {
     name: "GracefulEviction",
     default: true,
@@ -211,10 +213,12 @@ pub struct Settings {
     /// Number of clusters above which an unhealthy fleet evicts slowly rather than not at all (proposal).
     #[arg(long, default_value_t = 10)]
     pub large_cluster_num_threshold: usize,
-    /// What must be true before an evicted copy is removed (proposal).
-    #[arg(long, default_value = "ResourceHealth")]
+    /// Checks of which any one ends a graceful eviction: `*`, `name`, `-name`. ResourceHealth: every chosen cluster has a healthy
+    /// copy. BackInResult: the cluster was chosen again (proposal).
+    #[arg(long, default_value = "*", value_name = "LIST")]
     pub evict_plugins: Words,
-    /// Accepted for compatibility. Time alone never removes a copy here (the proposal deprecates the timeout).
+    /// Accepted for compatibility and without effect: an old copy goes when an evict plugin passes or the policy's own grace period ends
+    /// (the proposal deprecates the timeout).
     #[arg(long, default_value = "10m")]
     pub graceful_eviction_timeout: Duration,
 
@@ -350,20 +354,7 @@ impl Settings {
                 "there is no estimator to ask; what fits is judged by what the agents report",
             ));
         }
-        if self.evict_plugins.0.is_empty() {
-            return Err(Error::invalid(
-                "evict-plugins",
-                "without one no old copy would ever be removed",
-            ));
-        }
-        for plugin in &self.evict_plugins.0 {
-            if plugin != "ResourceHealth" {
-                return Err(Error::invalid(
-                    "evict-plugins",
-                    format!("unknown plugin {plugin:?}; known is ResourceHealth"),
-                ));
-            }
-        }
+        EvictPlugins::parse(&self.evict_plugins)?;
         self.refuse_silly_sets()
     }
 
@@ -392,6 +383,47 @@ mod tests {
         settings.check().unwrap();
         assert!(!settings.gate(&FAILOVER));
         assert!(settings.runs("scheduler"));
+    }
+
+    #[test]
+    fn the_defaults_of_evictions_are_those_of_the_proposal() {
+        let settings = Settings::default();
+        let rates = (
+            settings.resource_eviction_rate,
+            settings.secondary_resource_eviction_rate,
+            settings.unhealthy_cluster_threshold,
+            settings.large_cluster_num_threshold,
+        );
+        assert_eq!(rates, (0.5, 0.1, 0.55, 10));
+        assert_eq!(settings.evict_plugins, Words(vec!["*".to_owned()]));
+        assert!(settings.enable_no_execute_taint_eviction);
+        assert_eq!(settings.no_execute_taint_eviction_purge_mode, "Gracefully");
+        assert!(settings.failover_eviction_timeout.is_none());
+        assert!(settings.default_not_ready_toleration_seconds.is_none());
+        assert!(settings.default_unreachable_toleration_seconds.is_none());
+        for (gate, on) in [
+            (&FAILOVER, false),
+            (&STATEFUL_FAILOVER_INJECTION, false),
+            (&GRACEFUL_EVICTION, true),
+        ] {
+            assert_eq!(settings.gate(gate), on, "{}", gate.name);
+        }
+    }
+
+    #[test]
+    fn the_defaults_of_detection_are_those_of_karmada() {
+        let settings = Settings::default();
+        for (name, duration, seconds) in [
+            ("monitor period", settings.cluster_monitor_period, 5),
+            ("grace", settings.cluster_monitor_grace_period, 40),
+            ("start-up grace", settings.cluster_startup_grace_period, 60),
+            ("lease", settings.leader_elect_lease_duration, 15),
+            ("renewal", settings.leader_elect_renew_deadline, 10),
+            ("retry", settings.leader_elect_retry_period, 2),
+        ] {
+            let expected: Duration = format!("{seconds}s").parse().unwrap();
+            assert_eq!(duration, expected, "{name}");
+        }
     }
 
     #[test]

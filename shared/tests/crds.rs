@@ -229,6 +229,31 @@ fn has_map_keys(node: &Map<String, Value>) -> bool {
 }
 
 #[test]
+fn every_purge_mode_is_admitted_in_both_spellings_wherever_a_policy_names_one() {
+    let modes = json!([
+        "Directly",
+        "Gracefully",
+        "Never",
+        "Immediately",
+        "Graciously"
+    ]);
+    let crds = api::crds();
+    for (kind, fields) in [
+        ("PropagationPolicy", "/properties/spec/properties"),
+        ("ClusterPropagationPolicy", "/properties/spec/properties"),
+        ("ResourceBinding", "/properties/spec/properties"),
+        ("ClusterResourceBinding", "/properties/spec/properties"),
+    ] {
+        let crd = crds.iter().find(|crd| crd.spec.names.kind == kind).unwrap();
+        let schema = schema(crd);
+        for failover in ["application", "cluster"] {
+            let path = format!("{fields}/failover/properties/{failover}/properties/purgeMode/enum");
+            assert_eq!(schema.pointer(&path), Some(&modes), "{kind} {failover}");
+        }
+    }
+}
+
+#[test]
 fn every_field_of_a_definition_survives_decoding() {
     for crd in api::crds() {
         let kind = crd.spec.names.kind.as_str();

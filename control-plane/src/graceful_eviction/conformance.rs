@@ -3,9 +3,12 @@
 use std::path::Path;
 
 use jiff::Timestamp;
+use muster_shared::api::binding::TargetCluster;
 use serde_json::{Value, json};
 
-use super::assess::{Scene, Standing, assess};
+use super::assess::{Scene, assess};
+use super::plugin::Plugins;
+use super::standing::Standing;
 use crate::deviations::DEVIATIONS;
 
 fn replay(input: &Value) -> Value {
@@ -19,11 +22,24 @@ fn replay(input: &Value) -> Value {
     let now: Timestamp = input["now"].as_str().unwrap().parse().unwrap();
     let (clusters, reports): (Vec<_>, Vec<_>) =
         (read(&input["clusters"]), read(&input["aggregatedStatus"]));
+    let chosen = clusters.clone();
+    let standing = |name: &str| {
+        let is_chosen = chosen
+            .iter()
+            .any(|target: &TargetCluster| target.name == name);
+        if is_chosen {
+            Standing::Sound
+        } else {
+            Standing::Left
+        }
+    };
     let scene = Scene {
         clusters: &clusters,
         reports: &reports,
         scheduled: input["generation"] == input["schedulerObservedGeneration"],
-        cluster: &|_| Standing::Left,
+        cluster: &standing,
+        plugins: Plugins::default(),
+        members_scale: &|| false,
         restores: true,
         timeout: input["gracefulTimeoutSeconds"]
             .as_u64()

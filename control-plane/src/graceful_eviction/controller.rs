@@ -1,5 +1,6 @@
 //! Works the graceful eviction tasks of bindings off.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,23 +12,28 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
-use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::k8s::CoreObjectReference;
-use muster_shared::names::{annotation, condition};
+use muster_shared::names::{annotation, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Informer, Presence};
+use muster_shared::watch::{Change, Informer};
 use serde_json::json;
 
-use super::assess::{Assessment, Scene, Standing, assess};
+use super::assess::{Assessment, Scene, assess};
+use super::plugin::Plugins;
+use super::standing::Standing;
+use crate::availability::{Workload, readiness};
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::cluster::controller::until;
-use crate::eviction::judge::{Judgement, Switches, judge, placement};
+use crate::detector::{Lookup, TemplateKey};
+use crate::eviction::judge::{Switches, placement};
 use crate::fleet::Fleet;
 
 /// After somebody else wrote the binding first: our watch tells us within this time as a rule.
 const CONFLICT: Duration = Duration::from_millis(50);
+/// Until a kind that was not followed before has been listed.
+const UNLISTED: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the eviction tasks of {key}: {}", client::brief(error))]
@@ -48,7 +54,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 Change::Applied {
                     old: Some(old),
                     new,
-                } => old.spec.taints != new.spec.taints || is_ready(old) != is_ready(new),
+                } => matters(old, new),
                 Change::Applied { old: None, .. } => false,
                 Change::Deleted { .. } => true,
             };
@@ -59,16 +65,18 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         }
     });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
+    // Settings that were checked name plugins that there are.
+    let plugins = Plugins::parse(&fleet.settings.evict_plugins).unwrap_or_default();
     fleet.work(
         tasks,
         "graceful eviction",
         queue,
         workers,
-        |fleet, key: BindingKey| async move {
+        move |fleet, key: BindingKey| async move {
             if key.namespace.is_some() {
-                work_off::<ResourceBinding>(&fleet, key).await
+                work_off::<ResourceBinding>(&fleet, plugins, key).await
             } else {
-                work_off::<ClusterResourceBinding>(&fleet, key).await
+                work_off::<ClusterResourceBinding>(&fleet, plugins, key).await
             }
         },
     );
@@ -93,7 +101,11 @@ fn enqueue_all<B: Kept>(fleet: &Fleet, queue: &Queue<BindingKey>) {
     }
 }
 
-async fn work_off<B: Kept>(fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
+async fn work_off<B: Kept>(
+    fleet: &Fleet,
+    plugins: Plugins,
+    key: BindingKey,
+) -> Result<Next, Error> {
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
         return Ok(Next::Done);
     };
@@ -102,7 +114,7 @@ async fn work_off<B: Kept>(fleet: &Fleet, key: BindingKey) -> Result<Next, Error
         return Ok(Next::Done);
     }
     let now = Timestamp::now();
-    let assessment = look(fleet, binding.as_ref(), now);
+    let (assessment, retry) = look(fleet, plugins, binding.as_ref(), now);
     if assessment.kept != spec.graceful_eviction_tasks {
         let kept = &assessment.kept;
         let mut patch = json!({
@@ -127,65 +139,60 @@ async fn work_off<B: Kept>(fleet: &Fleet, key: BindingKey) -> Result<Next, Error
             }
         }
     }
-    Ok(assessment
-        .again
-        .map_or(Next::Done, |end| Next::After(until(end, now))))
+    let end = assessment.again.map(|end| until(end, now));
+    let next = end.into_iter().chain(retry).min();
+    Ok(next.map_or(Next::Done, Next::After))
 }
 
-fn look<B: Binding>(fleet: &Fleet, binding: &B, now: Timestamp) -> Assessment {
-    let (spec, status) = (binding.spec(), binding.status());
-    let switches = Switches::of(&fleet.settings);
-    let scene = Scene {
-        clusters: &spec.clusters,
-        reports: &status.aggregated_status,
-        scheduled: binding.meta().generation == Some(status.scheduler_observed_generation),
-        cluster: &|name| standing(fleet, binding, name, &switches, now),
-        restores: !fleet.settings.schedules(spec.scheduler_name.as_deref()),
-        // Time alone removes nothing: the proposal deprecates `--graceful-eviction-timeout`.
-        timeout: None,
-    };
-    assess(&spec.graceful_eviction_tasks, &scene, now)
-}
-
-fn standing<B: Binding>(
+/// What becomes of the tasks, and when to look again although nothing changes.
+fn look<B: Binding>(
     fleet: &Fleet,
+    plugins: Plugins,
     binding: &B,
-    name: &str,
-    switches: &Switches,
     now: Timestamp,
-) -> Standing {
-    let cluster = match fleet.clusters.presence(None, name) {
-        Presence::There(cluster) => cluster,
-        Presence::Gone => return Standing::Gone,
-        // Nothing is heard of it; its copy may well run.
-        Presence::Unknown(_) => return Standing::Silent,
-    };
-    if !is_ready(&cluster) {
-        return Standing::Silent;
-    }
+) -> (Assessment, Option<Duration>) {
+    let (spec, status) = (binding.spec(), binding.status());
     let applied = binding
         .annotations()
         .get(annotation::APPLIED_PLACEMENT)
         .map(String::as_str);
-    let placement = placement(binding.spec(), applied);
-    match judge(
-        &cluster.spec.taints,
-        binding.spec(),
-        placement.as_deref(),
-        switches,
-        now,
-    ) {
-        Judgement::Stay(_) => Standing::Sound,
-        Judgement::Leave { .. } => Standing::Left,
-    }
+    let placement = placement(spec, applied);
+    let switches = Switches::of(&fleet.settings);
+    let known = Workload::of(spec, placement.as_deref());
+    let workload = Workload {
+        leaves_no_execute: switches.failover && switches.no_execute,
+        leaves_prefer_no_execute: switches.failover && known.leaves_prefer_no_execute,
+        ..known
+    };
+    let retry = Cell::new(None);
+    let members_scale = || match fleet.templates.get(&TemplateKey::of(&spec.resource)) {
+        Lookup::Found(template) => template.label(label::RETAIN_REPLICAS) == Some("true"),
+        Lookup::Absent => false,
+        Lookup::Unknown => {
+            retry.set(Some(UNLISTED));
+            false
+        }
+    };
+    let scene = Scene {
+        clusters: &spec.clusters,
+        reports: &status.aggregated_status,
+        scheduled: binding.meta().generation == Some(status.scheduler_observed_generation),
+        cluster: &|name| Standing::of(&fleet.clusters.presence(None, name), &workload),
+        plugins,
+        members_scale: &members_scale,
+        restores: !fleet.settings.schedules(spec.scheduler_name.as_deref()),
+        // Time alone removes nothing: the proposal deprecates `--graceful-eviction-timeout`.
+        timeout: None,
+    };
+    let assessment = assess(&spec.graceful_eviction_tasks, &scene, now);
+    (assessment, retry.get())
 }
 
-fn is_ready(cluster: &Cluster) -> bool {
-    let conditions = cluster
-        .status
-        .as_ref()
-        .map_or(&[][..], |status| &status.conditions);
-    conditions::is_true(conditions, condition::READY)
+/// Whether a change of a cluster can matter to a task.
+fn matters(old: &Cluster, new: &Cluster) -> bool {
+    old.spec.taints != new.spec.taints
+        || readiness(old) != readiness(new)
+        || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
 }
 
 fn tell<B: Binding>(fleet: &Fleet, binding: &B, key: &BindingKey, assessment: &Assessment) {

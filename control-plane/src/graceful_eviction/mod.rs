@@ -2,8 +2,11 @@
 
 pub mod assess;
 pub(crate) mod controller;
+pub mod plugin;
+pub mod standing;
 
 #[cfg(test)]
 mod conformance;
 
 pub use controller::start;
+pub use plugin::Plugins;

@@ -85,10 +85,7 @@ pub struct DecisionConditions {
 pub struct ClusterFailoverBehavior {
     /// What becomes of the old copy.
     #[serde(skip_serializing_if = "absent")]
-    #[schemars(extend(
-        "default" = "Gracefully",
-        "enum" = ["Directly", "Gracefully", "Immediately", "Graciously"],
-    ))]
+    #[schemars(extend("default" = "Gracefully"))]
     pub purge_mode: Option<PurgeMode>,
 
     /// How long, in seconds, a taint of effect `PreferNoExecute` may stay before the workload leaves.

@@ -1,0 +1,348 @@
+use super::*;
+use muster_shared::api::policy::PurgeMode;
+use muster_shared::k8s::RawExtension;
+use serde_json::{Value, json};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn task(grace: Option<i32>) -> GracefulEvictionTask {
+    GracefulEvictionTask {
+        from_cluster: "old".into(),
+        purge_mode: Some(PurgeMode::Gracefully),
+        grace_period_seconds: grace,
+        creation_timestamp: Some(Time(at(0))),
+        ..GracefulEvictionTask::default()
+    }
+}
+
+fn target(name: &str, replicas: i32) -> TargetCluster {
+    TargetCluster {
+        name: name.into(),
+        replicas,
+        ..TargetCluster::default()
+    }
+}
+
+fn report(name: &str, health: ResourceHealth, status: Option<Value>) -> AggregatedStatusItem {
+    AggregatedStatusItem {
+        cluster_name: name.into(),
+        health: Some(health),
+        status: status.map(RawExtension),
+        ..AggregatedStatusItem::default()
+    }
+}
+
+struct Case<'a> {
+    clusters: &'a [TargetCluster],
+    reports: &'a [AggregatedStatusItem],
+    standing: &'a dyn Fn(&str) -> Standing,
+    members_scale: bool,
+    grace: Option<i32>,
+    now: i64,
+}
+
+fn outcome(case: &Case<'_>) -> Option<Done> {
+    let scene = Scene {
+        clusters: case.clusters,
+        reports: case.reports,
+        scheduled: true,
+        cluster: case.standing,
+        plugins: Plugins::default(),
+        members_scale: &|| case.members_scale,
+        restores: true,
+        timeout: None,
+    };
+    assess(&[task(case.grace)], &scene, at(case.now))
+        .done
+        .first()
+        .map(|(_, done)| *done)
+}
+
+/// Where it is placed, what is reported, how clusters stand, what becomes of the task.
+type Row<'a> = (
+    &'a [TargetCluster],
+    &'a [AggregatedStatusItem],
+    &'a dyn Fn(&str) -> Standing,
+    Option<Done>,
+);
+
+#[test]
+fn the_old_copy_stays_until_a_replacement_is_placed_and_healthy() {
+    use ResourceHealth::{Healthy, Unhealthy, Unknown};
+    let new = [target("new", 0)];
+    let sound: &dyn Fn(&str) -> Standing = &|name| {
+        if name == "old" {
+            Standing::Silent
+        } else {
+            Standing::Sound
+        }
+    };
+    let everyone_silent: &dyn Fn(&str) -> Standing = &|_| Standing::Silent;
+    let healthy = [report("new", Healthy, None)];
+    let cases: [Row<'_>; 6] = [
+        (&new, &healthy, sound, Some(Done::Replaced)),
+        (&new, &[report("new", Unhealthy, None)], sound, None),
+        (&new, &[report("new", Unknown, None)], sound, None),
+        (&new, &[], sound, None),
+        (&new, &healthy, everyone_silent, None),
+        (&[], &healthy, sound, None),
+    ];
+    for (n, (clusters, reports, standing, expected)) in cases.into_iter().enumerate() {
+        let case = Case {
+            clusters,
+            reports,
+            standing,
+            members_scale: false,
+            grace: None,
+            now: 100_000,
+        };
+        assert_eq!(outcome(&case), expected, "case {n}");
+    }
+}
+
+#[test]
+fn a_grace_period_ends_the_task_only_if_there_is_a_replacement_on_a_cluster_that_lives() {
+    let old_is_silent = |new: Standing| {
+        move |name: &str| {
+            if name == "old" { Standing::Silent } else { new }
+        }
+    };
+    let one = [target("new", 1)];
+    for (clusters, new, now, expected) in [
+        (&one[..], Standing::Sound, 60, None),
+        (&one, Standing::Sound, 61, Some(Done::Expired)),
+        (&one, Standing::Silent, 61, None),
+        (&one, Standing::Left, 61, None),
+        (&one, Standing::Gone, 61, None),
+        (&[], Standing::Sound, 61, None),
+    ] {
+        let case = Case {
+            clusters,
+            reports: &[],
+            standing: &old_is_silent(new),
+            members_scale: false,
+            grace: Some(60),
+            now,
+        };
+        assert_eq!(outcome(&case), expected, "{clusters:?} {new:?} at {now}");
+    }
+}
+
+#[test]
+fn one_replacement_that_lives_is_enough_for_the_grace_period_and_all_must_be_healthy_for_health() {
+    let standing: &dyn Fn(&str) -> Standing = &|name| match name {
+        "silent" => Standing::Silent,
+        "left" => Standing::Left,
+        _ => Standing::Sound,
+    };
+    let healthy = |name: &str| report(name, ResourceHealth::Healthy, None);
+    let reports = ["new", "left", "silent"].map(healthy);
+    for (names, grace, expected) in [
+        (&["new", "silent"][..], Some(1), Some(Done::Expired)),
+        (&["new", "silent"], None, None),
+        (&["new", "left"], None, Some(Done::Replaced)),
+        (&["left"], None, None),
+        (&["left", "silent"], Some(1), None),
+    ] {
+        let clusters: Vec<TargetCluster> = names.iter().map(|name| target(name, 0)).collect();
+        let case = Case {
+            clusters: &clusters,
+            reports: &reports,
+            standing,
+            members_scale: false,
+            grace,
+            now: 100,
+        };
+        assert_eq!(outcome(&case), expected, "{names:?} {grace:?}");
+    }
+}
+
+#[test]
+fn where_the_members_scale_the_workload_theirs_have_to_be_ready_and_one_at_least() {
+    let standing: &dyn Fn(&str) -> Standing = &|_| Standing::Sound;
+    for (members_scale, status, expected) in [
+        (
+            true,
+            json!({"replicas": 4, "readyReplicas": 4}),
+            Some(Done::Replaced),
+        ),
+        (true, json!({"replicas": 4, "readyReplicas": 3}), None),
+        (
+            true,
+            json!({"replicas": 12, "readyReplicas": 12}),
+            Some(Done::Replaced),
+        ),
+        (
+            true,
+            json!({"replicas": 12, "readyReplicas": 10}),
+            Some(Done::Replaced),
+        ),
+        (true, json!({"replicas": 0}), None),
+        (false, json!({"replicas": 4, "readyReplicas": 4}), None),
+    ] {
+        let reports = [report("new", ResourceHealth::Healthy, Some(status.clone()))];
+        let case = Case {
+            clusters: &[target("new", 10)],
+            reports: &reports,
+            standing,
+            members_scale,
+            grace: None,
+            now: 10,
+        };
+        assert_eq!(outcome(&case), expected, "{status} {members_scale}");
+    }
+}
+
+#[test]
+fn any_plugin_in_force_ends_a_task_and_none_that_is_switched_off() {
+    let back = [target("old", 1)];
+    let moved = [target("new", 1)];
+    let reports = ["old", "new"].map(|name| report(name, ResourceHealth::Healthy, None));
+    for (plugins, clusters, expected) in [
+        ("*", &back, Some(Done::BackInPlace)),
+        ("*", &moved, Some(Done::Replaced)),
+        ("BackInResult", &back, Some(Done::BackInPlace)),
+        ("BackInResult", &moved, None),
+        ("ResourceHealth", &back, Some(Done::BackInPlace)),
+        ("ResourceHealth", &moved, Some(Done::Replaced)),
+    ] {
+        for healthy in [true, false] {
+            let scene = Scene {
+                clusters,
+                reports: if healthy { &reports } else { &[] },
+                scheduled: true,
+                cluster: &|_| Standing::Sound,
+                plugins: Plugins::parse(&plugins.parse().unwrap()).unwrap(),
+                members_scale: &|| false,
+                restores: true,
+                timeout: None,
+            };
+            let done = assess(&[task(None)], &scene, at(10)).done;
+            let needs_health = plugins == "ResourceHealth" || clusters == &moved;
+            let expected = expected.filter(|_| healthy || !needs_health);
+            let got = done.first().map(|(_, done)| *done);
+            assert_eq!(got, expected, "{plugins} {clusters:?} {healthy}");
+        }
+    }
+}
+
+#[test]
+fn suppression_keeps_the_copy_until_it_is_lifted_whatever_else_is_true() {
+    let reports = [report("new", ResourceHealth::Healthy, None)];
+    for (suppressed, clusters, expected) in [
+        (Some(true), &[target("new", 1)][..], None),
+        (Some(false), &[target("new", 1)], Some(Done::Released)),
+        (None, &[target("new", 1)], Some(Done::Replaced)),
+        // The scheduler took the cluster back: there is nothing to keep any more.
+        (Some(true), &[target("old", 1)], Some(Done::BackInPlace)),
+    ] {
+        let scene = Scene {
+            clusters,
+            reports: &reports,
+            scheduled: true,
+            cluster: &|_| Standing::Sound,
+            plugins: Plugins::default(),
+            members_scale: &|| false,
+            restores: true,
+            timeout: None,
+        };
+        let task = GracefulEvictionTask {
+            suppress_deletion: suppressed,
+            ..task(None)
+        };
+        let done = assess(&[task], &scene, at(10_000)).done;
+        assert_eq!(
+            done.first().map(|(_, done)| *done),
+            expected,
+            "{suppressed:?}"
+        );
+    }
+}
+
+#[test]
+fn a_survivor_must_have_scaled_up_before_its_health_counts() {
+    let standing: &dyn Fn(&str) -> Standing = &|_| Standing::Sound;
+    for (status, expected) in [
+        (json!({"replicas": 2, "readyReplicas": 2}), None),
+        (json!({"replicas": 3, "readyReplicas": 2}), None),
+        (json!({"replicas": 3}), None),
+        (
+            json!({"replicas": 3, "readyReplicas": 3}),
+            Some(Done::Replaced),
+        ),
+        (
+            json!({"replicas": 3, "availableReplicas": 3}),
+            Some(Done::Replaced),
+        ),
+        (json!({"numberReady": 1}), Some(Done::Replaced)),
+    ] {
+        let reports = [report("new", ResourceHealth::Healthy, Some(status.clone()))];
+        let case = Case {
+            clusters: &[target("new", 3)],
+            reports: &reports,
+            standing,
+            members_scale: false,
+            grace: None,
+            now: 10,
+        };
+        assert_eq!(outcome(&case), expected, "{status}");
+    }
+}
+
+#[test]
+fn a_cluster_that_is_chosen_again_or_recovers_without_replacement_keeps_its_copy() {
+    let sound: &dyn Fn(&str) -> Standing = &|_| Standing::Sound;
+    let left: &dyn Fn(&str) -> Standing = &|_| Standing::Left;
+    let gone: &dyn Fn(&str) -> Standing = &|_| Standing::Gone;
+    let both = [target("old", 1), target("new", 1)];
+    for (clusters, standing, expected) in [
+        (&both[..], left, Some(Done::BackInPlace)),
+        (&[], sound, Some(Done::Recovered)),
+        (&[], left, None),
+        (&[], gone, Some(Done::ClusterGone)),
+    ] {
+        let case = Case {
+            clusters,
+            reports: &[],
+            standing,
+            members_scale: false,
+            grace: None,
+            now: 10,
+        };
+        let done = outcome(&case);
+        assert_eq!(done, expected);
+        assert!(done.is_none_or(|done| !done.removes_the_copy()));
+    }
+}
+
+#[test]
+fn what_is_put_back_is_a_target_in_the_write_that_ends_its_task() {
+    let tasks = [GracefulEvictionTask {
+        replicas: Some(3),
+        ..task(None)
+    }];
+    let look = |restores| {
+        let scene = Scene {
+            clusters: &[],
+            reports: &[],
+            scheduled: true,
+            cluster: &|_| Standing::Sound,
+            plugins: Plugins::default(),
+            members_scale: &|| false,
+            restores,
+            timeout: None,
+        };
+        assess(&tasks, &scene, at(10))
+    };
+    let restored = look(true);
+    assert_eq!(restored.restored, [target("old", 3)]);
+    assert!(restored.kept.is_empty());
+    let left_to_the_scheduler = look(false);
+    assert_eq!(left_to_the_scheduler.restored, []);
+    assert_eq!(
+        left_to_the_scheduler.kept, tasks,
+        "the task keeps the only copy until the scheduler has placed the workload"
+    );
+}

@@ -1,0 +1,83 @@
+//! What graceful eviction has to know of a cluster.
+
+use muster_shared::api::cluster::Cluster;
+use muster_shared::watch::Presence;
+
+use crate::availability::{Unavailable, Workload, can_hold};
+
+/// What matters about a cluster here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is available: ready, and nothing would make the workload leave it.
+    Sound,
+    /// It is heard of, and yet the workload has to leave it.
+    Left,
+    /// It is not heard of: what it reported last may be long past.
+    Silent,
+    /// It was seen leaving the fleet.
+    Gone,
+}
+
+impl Standing {
+    /// The standing of a cluster for a workload.
+    pub fn of<C: AsRef<Cluster>>(cluster: &Presence<C>, workload: &Workload<'_>) -> Self {
+        let cluster = match cluster {
+            Presence::There(cluster) => cluster.as_ref(),
+            Presence::Gone => return Self::Gone,
+            // Nothing is heard of it; its copy may well run.
+            Presence::Unknown(_) => return Self::Silent,
+        };
+        match can_hold(Some(cluster), workload) {
+            Ok(()) => Self::Sound,
+            Err(Unavailable::NotReady(_) | Unavailable::Unknown) => Self::Silent,
+            Err(_) => Self::Left,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use muster_shared::api::binding::ResourceBindingSpec;
+    use muster_shared::watch::Doubt;
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(ready: &str, effect: &str, deleting: bool) -> Presence<Arc<Cluster>> {
+        let deletion = deleting.then_some("2024-01-01T00:00:00Z");
+        let cluster = json!({
+            "metadata": {"name": "m1", "deletionTimestamp": deletion},
+            "spec": {"taints": [{"key": "x", "effect": effect}]},
+            "status": {"conditions": [{
+                "type": "Ready", "status": ready, "reason": "R", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }]},
+        });
+        Presence::There(Arc::new(serde_json::from_value(cluster).unwrap()))
+    }
+
+    #[test]
+    fn only_what_was_seen_leaving_is_gone_and_only_what_is_available_is_sound() {
+        let spec = ResourceBindingSpec::default();
+        let workload = Workload::of(&spec, None);
+        for (cluster, expected) in [
+            (cluster("True", "None", false), Standing::Sound),
+            (cluster("True", "NoSchedule", false), Standing::Sound),
+            (cluster("True", "PreferNoExecute", false), Standing::Sound),
+            (cluster("True", "NoExecute", false), Standing::Left),
+            (cluster("True", "None", true), Standing::Left),
+            (cluster("Unknown", "None", false), Standing::Silent),
+            (cluster("False", "NoExecute", false), Standing::Silent),
+            (Presence::Unknown(Doubt::Unseen), Standing::Silent),
+            (
+                Presence::Unknown(Doubt::Unreadable { deleting: true }),
+                Standing::Silent,
+            ),
+            (Presence::Gone, Standing::Gone),
+        ] {
+            assert_eq!(Standing::of(&cluster, &workload), expected, "{cluster:?}");
+        }
+    }
+}
