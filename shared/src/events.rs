@@ -1,6 +1,6 @@
 //! Kubernetes Events about objects: what `kubectl describe` shows under the object.
 //!
-//! Publishing never waits and never fails its caller: events go through a bounded channel to one task. When an API server cannot
+//! Publishing never waits and never fails its caller: events go through a bounded channel to one task, which writes several at a time. When an API server cannot
 //! keep up, the newest are dropped and counted; the log line that accompanies every event is not.
 
 use std::collections::HashMap;
@@ -16,13 +16,17 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource, ResourceExt};
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::client;
 
-/// How many events may wait: a second's worth of a busy API server's creates.
-const WAITING: usize = 1024;
+/// How many events may wait: what ten thousand workloads that move at once leave over, at two events each. About 4 MB when full.
+const WAITING: usize = 8192;
+/// Writes under way at a time: with the longest time that each gives way to what matters more (client, `Rank::Remark`), 200 a second are
+/// written even while decisions never pause.
+const IN_FLIGHT: usize = 16;
 /// A repetition within this time counts up the earlier event instead of making a new one (client-go's correlator: 10 min).
 const REPEAT_WINDOW: Duration = Duration::from_mins(10);
 /// How many earlier events are remembered for that.
@@ -124,11 +128,26 @@ impl Letter {
     }
 }
 
+/// An event that was written.
+#[derive(Debug)]
 struct Earlier {
     namespace: String,
     name: String,
     count: i32,
     at: Instant,
+}
+
+/// The end of a write: what it was about, and the event, if it was written.
+type Sent = (u64, Option<Earlier>);
+
+/// What was written, and what is being written.
+struct Delivery {
+    client: Client,
+    component: Arc<str>,
+    earlier: HashMap<u64, Earlier>,
+    /// Events that are being written, each with its last repetition since and how many there were.
+    under_way: HashMap<u64, Option<(Letter, i32)>>,
+    writes: JoinSet<Sent>,
 }
 
 async fn deliver(
@@ -137,76 +156,116 @@ async fn deliver(
     mut inbox: mpsc::Receiver<Letter>,
     shutdown: CancellationToken,
 ) {
-    let mut earlier: HashMap<u64, Earlier> = HashMap::new();
+    let mut delivery = Delivery {
+        client,
+        component,
+        earlier: HashMap::new(),
+        under_way: HashMap::new(),
+        writes: JoinSet::new(),
+    };
     loop {
-        let letter = tokio::select! {
+        let has_room = delivery.writes.len() < IN_FLIGHT;
+        tokio::select! {
             () = shutdown.cancelled() => return,
-            letter = inbox.recv() => match letter {
-                Some(letter) => letter,
+            Some(sent) = delivery.writes.join_next() => {
+                if let Ok((sameness, event)) = sent {
+                    delivery.take_end(sameness, event);
+                }
+            }
+            letter = inbox.recv(), if has_room => match letter {
+                Some(letter) => delivery.take(letter, 1),
                 // All publishers are gone; the process is ending, or uses no events.
                 None => return shutdown.cancelled().await,
             },
-        };
-        let reason = letter.reason.clone();
-        match timeout(DEADLINE, write(&client, &component, &mut earlier, letter)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                metrics::counter!("muster_events_dropped_total").increment(1);
-                tracing::debug!(
-                    reason,
-                    error = client::brief(&error),
-                    "could not write an event"
-                );
-            }
-            Err(_) => {
-                metrics::counter!("muster_events_dropped_total").increment(1);
-                tracing::debug!(reason, "no answer when writing an event");
-            }
         }
     }
 }
 
+impl Delivery {
+    /// Writes a letter, or counts it with the one that says the same and is being written.
+    fn take(&mut self, letter: Letter, times: i32) {
+        let sameness = letter.sameness();
+        if let Some(repeated) = self.under_way.get_mut(&sameness) {
+            let before = repeated.take().map_or(0, |(_, times)| times);
+            *repeated = Some((letter, before.saturating_add(times)));
+            return;
+        }
+        let known = self.earlier.remove(&sameness);
+        let known = known.filter(|known| known.at.elapsed() < REPEAT_WINDOW);
+        self.under_way.insert(sameness, None);
+        let (client, component) = (self.client.clone(), Arc::clone(&self.component));
+        self.writes.spawn(async move {
+            let reason = letter.reason.clone();
+            let write = write(&client, &component, known, letter, times);
+            let error = match timeout(DEADLINE, write).await {
+                Ok(Ok(event)) => return (sameness, Some(event)),
+                Ok(Err(error)) => client::brief(&error),
+                Err(_) => "no answer".to_owned(),
+            };
+            metrics::counter!("muster_events_dropped_total").increment(1);
+            tracing::debug!(reason, error, "could not write an event");
+            (sameness, None)
+        });
+    }
+
+    /// A write came to its end.
+    fn take_end(&mut self, sameness: u64, event: Option<Earlier>) {
+        if self.earlier.len() >= REMEMBERED {
+            self.earlier
+                .retain(|_, known| known.at.elapsed() < REPEAT_WINDOW);
+        }
+        if let Some(event) = event
+            && self.earlier.len() < REMEMBERED
+        {
+            self.earlier.insert(sameness, event);
+        }
+        if let Some((letter, times)) = self.under_way.remove(&sameness).flatten() {
+            self.take(letter, times);
+        }
+    }
+}
+
+/// Counts an event up that is known, or makes one.
 async fn write(
     client: &Client,
     component: &str,
-    earlier: &mut HashMap<u64, Earlier>,
+    known: Option<Earlier>,
     letter: Letter,
-) -> Result<(), kube::Error> {
+    times: i32,
+) -> Result<Earlier, kube::Error> {
     let now = Time(Timestamp::now());
-    let sameness = letter.sameness();
-    if let Some(known) = earlier
-        .get_mut(&sameness)
-        .filter(|known| known.at.elapsed() < REPEAT_WINDOW)
-    {
-        known.count += 1;
-        known.at = Instant::now();
+    if let Some(known) = known {
         let api: Api<Event> = Api::namespaced(client.clone(), &known.namespace);
-        let patch = json!({ "count": known.count, "lastTimestamp": now });
+        let count = known.count.saturating_add(times);
+        let patch = json!({ "count": count, "lastTimestamp": now });
         match api
             .patch(&known.name, &PatchParams::default(), &Patch::Merge(&patch))
             .await
         {
-            Err(error) if client::is_not_found(&error) => _ = earlier.remove(&sameness),
-            other => return other.map(|_| ()),
+            Err(error) if client::is_not_found(&error) => {}
+            Err(error) => return Err(error),
+            Ok(_) => {
+                return Ok(Earlier {
+                    count,
+                    at: Instant::now(),
+                    ..known
+                });
+            }
         }
     }
-    let event = compose(component, letter, now);
+    let event = Event {
+        count: Some(times),
+        ..compose(component, letter, now)
+    };
     let namespace = event.metadata.namespace.clone().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
     let created = api.create(&PostParams::default(), &event).await?;
-    if earlier.len() >= REMEMBERED {
-        earlier.retain(|_, known| known.at.elapsed() < REPEAT_WINDOW);
-    }
-    if earlier.len() < REMEMBERED {
-        let known = Earlier {
-            namespace,
-            name: created.name_any(),
-            count: 1,
-            at: Instant::now(),
-        };
-        earlier.insert(sameness, known);
-    }
-    Ok(())
+    Ok(Earlier {
+        namespace,
+        name: created.name_any(),
+        count: times,
+        at: Instant::now(),
+    })
 }
 
 fn compose(component: &str, letter: Letter, now: Time) -> Event {

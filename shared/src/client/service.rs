@@ -234,6 +234,58 @@ mod tests {
         assert_eq!(places.available_permits(), 2);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn events_arrive_while_decisions_never_pause() {
+        let (count, api) = {
+            let arrived = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+            let count = Arc::clone(&arrived);
+            let api = tower::service_fn(move |_: Request<Body>| {
+                arrived.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                async {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    let event = r#"{"metadata":{"name":"e"},"involvedObject":{}}"#;
+                    let answer = Response::builder().status(201);
+                    let answer = answer.body(Body::from(event.as_bytes().to_vec()));
+                    Ok::<_, std::convert::Infallible>(answer.unwrap())
+                }
+            });
+            (count, Client::new(api, "default"))
+        };
+        let traffic = Traffic::default();
+        let _never_pauses = traffic.enter(Rank::Decision);
+        let service = Switched {
+            current: watch::Sender::new(api).subscribe(),
+            bucket: Arc::new(Bucket::new(Limits::NONE)),
+            traffic,
+            rank: Rank::Remark,
+            places: Some(Arc::new(Semaphore::new(32))),
+            api: "fleet",
+        };
+        let shutdown = tokio_util::sync::CancellationToken::new();
+        let client = Client::new(service, "default");
+        let (events, delivery) = crate::events::Events::new(client, "test", shutdown.clone());
+        let delivery = tokio::spawn(delivery);
+        let publish = |n: usize| {
+            let about = k8s_openapi::api::core::v1::ObjectReference {
+                name: Some(format!("binding-{n}")),
+                ..Default::default()
+            };
+            let kind = crate::events::EventType::Normal;
+            events.publish_about(about, kind, "Evicted", "left m1 for m2");
+        };
+        // 1,000 workloads are moved in ten seconds; each has two events.
+        for second in 0..10 {
+            (0..200).for_each(|n| publish(second * 200 + n));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let on_time = count.load(std::sync::atomic::Ordering::SeqCst);
+        assert!(on_time > 1_900, "{on_time} of 2,000 events");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 2_000);
+        shutdown.cancel();
+        delivery.await.unwrap();
+    }
+
     #[test]
     fn only_a_busy_server_can_ask_for_rest() {
         for (code, header, expected) in [

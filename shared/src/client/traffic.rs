@@ -32,7 +32,9 @@ impl Rank {
         match self {
             Self::Decision => Duration::ZERO,
             Self::Order => Duration::from_millis(500),
-            Self::Report | Self::Remark => Duration::from_secs(1),
+            Self::Report => Duration::from_secs(1),
+            // Each single remark gives way; in a rush they must come nearly as fast as what they are about, or they are lost.
+            Self::Remark => Duration::from_millis(50),
         }
     }
 }
