@@ -6,10 +6,13 @@
 
 use std::collections::BTreeMap;
 
+use muster_shared::certificate::reading::{self, Wanted};
 use muster_shared::certificate::request::{SIGNER, USAGES};
-use muster_shared::certificate::subject::{self, Wanted};
 use muster_shared::k8s::CertificateSigningRequest;
-use muster_shared::names::{AGENT_GROUP, AGENT_USER_PREFIX, is_cluster_name};
+use muster_shared::names::{
+    AGENT_GROUP, AGENT_USER_PREFIX, BOOTSTRAP_GROUP, CLUSTER_BOOTSTRAP_GROUP_PREFIX,
+    is_cluster_name,
+};
 use serde_json::{Value, json};
 
 /// The name by which `karmadactl register` asks for the rights of an administrator.
@@ -42,9 +45,11 @@ pub fn read(request: &CertificateSigningRequest) -> Request {
     if spec.signer_name != SIGNER {
         return Request::Foreign;
     }
-    // Somebody else's request, if it cannot be read; the API refuses those.
-    let Ok(wanted) = subject::read(&spec.request.0) else {
-        return Request::Foreign;
+    let wanted = match reading::read(&spec.request.0) {
+        Ok(wanted) => wanted,
+        // What cannot be read in one way only is never approved. Whoever is to bring an agent is told.
+        Err(why) if is_from_an_agent(request) => return Request::Odd(why.to_string()),
+        Err(_) => return Request::Foreign,
     };
     let agent = |name: &String| name.starts_with(AGENT_USER_PREFIX);
     if !wanted.names.iter().any(agent) && !wanted.organizations.iter().any(|it| it == AGENT_GROUP) {
@@ -57,6 +62,20 @@ pub fn read(request: &CertificateSigningRequest) -> Request {
         },
         Err(why) => Request::Odd(why),
     }
+}
+
+/// Whether the requester is an agent or came with a bootstrap token for one.
+fn is_from_an_agent(request: &CertificateSigningRequest) -> bool {
+    let spec = &request.spec;
+    let mut groups = spec.groups.iter().flatten();
+    groups.any(|it| {
+        [AGENT_GROUP, BOOTSTRAP_GROUP].contains(&it.as_str())
+            || it.starts_with(CLUSTER_BOOTSTRAP_GROUP_PREFIX)
+    })
+        || spec
+            .username
+            .as_ref()
+            .is_some_and(|it| it.starts_with(AGENT_USER_PREFIX))
 }
 
 fn is_answered(request: &CertificateSigningRequest) -> bool {
@@ -84,8 +103,13 @@ fn cluster(wanted: &Wanted) -> Result<String, String> {
     if wanted.others > 0 {
         return Err("its subject says more than an organization and a common name".to_owned());
     }
-    if wanted.alternatives {
-        return Err("it asks for alternative names".to_owned());
+    if wanted.attributes {
+        let why = "it has attributes (alternative names or other extensions)";
+        return Err(why.to_owned());
+    }
+    if !wanted.is_exact {
+        let why = "its subject is not written as two parts of one value each, as UTF8String or PrintableString";
+        return Err(why.to_owned());
     }
     let cluster = name.strip_prefix(AGENT_USER_PREFIX);
     let cluster = cluster.filter(|it| is_cluster_name(it) && *it != RBAC_GENERATOR);

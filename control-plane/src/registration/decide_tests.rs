@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use muster_shared::certificate::request::NewKey;
+use muster_shared::certificate::subject;
 
 use super::*;
 
@@ -92,6 +93,7 @@ fn what_is_not_exactly_an_agents_request_is_left_to_a_person_with_the_reason() {
     let exact = Wanted {
         names: vec![AGENT.to_owned()],
         organizations: vec![AGENT_GROUP.to_owned()],
+        is_exact: true,
         ..Wanted::default()
     };
     assert_eq!(cluster(&exact).as_deref(), Ok("m1"));
@@ -120,14 +122,58 @@ fn what_is_not_exactly_an_agents_request_is_left_to_a_person_with_the_reason() {
         ),
         (
             Wanted {
-                alternatives: true,
-                ..exact
+                attributes: true,
+                ..exact.clone()
             },
             "alternative names",
+        ),
+        (
+            Wanted {
+                is_exact: false,
+                ..exact
+            },
+            "not written as",
         ),
     ] {
         let why = cluster(&wanted).unwrap_err();
         assert!(why.contains(words), "{why}");
+    }
+}
+
+#[test]
+fn a_request_that_another_parser_reads_otherwise_is_never_an_agents() {
+    let text = |name: &str| {
+        let key = NewKey::generate().unwrap();
+        key.request(&subject::of(AGENT_GROUP, name)).unwrap()
+    };
+    let ours = text(AGENT);
+    let theirs = text("system:serviceaccount:karmada-system:muster-control-plane");
+    let bare = ours.trim_end();
+    for text in [
+        format!("{bare}x\n{theirs}"),
+        format!("{}\n{theirs}", bare.replace('=', "")),
+        format!("{ours}{theirs}"),
+        format!("{theirs}{ours}"),
+        format!("text\n{ours}"),
+        ours.replace('\n', "\r\n"),
+    ] {
+        let bytes = json!(muster_shared::k8s::ByteString(text.into_bytes()));
+        let ask = |edit: &dyn Fn(&mut Value)| {
+            with(|it| {
+                it["spec"]["request"] = bytes.clone();
+                edit(it);
+            })
+        };
+        assert_eq!(ask(&|_| ()), Request::Foreign, "nobody who brings agents");
+        let group = json!(["system:bootstrappers:karmada:cluster:m1"]);
+        odd(
+            ask(&|it| it["spec"]["groups"] = group.clone()),
+            "canonical form",
+        );
+        odd(
+            ask(&|it| it["spec"]["username"] = AGENT.into()),
+            "canonical form",
+        );
     }
 }
 

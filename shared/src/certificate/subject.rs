@@ -1,24 +1,47 @@
-//! Whom a certificate is for: the subject of an agent, written, and the subject of somebody's request, read. Pure.
+//! Whom a certificate is for: the subject of an agent. Pure.
 
-use rustls::pki_types::CertificateSigningRequestDer;
-use rustls::pki_types::pem::PemObject;
-use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
-use x509_parser::prelude::{FromDer, ParsedExtension};
+use x509_parser::prelude::FromDer;
 use x509_parser::x509::X509Name;
 
 use super::der::tlv;
 
+/// Object identifier 2.5.4.10, organization (X.520), without its tag.
+const ORGANIZATION: [u8; 3] = [0x55, 0x04, 0x0a];
+/// Object identifier 2.5.4.3, common name (X.520), without its tag.
+const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
+/// Tag of a `UTF8String`.
+const UTF8: u8 = 0x0c;
+/// Tag of a `PrintableString`.
+const PRINTABLE: u8 = 0x13;
+
 /// A subject of one organization and one common name, DER. The API takes the first for a group and the second for the user's name.
 pub fn of(organization: &str, name: &str) -> Vec<u8> {
-    // 2.5.4.10 and 2.5.4.3 (X.520), each in a set of its own, in the order in which Go's library writes them.
-    let attribute = |kind: u8, text: &str| {
-        let id = tlv(0x06, &[0x55, 0x04, kind]);
-        let pair = [id, tlv(0x0c, text.as_bytes())].concat();
-        tlv(0x31, &tlv(0x30, &pair))
-    };
-    let parts = [attribute(0x0a, organization), attribute(0x03, name)];
+    // The order in which Go's library writes them.
+    let parts = [
+        part(ORGANIZATION, UTF8, organization),
+        part(COMMON_NAME, UTF8, name),
+    ];
     tlv(0x30, &parts.concat())
+}
+
+/// A part of a subject in a set of its own.
+fn part(kind: [u8; 3], tag: u8, text: &str) -> Vec<u8> {
+    let pair = [tlv(0x06, &kind), tlv(tag, text.as_bytes())].concat();
+    tlv(0x31, &tlv(0x30, &pair))
+}
+
+/// Whether a subject, DER, is to the last octet one organization and one common name with these texts, in either order, each in a
+/// set of its own and encoded as `UTF8String` or `PrintableString`: what every reader of DER reads alike.
+pub fn is_exactly(subject: &[u8], organization: &str, name: &str) -> bool {
+    let tags = [UTF8, PRINTABLE];
+    tags.into_iter().any(|first| {
+        tags.into_iter().any(|second| {
+            let one = part(ORGANIZATION, first, organization);
+            let other = part(COMMON_NAME, second, name);
+            let is = |parts: [&[u8]; 2]| tlv(0x30, &parts.concat()) == subject;
+            is([&one, &other]) || is([&other, &one])
+        })
+    })
 }
 
 /// Whether two subjects, DER, name the same: the same parts with the same texts. Signers write texts in an encoding of their own (Kubernetes'
@@ -41,63 +64,9 @@ pub fn are_same(one: &[u8], other: &[u8]) -> bool {
     one == other || parts(one).is_some_and(|one| Some(one) == parts(other))
 }
 
-/// What a request asks to be called.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// Common names, as a rule one.
-    pub names: Vec<String>,
-    /// Organizations.
-    pub organizations: Vec<String>,
-    /// How many other parts the subject has.
-    pub others: usize,
-    /// Whether it wants to be known by alternative names (hosts, addresses) as well.
-    pub alternatives: bool,
-}
-
-/// A request that cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("the request cannot be read: {0}")]
-pub struct Unreadable(String);
-
-/// Reads a request as PEM text. Whether it is signed with its own key the API has checked.
-pub fn read(pem: &[u8]) -> Result<Wanted, Unreadable> {
-    let unreadable = |error: &dyn std::fmt::Display| Unreadable(error.to_string());
-    let der = CertificateSigningRequestDer::from_pem_slice(pem).map_err(|it| unreadable(&it))?;
-    let (_, request) = X509CertificationRequest::from_der(&der).map_err(|it| unreadable(&it))?;
-    let mut wanted = Wanted::default();
-    for attribute in request.certification_request_info.subject.iter_attributes() {
-        let text = || attribute.as_str().map_err(|it| unreadable(&it));
-        if *attribute.attr_type() == OID_X509_COMMON_NAME {
-            wanted.names.push(text()?.to_owned());
-        } else if *attribute.attr_type() == OID_X509_ORGANIZATION_NAME {
-            wanted.organizations.push(text()?.to_owned());
-        } else {
-            wanted.others += 1;
-        }
-    }
-    let mut extensions = request.requested_extensions().into_iter().flatten();
-    wanted.alternatives =
-        extensions.any(|it| matches!(it, ParsedExtension::SubjectAlternativeName(_)));
-    Ok(wanted)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::request::NewKey;
     use super::*;
-
-    #[test]
-    fn what_is_written_is_read() {
-        for (organization, name) in [("o", "n"), ("", ""), ("système", &"x".repeat(300))] {
-            let request = NewKey::generate().unwrap().request(&of(organization, name));
-            let wanted = Wanted {
-                names: vec![name.to_owned()],
-                organizations: vec![organization.to_owned()],
-                ..Wanted::default()
-            };
-            assert_eq!(read(request.unwrap().as_bytes()).unwrap(), wanted);
-        }
-    }
 
     #[test]
     fn the_same_subject_in_another_encoding_is_the_same() {
@@ -119,15 +88,37 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
-        let empty = "-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----\n";
-        for text in [
-            "",
-            "x",
-            empty,
-            "-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n",
+    fn a_subject_is_exact_in_either_order_and_in_two_encodings_only() {
+        let (organization, name) = ("system:karmada:agents", "system:karmada:agent:m1");
+        let one = |tag| part(ORGANIZATION, tag, organization);
+        let other = |tag| part(COMMON_NAME, tag, name);
+        let list = |parts: &[Vec<u8>]| tlv(0x30, &parts.concat());
+        let pair = |kind: [u8; 3], text: &str| {
+            let pair = [tlv(0x06, &kind), tlv(UTF8, text.as_bytes())].concat();
+            tlv(0x30, &pair)
+        };
+        // Both parts in one set, and a set of two values.
+        let multiple = [pair(COMMON_NAME, name), pair(ORGANIZATION, organization)];
+        let two_names = [pair(COMMON_NAME, name), pair(COMMON_NAME, "root")];
+        for (subject, expected) in [
+            (of(organization, name), true),
+            (list(&[other(PRINTABLE), one(PRINTABLE)]), true),
+            (list(&[one(UTF8), other(PRINTABLE)]), true),
+            (list(&[tlv(0x31, &multiple.concat())]), false),
+            (list(&[one(UTF8), tlv(0x31, &two_names.concat())]), false),
+            // TeletexString, BMPString, IA5String.
+            (list(&[one(UTF8), other(0x14)]), false),
+            (list(&[one(UTF8), other(0x1e)]), false),
+            (list(&[one(UTF8), other(0x16)]), false),
+            (list(&[one(UTF8), other(UTF8), other(UTF8)]), false),
+            (list(&[other(UTF8)]), false),
+            ([of(organization, name), vec![0]].concat(), false),
         ] {
-            assert!(read(text.as_bytes()).is_err(), "{text}");
+            assert_eq!(
+                is_exactly(&subject, organization, name),
+                expected,
+                "{subject:02x?}"
+            );
         }
     }
 }
