@@ -37,7 +37,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let command = clap::Command::new(COMPONENT)
         .version(env!("CARGO_PKG_VERSION"))
         .about("Cluster failover for fleets of Kubernetes clusters: the agent of one member");
-    let settings = muster_shared::settings::load_from(command, arguments, std::env::vars());
+    let settings = muster_shared::settings::load_from(command, arguments, std::env::vars_os());
     let outcome = match settings {
         Ok(settings) => start(settings),
         Err(muster_shared::settings::Error::Flag(error)) => error.exit(),
@@ -56,6 +56,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 #[tokio::main(flavor = "current_thread")]
 async fn start(settings: Settings) -> anyhow::Result<()> {
     telemetry::log(settings.log_format, &settings.log_filter)?;
+    muster_shared::settings::warn_of_unknown_variables::<Settings>();
     let metrics = telemetry::metrics()?;
     measures::describe();
     let shutdown = CancellationToken::new();

@@ -54,7 +54,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         return print_crds();
     }
     let settings: Settings =
-        match muster_shared::settings::load_from(command(), arguments, std::env::vars()) {
+        match muster_shared::settings::load_from(command(), arguments, std::env::vars_os()) {
             Ok(settings) => settings,
             Err(muster_shared::settings::Error::Flag(error)) => error.exit(),
             Err(error) => return refuse(&error),
@@ -96,6 +96,7 @@ fn command() -> clap::Command {
 #[tokio::main]
 async fn start(settings: Settings) -> anyhow::Result<()> {
     telemetry::log(settings.log_format, &settings.log_filter)?;
+    muster_shared::settings::warn_of_unknown_variables::<Settings>();
     let metrics = telemetry::metrics()?;
     let shutdown = CancellationToken::new();
     tokio::spawn(tasks::stop_on_signal(shutdown.clone()));
@@ -263,11 +264,16 @@ async fn serve_admin(
     metrics: Option<&PrometheusHandle>,
     tasks: &mut Tasks,
 ) -> anyhow::Result<()> {
+    let shutdown = tasks.shutdown().clone();
+    if let Some(metrics) = metrics.cloned() {
+        tasks.spawn("metrics upkeep", serve::upkeep(metrics, shutdown));
+    }
+    // Metrics are on their own port only, so that the port of the probes can be open to all.
     let addresses = [
-        ("metrics server", settings.metrics_bind_address.0),
-        ("health server", settings.health_probe_bind_address.0),
+        ("metrics server", settings.metrics_bind_address.0, metrics),
+        ("health server", settings.health_probe_bind_address.0, None),
     ];
-    for (name, address) in addresses {
+    for (name, address, metrics) in addresses {
         let Some(address) = address else { continue };
         let listener = tokio::net::TcpListener::bind(address)
             .await

@@ -33,6 +33,8 @@ const REPEAT_WINDOW: Duration = Duration::from_mins(10);
 const REMEMBERED: usize = 2048;
 /// Deadline of one write.
 const DEADLINE: Duration = Duration::from_secs(5);
+/// Characters of an object's name in the event's: a dot and the time make it at most 253.
+const LONGEST_NAME: usize = 220;
 /// Kubernetes refuses longer messages.
 const LONGEST_NOTE: usize = 1024;
 
@@ -279,7 +281,7 @@ fn compose(component: &str, letter: Letter, now: Time) -> Event {
     let name = letter.regarding.name.clone().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{name}.{:x}", now.0.as_nanosecond())),
+            name: Some(event_name(&name, now.0.as_nanosecond())),
             namespace: Some(namespace),
             ..ObjectMeta::default()
         },
@@ -302,9 +304,45 @@ fn compose(component: &str, letter: Letter, now: Time) -> Event {
     }
 }
 
+/// The name of an event about an object. Names of roles and the like may have characters that no event has (`system:node`) and up to
+/// 253 of them; the event is found by its reference to the object, not by its name.
+fn event_name(about: &str, nanoseconds: i128) -> String {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c);
+    let plain: String = about
+        .to_ascii_lowercase()
+        .chars()
+        .take(LONGEST_NAME)
+        .collect();
+    let plain = plain.replace(|c| !allowed(c), "-");
+    // Each part between two dots begins and ends with a letter or a digit.
+    let parts = plain.split('.').map(|part| part.trim_matches('-'));
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    match parts.join(".").as_str() {
+        "" => format!("event.{nanoseconds:x}"),
+        plain => format!("{plain}.{nanoseconds:x}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_has_a_name_that_kubernetes_takes_whatever_its_object_is_called() {
+        for (about, expected) in [
+            ("web", "web.1f"),
+            ("system:node", "system-node.1f"),
+            (":", "event.1f"),
+            ("", "event.1f"),
+            ("a..b", "a.b.1f"),
+            ("Ab_c-.d", "ab-c.d.1f"),
+            ("muster:agent:m1", "muster-agent-m1.1f"),
+            ("é", "event.1f"),
+        ] {
+            assert_eq!(event_name(about, 31), expected, "{about:?}");
+        }
+        assert!(event_name(&"x".repeat(253), i128::from(i64::MAX)).len() <= 253);
+    }
 
     #[test]
     fn only_an_event_that_says_the_same_of_the_same_object_is_a_repetition() {

@@ -9,6 +9,7 @@ pub mod capacity;
 pub mod certificate;
 pub mod client;
 pub mod conditions;
+mod connections;
 pub mod events;
 pub mod https;
 pub mod interpreter;

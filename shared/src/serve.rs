@@ -1,4 +1,5 @@
-//! The admin server: `/metrics`, `/healthz` and `/livez` (is the process sound), `/readyz` (does it do its work).
+//! The admin servers: `/metrics` on one port; `/healthz` and `/livez` (is the process sound) and `/readyz` (does it do its work) on
+//! each.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -8,16 +9,28 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use crate::connections::{Connections, Limits};
+
+/// Connections of one port. Probes and scrapers ask one question each; a client that says nothing, or takes nothing, must not
+/// keep file descriptors or memory that the process needs for its work.
+const LIMITS: Limits = Limits {
+    connections: 32,
+    first: Duration::from_secs(5),
+    idle: Duration::from_secs(30),
+    age: Duration::from_mins(1),
+};
 /// A client that has not sent its request head by then is cut off.
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
+/// Bytes of the largest request head: a probe's takes a few hundred.
+const LARGEST_HEAD: usize = 16 << 10;
 
 /// What the parts of a process say about themselves. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -74,22 +87,28 @@ impl Health {
     }
 }
 
-/// Serves health and metrics on a bound listener until shutdown.
+/// Keeps the memory of metrics bounded until shutdown: histograms grow without it, whether anybody asks for them or not.
+pub async fn upkeep(metrics: PrometheusHandle, shutdown: CancellationToken) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(5));
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            _ = ticks.tick() => metrics.run_upkeep(),
+        }
+    }
+}
+
+/// Serves health on a bound listener until shutdown, and metrics where they are given.
 pub async fn admin(
     listener: TcpListener,
     health: Health,
     metrics: Option<PrometheusHandle>,
     shutdown: CancellationToken,
 ) {
-    let mut upkeep = tokio::time::interval(Duration::from_secs(5));
+    let connections = Connections::new(LIMITS);
     loop {
         let stream = tokio::select! {
             () = shutdown.cancelled() => return,
-            _ = upkeep.tick() => {
-                // Histograms grow without it.
-                if let Some(metrics) = &metrics { metrics.run_upkeep(); }
-                continue;
-            }
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
@@ -99,21 +118,37 @@ pub async fn admin(
                 }
             },
         };
-        let (health, metrics) = (health.clone(), metrics.clone());
-        tokio::spawn(async move {
-            let service = service_fn(move |request| {
-                let answer = answer(&request, &health, metrics.as_ref());
-                async move { Ok::<_, Infallible>(answer) }
-            });
-            let mut server = auto::Builder::new(TokioExecutor::new());
-            server
-                .http1()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_DEADLINE);
-            if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
-                tracing::debug!(%error, "admin connection ended");
-            }
+        let talk = converse(stream, &connections, health.clone(), metrics.clone());
+        tokio::spawn(talk);
+    }
+}
+
+/// One connection, until the client closes it or it has to end.
+fn converse(
+    stream: TcpStream,
+    connections: &Connections,
+    health: Health,
+    metrics: Option<PrometheusHandle>,
+) -> impl Future<Output = ()> + Send + 'static {
+    let connection = Arc::new(connections.enter());
+    async move {
+        let requests = Arc::clone(&connection);
+        let service = service_fn(move |request| {
+            let _answered = requests.request();
+            let answer = answer(&request, &health, metrics.as_ref());
+            async move { Ok::<_, Infallible>(answer) }
         });
+        let server = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_DEADLINE)
+            .max_buf_size(LARGEST_HEAD)
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::select! {
+            ended = server => if let Err(error) = ended {
+                tracing::debug!(%error, "admin connection ended");
+            },
+            end = connection.ended() => tracing::debug!(?end, "admin connection closed"),
+        }
     }
 }
 
@@ -126,9 +161,13 @@ fn answer<B>(
         ("/healthz" | "/livez", _) => judged(health.report(|part| &part.alive)),
         ("/readyz", _) => judged(health.report(|part| &part.ready)),
         ("/metrics", Some(metrics)) => (StatusCode::OK, metrics.render()),
-        _ => (
+        (_, Some(_)) => (
             StatusCode::NOT_FOUND,
             "here are /metrics, /healthz, /livez and /readyz\n".to_owned(),
+        ),
+        (_, None) => (
+            StatusCode::NOT_FOUND,
+            "here are /healthz, /livez and /readyz\n".to_owned(),
         ),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
@@ -172,5 +211,65 @@ mod tests {
     #[test]
     fn an_unknown_path_says_what_is_there() {
         assert_eq!(ask(&Health::default(), "/"), StatusCode::NOT_FOUND);
+    }
+
+    /// The port of an admin server, which ends with the guard.
+    async fn served() -> (u16, tokio_util::sync::DropGuard) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shutdown = CancellationToken::new();
+        let health = Health::default();
+        health.ready("all", Ok(()));
+        tokio::spawn(admin(listener, health, None, shutdown.clone()));
+        (port, shutdown.drop_guard())
+    }
+
+    async fn connected(port: u16) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", port)).await.unwrap()
+    }
+
+    /// What is answered to a text.
+    async fn said(stream: &mut TcpStream, text: &str) -> String {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        // A connection that is cut may be reset.
+        let _ = stream.read_to_string(&mut answer).await;
+        answer
+    }
+
+    const QUESTION: &str = "GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+    // The clock stands still until all wait for it, so that each of these would wait for ever if nothing closed the connection.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_says_nothing_or_half_a_request_or_no_more_is_closed() {
+        let (port, _until) = served().await;
+        let keep = "GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n";
+        for (text, begins) in [
+            ("", ""),
+            ("GET /rea", ""),
+            ("GET /readyz HTTP/1.1\r\nHost:", ""),
+            (keep, "HTTP/1.1 200"),
+            // Admin ports speak HTTP/1 only: whoever answers pings for ever is not served.
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ""),
+        ] {
+            let begun = tokio::time::Instant::now();
+            let answer = said(&mut connected(port).await, text).await;
+            assert!(answer.starts_with(begins), "{text:?}: {answer:?}");
+            assert!(begun.elapsed() <= LIMITS.age, "{text:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_probe_is_answered_however_many_say_nothing() {
+        let (port, _until) = served().await;
+        let mut silent = Vec::new();
+        for _ in 0..LIMITS.connections * 4 {
+            silent.push(connected(port).await);
+            let answer = said(&mut connected(port).await, QUESTION).await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+        }
+        // All but the last ones have been closed.
+        assert_eq!(said(&mut silent[0], "").await, "");
     }
 }

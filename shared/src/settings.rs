@@ -53,14 +53,14 @@ impl Error {
 
 /// Loads settings from the process's arguments and environment.
 pub fn load<T: clap::Args + DeserializeOwned>(command: clap::Command) -> Result<T, Error> {
-    load_from::<T>(command, std::env::args_os(), std::env::vars())
+    load_from::<T>(command, std::env::args_os(), std::env::vars_os())
 }
 
 /// Loads settings from given arguments (the first is the program's name) and variables.
 pub fn load_from<T: clap::Args + DeserializeOwned>(
     command: clap::Command,
     arguments: impl IntoIterator<Item = OsString>,
-    environment: impl IntoIterator<Item = (String, String)>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<T, Error> {
     // The struct's own documentation would take the place of what the program says about itself.
     let about = command.get_about().cloned();
@@ -81,12 +81,7 @@ pub fn load_from<T: clap::Args + DeserializeOwned>(
         builder =
             builder.add_source(config::File::from(path.as_path()).format(config::FileFormat::Yaml));
     }
-    let environment: BTreeMap<String, String> = environment
-        .into_iter()
-        .filter_map(|(name, value)| {
-            Some((name.strip_prefix(ENVIRONMENT_PREFIX)?.to_owned(), value))
-        })
-        .collect();
+    let environment: BTreeMap<String, OsString> = ours(environment).collect();
     for argument in command
         .get_arguments()
         .filter(|argument| argument.get_id() != "config")
@@ -94,8 +89,11 @@ pub fn load_from<T: clap::Args + DeserializeOwned>(
         let Some(name) = argument.get_long() else {
             continue;
         };
-        if let Some(value) = environment.get(&name.to_uppercase().replace('-', "_")) {
-            builder = builder.set_override(name, value.as_str())?;
+        if let Some(value) = environment.get(&variable(name)) {
+            let text = value
+                .to_str()
+                .ok_or_else(|| Error::invalid(name, "the environment variable is not UTF-8"))?;
+            builder = builder.set_override(name, text)?;
         }
         let id = argument.get_id().as_str();
         if matches.value_source(id) == Some(ValueSource::CommandLine) {
@@ -109,6 +107,52 @@ pub fn load_from<T: clap::Args + DeserializeOwned>(
         }
     }
     Ok(builder.build()?.try_deserialize()?)
+}
+
+/// The environment variables that begin as settings do and are none of this program. A program tells them: one of them may be a
+/// setting that is misspelled. What Kubernetes sets for a Service of such a name (`MUSTER_AGENT_SERVICE_HOST`) is not among them.
+pub fn unknown_variables<T: clap::Args>(
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Vec<String> {
+    let command = T::augment_args(clap::Command::new("known"));
+    let known: Vec<String> = command
+        .get_arguments()
+        .filter_map(|argument| argument.get_long().map(variable))
+        .collect();
+    let is_of_a_service = |name: &str| {
+        let number = |text: &str| text.starts_with(|first: char| first.is_ascii_digit());
+        name.ends_with("_SERVICE_HOST")
+            || name.contains("_SERVICE_PORT")
+            || name.ends_with("_PORT")
+            || name.split("_PORT_").skip(1).any(number)
+    };
+    ours(environment)
+        .map(|(name, _)| name)
+        .filter(|name| !known.contains(name) && !is_of_a_service(name))
+        .map(|name| format!("{ENVIRONMENT_PREFIX}{name}"))
+        .collect()
+}
+
+/// Logs [`unknown_variables`] of the process.
+pub fn warn_of_unknown_variables<T: clap::Args>() {
+    for name in unknown_variables::<T>(std::env::vars_os()) {
+        tracing::warn!(name, "ignored an environment variable that is no setting");
+    }
+}
+
+/// The variables whose names begin with the prefix, without it. A name that is not UTF-8 is none of them.
+fn ours(
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> impl Iterator<Item = (String, OsString)> {
+    environment.into_iter().filter_map(|(name, value)| {
+        let name = name.to_str()?.strip_prefix(ENVIRONMENT_PREFIX)?;
+        Some((name.to_owned(), value))
+    })
+}
+
+/// The environment variable of a flag, without the prefix.
+fn variable(flag: &str) -> String {
+    flag.to_uppercase().replace('-', "_")
 }
 
 /// The defaults that a settings struct declares in its clap attributes: the body of its `Default`.

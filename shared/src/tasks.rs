@@ -82,19 +82,27 @@ impl Tasks {
 
 /// Ends with SIGTERM or SIGINT; cancels the token.
 pub async fn stop_on_signal(shutdown: CancellationToken) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let terminated = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut signal) => _ = signal.recv().await,
-            Err(_) => std::future::pending().await,
-        }
-    };
     tokio::select! {
-        () = terminated => tracing::info!("SIGTERM: shutting down"),
+        () = terminated() => tracing::info!("SIGTERM: shutting down"),
         _ = tokio::signal::ctrl_c() => tracing::info!("interrupted: shutting down"),
         () = shutdown.cancelled() => {}
     }
     shutdown.cancel();
+}
+
+#[cfg(unix)]
+async fn terminated() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut signal) => _ = signal.recv().await,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Only Ctrl-C ends a program where there is no SIGTERM.
+#[cfg(not(unix))]
+async fn terminated() {
+    std::future::pending().await
 }
 
 #[cfg(test)]

@@ -62,16 +62,20 @@ impl Agent {
             health.expect(part);
         }
         let mut tasks = Tasks::new(shutdown.clone());
+        if let Some(metrics) = metrics.clone() {
+            tasks.spawn("metrics upkeep", serve::upkeep(metrics, shutdown.clone()));
+        }
+        // Metrics are on their own port only, so that the port of the probes can be open to all.
         let addresses = [
-            ("metrics server", settings.metrics_bind_address.0),
-            ("health server", settings.health_probe_bind_address.0),
+            ("metrics server", settings.metrics_bind_address.0, metrics),
+            ("health server", settings.health_probe_bind_address.0, None),
         ];
-        for (name, address) in addresses {
+        for (name, address, metrics) in addresses {
             let Some(address) = address else { continue };
             let listener = tokio::net::TcpListener::bind(address)
                 .await
                 .with_context(|| format!("cannot serve on {address}"))?;
-            let admin = serve::admin(listener, health.clone(), metrics.clone(), shutdown.clone());
+            let admin = serve::admin(listener, health.clone(), metrics, shutdown.clone());
             tasks.spawn(name, admin);
         }
         Ok(Self {

@@ -71,11 +71,10 @@ fn is_from_an_agent(request: &CertificateSigningRequest) -> bool {
     groups.any(|it| {
         [AGENT_GROUP, BOOTSTRAP_GROUP].contains(&it.as_str())
             || it.starts_with(CLUSTER_BOOTSTRAP_GROUP_PREFIX)
-    })
-        || spec
-            .username
-            .as_ref()
-            .is_some_and(|it| it.starts_with(AGENT_USER_PREFIX))
+    }) || spec
+        .username
+        .as_ref()
+        .is_some_and(|it| it.starts_with(AGENT_USER_PREFIX))
 }
 
 fn is_answered(request: &CertificateSigningRequest) -> bool {

@@ -53,6 +53,12 @@ pub async fn start(settings: &Settings, health: &Health, tasks: &mut Tasks) -> a
         "serving certificate",
         Arc::clone(&certificate).follow(health.clone(), PART, shutdown.clone()),
     );
+    // Endpoints are told to send no more reviews while the server still answers those that come.
+    let (closing, told) = (shutdown.clone(), health.clone());
+    tasks.spawn("webhook shutdown", async move {
+        closing.cancelled().await;
+        told.ready("shutdown", Err("under way".to_owned()));
+    });
     let rules = Rules::of(settings);
     let answer = move |path: &str, body: &[u8]| reply(path, body, rules);
     tasks.spawn(
@@ -121,6 +127,6 @@ fn describe() {
     );
     metrics::describe_gauge!(
         "muster_serving_certificate_remaining_seconds",
-        "How long the certificate of the admission server was still good when it was read."
+        "How long the certificate of the admission server is still good."
     );
 }

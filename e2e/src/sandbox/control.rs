@@ -34,7 +34,7 @@ pub async fn listen(
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).with_context(|| {
         format!(
-            "cannot listen on {} (the path of a socket has at most 107 bytes)",
+            "cannot listen on {} (the path of a socket has at most 107 bytes, on macOS 103)",
             path.display()
         )
     })?;

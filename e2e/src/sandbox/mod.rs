@@ -116,7 +116,8 @@ impl Place {
         let temporary = given.is_none();
         let path = given.unwrap_or_else(|| {
             let now = jiff::Timestamp::now().as_millisecond();
-            std::env::temp_dir().join(format!("muster-sandbox-{}-{now}", std::process::id()))
+            // Short: temporary directories of macOS have 57 bytes, and the path of a socket in this one has at most 103.
+            std::env::temp_dir().join(format!("muster-{:x}-{now:x}", std::process::id()))
         });
         std::fs::create_dir_all(&path)
             .with_context(|| format!("cannot make {}", path.display()))?;

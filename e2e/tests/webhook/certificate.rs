@@ -37,6 +37,11 @@ impl SelfSigned {
         STANDARD.encode(&self.pem)
     }
 
+    /// The certificate itself.
+    pub fn der(&self) -> Vec<u8> {
+        self.der.clone()
+    }
+
     /// A client that trusts this certificate alone.
     pub fn client(&self, port: u16) -> Client {
         let address = format!("https://127.0.0.1:{port}").parse().unwrap();

@@ -7,12 +7,14 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use muster_e2e::harness::ground::Scratch;
 use muster_shared::https::{self, Certificate};
-use tokio::net::TcpListener;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::certificate::SelfSigned;
 
 struct Serving {
+    shutdown: CancellationToken,
     port: u16,
     directory: Scratch,
     certificate: Arc<Certificate>,
@@ -43,6 +45,7 @@ impl Serving {
             shutdown.clone(),
         ));
         Self {
+            shutdown: shutdown.clone(),
             port,
             directory,
             certificate,
@@ -100,5 +103,67 @@ async fn a_replaced_certificate_is_shown_and_a_half_replaced_one_is_not() {
     second.write(serving.directory.path());
     assert!(serving.certificate.reload().await.unwrap());
     let (status, _) = send(&second.client(serving.port), "POST", b"a".to_vec()).await;
+    assert_eq!(status, StatusCode::OK);
+}
+
+/// A TLS connection on which nothing was sent yet.
+async fn shaken(shown: &SelfSigned, port: u16) -> tokio_rustls::client::TlsStream<TcpStream> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(shown.der().into()).unwrap();
+    let config = rustls::ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let name = "127.0.0.1".try_into().unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    connector.connect(name, stream).await.unwrap()
+}
+
+// The clock stands still until all wait for it: without a deadline of the server these would wait for ever.
+#[tokio::test(start_paused = true)]
+async fn who_says_nothing_before_or_after_the_handshake_is_cut() {
+    let shown = SelfSigned::new();
+    let serving = Serving::start(&shown).await;
+    let mut silent = TcpStream::connect(("127.0.0.1", serving.port))
+        .await
+        .unwrap();
+    let mut said = Vec::new();
+    // An end without a farewell is an end, too.
+    let _ = silent.read_to_end(&mut said).await;
+    let mut silent = shaken(&shown, serving.port).await;
+    let _ = silent.read_to_end(&mut said).await;
+    assert_eq!(said, b"");
+}
+
+#[tokio::test]
+async fn a_review_is_answered_however_many_say_nothing() {
+    let shown = SelfSigned::new();
+    let serving = Serving::start(&shown).await;
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(
+            TcpStream::connect(("127.0.0.1", serving.port))
+                .await
+                .unwrap(),
+        );
+    }
+    for _ in 0..3 {
+        silent.push(
+            TcpStream::connect(("127.0.0.1", serving.port))
+                .await
+                .unwrap(),
+        );
+        let client = shown.client(serving.port);
+        let (status, _) = send(&client, "POST", b"a".to_vec()).await;
+        assert_eq!(status, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn reviews_are_answered_for_a_while_after_the_shutdown_was_asked_for() {
+    let shown = SelfSigned::new();
+    let serving = Serving::start(&shown).await;
+    serving.shutdown.cancel();
+    let (status, _) = send(&shown.client(serving.port), "POST", b"a".to_vec()).await;
     assert_eq!(status, StatusCode::OK);
 }

@@ -60,8 +60,7 @@ pub fn read(text: &[u8]) -> Result<Wanted, Unreadable> {
         return Err(Unreadable::Long);
     }
     let der = content(text).ok_or(Unreadable::Text)?;
-    let (rest, request) =
-        X509CertificationRequest::from_der(&der).map_err(|_| Unreadable::Der)?;
+    let (rest, request) = X509CertificationRequest::from_der(&der).map_err(|_| Unreadable::Der)?;
     if !rest.is_empty() {
         return Err(Unreadable::Der);
     }
@@ -112,7 +111,12 @@ fn attributes(der: &[u8], request: &X509CertificationRequest<'_>) -> Option<bool
         return None;
     };
     // Version 0, the subject and the key are followed by the attributes.
-    let head = [&[0x02, 0x01, 0x00], info.subject.as_raw(), info.subject_pki.raw].concat();
+    let head = [
+        &[0x02, 0x01, 0x00],
+        info.subject.as_raw(),
+        info.subject_pki.raw,
+    ]
+    .concat();
     match element(inside.strip_prefix(&head[..])?, 0xa0)? {
         (attributes, &[]) => Some(!attributes.is_empty()),
         _ => None,
@@ -193,17 +197,26 @@ mod tests {
             ("spaces behind", format!("{bare}  \n")),
             ("other lengths of lines", long_lines),
             ("headers", ours.replacen("-----\n", "-----\nA: b\n\n", 1)),
-            ("another label", ours.replace("CERTIFICATE REQ", "NEW CERTIFICATE REQ")),
+            (
+                "another label",
+                ours.replace("CERTIFICATE REQ", "NEW CERTIFICATE REQ"),
+            ),
             ("a byte order mark", format!("\u{feff}{ours}")),
             ("nothing", String::new()),
-            ("no base64", format!("-----BEGIN CERTIFICATE REQUEST-----\n?\n{end}\n")),
+            (
+                "no base64",
+                format!("-----BEGIN CERTIFICATE REQUEST-----\n?\n{end}\n"),
+            ),
             ("no end", ours.replace(end, "")),
         ] {
             assert_eq!(read(text.as_bytes()), Err(Unreadable::Text), "{what}");
         }
         let behind = pem(LABEL, &[&der[..], &[0]].concat());
         assert_eq!(read(behind.as_bytes()), Err(Unreadable::Der));
-        assert_eq!(read(pem(LABEL, &[0x30, 0]).as_bytes()), Err(Unreadable::Der));
+        assert_eq!(
+            read(pem(LABEL, &[0x30, 0]).as_bytes()),
+            Err(Unreadable::Der)
+        );
         assert_eq!(read(&[b'x'; LONGEST + 1]), Err(Unreadable::Long));
     }
 
@@ -226,7 +239,9 @@ mod tests {
     fn a_request_is_signed_with_the_key_that_it_brings() {
         let mut der = octets(&text("o", "n"));
         let name = der.iter().rposition(|octet| *octet == b'n').unwrap();
-        let at = der[..name + 1].windows(3).rposition(|it| it == [0x0c, 1, b'n']);
+        let at = der[..name + 1]
+            .windows(3)
+            .rposition(|it| it == [0x0c, 1, b'n']);
         der[at.unwrap() + 2] = b'm';
         let forged = pem(LABEL, &der);
         assert_eq!(read(forged.as_bytes()), Err(Unreadable::Signature));
@@ -244,7 +259,13 @@ mod tests {
             0x03, 0x0c, 0x01, b'x',
         ];
         let more = tlv(0xa0, &password);
-        let body = [&[2, 1, 0], info.subject.as_raw(), info.subject_pki.raw, &more].concat();
+        let body = [
+            &[2, 1, 0],
+            info.subject.as_raw(),
+            info.subject_pki.raw,
+            &more,
+        ]
+        .concat();
         let (inside, _) = element(&der, 0x30).unwrap();
         let behind = &inside[info.raw.len()..];
         let der = tlv(0x30, &[&tlv(0x30, &body), behind].concat());

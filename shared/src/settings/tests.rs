@@ -37,7 +37,7 @@ fn load_example(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Exam
         .map(OsString::from);
     let environment = environment
         .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        .map(|(name, value)| (OsString::from(*name), OsString::from(*value)));
     load_from(clap::Command::new("example"), arguments, environment)
 }
 
@@ -192,4 +192,38 @@ fn durations_are_gos() {
             assert_eq!(duration.to_string(), printed, "{text}");
         }
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_variable_that_is_not_utf8_stops_nobody_unless_it_is_a_setting() {
+    use std::os::unix::ffi::OsStringExt;
+    let odd = || OsString::from_vec(vec![b'a', 0xff]);
+    let load = |name: &str| {
+        let environment = [(odd(), odd()), (name.into(), odd())];
+        load_from::<Example>(
+            clap::Command::new("example"),
+            ["example".into()],
+            environment,
+        )
+    };
+    assert_eq!(load("PATH").unwrap().name, None);
+    let error = load("MUSTER_NAME").unwrap_err().to_string();
+    assert!(error.contains("name") && error.contains("UTF-8"), "{error}");
+}
+
+#[test]
+fn a_variable_that_is_no_setting_is_named_and_those_of_services_are_not() {
+    let names = [
+        "MUSTER_NAME",
+        "MUSTER_NAMES",
+        "MUSTER_GRACE-PERIOD",
+        "MUSTER_AGENT_SERVICE_HOST",
+        "MUSTER_AGENT_SERVICE_PORT_HTTP",
+        "MUSTER_AGENT_PORT",
+        "MUSTER_AGENT_PORT_8080_TCP_ADDR",
+        "HOME",
+    ];
+    let found = unknown_variables::<Example>(names.map(|name| (name.into(), "x".into())));
+    assert_eq!(found, ["MUSTER_NAMES", "MUSTER_GRACE-PERIOD"]);
 }

@@ -1,0 +1,166 @@
+//! The certificate of a server, which is read from two PEM files and follows them.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio_util::sync::CancellationToken;
+
+use super::provider;
+use crate::serve::Health;
+use crate::tls;
+
+/// How often the certificate's files are looked at: mounted secrets change a minute after they were written.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Why there is no (new) certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file is not PEM of what it should be.
+    #[error("cannot read {}: {source}", path.display())]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: rustls::pki_types::pem::Error,
+    },
+    /// Certificate and key do not serve together.
+    #[error("cannot use the certificate in {}: {source}", path.display())]
+    Pair {
+        /// The certificate's file.
+        path: PathBuf,
+        /// Why.
+        source: rustls::Error,
+    },
+}
+
+/// A certificate with its key in two PEM files, as last read. Who connects is shown the one that was good last.
+#[derive(Debug)]
+pub struct Certificate {
+    chain: PathBuf,
+    key: PathBuf,
+    current: Mutex<Option<Current>>,
+}
+
+#[derive(Debug)]
+struct Current {
+    /// The last moment at which the certificate is good, where that can be read.
+    end: Option<Timestamp>,
+    texts: (Vec<u8>, Vec<u8>),
+    pair: Arc<CertifiedKey>,
+}
+
+impl Certificate {
+    /// A certificate that has not been read yet.
+    pub fn new(chain: PathBuf, key: PathBuf) -> Self {
+        Self {
+            chain,
+            key,
+            current: Mutex::default(),
+        }
+    }
+
+    /// Reads the files. On an error the certificate stays what it was. Tells whether there is a new one.
+    pub async fn reload(&self) -> Result<bool, Error> {
+        let read = async |path: &PathBuf| {
+            tokio::fs::read(path).await.map_err(|source| Error::File {
+                path: path.clone(),
+                source,
+            })
+        };
+        let texts = (read(&self.chain).await?, read(&self.key).await?);
+        if self
+            .current()
+            .as_ref()
+            .is_some_and(|current| current.texts == texts)
+        {
+            return Ok(false);
+        }
+        let pem = |path: &PathBuf| {
+            let path = path.clone();
+            |source| Error::Pem { path, source }
+        };
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&texts.0)
+            .collect::<Result<_, _>>()
+            .map_err(pem(&self.chain))?;
+        let key = PrivateKeyDer::from_pem_slice(&texts.1).map_err(pem(&self.key))?;
+        // Refuses a key that is not the certificate's: of two files one may have been replaced before the other.
+        let pair =
+            CertifiedKey::from_der(chain, key, &provider()).map_err(|source| Error::Pair {
+                path: self.chain.clone(),
+                source,
+            })?;
+        *self.current() = Some(Current {
+            end: tls::not_after(&texts.0).ok(),
+            texts,
+            pair: Arc::new(pair),
+        });
+        Ok(true)
+    }
+
+    /// Shows for how long the certificate that is served is still good.
+    fn measure(&self, now: Timestamp) {
+        let end = self.current().as_ref().map(|current| current.end);
+        if let Some(end) = end {
+            let left = end.map(|end| end.duration_since(now).as_secs_f64());
+            metrics::gauge!("muster_serving_certificate_remaining_seconds")
+                .set(left.unwrap_or_default());
+        }
+    }
+
+    /// Follows the files until shutdown; `part` of `health` is ready once there is a certificate.
+    pub async fn follow(
+        self: Arc<Self>,
+        health: Health,
+        part: &'static str,
+        shutdown: CancellationToken,
+    ) {
+        let mut looks = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                _ = looks.tick() => {}
+                () = shutdown.cancelled() => return,
+            }
+            match self.reload().await {
+                Ok(news) => {
+                    health.ready(part, Ok(()));
+                    if news {
+                        tracing::info!(file = %self.chain.display(), "serving with a new certificate");
+                    }
+                }
+                Err(error) => {
+                    if self.current().is_none() {
+                        health.ready(part, Err(error.to_string()));
+                    }
+                    tracing::warn!(%error, "no new certificate to serve with");
+                }
+            }
+            self.measure(Timestamp::now());
+        }
+    }
+
+    fn current(&self) -> std::sync::MutexGuard<'_, Option<Current>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.current()
+            .as_ref()
+            .map(|current| Arc::clone(&current.pair))
+    }
+}

@@ -1,0 +1,226 @@
+//! A server of small questions over TLS, for an API server that asks (admission webhooks): each is a POST with a bounded body and gets its
+//! answer before a deadline, whatever it contains. The certificate is read from files and follows them when they are replaced.
+
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::connections::{Connection, Connections, End, Limits};
+
+mod body;
+mod certificate;
+
+pub use self::certificate::{Certificate, Error};
+
+/// Handshake and head of a request have to be here by then, and then its body. An API server waits for an answer for 30 s at most.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Connections of the port. An API server keeps one or two; it makes a new one when an idle or an old one was closed.
+const LIMITS: Limits = Limits {
+    connections: 64,
+    first: DEADLINE,
+    idle: Duration::from_mins(2),
+    age: Duration::from_mins(30),
+};
+/// Requests at a time on one connection (HTTP/2).
+const STREAMS: u32 = 16;
+/// Bytes that one HTTP/2 connection may send without being read: with all connections, 16 MiB.
+const WINDOW: u32 = 256 << 10;
+/// Bytes of the largest request head, as HTTP/2 limits it as well.
+const LARGEST_HEAD: usize = 16 << 10;
+/// How long connections are still accepted after a shutdown was asked for: endpoints point here until the proxies of all nodes have
+/// heard of it, and a policy whose review finds no server is refused.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// The one TLS implementation of the process.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// What a question gets: a status and a JSON text.
+pub type Reply = (StatusCode, Vec<u8>);
+
+/// Answers the body of a POST to a path.
+pub type Answer = dyn Fn(&str, &[u8]) -> Reply + Send + Sync;
+
+/// Serves questions on a bound listener until some seconds after the shutdown was asked for.
+pub async fn serve(
+    listener: TcpListener,
+    certificate: Arc<Certificate>,
+    answer: Arc<Answer>,
+    shutdown: CancellationToken,
+) {
+    let server = Server {
+        acceptor: acceptor(certificate),
+        answer,
+        budget: body::budget(),
+        closing: CancellationToken::new(),
+    };
+    let connections = Connections::new(LIMITS);
+    let closing = async {
+        shutdown.cancelled().await;
+        tokio::time::sleep(LINGER).await;
+    };
+    tokio::pin!(closing);
+    // Ends the connections as well.
+    let _until = server.closing.clone().drop_guard();
+    loop {
+        let stream = tokio::select! {
+            () = closing.as_mut() => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "could not accept a connection");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            },
+        };
+        let connection = Arc::new(connections.enter());
+        tokio::spawn(server.clone().converse(stream, connection));
+    }
+}
+
+fn acceptor(certificate: Arc<Certificate>) -> TlsAcceptor {
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .expect("ring speaks the default versions by invariant")
+        .with_no_client_auth()
+        .with_cert_resolver(certificate);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// What all connections share.
+#[derive(Clone)]
+struct Server {
+    acceptor: TlsAcceptor,
+    answer: Arc<Answer>,
+    /// Bytes that bodies may take.
+    budget: Arc<Semaphore>,
+    closing: CancellationToken,
+}
+
+impl Server {
+    /// One connection, until the client closes it, it has to end, or the server closes.
+    async fn converse(self, stream: TcpStream, connection: Arc<Connection>) {
+        let handshake = tokio::select! {
+            handshake = timeout(DEADLINE, self.acceptor.accept(stream)) => handshake,
+            _ = connection.ended() => return,
+        };
+        let stream = match handshake {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+            Err(_) => return,
+        };
+        let requests = Arc::clone(&connection);
+        let (answer, budget) = (self.answer, self.budget);
+        let service = service_fn(move |request| {
+            let (answer, budget) = (Arc::clone(&answer), Arc::clone(&budget));
+            let answering = requests.request();
+            async move {
+                let _answering = answering;
+                Ok::<_, Infallible>(reply(request, &answer, &budget).await)
+            }
+        });
+        let mut server = auto::Builder::new(TokioExecutor::new());
+        server
+            .http1()
+            .timer(TokioTimer::new())
+            .max_buf_size(LARGEST_HEAD)
+            .header_read_timeout(LIMITS.idle);
+        server
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS)
+            .initial_connection_window_size(WINDOW)
+            .initial_stream_window_size(WINDOW)
+            .keep_alive_interval(Duration::from_secs(30));
+        let talk = server.serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(talk);
+        let ended = tokio::select! {
+            ended = talk.as_mut() => ended,
+            end = async {
+                tokio::select! {
+                    end = connection.ended() => end,
+                    () = self.closing.cancelled() => End::Old,
+                }
+            } => match end {
+                End::Cut => Ok(()),
+                // Who has asked gets an answer.
+                End::Old => {
+                    talk.as_mut().graceful_shutdown();
+                    timeout(DEADLINE, talk).await.unwrap_or(Ok(()))
+                }
+            },
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "connection ended");
+        }
+    }
+}
+
+async fn reply(
+    request: Request<Incoming>,
+    answer: &Arc<Answer>,
+    budget: &Arc<Semaphore>,
+) -> Response<Full<Bytes>> {
+    let (head, body) = request.into_parts();
+    let plain = |status, text: &str| (status, text.as_bytes().to_vec());
+    let (status, body) = if head.method == Method::POST {
+        match timeout(DEADLINE, body::collect(body, budget)).await {
+            Ok(Ok(body)) => {
+                // Whatever is in it must not end more than this one conversation.
+                catch_unwind(AssertUnwindSafe(|| answer(head.uri.path(), body.bytes())))
+                    .unwrap_or_else(|_| {
+                        tracing::error!(path = head.uri.path(), "panicked over a question");
+                        plain(
+                            StatusCode::INTERNAL_SERVER_ERROR,
+                            "could not be answered: see the log\n",
+                        )
+                    })
+            }
+            Ok(Err(body::Error::Large)) => {
+                plain(StatusCode::PAYLOAD_TOO_LARGE, "larger than 7 MiB\n")
+            }
+            Ok(Err(body::Error::Broken(error))) => {
+                plain(StatusCode::BAD_REQUEST, &format!("{error}\n"))
+            }
+            Err(_) => plain(
+                StatusCode::REQUEST_TIMEOUT,
+                "the body did not arrive in time\n",
+            ),
+        }
+    } else {
+        plain(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "questions are sent by POST\n",
+        )
+    };
+    let kind = match body.first() {
+        Some(b'{') => "application/json",
+        _ => "text/plain; charset=utf-8",
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(
+        http::header::CONTENT_TYPE,
+        http::HeaderValue::from_static(kind),
+    );
+    response
+}
