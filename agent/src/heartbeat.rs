@@ -1,7 +1,7 @@
 //! The member's lease: the sign of life that the control plane waits for.
 //!
-//! A task and a connection of its own, so that no long list, busy applier or slow member delays it. What it writes is our own
-//! clock; nobody compares it with another one.
+//! It has a thread and a connection of its own (see `wiring`), so that no long list, busy applier, slow comparison or slow member
+//! delays it. The time that it writes is our own clock's; nobody compares it with another one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use muster_shared::k8s::{Api, Client, Lease, LeaseSpec, MicroTime, ObjectMeta, OwnerReference};
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::queue::jittered;
+use muster_shared::remind::Reminder;
 use muster_shared::write::Verbs;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -34,25 +35,26 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Renews until shutdown, in the namespace of all leases, which does not follow `--cluster-namespace` (as in Karmada). `owner` gives the reference to the Cluster, by which the lease goes when the Cluster goes;
-    /// without a Cluster there is nothing to be alive for.
-    /// `returned` is told when a renewal succeeds after failures: the fleet is there again.
+    /// Renews until it is told to retire, in the namespace of all leases, which does not follow `--cluster-namespace` (as in Karmada).
+    /// `owner` gives the reference to the Cluster, by which the lease goes when the Cluster goes; without a Cluster, and while another
+    /// agent speaks for the member, there is none. `returned` is told when a renewal succeeds after failures: the fleet is there again.
     pub async fn run(
-        self,
+        &self,
         client: Client,
         owner: impl Fn() -> Option<OwnerReference> + Send + Sync,
         returned: Arc<Notify>,
-        shutdown: CancellationToken,
+        retire: CancellationToken,
     ) {
         let api: Api<Lease> = Api::namespaced(client, CLUSTER_NAMESPACE);
         let verbs = Verbs::default();
         let mut failing = false;
         let mut renewed = Instant::now();
+        let mut reminder = Reminder::at_once();
         loop {
             let Some(owner) = owner() else {
-                // Not registered yet, or no longer.
+                // Registered no longer, or another agent of the member leads, or none does.
                 tokio::select! {
-                    () = shutdown.cancelled() => return,
+                    () = retire.cancelled() => return,
                     () = tokio::time::sleep(self.pause(false)) => continue,
                 }
             };
@@ -69,6 +71,7 @@ impl Heartbeat {
                         tracing::info!(silent_for = ?renewed.elapsed(), "the lease is renewed again");
                     }
                     failing = false;
+                    reminder.over(Instant::now());
                     renewed = Instant::now();
                     Step::Lease.succeeded(Timestamp::now());
                 }
@@ -76,11 +79,13 @@ impl Heartbeat {
                     failing = true;
                     metrics::counter!("muster_lease_renewal_failures_total", "member_cluster" => self.cluster.clone())
                         .increment(1);
-                    tracing::warn!(%error, silent_for = ?renewed.elapsed(), "could not renew the lease");
+                    if reminder.trouble(Instant::now()).is_some() {
+                        tracing::warn!(%error, silent_for = ?renewed.elapsed(), "could not renew the lease; trying on");
+                    }
                 }
             }
             tokio::select! {
-                () = shutdown.cancelled() => return,
+                () = retire.cancelled() => return,
                 () = tokio::time::sleep(jittered(pause)) => {}
             }
         }

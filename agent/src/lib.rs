@@ -1,7 +1,8 @@
 //! The agent of one member cluster. It answers the roll call (lease, health, capacity) and carries Works into the member.
 //!
-//! One process, tasks that fail apart from each other: the heartbeat has its own connection, the probe another, and what is
-//! slow in the member (lists, discovery, applying) never stands between the member and its sign of life.
+//! One process, two threads: the leases, which are the member's sign of life, are renewed on a thread, a runtime and a connection of
+//! their own. All else is tasks on the other thread: what is slow there (lists, discovery, comparing, applying) never stands
+//! between the member and its sign of life.
 
 pub mod apply;
 pub mod census;
@@ -27,6 +28,7 @@ use muster_shared::{tasks, telemetry, tls};
 use tokio_util::sync::CancellationToken;
 
 use crate::settings::Settings;
+use crate::wiring::Threads;
 
 /// Name of the program and of the source of its events.
 pub const COMPONENT: &str = "muster-agent";
@@ -52,7 +54,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-// One thread: the agent waits most of the time, and several would cost memory.
+// One thread for all but the leases: the agent waits most of the time, and several would cost memory.
 #[tokio::main(flavor = "current_thread")]
 async fn start(settings: Settings) -> anyhow::Result<()> {
     telemetry::log(settings.log_format, &settings.log_filter)?;
@@ -61,7 +63,7 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
     measures::describe();
     let shutdown = CancellationToken::new();
     tokio::spawn(tasks::stop_on_signal(shutdown.clone()));
-    serve(settings, Some(metrics), shutdown).await
+    serve(settings, Some(metrics), Threads::Apart, shutdown).await
 }
 
 /// Runs the agent until shutdown. Needs the process's TLS provider; metrics go to the process's recorder, if it has one.
@@ -70,16 +72,28 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
 /// When the settings are refused, the fleet has another cluster of our name, or a part of the agent ended: the
 /// caller should end the process, to be started again.
 pub async fn run(settings: Settings, shutdown: CancellationToken) -> anyhow::Result<()> {
-    serve(settings, None, shutdown).await
+    serve(settings, None, Threads::Apart, shutdown).await
+}
+
+/// The same with everything on the caller's runtime, leases included: for tests in simulated time, of which every runtime has its own.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_on_one_runtime(
+    settings: Settings,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    serve(settings, None, Threads::One, shutdown).await
 }
 
 async fn serve(
     settings: Settings,
     metrics: Option<PrometheusHandle>,
+    threads: Threads,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     settings.validate()?;
-    wiring::Agent::open(settings, metrics, shutdown)
+    wiring::Agent::open(settings, metrics, threads, shutdown)
         .await?
         .run()
         .await

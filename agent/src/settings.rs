@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use muster_shared::names::is_cluster_name;
+use muster_shared::selectors::is_label_value;
 use muster_shared::settings::{
     BindAddress, Controllers, Duration, Error, FeatureGates, Gate, Stage, Words, defaults,
 };
@@ -261,6 +262,7 @@ impl Settings {
             let problem = "nodes are not watched with --enable-cluster-resource-modeling=false";
             return Err(Error::invalid("cluster-ready-nodes-threshold", problem));
         }
+        self.validate_registration()?;
         self.reports()?;
         self.controllers.check(&CONTROLLERS)?;
         let ignored = WITHOUT_EFFECT.map(|name| Gate {
@@ -269,6 +271,38 @@ impl Settings {
         });
         let known: Vec<Gate> = ignored.into_iter().chain([CUSTOMIZED_MODELS]).collect();
         self.feature_gates.check(&known)
+    }
+
+    /// Refuses what the fleet's API would refuse in a Cluster: a registration that is refused later is noticed later.
+    fn validate_registration(&self) -> Result<(), Error> {
+        let labels = [
+            ("cluster-provider", &self.cluster_provider),
+            ("cluster-region", &self.cluster_region),
+        ];
+        let zones = self.cluster_zones.0.iter();
+        let labels = labels
+            .into_iter()
+            .chain(zones.map(|zone| ("cluster-zones", zone)));
+        for (name, value) in labels {
+            if !is_label_value(value) {
+                let problem = format!(
+                    "{value:?} is not a label value: at most 63 letters, digits, \"-\", \"_\" and \".\", a letter or digit first and last"
+                );
+                return Err(Error::invalid(name, problem));
+            }
+        }
+        let endpoint = &self.cluster_api_endpoint;
+        let plain = !endpoint.contains(['@', '#', '?']);
+        if !endpoint.is_empty() && !(plain && is_address(endpoint, &["https", "http"])) {
+            let problem = format!("{endpoint:?} is not a URL of scheme, host and path only");
+            return Err(Error::invalid("cluster-api-endpoint", problem));
+        }
+        let proxy = &self.proxy_server_address;
+        if !proxy.is_empty() && !is_address(proxy, &["http", "https", "socks5"]) {
+            let problem = format!("{proxy:?} is not a URL that begins with http, https or socks5");
+            return Err(Error::invalid("proxy-server-address", problem));
+        }
+        Ok(())
     }
 
     /// The credentials that the fleet is given.
@@ -281,6 +315,18 @@ impl Settings {
     pub fn models_enabled(&self) -> bool {
         self.enable_cluster_resource_modeling && self.feature_gates.enabled(&CUSTOMIZED_MODELS)
     }
+}
+
+/// Whether a text is a URL with a host, of one of these schemes.
+fn is_address(text: &str, schemes: &[&str]) -> bool {
+    let Ok(uri) = text.parse::<http::Uri>() else {
+        return false;
+    };
+    let known = uri
+        .scheme_str()
+        .is_some_and(|scheme| schemes.contains(&scheme));
+    let host = uri.host().is_some_and(|host| !host.is_empty());
+    known && host && text.len() <= 2048
 }
 
 #[cfg(test)]
@@ -374,10 +420,52 @@ mod tests {
                 "cert-rotation-remaining-time-threshold",
             ),
             (vec!["--cluster-name=a", "--nope"], "nope"),
+            (
+                vec!["--cluster-name=a", "--cluster-region=EU West"],
+                "cluster-region",
+            ),
+            (
+                vec!["--cluster-name=a", "--cluster-provider=-x"],
+                "cluster-provider",
+            ),
+            (
+                vec!["--cluster-name=a", "--cluster-zones=a,b c"],
+                "cluster-zones",
+            ),
+            (
+                vec!["--cluster-name=a", "--cluster-api-endpoint=10.0.0.1:6443"],
+                "cluster-api-endpoint",
+            ),
+            (
+                vec!["--cluster-name=a", "--cluster-api-endpoint=https://h/?a=b"],
+                "cluster-api-endpoint",
+            ),
+            (
+                vec!["--cluster-name=a", "--proxy-server-address=proxy:3128"],
+                "proxy-server-address",
+            ),
         ] {
             let error = load(&arguments).unwrap_err().to_string();
             assert!(error.contains(name), "{arguments:?}: {error}");
         }
+    }
+
+    #[test]
+    fn addresses_that_a_cluster_takes_are_taken() {
+        for endpoint in [
+            "https://10.0.0.1:6443",
+            "https://[fd00::1]:6443",
+            "https://rancher/k8s/clusters/c-1",
+            "http://localhost:8080/",
+        ] {
+            let endpoint = format!("--cluster-api-endpoint={endpoint}");
+            load(&["--cluster-name=a", &endpoint]).unwrap();
+        }
+        let flags = [
+            "--cluster-name=a",
+            "--proxy-server-address=socks5://proxy:1080",
+        ];
+        load(&flags).unwrap();
     }
 
     #[test]

@@ -146,12 +146,18 @@ pub async fn run(
         }
     });
 
-    let election = tokio::spawn(stand_for_election(std::sync::Arc::clone(&fleet)));
+    let (tell, mut lost) = tokio::sync::oneshot::channel();
+    let (electing, retire) = (std::sync::Arc::clone(&fleet), tasks.retire().clone());
+    // Goes on until all else has come to its end: whoever still writes does so as the leader.
+    tasks.spawn_last("election", async move {
+        if stand_for_election(&electing, retire).await == lease::Outcome::Lost {
+            tell.send(()).ok();
+            electing.shutdown.cancel();
+        }
+    });
     tasks.supervise(SHUTDOWN_GRACE).await?;
-    match election.await {
-        Ok(lease::Outcome::Lost) => anyhow::bail!("leadership was lost"),
-        _ => Ok(()),
-    }
+    anyhow::ensure!(lost.try_recv().is_err(), "leadership was lost");
+    Ok(())
 }
 
 fn start_controllers(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
@@ -230,11 +236,15 @@ async fn found(fleet: &Fleet) {
     }
 }
 
-/// Campaigns where that was asked for; a loss ends the process.
-async fn stand_for_election(fleet: std::sync::Arc<Fleet>) -> lease::Outcome {
-    found(&fleet).await;
+/// Campaigns where that was asked for, until it is told to retire; a loss is for the caller to end the process.
+async fn stand_for_election(
+    fleet: &Fleet,
+    retire: tokio_util::sync::CancellationToken,
+) -> lease::Outcome {
+    found(fleet).await;
     let settings = &fleet.settings;
     if !settings.leader_elect {
+        retire.cancelled().await;
         return lease::Outcome::Stopped;
     }
     let candidate = lease::Candidate {
@@ -247,15 +257,15 @@ async fn stand_for_election(fleet: std::sync::Arc<Fleet>) -> lease::Outcome {
             retry_period: *settings.leader_elect_retry_period,
         },
     };
-    let outcome = lease::campaign(
-        fleet.urgent_client.clone(),
+    let (client, leadership) = (fleet.urgent_client.clone(), fleet.leadership.clone());
+    lease::stand(
+        client,
         candidate,
-        fleet.leadership.clone(),
+        leadership,
         fleet.shutdown.clone(),
+        retire,
     )
-    .await;
-    fleet.shutdown.cancel();
-    outcome
+    .await
 }
 
 async fn serve_admin(

@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::client;
+use crate::remind::Reminder;
 use crate::write::{self, Verbs};
 
 /// Time limits of an election. Defaults are client-go's and Karmada's.
@@ -70,6 +71,8 @@ pub fn identity(component: &str) -> String {
 pub struct Leadership {
     /// Until when we may act; `None` before the first success and after a loss.
     until: Arc<watch::Sender<Option<Instant>>>,
+    /// Who holds the lease while we stand by; `None` while that is unknown, and while we lead.
+    holder: Arc<watch::Sender<Option<String>>>,
     always: bool,
 }
 
@@ -77,8 +80,8 @@ impl Leadership {
     /// Leadership without an election, for a process that is alone by construction.
     pub fn always() -> Self {
         Self {
-            until: Arc::new(watch::Sender::new(None)),
             always: true,
+            ..Self::elected()
         }
     }
 
@@ -86,6 +89,7 @@ impl Leadership {
     pub fn elected() -> Self {
         Self {
             until: Arc::new(watch::Sender::new(None)),
+            holder: Arc::new(watch::Sender::new(None)),
             always: false,
         }
     }
@@ -106,26 +110,71 @@ impl Leadership {
             let _ = self.until.subscribe().wait_for(Option::is_some).await;
         }
     }
+
+    /// The identity of the process that leads while we stand by; `None` while nobody is seen to lead, and while we do.
+    pub fn holder(&self) -> watch::Receiver<Option<String>> {
+        self.holder.subscribe()
+    }
+
+    /// Notes who leads instead of us, and says so in the log when it is somebody else than before.
+    fn stand_by(&self, lease: &str, holder: Option<String>) {
+        self.holder.send_if_modified(|known| {
+            let changed = *known != holder;
+            if let (true, Some(holder)) = (changed, &holder) {
+                tracing::info!(
+                    lease,
+                    holder,
+                    "another process leads: standing by to take over"
+                );
+            }
+            *known = holder;
+            changed
+        });
+    }
 }
 
 /// How a campaign ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Shutdown was asked for; the lease was released if it was ours.
+    /// It was told to retire; the lease was released if it was ours.
     Stopped,
     /// We led and no longer may: the process should end and start again as a follower.
     Lost,
 }
 
-/// Stands for election until shutdown or loss.
-pub async fn campaign(
+/// Stands for election in a process that ends in two steps: asked to shut down it takes no leadership any more, but keeps what it has
+/// until it is told to retire. See [`campaign`].
+pub async fn stand(
     client: Client,
     candidate: Candidate,
     leadership: Leadership,
     shutdown: CancellationToken,
+    retire: CancellationToken,
+) -> Outcome {
+    let held = leadership.clone();
+    let leaves = async {
+        shutdown.cancelled().await;
+        if held.is_current() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        outcome = campaign(client, candidate, leadership, retire) => outcome,
+        () = leaves => Outcome::Stopped,
+    }
+}
+
+/// Stands for election until it is told to retire, or until it loses. Leadership lasts, and is renewed, until then: whoever lets work
+/// finish during a shutdown retires afterwards, so that no successor begins while that work still writes.
+pub async fn campaign(
+    client: Client,
+    candidate: Candidate,
+    leadership: Leadership,
+    retire: CancellationToken,
 ) -> Outcome {
     let api: Api<Lease> = Api::namespaced(client, &candidate.namespace);
     let mut observed = Observed::default();
+    let mut reminder = Reminder::at_once();
     let outcome = loop {
         let asked = Instant::now();
         let timing = candidate.timing;
@@ -135,20 +184,40 @@ pub async fn campaign(
             until.saturating_duration_since(asked)
         });
         let ours = match timeout(patience, attempt(&api, &candidate, &mut observed, asked)).await {
-            Ok(Ok(ours)) => Some(ours),
-            Ok(Err(error)) => {
-                tracing::warn!(
-                    lease = candidate.name,
-                    error = client::brief(&error),
-                    "could not take or renew the lease"
-                );
-                None
+            Ok(Ok(Claim::Ours)) => {
+                leadership.stand_by(&candidate.name, None);
+                Ok(true)
             }
-            Err(_) => {
-                tracing::warn!(lease = candidate.name, "no answer about the lease in time");
-                None
+            Ok(Ok(Claim::Held(holder))) => {
+                leadership.stand_by(&candidate.name, Some(holder));
+                Ok(false)
             }
+            Ok(Err(error)) => Err(client::brief(&error)),
+            Err(_) => Err("no answer in time".to_owned()),
         };
+        match &ours {
+            Ok(_) => {
+                if let Some(lasted) = reminder.over(Instant::now()) {
+                    tracing::info!(
+                        lease = candidate.name,
+                        ?lasted,
+                        "the lease is answered for again"
+                    );
+                }
+            }
+            Err(error) => {
+                if let Some(lasts) = reminder.trouble(Instant::now()) {
+                    tracing::warn!(
+                        lease = candidate.name,
+                        namespace = candidate.namespace,
+                        error,
+                        ?lasts,
+                        "could not take or renew the lease of the election; trying on"
+                    );
+                }
+            }
+        }
+        let ours = ours.ok();
         match judge(until, ours, Instant::now()) {
             Standing::Leader => {
                 // Counted from before the request: whoever saw the renewal saw it later.
@@ -167,7 +236,7 @@ pub async fn campaign(
             Standing::Lost => break Outcome::Lost,
         }
         tokio::select! {
-            () = shutdown.cancelled() => break Outcome::Stopped,
+            () = retire.cancelled() => break Outcome::Stopped,
             () = tokio::time::sleep(crate::queue::jittered(timing.retry_period)) => {}
         }
     };
@@ -214,13 +283,20 @@ struct Observed {
     verbs: Verbs,
 }
 
-/// One attempt to take or renew the lease; `true` when it is ours.
+/// Whose the lease is after an attempt.
+enum Claim {
+    Ours,
+    /// Held by the process of this identity, which may be empty: somebody was quicker, and we did not see who.
+    Held(String),
+}
+
+/// One attempt to take or renew the lease.
 async fn attempt(
     api: &Api<Lease>,
     candidate: &Candidate,
     observed: &mut Observed,
     now: Instant,
-) -> Result<bool, kube::Error> {
+) -> Result<Claim, kube::Error> {
     let Some(lease) = api.get_opt(&candidate.name).await? else {
         let lease = Lease {
             metadata: ObjectMeta {
@@ -232,8 +308,8 @@ async fn attempt(
         // Every candidate creates in a name of its own: of two that do it at once the second conflicts with what the first said.
         let manager = manager(&candidate.identity);
         return match write::create(api, &candidate.name, &lease, &manager).await {
-            Ok(_) => Ok(true),
-            Err(error) if client::is_conflict(&error) => Ok(false),
+            Ok(_) => Ok(Claim::Ours),
+            Err(error) if client::is_conflict(&error) => Ok(Claim::Held(String::new())),
             Err(error) => Err(error),
         };
     };
@@ -255,7 +331,7 @@ async fn attempt(
         .changed
         .is_none_or(|changed| now.duration_since(changed) >= duration);
     if !holder.is_empty() && holder != candidate.identity && !expired {
-        return Ok(false);
+        return Ok(Claim::Held(holder.to_owned()));
     }
     // The precondition makes two takers at once impossible.
     let patch = json!({
@@ -270,9 +346,13 @@ async fn attempt(
         Ok(renewed) => {
             observed.version = renewed.metadata.resource_version;
             observed.changed = Some(now);
-            Ok(true)
+            Ok(Claim::Ours)
         }
-        Err(error) if client::is_conflict(&error) => Ok(holder == candidate.identity && !expired),
+        // A leader whose lease somebody touched is the leader still.
+        Err(error) if client::is_conflict(&error) && holder == candidate.identity && !expired => {
+            Ok(Claim::Ours)
+        }
+        Err(error) if client::is_conflict(&error) => Ok(Claim::Held(String::new())),
         Err(error) => Err(error),
     }
 }
@@ -301,7 +381,8 @@ fn claim(candidate: &Candidate, current: Option<&LeaseSpec>) -> LeaseSpec {
         lease_transitions: Some(if ours {
             transitions
         } else {
-            transitions + i32::from(current.is_some())
+            // The number is another process's, or a person's: at its end it stays there.
+            transitions.saturating_add(i32::from(current.is_some()))
         }),
         ..LeaseSpec::default()
     }
@@ -340,6 +421,36 @@ async fn release(api: &Api<Lease>, candidate: &Candidate, verbs: &Verbs) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lease_that_changed_hands_as_often_as_can_be_counted_is_claimed_all_the_same() {
+        let candidate = Candidate {
+            namespace: "a".into(),
+            name: "b".into(),
+            identity: "us".into(),
+            timing: Timing::default(),
+        };
+        for (holder, before, after) in [
+            ("them", Some(i32::MAX), i32::MAX),
+            ("them", Some(3), 4),
+            ("them", Some(-1), 0),
+            ("them", None, 1),
+            ("us", Some(i32::MAX), i32::MAX),
+            ("us", Some(3), 3),
+        ] {
+            let found = LeaseSpec {
+                holder_identity: Some(holder.into()),
+                lease_transitions: before,
+                ..LeaseSpec::default()
+            };
+            let claimed = claim(&candidate, Some(&found));
+            assert_eq!(
+                claimed.lease_transitions,
+                Some(after),
+                "{holder} {before:?}"
+            );
+        }
+    }
 
     #[test]
     fn a_renewal_that_comes_too_late_is_a_loss() {

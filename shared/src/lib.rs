@@ -22,6 +22,7 @@ pub mod pool;
 pub mod protobuf;
 pub mod quantity;
 pub mod queue;
+pub mod remind;
 pub mod selectors;
 pub mod serve;
 pub mod settings;

@@ -6,17 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::cluster::Cluster;
+use muster_shared::events::{EventType, Events};
 use muster_shared::lease::Leadership;
 use muster_shared::queue::jittered;
+use muster_shared::remind::Reminder;
 use muster_shared::serve::Health;
 use muster_shared::watch::Informer;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::register::{Error, Registration, ensure_namespace};
 
 /// First and longest pause between attempts to join.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// The parts of readiness that a new member reaches one after the other.
+pub const PARTS: [&str; 2] = ["registration", "works"];
 
 /// How far the member has come, each step permitting more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,8 +32,19 @@ pub enum Standing {
     /// The fleet knows a Cluster of our name and the member is silent. It would be wrong to be silent, too: we are alive, and we
     /// know that the member is not well.
     Registered,
-    /// We are who we say: Works may be carried into the member.
+    /// We are who we say, by the id that the fleet has of us: Works may be carried into the member. What else the fleet refuses of
+    /// the registration, a label for instance, does not change that.
     Member,
+}
+
+/// Where a joining member says how far it has come.
+pub struct Telling {
+    /// For the tasks that wait for it.
+    pub standing: watch::Sender<Standing>,
+    /// For `/readyz`.
+    pub health: Health,
+    /// For whoever looks at the Cluster.
+    pub events: Events,
 }
 
 /// Tries to join until that works, then waits for shutdown; ends early only when it is refused for good, at once or later: our
@@ -36,15 +53,14 @@ pub async fn run(
     registration: Registration,
     clusters: Informer<Cluster>,
     leadership: Leadership,
-    standing: watch::Sender<Standing>,
-    health: Health,
+    telling: Telling,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
     tokio::select! {
         () = shutdown.cancelled() => Ok(()),
         refused = async {
-            leadership.acquired().await;
-            keep_trying(&registration, &standing, &health).await
+            stand_by(&leadership, &telling.health).await;
+            keep_trying(&registration, &clusters, &telling).await
         } => match refused {
             Ok(()) => tokio::select! {
                 () = shutdown.cancelled() => Ok(()),
@@ -55,20 +71,66 @@ pub async fn run(
     }
 }
 
+/// Waits to lead. An agent that stands by for another that is seen to lead does all that it is there for: it is ready.
+async fn stand_by(leadership: &Leadership, health: &Health) {
+    let mut holder = leadership.holder();
+    let waits = async {
+        loop {
+            let led = holder.borrow_and_update().is_some();
+            for part in PARTS {
+                let words = "waiting to lead: nobody is seen to hold the lease of the election";
+                health.ready(part, if led { Ok(()) } else { Err(words.to_owned()) });
+            }
+            if holder.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    tokio::select! {
+        () = leadership.acquired() => {}
+        () = waits => {}
+    }
+    for part in PARTS {
+        health.ready(part, Err("starting".to_owned()));
+    }
+}
+
 async fn keep_trying(
     registration: &Registration,
-    standing: &watch::Sender<Standing>,
-    health: &Health,
+    clusters: &Informer<Cluster>,
+    telling: &Telling,
 ) -> Result<(), Error> {
+    let Telling {
+        standing,
+        health,
+        events,
+    } = telling;
     let (mut pause, longest) = PAUSES;
+    let (mut said, mut told) = (String::new(), String::new());
+    let mut reminder = Reminder::at_once();
     loop {
-        let error = match registration.register().await {
+        let recognised = || advance(standing, Standing::Member);
+        let error = match registration.register(recognised).await {
             Ok(()) => break,
             Err(error) if error.is_final() => return Err(error),
             Err(error) => error,
         };
-        tracing::warn!(%error, retry_in = ?pause, "could not join yet");
-        health.ready("registration", Err(error.to_string()));
+        let words = error.to_string();
+        health.ready("registration", Err(words.clone()));
+        if said != words {
+            reminder = Reminder::at_once();
+            said.clone_from(&words);
+        }
+        if reminder.trouble(Instant::now()).is_some() {
+            tracing::warn!(error = words, retry_in = ?pause, "could not register as the flags say");
+        }
+        // Written once for as long as it lasts: a fleet at rest writes nothing.
+        let cluster = clusters.get(None, &registration.settings.cluster_name);
+        if let Some(cluster) = cluster.filter(|_| told != words) {
+            let note = format!("Cannot register as the agent's flags say: {words}");
+            events.publish(&*cluster, EventType::Warning, "RegistrationRefused", note);
+            told = words;
+        }
         if error.is_anonymity() && registration.is_known().await {
             advance(standing, Standing::Registered);
         }

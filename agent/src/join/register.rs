@@ -28,6 +28,12 @@ pub enum Error {
     /// Another cluster of the fleet bears the name or the id. Only an operator can tell which is right.
     #[error("refused to join: {0}")]
     Taken(String),
+    /// The fleet API and the member are one cluster, in which templates would be started where they are kept.
+    #[error(
+        "refused to join: the fleet API and the member are the same cluster ({0}); --karmada-kubeconfig must lead to the \
+         fleet API, --kubeconfig to the member"
+    )]
+    Itself(String),
     /// The fleet API refused or did not answer.
     #[error(transparent)]
     Fleet(#[from] write::Error),
@@ -36,7 +42,7 @@ pub enum Error {
 impl Error {
     /// Whether trying again cannot help.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Taken(_))
+        matches!(self, Self::Taken(_) | Self::Itself(_))
     }
 
     /// Whether the member did not tell who it is.
@@ -71,6 +77,8 @@ pub struct Registration {
     pub settings: Settings,
     /// Address of the member's API in its kubeconfig.
     pub endpoint: String,
+    /// Whether both kubeconfigs lead to the same server.
+    pub same_server: bool,
     /// Whether the kubeconfig accepts any certificate.
     pub insecure: bool,
     /// The credentials that the fleet is given.
@@ -80,11 +88,17 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Registers the member, or takes its registration over after a restart.
-    pub async fn register(&self) -> Result<(), Error> {
+    /// Registers the member, or takes its registration over after a restart. `recognised` is called as soon as the fleet is seen to
+    /// have a Cluster of our name with our id: who we are is settled then, whatever becomes of the rest.
+    pub async fn register(&self, recognised: impl Fn()) -> Result<(), Error> {
         let id = identity(&self.member).await?;
+        self.refuse_the_fleet_itself(&id).await?;
         let name = self.settings.cluster_name.as_str();
         let api: Api<Cluster> = Api::all(self.fleet.clone());
+        let known = within("read the Cluster", api.get_opt(name)).await?;
+        if known.is_some_and(|known| is_recognised(&known, &id)) {
+            recognised();
+        }
         refuse_a_taken_name(&api, name, &id).await?;
         ensure_namespace(&self.fleet, names::CLUSTER_NAMESPACE).await?;
         let wanted = wanted(&self.settings, &id, &self.endpoint, self.insecure);
@@ -112,6 +126,15 @@ impl Registration {
         Ok(ensure_namespace(&self.fleet, &names::execution_namespace(name)).await?)
     }
 
+    /// Compares who the two APIs are, where we may ask the fleet's; else their addresses.
+    async fn refuse_the_fleet_itself(&self, id: &str) -> Result<(), Error> {
+        let fleet = identity(&self.fleet).await.ok();
+        if is_itself(id, fleet.as_deref(), self.same_server) {
+            return Err(Error::Itself(format!("{}, id {id:?}", self.endpoint)));
+        }
+        Ok(())
+    }
+
     /// The Secret that a new Cluster names for credentials, where they are reported. They follow when there is a Cluster that they
     /// can belong to; but the role that karmadactl gives to an agent lets it name them only now.
     fn reference(&self, report: Report) -> Option<LocalSecretReference> {
@@ -135,6 +158,16 @@ impl Registration {
             Ok(None) | Err(_) => false,
         }
     }
+}
+
+/// Whether a Cluster is ours beyond doubt: of our id, and not refused as a second registration.
+fn is_recognised(found: &Cluster, id: &str) -> bool {
+    found.spec.id.as_deref() == Some(id) && twin(found).is_none()
+}
+
+/// Whether the member of this id is the fleet API: by the fleet's id where that is known, else by the addresses.
+fn is_itself(id: &str, fleet: Option<&str>, same_server: bool) -> bool {
+    fleet.map_or(same_server, |fleet| fleet == id)
 }
 
 async fn adopt(api: &Api<Cluster>, name: &str, patch: &Value) -> Result<(), Error> {
@@ -165,14 +198,16 @@ fn wanted(settings: &Settings, id: &str, endpoint: &str, insecure: bool) -> Clus
     }
 }
 
-/// The merge patch that brings an existing Cluster in line with the flags; what they do not mention stays.
+/// The merge patch that brings an existing Cluster in line with the flags; what they do not mention stays. Models are for a Cluster that
+/// is registered for the first time: one of which somebody removed them later has none on purpose.
 fn adoption(
     found: &ClusterSpec,
     wanted: &ClusterSpec,
     models: Vec<ResourceModel>,
 ) -> Option<Value> {
     let mut wanted = wanted.clone();
-    if found.resource_models.is_empty() {
+    let is_new = found.id.as_deref().is_none_or(str::is_empty);
+    if is_new && found.resource_models.is_empty() {
         wanted.resource_models = models;
     }
     let found = serde_json::to_value(found).unwrap_or_default();
@@ -322,10 +357,58 @@ mod tests {
         found.taints = vec![muster_shared::k8s::Taint::default()];
         let models = vec![ResourceModel::default()];
         let patch = adoption(&found, &wanted, models.clone()).unwrap();
-        assert_eq!(
-            patch,
-            json!({"spec": {"region": "eu", "resourceModels": models}})
-        );
+        assert_eq!(patch, json!({"spec": {"region": "eu"}}));
+    }
+
+    #[test]
+    fn models_are_given_at_the_first_registration_and_never_again() {
+        let wanted = wanted(&settings(|_| {}), "1", "https://m1", false);
+        let models = vec![ResourceModel::default()];
+        for (id, given) in [(None, true), (Some(""), true), (Some("1"), false)] {
+            let mut found = wanted.clone();
+            found.id = id.map(str::to_owned);
+            let patch = adoption(&found, &wanted, models.clone()).unwrap_or_default();
+            assert_eq!(!patch["spec"]["resourceModels"].is_null(), given, "{id:?}");
+        }
+    }
+
+    #[test]
+    fn a_member_is_recognised_by_its_id_unless_it_is_told_that_it_is_the_wrong_one() {
+        let cluster = |id: Option<&str>, unique: Option<&str>| {
+            let conditions: Vec<Value> = unique
+                .map(|status| json!({"type": "UniqueIdentity", "status": status, "reason": "x", "message": "y", "lastTransitionTime": "2026-01-01T00:00:00Z"}))
+                .into_iter()
+                .collect();
+            let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull", "id": id}, "status": {"conditions": conditions}});
+            serde_json::from_value::<Cluster>(cluster).unwrap()
+        };
+        for (found, expected) in [
+            (cluster(Some("1"), None), true),
+            (cluster(Some("1"), Some("True")), true),
+            (cluster(Some("1"), Some("False")), false),
+            (cluster(Some("2"), None), false),
+            (cluster(None, None), false),
+        ] {
+            assert_eq!(is_recognised(&found, "1"), expected, "{:?}", found.spec.id);
+        }
+    }
+
+    #[test]
+    fn a_fleet_is_no_member_of_itself() {
+        for (fleet, same_server, refused) in [
+            (Some("1"), false, true),
+            (Some("1"), true, true),
+            (Some("2"), true, false),
+            (Some("2"), false, false),
+            (None, true, true),
+            (None, false, false),
+        ] {
+            assert_eq!(
+                is_itself("1", fleet, same_server),
+                refused,
+                "{fleet:?} {same_server}"
+            );
+        }
     }
 
     #[test]

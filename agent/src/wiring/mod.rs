@@ -1,6 +1,7 @@
 //! From settings to a running agent: connections, admin servers, election, registration, supervision.
 
 mod access;
+mod leases;
 mod parts;
 
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::capacity::default_models;
 use muster_shared::client::{Gateway, Limits, Profile, Source};
-use muster_shared::lease::{self, Leadership};
+use muster_shared::events::Events;
+use muster_shared::lease::Leadership;
 use muster_shared::serve::{self, Health};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Informer;
@@ -19,7 +21,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::COMPONENT;
-use crate::join::{self, Registration, Standing};
+use crate::join::{self, Registration, Standing, Telling};
 use crate::settings::Settings;
 
 /// How long tasks may take to finish after a shutdown was asked for; below Kubernetes' default grace of 30 s.
@@ -34,7 +36,17 @@ pub struct Agent {
     health: Health,
     tasks: Tasks,
     standing: watch::Receiver<Standing>,
+    threads: Threads,
     shutdown: CancellationToken,
+}
+
+/// Which threads an agent has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// The leases are renewed on a thread of their own, so that nothing that blocks the rest delays them.
+    Apart,
+    /// Everything runs on the caller's runtime, for tests in simulated time: every runtime has a clock of its own.
+    One,
 }
 
 impl Agent {
@@ -42,6 +54,7 @@ impl Agent {
     pub async fn open(
         settings: Settings,
         metrics: Option<PrometheusHandle>,
+        threads: Threads,
         shutdown: CancellationToken,
     ) -> anyhow::Result<Self> {
         let fleet = Source {
@@ -58,7 +71,7 @@ impl Agent {
             Leadership::always()
         };
         let health = Health::default();
-        for part in ["registration", "works"] {
+        for part in join::PARTS {
             health.expect(part);
         }
         let mut tasks = Tasks::new(shutdown.clone());
@@ -86,6 +99,7 @@ impl Agent {
             health,
             tasks,
             standing: watch::channel(Standing::Stranger).1,
+            threads,
             shutdown,
         })
     }
@@ -99,64 +113,36 @@ impl Agent {
             self.tasks
                 .spawn(name, Arc::clone(gateway).follow(self.shutdown.clone()));
         }
-        let election = tokio::spawn(self.campaign()?);
         let (publish, standing) = watch::channel(Standing::Stranger);
         self.standing = standing;
         let clusters = self.follow_cluster()?;
-        let mut refused = self.start_joining(publish, clusters.clone())?;
-        self.start(clusters)?;
+        let (events, delivery) = Events::new(
+            self.fleet_client(Profile::Write)?,
+            COMPONENT,
+            self.shutdown.clone(),
+        );
+        self.tasks.spawn("events", delivery);
+        let telling = Telling {
+            standing: publish,
+            health: self.health.clone(),
+            events: events.clone(),
+        };
+        let mut refused = self.start_joining(telling, clusters.clone())?;
+        self.start(clusters, events)?;
         let ended = self.tasks.supervise(SHUTDOWN_GRACE).await;
-        // Gives the lease up, so that a successor need not wait.
-        election.await.context("the election ended badly")?;
         if let Ok(refusal) = refused.try_recv() {
             return Err(refusal.into());
         }
         Ok(ended?)
     }
 
-    /// Campaigns where that was asked for, again after every loss.
-    fn campaign(&self) -> anyhow::Result<impl Future<Output = ()> + use<>> {
-        let settings = &self.settings;
-        let candidate = lease::Candidate {
-            namespace: settings.leader_elect_resource_namespace.clone(),
-            name: format!("karmada-agent-{}", settings.cluster_name),
-            identity: lease::identity(COMPONENT),
-            timing: lease::Timing {
-                lease_duration: *settings.leader_elect_lease_duration,
-                renew_deadline: *settings.leader_elect_renew_deadline,
-                retry_period: *settings.leader_elect_retry_period,
-            },
-        };
-        let client = self.fleet.client(Profile::Probe, Limits::NONE)?;
-        let (leadership, shutdown) = (self.leadership.clone(), self.shutdown.clone());
-        let elect = settings.leader_elect;
-        Ok(async move {
-            if !elect {
-                return;
-            }
-            // A member cut off from the fleet loses the election by silence. Its agent stays: nobody else can act for the member,
-            // and everything it does asks for leadership at each act.
-            loop {
-                let campaign = lease::campaign(
-                    client.clone(),
-                    candidate.clone(),
-                    leadership.clone(),
-                    shutdown.clone(),
-                );
-                if campaign.await == lease::Outcome::Stopped {
-                    return;
-                }
-            }
-        })
-    }
-
     /// Registers the member in a task of its own; a refusal for good ends the agent and is told through the channel.
     fn start_joining(
         &mut self,
-        standing: watch::Sender<Standing>,
+        telling: Telling,
         clusters: Informer<Cluster>,
     ) -> anyhow::Result<oneshot::Receiver<join::Error>> {
-        let config = self.member.config();
+        let (config, fleet) = (self.member.config(), self.fleet.config());
         let registration = Registration {
             fleet: self.fleet.client(Profile::Write, Limits::NONE)?,
             member: self.member.client(Profile::Write, Limits::NONE)?,
@@ -166,6 +152,8 @@ impl Agent {
                 .to_string()
                 .trim_end_matches('/')
                 .to_owned(),
+            same_server: config.cluster_url == fleet.cluster_url
+                && config.tls_server_name == fleet.tls_server_name,
             insecure: config.accept_invalid_certs,
             reports: self.settings.reports()?,
             models: if self.settings.models_enabled() {
@@ -175,11 +163,10 @@ impl Agent {
             },
         };
         let (refuse, refused) = oneshot::channel();
-        let (leadership, health) = (self.leadership.clone(), self.health.clone());
-        let shutdown = self.shutdown.clone();
+        let (leadership, shutdown) = (self.leadership.clone(), self.shutdown.clone());
         self.tasks.spawn("registration", async move {
             let ends = shutdown.clone();
-            let joining = join::run(registration, clusters, leadership, standing, health, ends);
+            let joining = join::run(registration, clusters, leadership, telling, ends);
             if let Err(error) = joining.await {
                 refuse.send(error).ok();
                 shutdown.cancel();

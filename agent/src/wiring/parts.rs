@@ -6,7 +6,7 @@ use std::time::Duration;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{Limits, Profile};
 use muster_shared::events::Events;
-use muster_shared::k8s::{Api, Client, OwnerReference, Resource, ResourceExt};
+use muster_shared::k8s::{Api, Client, ResourceExt};
 use muster_shared::names;
 use muster_shared::pool::Pool;
 use muster_shared::queue::{Next, Queue};
@@ -14,7 +14,6 @@ use muster_shared::watch::{Informer, Selection};
 use tokio::sync::{Notify, watch};
 
 use super::Agent;
-use crate::COMPONENT;
 use crate::apply::echo::Echoes;
 use crate::apply::inventory::Inventory;
 use crate::apply::member::Member;
@@ -24,7 +23,6 @@ use crate::discovery::Discovery;
 use crate::health;
 use crate::health::debounce::Thresholds;
 use crate::health::deeper::{self, Deeper, Lookup};
-use crate::heartbeat::Heartbeat;
 use crate::join::Standing;
 use crate::reflect::{self, Reflections, Watches};
 use crate::report::Reporter;
@@ -40,19 +38,17 @@ const WHEN_LED: Next = Next::After(Duration::from_secs(1));
 
 impl Agent {
     /// Starts everything; each part waits for the standing that it needs.
-    pub(super) fn start(&mut self, clusters: Informer<Cluster>) -> anyhow::Result<()> {
+    pub(super) fn start(
+        &mut self,
+        clusters: Informer<Cluster>,
+        events: Events,
+    ) -> anyhow::Result<()> {
         let returned = Arc::new(Notify::new());
-        self.start_heartbeat(&clusters, Arc::clone(&returned))?;
+        self.start_leases(&clusters, Arc::clone(&returned))?;
         let discovery = Discovery::new(self.member_client(Profile::Write)?);
         if self.runs("clusterStatus") {
             self.start_report(clusters.clone(), &discovery, Arc::clone(&returned))?;
         }
-        let (events, delivery) = Events::new(
-            self.fleet_client(Profile::Write)?,
-            COMPONENT,
-            self.shutdown.clone(),
-        );
-        self.tasks.spawn("events", delivery);
         self.start_credentials(&clusters, &events)?;
         if self.runs("execution") || self.runs("workStatus") {
             self.start_works(clusters, discovery, events, returned)?;
@@ -71,30 +67,6 @@ impl Agent {
             clusters.clone().run(self.shutdown.clone()),
         );
         Ok(clusters)
-    }
-
-    fn start_heartbeat(
-        &mut self,
-        clusters: &Informer<Cluster>,
-        returned: Arc<Notify>,
-    ) -> anyhow::Result<()> {
-        let settings = &self.settings;
-        let duration = *settings.cluster_lease_duration;
-        let heartbeat = Heartbeat {
-            cluster: settings.cluster_name.clone(),
-            duration,
-            interval: duration.mul_f64(settings.cluster_lease_renew_interval_fraction),
-        };
-        let client = self.fleet.client(Profile::Probe, Limits::NONE)?;
-        let (clusters, name) = (clusters.clone(), settings.cluster_name.clone());
-        let leadership = self.leadership.clone();
-        let owner = move || owner_of(&clusters, &name).filter(|_| leadership.is_current());
-        self.spawn_as(
-            Standing::Registered,
-            "heartbeat",
-            heartbeat.run(client, owner, returned, self.shutdown.clone()),
-        );
-        Ok(())
     }
 
     fn start_report(
@@ -344,16 +316,4 @@ fn try_again(works: &Informer<CachedWork>, to_apply: &Queue<String>, to_report: 
             to_apply.add(work.name_any());
         }
     }
-}
-
-/// The reference by which the lease belongs to the Cluster; none while there is no Cluster.
-fn owner_of(clusters: &Informer<Cluster>, name: &str) -> Option<OwnerReference> {
-    let cluster = clusters.get(None, name)?;
-    Some(OwnerReference {
-        api_version: Cluster::api_version(&()).into_owned(),
-        kind: Cluster::kind(&()).into_owned(),
-        name: name.to_owned(),
-        uid: cluster.metadata.uid.clone()?,
-        ..OwnerReference::default()
-    })
 }

@@ -86,6 +86,18 @@ impl Bench {
 
     /// Starts an agent with these groups in the fleet API and with changed settings.
     pub fn agent_in(&self, groups: &[&str], edit: impl FnOnce(&mut Settings)) -> Agent {
+        let settings = self.settings(groups, edit);
+        let shutdown = CancellationToken::new();
+        let task = if time_is_simulated() {
+            tokio::spawn(muster_agent::run_on_one_runtime(settings, shutdown.clone()))
+        } else {
+            tokio::spawn(muster_agent::run(settings, shutdown.clone()))
+        };
+        Agent { shutdown, task }
+    }
+
+    /// Settings of an agent with these groups in the fleet API.
+    pub fn settings(&self, groups: &[&str], edit: impl FnOnce(&mut Settings)) -> Settings {
         let (fleet, member) = self.kubeconfigs(groups);
         let mut settings = Settings {
             cluster_name: MEMBER.into(),
@@ -106,9 +118,7 @@ impl Bench {
             ..Settings::default()
         };
         edit(&mut settings);
-        let shutdown = CancellationToken::new();
-        let task = tokio::spawn(muster_agent::run(settings, shutdown.clone()));
-        Agent { shutdown, task }
+        settings
     }
 
     /// Kubeconfig files of the agent for the fleet (in these groups) and for its member.
@@ -180,6 +190,16 @@ impl Bench {
         )
         .await
     }
+}
+
+/// Whether the clock of this runtime stands still while time passes.
+fn time_is_simulated() -> bool {
+    let before = tokio::time::Instant::now();
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < Duration::from_millis(1) {
+        std::hint::spin_loop();
+    }
+    tokio::time::Instant::now() == before
 }
 
 impl Drop for Bench {

@@ -94,3 +94,18 @@ async fn what_cannot_be_interpreted_is_told_in_an_event_and_the_last_report_stay
     )
     .await;
 }
+
+/// Waits for a warning with this reason, and gives its words.
+pub async fn told(events: &Api<Event>, reason: &str) -> String {
+    let told = async {
+        loop {
+            let all = events.list(&ListParams::default()).await.unwrap();
+            let mut warned = all.items.into_iter();
+            if let Some(event) = warned.find(|it| it.reason.as_deref() == Some(reason)) {
+                return event.message.unwrap_or_default();
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_mins(1), told).await.unwrap()
+}

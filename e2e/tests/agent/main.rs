@@ -8,6 +8,7 @@ mod census;
 mod credentials;
 mod election;
 mod events;
+mod held;
 mod meter;
 mod outages;
 mod process;

@@ -1,8 +1,10 @@
 //! What the agent outlives.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams};
 use muster_e2e::apiserver::Forget;
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_shared::k8s::{Api, Lease, ResourceExt};
+use muster_shared::k8s::{Api, Event, Lease, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::bench::{AGENT, Bench, MEMBER, WORKS, config_map, delete, gone, patch, until, value};
@@ -258,4 +260,40 @@ async fn create(bench: &Bench, collection: &str, object: &Value) {
         .body(object.to_string().into_bytes())
         .unwrap();
     let _: Value = bench.fleet_client.request(request).await.unwrap();
+}
+
+/// The fleet refuses what the flags say about the Cluster, as it does when its schema is stricter than the flags.
+#[tokio::test]
+async fn a_registered_member_whose_registration_is_refused_is_alive_and_at_work() {
+    let bench = Bench::start().await;
+    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
+    let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
+    let first = bench.agent();
+    bench.joined().await;
+    until(&leases, MEMBER, "it beats", |lease| {
+        renewed(lease).is_some()
+    })
+    .await;
+    first.stop().await;
+    let before = leases.get(MEMBER).await.unwrap();
+    let definitions: Api<CustomResourceDefinition> = Api::all(bench.fleet_client.clone());
+    let strict = json!([{"op": "replace", "value": "^$",
+        "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/region/pattern"}]);
+    let strict = Patch::<()>::Json(serde_json::from_value(strict).unwrap());
+    let (name, params) = ("clusters.cluster.karmada.io", PatchParams::default());
+    definitions.patch(name, &params, &strict).await.unwrap();
+    let _agent = bench.agent_in(&[crate::bench::AGENTS], |settings| {
+        settings.cluster_region = "eu-west".into();
+    });
+    until(&leases, MEMBER, "it goes on", |lease| {
+        renewed(lease) > renewed(&before)
+    })
+    .await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
+    let told = crate::events::told(&events, "RegistrationRefused").await;
+    assert!(told.contains("region"), "it names the field: {told}");
+    let cluster = bench.clusters().get(MEMBER).await.unwrap();
+    assert_eq!(cluster.spec.region, None, "it was refused");
 }

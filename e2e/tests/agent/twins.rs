@@ -81,3 +81,14 @@ async fn a_member_at_work_is_not_driven_out_by_a_cluster_that_claims_its_id() {
     assert_eq!(condition(&member, "UniqueIdentity"), None);
     assert!(!agent.is_finished());
 }
+
+#[tokio::test]
+async fn a_fleet_is_no_member_of_itself() {
+    let bench = Bench::start().await;
+    let agent = bench.agent_in(&["system:masters"], |settings| {
+        settings.kubeconfig = settings.karmada_kubeconfig.clone();
+    });
+    let error = agent.ended().await.unwrap_err().to_string();
+    assert!(error.contains("the same cluster"), "{error}");
+    assert!(bench.clusters().get_opt(MEMBER).await.unwrap().is_none());
+}

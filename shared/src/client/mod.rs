@@ -117,9 +117,19 @@ pub fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_conflict() || status.is_already_exists())
 }
 
+/// What an API says that does not serve the kind that it was asked for; its own words are "404 page not found".
+const UNSERVED: &str = "this API does not serve that kind (404): is it the right kubeconfig, and are the definitions installed \
+    (`muster-control-plane crds | kubectl apply --server-side -f -`)?";
+
+/// Whether an API does not know the path at all: kinds that it knows answer 404 with a status object.
+fn is_unserved(status: &kube::core::Status) -> bool {
+    status.code == 404 && status.message.trim() == "404 page not found"
+}
+
 /// An error of a call in one short line: kube's own text for an API error is the whole status object.
 pub fn brief(error: &kube::Error) -> String {
     match error {
+        kube::Error::Api(status) if is_unserved(status) => UNSERVED.to_owned(),
         kube::Error::Api(status) if !status.message.is_empty() => {
             format!("{} ({} {})", status.message, status.code, status.reason)
         }
@@ -135,5 +145,25 @@ pub fn brief(error: &kube::Error) -> String {
             }
             text
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_that_does_not_know_a_kind_says_what_to_do() {
+        let error = |message: &str, reason: &str| {
+            let status = serde_json::json!({"code": 404, "message": message, "reason": reason});
+            kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+        };
+        let unserved = brief(&error("404 page not found\n", "Failed to parse error data"));
+        assert!(
+            unserved.contains("definitions") && unserved.contains("kubeconfig"),
+            "{unserved}"
+        );
+        let missing = brief(&error("clusters \"a\" not found", "NotFound"));
+        assert_eq!(missing, "clusters \"a\" not found (404 NotFound)");
     }
 }

@@ -1,0 +1,145 @@
+//! The two leases of an agent, of its election and of its member, renewed on a thread, a runtime and a connection of their own.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client::{Gateway, Limits, Profile};
+use muster_shared::k8s::{Client, OwnerReference, Resource};
+use muster_shared::lease::{self, Leadership};
+use muster_shared::tasks;
+use muster_shared::watch::Informer;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::{Agent, Threads};
+use crate::COMPONENT;
+use crate::heartbeat::Heartbeat;
+use crate::join::Standing;
+
+/// What the renewal of the leases needs. Nothing in it waits for the rest of the agent: what the rest knows is read from what it last
+/// wrote down.
+struct Leases {
+    fleet: Arc<Gateway>,
+    heartbeat: Heartbeat,
+    /// `None` where the agent leads without an election.
+    candidate: Option<lease::Candidate>,
+    leadership: Leadership,
+    clusters: Informer<Cluster>,
+    standing: watch::Receiver<Standing>,
+    returned: Arc<Notify>,
+    shutdown: CancellationToken,
+    /// Ends the renewal, once the rest of the agent has come to its end.
+    retire: CancellationToken,
+}
+
+impl Agent {
+    /// Starts the renewal of both leases. `returned` is told when the fleet answers again.
+    pub(super) fn start_leases(
+        &mut self,
+        clusters: &Informer<Cluster>,
+        returned: Arc<Notify>,
+    ) -> anyhow::Result<()> {
+        let settings = &self.settings;
+        let duration = *settings.cluster_lease_duration;
+        let candidate = lease::Candidate {
+            namespace: settings.leader_elect_resource_namespace.clone(),
+            name: format!("karmada-agent-{}", settings.cluster_name),
+            identity: lease::identity(COMPONENT),
+            timing: lease::Timing {
+                lease_duration: *settings.leader_elect_lease_duration,
+                renew_deadline: *settings.leader_elect_renew_deadline,
+                retry_period: *settings.leader_elect_retry_period,
+            },
+        };
+        let leases = Leases {
+            fleet: Arc::clone(&self.fleet),
+            heartbeat: Heartbeat {
+                cluster: settings.cluster_name.clone(),
+                duration,
+                interval: duration.mul_f64(settings.cluster_lease_renew_interval_fraction),
+            },
+            candidate: settings.leader_elect.then_some(candidate),
+            leadership: self.leadership.clone(),
+            clusters: clusters.clone(),
+            standing: self.standing.clone(),
+            returned,
+            shutdown: self.shutdown.clone(),
+            retire: self.tasks.retire().clone(),
+        };
+        match self.threads {
+            Threads::Apart => {
+                let thread = tasks::on_own_thread("leases", move || leases.renew())
+                    .context("start the thread that renews the leases")?;
+                self.tasks.spawn_last("leases", thread);
+            }
+            Threads::One => self.tasks.spawn_last("leases", leases.renew()),
+        }
+        Ok(())
+    }
+}
+
+impl Leases {
+    /// Campaigns and beats until it is told to retire. Ends earlier only when there can be no connection, and panics with its parts.
+    async fn renew(self) {
+        // Opened here: a connection lives on the runtime on which it was opened.
+        let client = match self.fleet.client(Profile::Probe, Limits::NONE) {
+            Ok(client) => client,
+            Err(error) => {
+                tracing::error!(%error, "cannot renew the leases");
+                return;
+            }
+        };
+        tokio::join!(self.campaign(client.clone()), self.beat(client));
+    }
+
+    /// Campaigns where that was asked for, again after every loss.
+    ///
+    /// A member cut off from the fleet loses the election by silence. Its agent stays: nobody else can act for the member, and
+    /// everything it does asks for leadership at each act.
+    async fn campaign(&self, client: Client) {
+        let Some(candidate) = &self.candidate else {
+            return self.retire.cancelled().await;
+        };
+        loop {
+            let (shutdown, retire) = (self.shutdown.clone(), self.retire.clone());
+            let leadership = self.leadership.clone();
+            let standing = lease::stand(
+                client.clone(),
+                candidate.clone(),
+                leadership,
+                shutdown,
+                retire,
+            );
+            if standing.await == lease::Outcome::Stopped {
+                return self.retire.cancelled().await;
+            }
+        }
+    }
+
+    /// Renews the member's lease once the fleet knows the member.
+    async fn beat(&self, client: Client) {
+        let mut reached = self.standing.clone();
+        tokio::select! {
+            () = self.retire.cancelled() => return,
+            Ok(_) = reached.wait_for(|reached| *reached >= Standing::Registered) => {}
+            else => return,
+        }
+        let name = &self.heartbeat.cluster;
+        let owner = || owner_of(&self.clusters, name).filter(|_| self.leadership.is_current());
+        let (returned, retire) = (Arc::clone(&self.returned), self.retire.clone());
+        self.heartbeat.run(client, owner, returned, retire).await;
+    }
+}
+
+/// The reference by which the lease belongs to the Cluster; none while there is no Cluster.
+fn owner_of(clusters: &Informer<Cluster>, name: &str) -> Option<OwnerReference> {
+    let cluster = clusters.get(None, name)?;
+    Some(OwnerReference {
+        api_version: Cluster::api_version(&()).into_owned(),
+        kind: Cluster::kind(&()).into_owned(),
+        name: name.to_owned(),
+        uid: cluster.metadata.uid.clone()?,
+        ..OwnerReference::default()
+    })
+}

@@ -1,0 +1,92 @@
+//! When a trouble that lasts is told: not at once, not at every attempt, and never only once.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The pace at which one lasting trouble is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Reminder {
+    patience: Duration,
+    period: Duration,
+    since: Option<Instant>,
+    told: Option<Instant>,
+}
+
+impl Reminder {
+    /// Pause between reminders of a trouble that everybody knows already.
+    pub const PERIOD: Duration = Duration::from_mins(1);
+
+    /// A trouble that is told once it has lasted for `patience`, and again every [`PERIOD`](Self::PERIOD).
+    pub const fn after(patience: Duration) -> Self {
+        Self {
+            patience,
+            period: Self::PERIOD,
+            since: None,
+            told: None,
+        }
+    }
+
+    /// A trouble that is told at once, and again every [`PERIOD`](Self::PERIOD).
+    pub const fn at_once() -> Self {
+        Self::after(Duration::ZERO)
+    }
+
+    /// Notes that the trouble is there. Returns for how long it has been when it is to be told now.
+    pub fn trouble(&mut self, now: Instant) -> Option<Duration> {
+        let since = *self.since.get_or_insert(now);
+        let lasted = now.duration_since(since);
+        let due = match self.told {
+            None => lasted >= self.patience,
+            Some(told) => now.duration_since(told) >= self.period,
+        };
+        due.then(|| {
+            self.told = Some(now);
+            lasted
+        })
+    }
+
+    /// Notes that the trouble is over. Returns for how long it had been there if it was told.
+    pub fn over(&mut self, now: Instant) -> Option<Duration> {
+        let since = self.since.take();
+        let told = self.told.take();
+        told.and(since).map(|since| now.duration_since(since))
+    }
+
+    /// When the trouble is to be told next, if it goes on.
+    pub fn next(&self) -> Option<Instant> {
+        let since = self.since?;
+        Some(
+            self.told
+                .map_or(since + self.patience, |told| told + self.period),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trouble_is_told_after_its_patience_and_then_once_a_minute() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let told = |reminder: &mut Reminder, seconds: &[u64]| -> Vec<u64> {
+            let seconds = seconds.iter().copied();
+            seconds
+                .filter(|it| reminder.trouble(at(*it)).is_some())
+                .collect()
+        };
+        let mut patient = Reminder::after(Duration::from_secs(5));
+        assert_eq!(
+            told(&mut patient, &[0, 1, 4, 6, 7, 65, 66, 67, 130]),
+            [6, 66, 130]
+        );
+        assert_eq!(patient.over(at(140)), Some(Duration::from_secs(140)));
+        assert_eq!(told(&mut patient, &[150, 151]), [0; 0], "another trouble");
+        assert_eq!(patient.next(), Some(at(155)));
+        assert_eq!(patient.over(at(152)), None, "it was never told");
+        assert_eq!(patient.next(), None);
+        assert_eq!(told(&mut Reminder::at_once(), &[0, 1, 2, 60]), [0, 60]);
+    }
+}
