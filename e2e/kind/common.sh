@@ -11,12 +11,15 @@ read -ra members <<<"${MUSTER_KIND_MEMBERS:-member1 member2 member3}"
 
 say() { printf '== %s\n' "$*"; }
 
+# A file as base64 in one line, with what GNU's and BSD's tools have in common.
+encoded() { base64 <"$1" | tr -d '\n'; }
+
 # Prints a kubeconfig: server, file of its root certificate, then a key and value of the user's credentials for each further pair.
 kubeconfig() {
     local server=$1 root_certificate=$2
     shift 2
     printf 'apiVersion: v1\nkind: Config\ncurrent-context: it\ncontexts: [{name: it, context: {cluster: it, user: it}}]\n'
-    printf 'clusters: [{name: it, cluster: {server: "%s", certificate-authority-data: %s}}]\n' "$server" "$(base64 -w0 "$root_certificate")"
+    printf 'clusters: [{name: it, cluster: {server: "%s", certificate-authority-data: %s}}]\n' "$server" "$(encoded "$root_certificate")"
     printf 'users: [{name: it, user: {'
     while [ $# -gt 1 ]; do
         printf '%s: %s' "$1" "$2"
