@@ -70,13 +70,17 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Prints the definitions of our kinds, ready for `kubectl apply -f -`.
 fn print_crds() -> ExitCode {
+    let mut all = String::new();
     for crd in muster_shared::api::crds() {
         match serde_saphyr::to_string(&crd) {
-            Ok(text) => println!("---\n{}", text.trim_end()),
+            Ok(text) => all.extend(["---\n", text.trim_end(), "\n"]),
             Err(error) => return refuse(&error),
         }
     }
-    ExitCode::SUCCESS
+    match telemetry::print(&all) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => refuse(&error),
+    }
 }
 
 fn refuse(error: &impl std::fmt::Display) -> ExitCode {

@@ -253,10 +253,10 @@ pub struct Settings {
     /// Clusters worked on at a time.
     #[arg(long, default_value_t = 5)]
     pub concurrent_cluster_syncs: usize,
-    /// Bindings worked on at a time, per controller.
+    /// Bindings worked on at a time, per controller, of either kind.
     #[arg(long, default_value_t = 32)]
     pub concurrent_resourcebinding_syncs: usize,
-    /// Cluster-scoped bindings worked on at a time, per controller.
+    /// Accepted for compatibility and without effect: both kinds of bindings share the workers of --concurrent-resourcebinding-syncs.
     #[arg(long, default_value_t = 32)]
     pub concurrent_clusterresourcebinding_syncs: usize,
     /// Works worked on at a time.

@@ -109,14 +109,10 @@ pub mod annotation {
 
 /// Keys of the taints that the system itself puts on clusters.
 pub mod taint {
-    /// By hand, to keep new workloads away.
-    pub const UNSCHEDULABLE: &str = "cluster.karmada.io/unschedulable";
     /// The cluster is not ready, or has never said so.
     pub const NOT_READY: &str = "cluster.karmada.io/not-ready";
     /// Nobody knows whether the cluster is ready.
     pub const UNREACHABLE: &str = "cluster.karmada.io/unreachable";
-    /// The cluster is being removed (before Karmada 1.14).
-    pub const TERMINATING: &str = "cluster.karmada.io/terminating";
 }
 
 /// Types of conditions.

@@ -7,6 +7,8 @@ use metrics::{describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -74,10 +76,54 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), Error> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
     match format {
-        LogFormat::Text => builder.with_target(false).try_init(),
+        LogFormat::Text => builder
+            .with_target(false)
+            .fmt_fields(debug_fn(write_field).delimited(" "))
+            .try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     }
     .map_err(Error::Log)
+}
+
+/// Prints text to standard output. A reader who has left, such as `head`, has what it wanted: that is no error.
+///
+/// # Errors
+/// When standard output cannot be written, a full disk for instance.
+pub fn print(text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let mut output = std::io::stdout().lock();
+    match output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+    {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+/// Writes the fields of a line for people as logfmt: a value with blanks, quotes or `=` in it stands in quotes, so that programs can take
+/// the line apart. The message stands first, as it is.
+fn write_field(
+    writer: &mut Writer<'_>,
+    field: &tracing::field::Field,
+    value: &dyn std::fmt::Debug,
+) -> std::fmt::Result {
+    let text = format!("{value:?}");
+    match field.name() {
+        "message" => write!(writer, "{text}"),
+        name if is_plain(&text) || is_quoted(&text) => write!(writer, "{name}={text}"),
+        name => write!(writer, "{name}={text:?}"),
+    }
+}
+
+fn is_plain(text: &str) -> bool {
+    let odd = |it: char| it.is_whitespace() || it.is_control() || matches!(it, '"' | '=');
+    !text.is_empty() && !text.contains(odd)
+}
+
+/// Whether the text is one quoted string already, as texts are whose field was given without `%`.
+fn is_quoted(text: &str) -> bool {
+    serde_json::from_str::<String>(text).is_ok()
 }
 
 /// Buckets for everything measured in seconds, from a local call to a drained queue.
@@ -149,4 +195,47 @@ fn describe() {
         "muster_events_dropped_total",
         "Kubernetes events that were not published because too many waited or the API refused them."
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_for_people_can_be_taken_apart_by_programs() {
+        let sink = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let writer = {
+            let sink = std::sync::Arc::clone(&sink);
+            move || Sink(std::sync::Arc::clone(&sink))
+        };
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(writer)
+            .with_ansi(false)
+            .with_target(false)
+            .without_time()
+            .fmt_fields(debug_fn(write_field).delimited(" "))
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let cause = "taint a/b:NoExecute, tolerated for a time";
+            tracing::info!(cluster = %"m1", cause = %cause, to = "m2", n = 3, empty = %"", "evicted a workload");
+        });
+        let line = String::from_utf8(sink.lock().unwrap().clone()).unwrap();
+        assert_eq!(
+            line.trim(),
+            r#"INFO evicted a workload cluster=m1 cause="taint a/b:NoExecute, tolerated for a time" to="m2" n=3 empty="""#
+        );
+    }
+
+    struct Sink(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
 }

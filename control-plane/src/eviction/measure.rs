@@ -21,7 +21,7 @@ const GAUGES: [(&str, &str); 11] = [
     ),
     (
         "evict_kind_total",
-        "The same by cluster_name and resource_kind, API version and kind of the workload (proposal)",
+        "Workloads that are to leave a cluster and have not left it, by cluster_name and resource_kind, API version and kind of the workload (proposal)",
     ),
     (
         "evict_rate",
@@ -37,7 +37,7 @@ const GAUGES: [(&str, &str); 11] = [
     ),
     (
         "cluster_fault_rate",
-        "The same as a share of all clusters, 0 to 1 (proposal)",
+        "Share of all clusters that have failed, 0 to 1 (proposal)",
     ),
     (
         "eviction_queue_depth",
@@ -76,7 +76,7 @@ pub fn describe() {
     );
     metrics::describe_histogram!(
         "eviction_processing_latency_seconds",
-        "The same by name of the queue (Karmada)"
+        "Time from when a workload was to leave until it left, by name of the queue (Karmada)"
     );
 }
 

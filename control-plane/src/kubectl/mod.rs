@@ -36,7 +36,8 @@ struct Connection {
     /// Context within the kubeconfig.
     #[arg(long, global = true, value_name = "NAME")]
     context: Option<String>,
-    /// Namespace; that of the context without it.
+    /// Namespace of what is asked about; that of the context without it. For `register` the member's namespace for the agent's Secret:
+    /// karmada-system without it.
     #[arg(long, short, global = true, value_name = "NAME")]
     namespace: Option<String>,
 }
@@ -89,10 +90,13 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     tls::install_provider();
     let command_line = CommandLine::parse_from(arguments);
     match block_on(command_line) {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+        Ok(text) => match muster_shared::telemetry::print(&text) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("kubectl muster: cannot write the answer: {error}");
+                ExitCode::FAILURE
+            }
+        },
         Err(error) => {
             eprintln!("kubectl muster: {error:#}");
             ExitCode::FAILURE

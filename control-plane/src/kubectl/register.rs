@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Address of the fleet API, as HOST:PORT.
-    #[arg(value_name = "API:PORT")]
+    #[arg(value_name = "API:PORT", value_parser = endpoint)]
     endpoint: String,
     /// The bootstrap token.
     #[arg(long)]
@@ -83,8 +83,20 @@ impl Options {
     }
 
     fn server(&self) -> String {
-        let host = self.endpoint.trim_start_matches("https://");
-        format!("https://{}", host.trim_end_matches('/'))
+        format!("https://{}", self.endpoint)
+    }
+}
+
+/// Host and port of an address that may be written as `https://HOST:PORT/`. The connection is always TLS, and the API is at the root.
+fn endpoint(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("https://").unwrap_or(text);
+    let host = host.strip_suffix('/').unwrap_or(host);
+    let authority: Option<http::uri::Authority> = host.parse().ok();
+    match authority.filter(|it| !it.host().is_empty() && !it.as_str().contains('@')) {
+        Some(authority) => Ok(authority.to_string()),
+        None => Err(
+            "write HOST or HOST:PORT, such as fleet.example:6443: no http://, no path".to_owned(),
+        ),
     }
 }
 
@@ -338,6 +350,35 @@ mod tests {
             "abcdef.0123456789abcdef",
         ];
         Line::try_parse_from([&line, more].concat()).map(|it| it.options)
+    }
+
+    #[test]
+    fn an_address_is_a_host_and_a_port_and_nothing_else() {
+        for (text, server) in [
+            ("fleet:6443", Some("https://fleet:6443")),
+            (
+                "https://fleet.example:6443/",
+                Some("https://fleet.example:6443"),
+            ),
+            ("[::1]:6443", Some("https://[::1]:6443")),
+            ("fleet", Some("https://fleet")),
+            ("http://foo:80/bar", None),
+            ("https://foo/bar", None),
+            ("admin@foo", None),
+            ("foo bar", None),
+            ("", None),
+        ] {
+            let line = [
+                "register",
+                text,
+                "--token",
+                "abcdef.0123456789abcdef",
+                "--cluster-name",
+                "m1",
+            ];
+            let parsed = Line::try_parse_from(line).map(|it| it.options.server());
+            assert_eq!(parsed.ok().as_deref(), server, "{text:?}");
+        }
     }
 
     #[test]

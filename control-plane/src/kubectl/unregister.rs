@@ -51,19 +51,25 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     );
     let mut told = String::new();
     let clusters: Api<Cluster> = Api::all(fleet.clone());
-    match call("look for the Cluster", clusters.get_opt(name)).await? {
-        Some(cluster) => {
-            part(&fleet, &clusters, &cluster, options).await?;
-            say(&mut told, &format!("Cluster {name:?} is gone."));
-        }
-        None => say(
-            &mut told,
-            &format!("There is no Cluster {name:?}; removing what is left of it."),
-        ),
+    let found = call("look for the Cluster", clusters.get_opt(name)).await?;
+    if let Some(cluster) = &found {
+        part(&fleet, &clusters, cluster, options).await?;
+        say(&mut told, &format!("Cluster {name:?} is gone."));
     }
     // Not earlier: until its Works are gone the agent needs its rights.
     let roles = access::revoke(&fleet, name).await?;
     let tokens = forget_tokens(&fleet, name).await?;
+    if found.is_none() {
+        // A typo must not look like success.
+        ensure!(
+            roles > 0 || tokens > 0,
+            "there is no Cluster {name:?}, and no rights or tokens of one: `kubectl get clusters` lists them"
+        );
+        say(
+            &mut told,
+            &format!("There was no Cluster {name:?}; what was left of it is removed."),
+        );
+    }
     say(
         &mut told,
         &format!(
@@ -112,7 +118,11 @@ async fn part(
     ensure!(
         names.is_empty() || options.force,
         "workloads are placed in {name:?} (Works {names:?}{}): move them first (a NoExecute taint, or their policies), or give --force",
-        if some.metadata.continue_.is_some() {
+        if some
+            .metadata
+            .continue_
+            .is_some_and(|token| !token.is_empty())
+        {
             " and more"
         } else {
             ""

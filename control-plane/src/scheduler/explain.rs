@@ -233,10 +233,15 @@ impl Fate {
             }
             Self::Fits(fit) => fit,
         };
-        if !used {
-            return String::new();
-        }
         let mut remarks = Vec::new();
+        if fit.capacity == Some(0) && !fit.closed {
+            remarks.push(
+                "no room for one more replica: no node of its reported grades, or not enough in sum (--node-grades)".to_owned(),
+            );
+        }
+        if !used {
+            return remarks.join("; ");
+        }
         if fit.tier > 0 {
             remarks.push(format!("overflow affinity {}", fit.tier));
         }

@@ -59,6 +59,11 @@ pub fn answer(
         }
         ["api", version] => discovery::version(server, "", version),
         ["apis", group, version] => discovery::version(server, group, version),
+        ["openapi", "v2"] if openapi::wants_protobuf(&parts.headers) => Ok(wire::answer(
+            StatusCode::OK,
+            openapi::PROTOBUF,
+            wire::full(openapi::v2_protobuf()),
+        )),
         ["openapi", "v2"] => {
             let value = openapi::v2(
                 &definitions(server)

@@ -27,10 +27,7 @@ pub async fn listen(
     screen: Screen,
 ) -> anyhow::Result<impl Future<Output = ()>> {
     let path = socket(directory);
-    if UnixStream::connect(&path).await.is_ok() {
-        anyhow::bail!("a sandbox runs in {} already", directory.display());
-    }
-    // What an earlier run left behind.
+    // What an earlier run left behind: the directory is locked, so that no other one listens there.
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).with_context(|| {
         format!(
@@ -63,11 +60,11 @@ async fn answer(stream: UnixStream, fleet: &Fleet, screen: &Screen) -> std::io::
                 &format!("{name} is cut off"),
                 "by hand; heal it with: sandbox heal",
             );
-            screen.mark_cut(Some(name));
+            screen.mark_cut(name, true);
         }),
         ["heal", name] => fleet.heal(name).map(|()| {
             screen.headline(&format!("the network of {name} is back"), "by hand");
-            screen.mark_cut(None);
+            screen.mark_cut(name, false);
         }),
         _ => Err(anyhow::anyhow!(
             "unknown request {:?}: cut NAME or heal NAME",

@@ -1,5 +1,6 @@
 //! How the fleet looks on a terminal: a table of clusters and workloads under a headline. Pure: values in, lines out.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::picture::{ClusterView, Copy, Picture, Workload};
@@ -55,8 +56,8 @@ pub struct Scene<'a> {
     pub because: &'a str,
     /// The fleet.
     pub picture: &'a Picture,
-    /// The cluster that is cut off now.
-    pub cut: Option<&'a str>,
+    /// The clusters that are cut off now.
+    pub cut: &'a BTreeSet<String>,
     /// What happened last, oldest first.
     pub news: &'a [String],
 }
@@ -73,8 +74,10 @@ const COLUMNS: [(&str, usize); 6] = [
 /// Lines of news on the screen.
 pub const NEWS_LINES: usize = 8;
 
-/// The lines of the screen.
-pub fn draw(scene: &Scene<'_>, palette: Palette) -> Vec<String> {
+/// The lines of the screen: at most one less than the terminal has rows, because a table that is taller cannot be drawn over itself. News go first.
+pub fn draw(scene: &Scene<'_>, palette: Palette, rows: usize) -> Vec<String> {
+    let height = rows.saturating_sub(1);
+    let news_lines = NEWS_LINES.min(height.saturating_sub(6 + scene.picture.clusters.len()));
     let mut lines = Vec::new();
     let seconds = scene.elapsed.as_secs();
     let clock = format!("{:02}:{:02}", seconds / 60, seconds % 60);
@@ -100,17 +103,18 @@ pub fn draw(scene: &Scene<'_>, palette: Palette) -> Vec<String> {
         lines.push(row(name, cluster, scene, palette));
     }
     lines.push(String::new());
-    let first = scene.news.len().saturating_sub(NEWS_LINES);
+    let first = scene.news.len().saturating_sub(news_lines);
     for line in &scene.news[first..] {
         lines.push(format!("  {}", palette.paint(Tone::Quiet, line)));
     }
     // A screen of constant height does not jump.
-    lines.resize(6 + scene.picture.clusters.len() + NEWS_LINES, String::new());
+    lines.resize(6 + scene.picture.clusters.len() + news_lines, String::new());
+    lines.truncate(height);
     lines
 }
 
 fn row(name: &str, cluster: &ClusterView, scene: &Scene<'_>, palette: Palette) -> String {
-    let cut = scene.cut == Some(name);
+    let cut = scene.cut.contains(name);
     let label = if cut {
         format!("{name} ⚡")
     } else {
@@ -194,8 +198,6 @@ fn fit(text: &str, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]
@@ -243,10 +245,10 @@ mod tests {
             headline: "member1 is cut off",
             because: "its agent cannot reach the fleet API",
             picture: &picture,
-            cut: Some("member1"),
+            cut: &BTreeSet::from(["member1".to_owned()]),
             news: &news,
         };
-        let plain = draw(&scene, Palette { colours: false });
+        let plain = draw(&scene, Palette { colours: false }, 40);
         assert_eq!(plain[0], "  01:05  member1 is cut off");
         assert_eq!(
             plain[4],
@@ -261,5 +263,10 @@ mod tests {
                 .iter()
                 .any(|line| line.contains("web: placed on member2 (3)"))
         );
+        for rows in [0, 1, 5, 8, 9, 16, 24] {
+            let lines = draw(&scene, Palette { colours: false }, rows);
+            assert!(lines.len() <= rows.saturating_sub(1), "{rows}");
+            assert_eq!(lines.first(), plain.first().filter(|_| rows > 1), "{rows}");
+        }
     }
 }

@@ -15,11 +15,11 @@ pub struct Interval {
     pub usual: String,
 }
 
-/// Fields of the manifests, with the defaults that the API gives them (`tolerationSeconds`: what Karmada's webhook adds).
+/// Fields of the manifests, with what holds where they are not given: the taint policy's own defaults, and no toleration at all.
 const FIELDS: [(&str, &str, &str); 3] = [
     ("addOnMatchSeconds", "2s", "5m0s"),
     ("removeOnMismatchSeconds", "2s", "3m0s"),
-    ("tolerationSeconds", "2s", "5m0s"),
+    ("tolerationSeconds", "2s", "none"),
 ];
 
 /// Everything that is shortened. Flags that say no time, or the default, are left out.

@@ -13,6 +13,7 @@ mod intervals;
 mod timeline;
 
 use std::ffi::OsString;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -102,13 +103,22 @@ async fn serve(command: Command) -> anyhow::Result<ExitCode> {
 
 async fn ask(target: &Target, verb: &str) -> anyhow::Result<ExitCode> {
     control::ask(&target.dir, &format!("{verb} {}", target.name)).await?;
+    let done = match verb {
+        "cut" => "is cut off from the fleet API; let it back with: sandbox heal",
+        _ => "reaches the fleet API again",
+    };
+    println!("{} {done}", target.name);
     Ok(ExitCode::SUCCESS)
 }
 
-/// A directory for a run: given and kept, or made and removed unless it is to be kept.
+/// A directory for a run: given and kept, or made and removed unless it is to be kept. It is locked as long as the run lasts, so that
+/// no second one overwrites its files.
+#[derive(Debug)]
 struct Place {
     path: PathBuf,
     temporary: bool,
+    /// Released by the system when the process ends, however it ends.
+    _lock: File,
 }
 
 impl Place {
@@ -124,7 +134,22 @@ impl Place {
         let path = path
             .canonicalize()
             .with_context(|| format!("cannot use {}", path.display()))?;
-        Ok(Self { path, temporary })
+        let lock = File::create(path.join("sandbox.lock"))
+            .with_context(|| format!("cannot write to {}", path.display()))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self {
+                path,
+                temporary,
+                _lock: lock,
+            }),
+            Err(TryLockError::WouldBlock) => anyhow::bail!(
+                "a sandbox runs in {} already: end it with Ctrl-C, or give another --dir",
+                path.display()
+            ),
+            Err(TryLockError::Error(error)) => {
+                Err(error).with_context(|| format!("cannot lock {}", path.display()))
+            }
+        }
     }
 }
 
@@ -190,9 +215,9 @@ fn introduce(screen: &Screen) {
 }
 
 async fn demonstrate(run: Run) -> anyhow::Result<ExitCode> {
+    let mut place = Place::new(run.dir.clone())?;
     let screen = Screen::new(run.plain || run.members > TABLE_MEMBERS);
     introduce(&screen);
-    let mut place = Place::new(run.dir.clone())?;
     let outcome = tokio::select! {
         outcome = tell(&run, &place, &screen) => outcome,
         () = until_told() => {
@@ -288,8 +313,8 @@ async fn conclude(
 }
 
 async fn stay_up(run: Run) -> anyhow::Result<ExitCode> {
-    let screen = Screen::new(run.plain || run.members > TABLE_MEMBERS);
     let place = Place::new(run.dir.clone())?;
+    let screen = Screen::new(run.plain || run.members > TABLE_MEMBERS);
     let fleet = start(&run, &place, &screen).await?;
     let directory = place.path.display();
     std::fs::create_dir_all(place.path.join("manifests"))?;
@@ -326,4 +351,26 @@ async fn stay_up(run: Run) -> anyhow::Result<ExitCode> {
 async fn until_told() {
     let told = tokio_util::sync::CancellationToken::new();
     muster_shared::tasks::stop_on_signal(told).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_belongs_to_the_sandbox_that_runs_in_it() {
+        let directory = std::env::temp_dir().join(format!("muster-place-{}", std::process::id()));
+        let first = Place::new(Some(directory.clone())).unwrap();
+        let kubeconfig = first.path.join("fleet.kubeconfig");
+        std::fs::write(&kubeconfig, "the first one's").unwrap();
+        let refusal = Place::new(Some(directory.clone())).unwrap_err().to_string();
+        assert!(refusal.contains("already"), "{refusal}");
+        assert_eq!(
+            std::fs::read_to_string(&kubeconfig).unwrap(),
+            "the first one's"
+        );
+        drop(first);
+        drop(Place::new(Some(directory.clone())).unwrap());
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 }

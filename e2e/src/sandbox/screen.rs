@@ -1,5 +1,6 @@
 //! The live display: a table that is drawn over itself on a terminal, lines with times elsewhere.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +41,7 @@ struct Inner {
     timeline: Timeline,
     headline: String,
     because: String,
-    cut: Option<String>,
+    cut: BTreeSet<String>,
     picture: Picture,
     news: Vec<String>,
     /// Lines of the table that is on the terminal now.
@@ -65,7 +66,7 @@ impl Screen {
             timeline: Timeline::begin(),
             headline: String::new(),
             because: String::new(),
-            cut: None,
+            cut: BTreeSet::new(),
             picture: Picture::default(),
             news: Vec::new(),
             drawn: 0,
@@ -106,10 +107,14 @@ impl Screen {
         self.redraw(&mut inner);
     }
 
-    /// Shows which cluster is cut off.
-    pub fn mark_cut(&self, cluster: Option<&str>) {
+    /// Shows whether a cluster is cut off.
+    pub fn mark_cut(&self, cluster: &str, cut: bool) {
         let mut inner = self.lock();
-        inner.cut = cluster.map(str::to_owned);
+        if cut {
+            inner.cut.insert(cluster.to_owned());
+        } else {
+            inner.cut.remove(cluster);
+        }
         self.redraw(&mut inner);
     }
 
@@ -206,10 +211,10 @@ impl Screen {
             headline: &inner.headline,
             because: &inner.because,
             picture: &inner.picture,
-            cut: inner.cut.as_deref(),
+            cut: &inner.cut,
             news: &inner.news,
         };
-        let lines = draw(&scene, self.palette);
+        let lines = draw(&scene, self.palette, rows());
         // One write for the whole picture, without a visible cursor and without wrapped lines: nothing flickers.
         let mut text = String::from("\x1b[?25l\x1b[?7l");
         if inner.drawn > 0 {
@@ -226,6 +231,14 @@ impl Screen {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Rows of the terminal, where the shell says them; no bound otherwise.
+fn rows() -> usize {
+    std::env::var("LINES")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(usize::MAX)
 }
 
 /// Writes to standard output. Whoever closed it does not want to read on, which is no reason to end.

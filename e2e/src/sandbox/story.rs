@@ -109,7 +109,7 @@ impl Story {
             "its network to the fleet API is silent: no lease, no status; what runs there goes on unseen",
         );
         self.fleet.cut(VICTIM)?;
-        self.screen.mark_cut(Some(VICTIM));
+        self.screen.mark_cut(VICTIM, true);
         self.screen.reach(&format!("{VICTIM} is cut off"));
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Story {
             "its agent learns from freshly listed Works what it is no longer to run",
         );
         self.fleet.heal(VICTIM)?;
-        self.screen.mark_cut(None);
+        self.screen.mark_cut(VICTIM, false);
         self.screen.reach("healed");
         Ok(())
     }

@@ -99,6 +99,8 @@ impl Kubectl {
 
     #[rustfmt::skip] // a command a line
     async fn objects(&self) {
+        let unknown = self.file("unknown.yaml", "apiVersion: example.com/v1\nkind: Nonesuch\nmetadata:\n  name: a\n");
+        self.fails(&["apply", "-f", &unknown], "no matches for kind").await;
         self.says(&["create", "configmap", "a", "--from-literal=k=v"], &["configmap/a created"]).await;
         self.fails(&["create", "configmap", "a"], "already exists").await;
         self.says(&["create", "secret", "generic", "s", "--from-literal=p=w"], &["created"]).await;

@@ -5,6 +5,8 @@ mod schemas;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use http::HeaderMap;
+use http::header::ACCEPT;
 use serde_json::{Map, Value, json};
 
 use super::kinds::{self, Kind};
@@ -69,6 +71,31 @@ pub fn v2(crds: &[&Value]) -> Value {
         }
     }
     json!({"swagger": "2.0", "info": info(), "paths": paths, "definitions": schemas.finish()})
+}
+
+/// Media type in which kubectl asks for `/openapi/v2`, and takes the answer for whatever its header says.
+pub const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// Whether a client wants `/openapi/v2` in protobuf.
+pub fn wants_protobuf(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("proto-openapi.spec.v2"))
+}
+
+/// The document at `/openapi/v2` in protobuf (message `openapi.v2.Document`): title and version, no schemas. kubectl looks there for
+/// kinds that it did not find in v3, so that it learns that there are none and says `no matches for kind`.
+pub fn v2_protobuf() -> Vec<u8> {
+    let text = |number: u8, bytes: &[u8]| -> Vec<u8> {
+        // A length below 128 is one byte.
+        let mut field = vec![number << 3 | 2, u8::try_from(bytes.len()).unwrap_or(0)];
+        field.extend_from_slice(bytes);
+        field
+    };
+    let info = [text(1, b"Kubernetes"), text(2, b"v1.33.0")].concat();
+    [text(1, b"2.0"), text(2, &info)].concat()
 }
 
 fn info() -> Value {
