@@ -6,7 +6,10 @@
 use std::{env, fs, path::PathBuf};
 
 use muster_shared::{
-    api::{self, binding, cluster, interpreter, policy, taint_policy, work},
+    api::{
+        self, binding, cluster, definition::Defined as _, interpreter, interpreter_webhook, policy,
+        taint_policy, work,
+    },
     k8s::{CustomResourceDefinition, ResourceExt},
 };
 use serde_json::{Map, Value, json};
@@ -39,6 +42,56 @@ fn the_chart_carries_the_definitions_of_the_types() {
             path.display()
         );
     }
+}
+
+/// What the informers of Karmada's own programs list before they do anything, read from their sources (August 2026: `cmd/agent`, with the
+/// resource interpreter that it starts, and `pkg/scheduler`). A program whose list is answered 404 waits for ever.
+#[test]
+fn what_karmadas_agent_and_scheduler_wait_for_is_served() {
+    const BUILT_IN: [&str; 2] = ["", "scheduling.k8s.io"];
+    const AGENT: [(&str, &str); 5] = [
+        ("cluster.karmada.io", "clusters"),
+        ("work.karmada.io", "works"),
+        ("config.karmada.io", "resourceinterpretercustomizations"),
+        (
+            "config.karmada.io",
+            "resourceinterpreterwebhookconfigurations",
+        ),
+        ("", "services"),
+    ];
+    const SCHEDULER: [(&str, &str); 4] = [
+        ("cluster.karmada.io", "clusters"),
+        ("work.karmada.io", "resourcebindings"),
+        ("work.karmada.io", "clusterresourcebindings"),
+        ("scheduling.k8s.io", "priorityclasses"),
+    ];
+    let ours: Vec<String> = api::crds().iter().map(ResourceExt::name_any).collect();
+    for (group, plural) in AGENT.into_iter().chain(SCHEDULER) {
+        let served = BUILT_IN.contains(&group) || ours.contains(&format!("{plural}.{group}"));
+        assert!(served, "{plural}.{group}");
+    }
+}
+
+#[test]
+fn fields_of_a_kind_without_a_spec_stand_beside_its_metadata() {
+    let crd = interpreter_webhook::ResourceInterpreterWebhookConfiguration::crd();
+    let schema = schema(&crd);
+    assert_eq!(schema["required"], json!(["webhooks"]));
+    assert_eq!(schema["properties"]["spec"], Value::Null);
+    assert_eq!(schema["properties"]["webhooks"]["type"], "array");
+    let text = json!({
+        "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterWebhookConfiguration",
+        "metadata": { "name": "a" },
+        "webhooks": [{
+            "name": "workloads.example.com",
+            "clientConfig": { "url": "https://a/b", "caBundle": "QQ==" },
+            "rules": [{ "operations": ["*"], "apiGroups": ["a"], "apiVersions": ["v1"], "kinds": ["B"] }],
+            "interpreterContextVersions": ["v1alpha1"],
+        }],
+    });
+    let read: interpreter_webhook::ResourceInterpreterWebhookConfiguration =
+        serde_json::from_value(text.clone()).unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), text);
 }
 
 #[test]

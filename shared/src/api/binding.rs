@@ -29,6 +29,19 @@ const FULLY_APPLIED: Column = Column::text(
     "FULLYAPPLIED",
     r#".status.conditions[?(@.type=="FullyApplied")].status"#,
 );
+/// Why it waits for a cluster to leave, or what became of it last.
+const EVICTION: Column = Column::text(
+    "EVICTION",
+    r#".status.conditions[?(@.type=="EvictionPending")].reason"#,
+);
+const CLUSTERS: Column = Column::text("CLUSTERS", ".spec.clusters[*].name").wide();
+const LEAVING: Column =
+    Column::text("LEAVING", ".spec.gracefulEvictionTasks[*].fromCluster").wide();
+const WHY: Column = Column::text(
+    "WHY",
+    r#".status.conditions[?(@.type=="EvictionPending")].message"#,
+)
+.wide();
 
 resource! {
     /// A placed resource that lives in a namespace.
@@ -41,7 +54,7 @@ resource! {
         status: ResourceBindingStatus,
         short_names: ["rb"],
         categories: ["karmada-io"],
-        columns: [SCHEDULED, FULLY_APPLIED, Column::age("AGE")],
+        columns: [SCHEDULED, FULLY_APPLIED, EVICTION, Column::age("AGE"), CLUSTERS, LEAVING, WHY],
     }
 }
 
@@ -56,7 +69,7 @@ resource! {
         status: ResourceBindingStatus,
         short_names: ["crb"],
         categories: ["karmada-io"],
-        columns: [SCHEDULED, FULLY_APPLIED, Column::age("AGE")],
+        columns: [SCHEDULED, FULLY_APPLIED, EVICTION, Column::age("AGE"), CLUSTERS, LEAVING, WHY],
     }
 }
 

@@ -32,7 +32,10 @@ resource! {
             Column::text("Version", ".status.kubernetesVersion"),
             Column::text("Mode", ".spec.syncMode"),
             Column::text("Ready", r#".status.conditions[?(@.type=="Ready")].status"#),
+            Column::text("Reason", r#".status.conditions[?(@.type=="Ready")].reason"#),
+            Column::date("Since", r#".status.conditions[?(@.type=="Ready")].lastTransitionTime"#),
             Column::age("Age"),
+            Column::text("Taints", ".spec.taints[*].key").wide(),
             Column::text("Zones", ".spec.zones").wide(),
             Column::text("Region", ".spec.region").wide(),
             Column::text("Provider", ".spec.provider").wide(),
@@ -51,7 +54,7 @@ resource! {
 open_enum! {
     /// Who carries objects into the member.
     ClusterSyncMode {
-        /// The control plane connects to the member.
+        /// The control plane connects to the member. Muster's does not do so yet: such a cluster is Karmada's to carry, and says so in an event.
         Push = "Push",
         /// An agent in the member connects to the control plane.
         Pull = "Pull",
@@ -74,7 +77,8 @@ pub struct ClusterSpec {
     #[schemars(extend("maxLength" = 128_000))]
     pub id: Option<String>,
 
-    /// Who carries objects into the member: `Push` (the control plane) or `Pull` (the agent).
+    /// Who carries objects into the member: `Pull`, an agent in the member, or `Push`, Karmada's control plane beside Muster's, which
+    /// itself carries nothing into such a cluster.
     pub sync_mode: ClusterSyncMode,
 
     /// Address of the member's API server, for instance `https://10.0.0.1:6443`.

@@ -44,6 +44,16 @@ impl Column {
         }
     }
 
+    /// A point in time, shown as how long ago it was.
+    pub const fn date(name: &'static str, path: &'static str) -> Self {
+        Self {
+            name,
+            kind: "date",
+            path,
+            wide: false,
+        }
+    }
+
     /// The same column, shown only by `-o wide`.
     #[must_use]
     pub const fn wide(self) -> Self {
@@ -58,6 +68,15 @@ pub struct Rule {
     pub rule: &'static str,
     /// What the user is told when it does not.
     pub message: &'static str,
+}
+
+/// Where the fields of a kind stand in its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// In `spec`.
+    Spec,
+    /// Beside `metadata`.
+    Fields,
 }
 
 /// Everything that makes a kind of ours, schema included.
@@ -75,7 +94,9 @@ pub struct Definition {
     pub scope: &'static str,
     /// What the kind is for.
     pub description: &'static str,
-    /// Schema of `spec`.
+    /// Where the fields of the kind stand.
+    pub body: Body,
+    /// Schema of those fields.
     pub spec: fn() -> Value,
     /// Schema of `status`; its presence enables the status subresource.
     pub status: Option<fn() -> Value>,
@@ -117,6 +138,9 @@ impl Definition {
                 "spec": (self.spec)(),
             },
         });
+        if self.body == Body::Fields {
+            hoist(&mut schema);
+        }
         if let Some(status) = self.status {
             schema["properties"]["status"] = status();
         }
@@ -155,6 +179,23 @@ impl Definition {
         });
         serde_json::from_value(without_empty_lists(crd))
             .expect("a definition of ours has the form of a CustomResourceDefinition by invariant")
+    }
+}
+
+/// Puts the fields of `spec` beside `metadata`.
+fn hoist(schema: &mut Value) {
+    let Some(mut spec) = schema["properties"]
+        .as_object_mut()
+        .and_then(|properties| properties.remove("spec"))
+    else {
+        return;
+    };
+    schema["required"] = spec["required"].take();
+    if let (Some(properties), Value::Object(fields)) = (
+        schema["properties"].as_object_mut(),
+        spec["properties"].take(),
+    ) {
+        properties.extend(fields);
     }
 }
 

@@ -182,6 +182,7 @@ macro_rules! resource {
                     plural: $plural,
                     scope: stringify!($scope),
                     description: concat!($($doc, "\n"),*),
+                    body: crate::api::definition::Body::Spec,
                     spec: crate::api::definition::schema_of::<$spec>,
                     status: resource!(@status $($status)?),
                     short_names: &[$($($short),*)?],

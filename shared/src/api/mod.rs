@@ -28,6 +28,7 @@ pub mod definition;
 mod eviction_task;
 mod failover;
 pub mod interpreter;
+pub mod interpreter_webhook;
 mod placement;
 pub mod policy;
 mod requirements;
@@ -60,6 +61,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     vec![
         cluster::Cluster::crd(),
         interpreter::ResourceInterpreterCustomization::crd(),
+        interpreter_webhook::ResourceInterpreterWebhookConfiguration::crd(),
         policy::ClusterPropagationPolicy::crd(),
         taint_policy::ClusterTaintPolicy::crd(),
         policy::PropagationPolicy::crd(),

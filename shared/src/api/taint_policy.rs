@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     absent,
+    definition::Column,
     macros::{open_enum, resource},
     nullable,
     policy::ClusterAffinity,
@@ -25,6 +26,14 @@ resource! {
         plural: "clustertaintpolicies",
         scope: Cluster,
         spec: ClusterTaintPolicySpec,
+        short_names: ["ctp"],
+        categories: ["karmada-io"],
+        columns: [
+            Column::text("CONDITIONS", ".spec.matchConditions[*].conditionType"),
+            Column::text("TAINTS", ".spec.taintsToAdd[*].key"),
+            Column::text("EFFECTS", ".spec.taintsToAdd[*].effect"),
+            Column::age("AGE"),
+        ],
     }
 }
 
