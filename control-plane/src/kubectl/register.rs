@@ -423,19 +423,4 @@ mod tests {
         ]);
         assert!(refused.is_err());
     }
-
-    #[test]
-    fn the_address_is_that_of_the_command_line_and_always_https() {
-        for endpoint in ["fleet:6443", "https://fleet:6443", "https://fleet:6443/"] {
-            let line = Line::parse_from([
-                "register",
-                endpoint,
-                "--token",
-                "abcdef.0123456789abcdef",
-                "--cluster-name",
-                "m1",
-            ]);
-            assert_eq!(line.options.server(), "https://fleet:6443");
-        }
-    }
 }
