@@ -5,6 +5,7 @@
 //! `names` are pure and import nothing of ours but `api`.
 
 pub mod api;
+pub mod bounds;
 pub mod capacity;
 pub mod certificate;
 pub mod client;

@@ -1,6 +1,6 @@
 //! Bringing one object of a Work into the member, keeping what belongs to the member.
 
-use muster_shared::interpreter;
+use muster_shared::interpreter::{self, Operation, hook_enabled};
 use muster_shared::names::annotation;
 use serde_json::Value;
 
@@ -98,7 +98,13 @@ pub fn plan(
             leftovers,
         });
     }
-    let retained = interpreter::retain(desired.clone(), observed)?;
+    let text = |key: &str| desired[key].as_str().unwrap_or_default();
+    let keeps = hook_enabled(text("apiVersion"), text("kind"), Operation::Retain);
+    let retained = if keeps {
+        interpreter::retain(desired.clone(), observed)?
+    } else {
+        desired.clone()
+    };
     let apply = (!echoes.settled(key, &retained, observed)).then_some(retained);
     Ok(Plan { apply, leftovers })
 }

@@ -111,6 +111,7 @@ pub struct ClusterFailoverBehavior {
 pub struct StatePreservation {
     /// One label per rule; of two rules with the same label the later wins.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(max = 64))]
     pub rules: Vec<StatePreservationRule>,
 }
 
@@ -123,5 +124,6 @@ pub struct StatePreservationRule {
     pub alias_label_name: String,
     /// Where its value stands in the status of the old copy, for instance `{ .jobStatus.jobID }`.
     #[serde(rename = "jsonPath")]
+    #[schemars(extend("maxLength" = crate::jsonpath::LENGTH))]
     pub json_path: String,
 }

@@ -5,13 +5,14 @@ use serde_json::Value;
 use super::{
     Error,
     kind::Kind,
-    read::{count, integer, list, text},
+    read::{count, integer, list, map, text},
 };
 
 /// Whether the object in a member is healthy; `None` for kinds without a rule, which Karmada then reports as healthy.
 ///
 /// An error means that the object could not be judged: its health is unknown.
 pub fn health(object: &Value) -> Result<Option<bool>, Error> {
+    map(object, &["status"])?;
     let healthy = match Kind::of(object) {
         Some(Kind::Deployment | Kind::StatefulSet) => rolled_out(object)?,
         Some(Kind::ReplicaSet) => observed(object)? && enough(object, "availableReplicas")?,

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::Error;
+
 /// A kind that has native rules. Group and version must match exactly: `apps/v1beta1` has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -98,7 +100,7 @@ impl Kind {
         })
     }
 
-    fn has(self, operation: Operation) -> bool {
+    pub(super) fn has(self, operation: Operation) -> bool {
         use Kind::{
             CronJob, DaemonSet, Deployment, Ingress, Job, PersistentVolume, PersistentVolumeClaim,
             Pod, PodDisruptionBudget, ReplicaSet, Secret, Service, ServiceAccount, ServiceImport,
@@ -148,6 +150,15 @@ impl Kind {
                     | PodDisruptionBudget
             ),
         }
+    }
+}
+
+/// The error for an operation that the kind of an object has no rule for.
+pub(super) fn unsupported(operation: Operation, object: &Value) -> Error {
+    let text = |key: &str| object[key].as_str().unwrap_or_default();
+    Error::Unsupported {
+        operation,
+        kind: format!("{} {}", text("apiVersion"), text("kind")),
     }
 }
 

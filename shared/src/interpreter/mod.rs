@@ -16,9 +16,11 @@ mod retain;
 mod revise;
 mod status;
 #[cfg(test)]
+mod tests;
+#[cfg(test)]
 mod vectors;
 
-pub use aggregate::{MemberStatus, aggregate_status};
+pub use aggregate::{MemberStatus, acceptable_status, aggregate_status};
 pub use dependencies::{Dependency, MatchLabels, dependencies};
 pub use health::health;
 pub use kind::{Operation, hook_enabled};
@@ -31,6 +33,14 @@ pub use status::status;
 /// Why an object could not be interpreted.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
+    /// The kind has no rule for the operation; [`hook_enabled`] says so beforehand.
+    #[error("{operation} is not supported for {kind}")]
+    Unsupported {
+        /// What was asked.
+        operation: Operation,
+        /// Group, version and kind.
+        kind: String,
+    },
     /// A field that the rule reads holds something else than it must.
     #[error("read {path:?}: expected {expected}, found {found}")]
     WrongType {

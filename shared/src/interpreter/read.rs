@@ -88,16 +88,25 @@ pub(super) fn remove(object: &mut Value, path: &[&str]) {
     }
 }
 
+/// The value at `path` as something. A parent of another type than an object is an error, as the value itself would be.
 fn typed<'a, T>(
     object: &'a Value,
     path: &[&str],
     expected: &'static str,
     convert: impl Fn(&'a Value) -> Option<T>,
 ) -> Result<Option<T>, Error> {
-    match field(object, path) {
-        None => Ok(None),
-        Some(value) => convert(value)
-            .map(Some)
-            .ok_or_else(|| wrong_type(path, expected, value)),
+    let mut at = object;
+    for (depth, key) in path.iter().enumerate() {
+        match at {
+            Value::Null => return Ok(None),
+            Value::Object(map) => at = map.get(*key).unwrap_or(&Value::Null),
+            other => return Err(wrong_type(&path[..depth], "an object", other)),
+        }
     }
+    if at.is_null() {
+        return Ok(None);
+    }
+    convert(at)
+        .map(Some)
+        .ok_or_else(|| wrong_type(path, expected, at))
 }

@@ -1,10 +1,12 @@
 //! Which fields of the object in the member survive an update from the control plane.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 
 use super::{
-    Error,
-    kind::Kind,
+    Error, Operation,
+    kind::{Kind, unsupported},
     read::{field, integer, list, map, set, text},
 };
 
@@ -16,9 +18,15 @@ const RETAIN_REPLICAS: &[&str] = &[
 ];
 
 /// The desired object with those fields taken over from `observed` that the member's own controllers decide.
-/// Kinds without a rule come back unchanged.
+///
+/// # Errors
+/// A field that the rule reads has the wrong type, or the kind has no rule.
 pub fn retain(mut desired: Value, observed: &Value) -> Result<Value, Error> {
-    match Kind::of(&desired) {
+    let kind = Kind::of(&desired);
+    if !kind.is_some_and(|kind| kind.has(Operation::Retain)) {
+        return Err(unsupported(Operation::Retain, &desired));
+    }
+    match kind {
         Some(Kind::Deployment) => retain_replicas(&mut desired, observed)?,
         Some(Kind::Job) => {
             for path in [
@@ -87,7 +95,10 @@ fn retain_pod(desired: &mut Value, observed: &Value) -> Result<(), Error> {
         replace(desired, &["spec"], key, value);
     }
     for containers in ["containers", "initContainers"] {
-        let running = list(observed, &["spec", containers])?;
+        let running: HashMap<_, _> = list(observed, &["spec", containers])?
+            .iter()
+            .map(|container| (container["name"].as_str(), container))
+            .collect();
         let Some(wanted) = desired
             .get_mut("spec")
             .and_then(|spec| spec.get_mut(containers))
@@ -96,10 +107,7 @@ fn retain_pod(desired: &mut Value, observed: &Value) -> Result<(), Error> {
             continue;
         };
         for container in wanted {
-            if let Some(same) = running
-                .iter()
-                .find(|same| same["name"] == container["name"])
-            {
+            if let Some(same) = running.get(&container["name"].as_str()) {
                 let mounts = field(same, &["volumeMounts"]).cloned();
                 replace(container, &[], "volumeMounts", mounts);
             }
@@ -124,11 +132,10 @@ fn replace(object: &mut Value, parent: &[&str], key: &str, value: Option<Value>)
 /// Karmada writes null.
 fn merge_references(desired: &mut Value, observed: &Value, key: &str) -> Result<(), Error> {
     let mut merged = list(desired, &[key])?.to_vec();
+    let name = |reference: &Value| reference["name"].as_str().map(str::to_owned);
+    let mut known: HashSet<_> = merged.iter().map(name).collect();
     for reference in list(observed, &[key])? {
-        if !merged
-            .iter()
-            .any(|known| known["name"] == reference["name"])
-        {
+        if known.insert(name(reference)) {
             merged.push(reference.clone());
         }
     }

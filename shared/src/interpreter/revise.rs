@@ -3,19 +3,22 @@
 use serde_json::Value;
 
 use super::{
-    Error,
-    kind::Kind,
+    Error, Operation,
+    kind::{Kind, unsupported},
     read::{integer, set},
 };
 
-/// Writes the number of replicas that a cluster gets into its copy of the template; kinds without a rule stay as they are.
+/// Writes the number of replicas that a cluster gets into its copy of the template.
 ///
 /// Only a field that is already there is rewritten: a template that leaves the number to the API server's default keeps doing so.
+///
+/// # Errors
+/// The field is no number, or the kind has no rule.
 pub fn revise_replica(mut object: Value, replicas: i64) -> Result<Value, Error> {
     let path: &[&str] = match Kind::of(&object) {
         Some(Kind::Deployment | Kind::StatefulSet | Kind::ReplicaSet) => &["spec", "replicas"],
         Some(Kind::Job) => &["spec", "parallelism"],
-        _ => return Ok(object),
+        _ => return Err(unsupported(Operation::ReviseReplica, &object)),
     };
     if integer(&object, path)?.is_some() {
         set(&mut object, path, replicas.into())?;

@@ -103,6 +103,9 @@ const AUTOSCALER: Reflection = Reflection {
 ///
 /// A template generation that is absent or not a number counts as 0: Karmada refuses the whole status then, which hides a running workload.
 pub fn status(object: &Value) -> Result<Option<Value>, Error> {
+    if Kind::of(object) == Some(Kind::Service) {
+        return load_balancer(object);
+    }
     if map(object, &["status"])?.is_none() {
         return Ok(None);
     }
@@ -114,7 +117,6 @@ pub fn status(object: &Value) -> Result<Option<Value>, Error> {
         Some(Kind::Job) => JOB,
         Some(Kind::PodDisruptionBudget) => BUDGET,
         Some(Kind::HorizontalPodAutoscaler) => AUTOSCALER,
-        Some(Kind::Service) => return load_balancer(object),
         _ => return Ok(field(object, &["status"]).cloned()),
     };
     let mut reported = Map::new();
@@ -149,10 +151,13 @@ fn load_balancer(object: &Value) -> Result<Option<Value>, Error> {
     if text(object, &["spec", "type"])? != Some("LoadBalancer") {
         return Ok(None);
     }
-    let balancer = field(object, &["status", "loadBalancer"])
-        .cloned()
-        .unwrap_or_else(|| json!({}));
-    Ok(Some(json!({ "loadBalancer": balancer })))
+    if map(object, &["status"])?.is_none() {
+        return Ok(None);
+    }
+    let balancer = map(object, &["status", "loadBalancer"])?.cloned();
+    Ok(Some(
+        json!({ "loadBalancer": balancer.unwrap_or_default() }),
+    ))
 }
 
 fn template_generation(object: &Value) -> Result<i64, Error> {

@@ -80,10 +80,12 @@ fn interpret(input: &Value) -> Result<Value, Error> {
             operation,
         )
     };
-    let unsupported = || Error::Missing {
-        path: "a rule for this kind".into(),
+    let operation = input["operation"].as_str().unwrap();
+    let unsupported = || Error::Unsupported {
+        operation: Operation::InterpretReplica,
+        kind: operation.to_owned(),
     };
-    Ok(match input["operation"].as_str().unwrap() {
+    Ok(match operation {
         "HookEnabled" => Operation::ALL
             .iter()
             .map(|operation| (operation.to_string(), Value::Bool(hook(*operation))))
@@ -92,7 +94,6 @@ fn interpret(input: &Value) -> Result<Value, Error> {
             let found = interpret_replica(object)?.ok_or_else(unsupported)?;
             json!({ "replicas": found.replicas, "requirements": found.requirements })
         }
-        "ReviseReplica" if !hook(Operation::ReviseReplica) => return Err(unsupported()),
         "ReviseReplica" => {
             json!({ "object": revise_replica(object.clone(), input["replicas"].as_i64().unwrap())? })
         }
@@ -120,7 +121,8 @@ fn interpret(input: &Value) -> Result<Value, Error> {
             let now = input["now"].as_str().unwrap().parse().unwrap();
             json!({ "status": aggregate_status(object, &members, now)?.unwrap_or_else(|| object["status"].clone()) })
         }
-        other => panic!("unknown operation {other}"),
+        // Nothing native consists of several pod templates.
+        _ => return Err(unsupported()),
     })
 }
 

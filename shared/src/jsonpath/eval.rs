@@ -1,34 +1,58 @@
 //! Following a template through a document.
 
-use std::{borrow::Cow, cmp::Ordering};
+use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::{Error, Operator, Part, Slice, Step, Test, print};
+use super::print::{self, Output};
+use super::{Error, Operator, Part, Slice, Step, Test};
 
-type Found<'a> = Vec<Cow<'a, Value>>;
+type Found<'a> = Vec<&'a Value>;
+
+/// Stands for the element of a range without elements: the body is followed, as in the reference, where nothing
+/// has no fields, and prints nothing.
+static NOTHING: Value = Value::String(String::new());
+
+/// Work that is left to an evaluation.
+pub(super) struct Budget(usize);
+
+impl Budget {
+    pub(super) fn new(nodes: usize) -> Self {
+        Self(nodes)
+    }
+
+    fn spend(&mut self, nodes: usize) -> Result<(), Error> {
+        self.0 = self.0.checked_sub(nodes).ok_or(Error::TooMuchWork)?;
+        Ok(())
+    }
+}
 
 /// Fills parts in.
 pub(super) fn render(
     parts: &[Part],
     document: &Value,
-    lenient: bool,
-    text: &mut String,
+    budget: &mut Budget,
+    output: &mut Output,
 ) -> Result<(), Error> {
     for part in parts {
+        budget.spend(1)?;
         match part {
-            Part::Text(literal) => text.push_str(literal),
+            Part::Text(literal) => output.push(literal)?,
             Part::Path(steps) => {
-                for (at, value) in walk(steps, document, lenient)?.iter().enumerate() {
+                for (at, value) in walk(steps, document, budget)?.into_iter().enumerate() {
                     if at > 0 {
-                        text.push(' ');
+                        output.push(" ")?;
                     }
-                    print::value(value, text);
+                    print::value(value, output)?;
                 }
             }
             Part::Range(steps, body) => {
-                for value in walk(steps, document, lenient)? {
-                    render(body, &value, lenient, text)?;
+                let found = walk(steps, document, budget)?;
+                if found.is_empty() {
+                    render(body, &NOTHING, budget, &mut Output::default())?;
+                }
+                for value in found {
+                    render(body, value, budget, output)?;
                 }
             }
         }
@@ -36,153 +60,181 @@ pub(super) fn render(
     Ok(())
 }
 
-/// What a path leads to.
-pub(super) fn walk<'a>(
-    steps: &[Step],
+/// Values that a path leads to.
+fn walk<'a>(
+    steps: &'a [Step],
     document: &'a Value,
-    lenient: bool,
+    budget: &mut Budget,
 ) -> Result<Found<'a>, Error> {
-    steps
-        .iter()
-        .try_fold(vec![Cow::Borrowed(document)], |found, step| {
-            take(step, found, lenient)
-        })
+    follow(steps, vec![document], budget)
 }
 
-fn take<'a>(step: &Step, found: Found<'a>, lenient: bool) -> Result<Found<'a>, Error> {
+fn follow<'a>(
+    steps: &'a [Step],
+    mut found: Found<'a>,
+    budget: &mut Budget,
+) -> Result<Found<'a>, Error> {
+    for step in steps {
+        budget.spend(1 + found.len())?;
+        found = take(step, found, budget)?;
+    }
+    Ok(found)
+}
+
+fn take<'a>(step: &'a Step, found: Found<'a>, budget: &mut Budget) -> Result<Found<'a>, Error> {
+    let mut all = Vec::new();
     match step {
-        Step::Field(name) => field(name, found, lenient),
-        Step::Wildcard => Ok(found.into_iter().flat_map(children).collect()),
-        Step::Descend => {
-            let mut all = Vec::new();
+        Step::Field(name) => return field(name, &found),
+        Step::Text(value) => all.push(value),
+        Step::Literal(value) => all.extend(found.iter().map(|_| value)),
+        Step::Wildcard => {
             for value in found {
-                descend(value, &mut all);
+                all.extend(children(value, budget)?);
             }
-            Ok(all)
         }
-        Step::Slice(slice) => each_list(found, |list| self::slice(*slice, list, lenient)),
-        Step::Union(members) => {
-            let mut all = Vec::new();
-            for member in members {
-                all.extend(take(member, found.clone(), lenient)?);
-            }
-            Ok(all)
-        }
-        Step::Filter(left, test) => each_list(found, |list| {
-            let mut kept = Vec::new();
-            for element in list {
-                if passes(left, test, &element, lenient)? {
-                    kept.push(element);
+        Step::Descend => {
+            let mut open: Vec<&Value> = found.into_iter().rev().collect();
+            while let Some(value) = open.pop() {
+                let below = children(value, budget)?;
+                if !below.is_empty() {
+                    all.push(value);
+                    open.extend(below.into_iter().rev());
                 }
             }
-            Ok(kept)
-        }),
-        Step::Literal(value) => Ok(vec![Cow::Owned(value.clone())]),
-    }
-}
-
-/// A key that none of the values has is missing; where there is no value at all, nothing is.
-fn field<'a>(name: &str, found: Found<'a>, lenient: bool) -> Result<Found<'a>, Error> {
-    let wanted = !found.is_empty();
-    let values: Found<'a> = found
-        .into_iter()
-        .filter_map(|value| match value {
-            Cow::Borrowed(value) => value.get(name).map(Cow::Borrowed),
-            Cow::Owned(mut value) => value.get_mut(name).map(Value::take).map(Cow::Owned),
-        })
-        .collect();
-    if wanted && values.is_empty() && !lenient {
-        return Err(Error::NotFound(name.to_owned()));
-    }
-    Ok(values)
-}
-
-fn children(value: Cow<'_, Value>) -> Found<'_> {
-    match value {
-        Cow::Borrowed(Value::Array(list)) => list.iter().map(Cow::Borrowed).collect(),
-        Cow::Borrowed(Value::Object(map)) => {
-            print::sorted(map).map(|(_, v)| Cow::Borrowed(v)).collect()
         }
-        Cow::Owned(Value::Array(list)) => list.into_iter().map(Cow::Owned).collect(),
-        Cow::Owned(Value::Object(map)) => print::sorted(&map)
-            .map(|(_, v)| Cow::Owned(v.clone()))
-            .collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// A value and everything below it.
-fn descend<'a>(value: Cow<'a, Value>, all: &mut Found<'a>) {
-    all.push(value.clone());
-    for child in children(value) {
-        descend(child, all);
-    }
-}
-
-/// Applies a step to the elements of each list. `null` has none; anything else is an error.
-fn each_list<'a>(
-    found: Found<'a>,
-    step: impl Fn(Found<'a>) -> Result<Found<'a>, Error>,
-) -> Result<Found<'a>, Error> {
-    let mut all = Vec::new();
-    for value in found {
-        match value.as_ref() {
-            Value::Array(_) => all.extend(step(children(value))?),
-            Value::Null => {}
-            other => return Err(Error::NotAList(kind(other))),
+        Step::Slice(slice) => {
+            for value in found {
+                match value {
+                    Value::Array(list) => all.extend(self::slice(*slice, list, budget)?),
+                    Value::Null => {}
+                    other => return Err(Error::NotAList(kind(other))),
+                }
+            }
+        }
+        Step::Union(members) => {
+            for member in members {
+                all.extend(follow(member, found.clone(), budget)?);
+            }
+        }
+        Step::Filter(left, test) => {
+            for value in found {
+                let list = value.as_array().ok_or(Error::NotAList(kind(value)))?;
+                for element in list {
+                    budget.spend(1)?;
+                    if passes(left, test, element, budget)? {
+                        all.push(element);
+                    }
+                }
+            }
         }
     }
     Ok(all)
 }
 
-fn slice(slice: Slice, list: Found<'_>, lenient: bool) -> Result<Found<'_>, Error> {
-    let length = list.len();
-    let count = i64::try_from(length).unwrap_or(i64::MAX);
+/// A key that none of the values has is missing; where there is no value at all, nothing is.
+fn field<'a>(name: &str, found: &[&'a Value]) -> Result<Found<'a>, Error> {
+    let values: Found<'a> = found.iter().filter_map(|value| value.get(name)).collect();
+    if values.is_empty() && !found.is_empty() {
+        return Err(Error::NotFound(print::quote(name)));
+    }
+    Ok(values)
+}
+
+fn children<'a>(value: &'a Value, budget: &mut Budget) -> Result<Found<'a>, Error> {
+    match value {
+        Value::Array(list) => {
+            budget.spend(list.len())?;
+            Ok(list.iter().collect())
+        }
+        Value::Object(map) => {
+            budget.spend(map.len())?;
+            Ok(print::sorted(map).map(|(_, value)| value).collect())
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Elements of a list. Ends outside of it are errors; an empty slice is none, wherever it lies.
+fn slice<'a>(
+    slice: Slice,
+    list: &'a [Value],
+    budget: &mut Budget,
+) -> Result<impl Iterator<Item = &'a Value> + use<'a>, Error> {
+    let length = i64::try_from(list.len()).unwrap_or(i64::MAX);
     let from_end = |place: i64| {
         if place < 0 {
-            place.saturating_add(count)
+            place.saturating_add(length)
         } else {
             place
         }
     };
-    let start = slice.start.map_or(0, from_end);
-    if slice.single {
-        let place = usize::try_from(start).ok().filter(|place| *place < length);
-        return match place {
-            Some(place) => Ok(list.into_iter().skip(place).take(1).collect()),
-            None if lenient => Ok(Vec::new()),
-            None => Err(Error::OutOfBounds {
-                index: slice.start.unwrap_or(0),
-                length,
-            }),
+    let start = from_end(slice.start.unwrap_or(0));
+    let end = match slice.end {
+        _ if slice.single => start.saturating_add(1),
+        end => from_end(end.unwrap_or(length)),
+    };
+    let step = usize::try_from(slice.step).ok().filter(|step| *step > 0);
+    let (from, to) = if start == end {
+        (0, 0)
+    } else {
+        let within = |place: i64, last: i64| (0..=last).contains(&place);
+        let fault = |index| Error::OutOfBounds {
+            index,
+            length: list.len(),
         };
-    }
-    let clip = |place: i64| usize::try_from(place.clamp(0, count)).unwrap_or(length);
-    let (start, end) = (clip(start), clip(slice.end.map_or(count, from_end)));
-    let step = usize::try_from(slice.step).unwrap_or(usize::MAX);
-    let taken = list.into_iter().take(end).skip(start);
-    Ok(taken.step_by(step).collect())
+        if !within(start, length - 1) {
+            return Err(fault(start));
+        }
+        if !within(end, length) || start > end {
+            return Err(fault(end));
+        }
+        let place = |place: i64| usize::try_from(place).unwrap_or(list.len());
+        (place(start), place(end))
+    };
+    budget.spend(to - from)?;
+    Ok(list[from..to].iter().step_by(step.ok_or(Error::Step)?))
 }
 
-fn passes(left: &[Step], test: &Test, element: &Value, lenient: bool) -> Result<bool, Error> {
+fn passes(left: &[Step], test: &Test, element: &Value, budget: &mut Budget) -> Result<bool, Error> {
     let (operator, right) = match test {
         // Asking whether something is there must not fail because it is not.
-        Test::Exists => return Ok(!walk(left, element, true)?.is_empty()),
+        Test::Exists => {
+            return match walk(left, element, budget) {
+                Ok(found) => Ok(!found.is_empty()),
+                Err(Error::TooMuchWork) => Err(Error::TooMuchWork),
+                Err(_) => Ok(false),
+            };
+        }
         Test::Compare(operator, right) => (*operator, right),
     };
-    let lefts = walk(left, element, lenient)?;
-    let rights = walk(right, element, lenient)?;
+    let lefts = walk(left, element, budget)?;
+    let rights = match lefts.as_slice() {
+        [] => return Ok(false),
+        [_] => walk(right, element, budget)?,
+        _ => return Err(Error::Incomparable("several values", "a value")),
+    };
     match (lefts.as_slice(), rights.as_slice()) {
-        ([], _) | (_, []) => Ok(false),
-        ([left], [right]) => compare(operator, left, right),
-        _ => Err(Error::Incomparable("several values", "several values")),
+        ([left], [right]) => compare(operator, left, right, budget),
+        (_, []) => Ok(false),
+        _ => Err(Error::Incomparable("a value", "several values")),
     }
 }
 
-fn compare(operator: Operator, left: &Value, right: &Value) -> Result<bool, Error> {
+/// So many bytes of text are compared for the price of one value.
+const CHUNK: usize = 64;
+
+fn compare(
+    operator: Operator,
+    left: &Value,
+    right: &Value,
+    budget: &mut Budget,
+) -> Result<bool, Error> {
     use Operator::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
     let order = match (left, right) {
-        (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
+        (Value::String(left), Value::String(right)) => {
+            budget.spend(left.len().min(right.len()) / CHUNK)?;
+            Some(left.cmp(right))
+        }
         (Value::Bool(left), Value::Bool(right)) if [Equal, NotEqual].contains(&operator) => {
             Some(left.cmp(right))
         }

@@ -1,43 +1,77 @@
-//! Printing values: texts as they are, everything else as compact JSON with sorted keys.
+//! Printing values: texts as they are, everything else as compact JSON with sorted keys, as Go writes it.
 
 use serde_json::{Map, Number, Value};
 
-/// Prints a result.
-pub(super) fn value(value: &Value, text: &mut String) {
-    match value {
-        Value::String(content) => text.push_str(content),
-        other => json(other, text),
+use super::{Error, OUTPUT};
+
+/// Text that is being put together, of bounded length.
+#[derive(Default)]
+pub(super) struct Output(String);
+
+impl Output {
+    pub(super) fn push(&mut self, text: &str) -> Result<(), Error> {
+        if self.0.len() + text.len() > OUTPUT {
+            return Err(Error::TooLong);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.0
     }
 }
 
-fn json(value: &Value, text: &mut String) {
+/// Prints a result.
+pub(super) fn value(value: &Value, output: &mut Output) -> Result<(), Error> {
     match value {
-        Value::Number(number) => text.push_str(&digits(number)),
+        Value::String(content) => output.push(content),
+        other => json(other, output),
+    }
+}
+
+fn json(value: &Value, output: &mut Output) -> Result<(), Error> {
+    match value {
+        Value::Number(number) => output.push(&digits(number)),
+        Value::String(text) => quoted(text, output),
         Value::Array(list) => {
-            text.push('[');
-            separated(list.iter(), text, json);
-            text.push(']');
+            output.push("[")?;
+            for (at, item) in list.iter().enumerate() {
+                output.push(if at > 0 { "," } else { "" })?;
+                json(item, output)?;
+            }
+            output.push("]")
         }
         Value::Object(map) => {
-            text.push('{');
-            separated(sorted(map), text, |(key, value), text| {
-                text.push_str(&Value::from(key.as_str()).to_string());
-                text.push(':');
-                json(value, text);
-            });
-            text.push('}');
+            output.push("{")?;
+            for (at, (key, value)) in sorted(map).enumerate() {
+                output.push(if at > 0 { "," } else { "" })?;
+                quoted(key, output)?;
+                output.push(":")?;
+                json(value, output)?;
+            }
+            output.push("}")
         }
-        other => text.push_str(&other.to_string()),
+        other => output.push(&other.to_string()),
     }
 }
 
-fn separated<T>(items: impl Iterator<Item = T>, text: &mut String, print: impl Fn(T, &mut String)) {
-    for (at, item) in items.enumerate() {
-        if at > 0 {
-            text.push(',');
-        }
-        print(item, text);
+/// Writes a text inside JSON. Go escapes what could mean something in HTML, and the two line ends of JavaScript.
+fn quoted(text: &str, output: &mut Output) -> Result<(), Error> {
+    if text.len() > OUTPUT {
+        return Err(Error::TooLong);
     }
+    let json = Value::from(text).to_string();
+    let mut escaped = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                escaped.push_str(&format!("\\u{:04x}", u32::from(character)));
+            }
+            other => escaped.push(other),
+        }
+    }
+    output.push(&escaped)
 }
 
 /// The members of an object by key, so that results do not depend on the order in which they were written.
@@ -47,12 +81,27 @@ pub(super) fn sorted(map: &Map<String, Value>) -> impl Iterator<Item = (&String,
     members.into_iter()
 }
 
-/// A number with all its digits; `2.0` is 2, as in Go.
+/// A number with all its digits; `2.0` is 2, and `1e21` is `1e+21`, as in Go's JSON.
 fn digits(number: &Number) -> String {
-    match number.as_f64() {
-        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e21 => {
-            format!("{float:.0}")
-        }
-        _ => number.to_string(),
+    let Some(float) = number.as_f64().filter(|_| number.is_f64()) else {
+        return number.to_string();
+    };
+    let size = float.abs();
+    if size == 0.0 || (1e-6..1e21).contains(&size) {
+        return format!("{float}");
+    }
+    let text = format!("{float:e}");
+    match text.split_once('e') {
+        Some((digits, power)) if !power.starts_with('-') => format!("{digits}e+{power}"),
+        _ => text,
+    }
+}
+
+/// The beginning of a foreign text, for a message.
+pub(super) fn quote(text: &str) -> String {
+    const LONGEST: usize = 63;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }

@@ -31,7 +31,7 @@ pub use outcome::{Difference, normal, same};
 /// A behaviour of the reference that is not copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Deviation {
-    /// The suite it shows in.
+    /// A suite that shows it; it is declared wherever it shows.
     pub suite: &'static str,
     /// The quirk of the line, word for word.
     pub quirk: &'static str,
@@ -192,10 +192,14 @@ fn judge(
     Ok(report)
 }
 
+/// The declaration of a line's quirk. The same quirk may show in several suites: a declaration for the line's own
+/// suite goes first, and one for another holds as well.
 fn declared<'d>(suite: &str, case: &Case, deviations: &'d [Deviation]) -> Option<&'d Deviation> {
-    deviations
-        .iter()
-        .find(|it| it.suite == suite && case.quirk.as_deref() == Some(it.quirk))
+    let quirk = case.quirk.as_deref()?;
+    let same = || deviations.iter().filter(|it| it.quirk == quirk);
+    same()
+        .find(|it| it.suite == suite)
+        .or_else(|| same().next())
 }
 
 /// Runs a case; the outer error is a panic.

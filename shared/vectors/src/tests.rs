@@ -145,6 +145,24 @@ fn a_panic_is_never_a_declared_difference() {
 }
 
 #[test]
+fn a_quirk_that_is_declared_for_one_suite_is_declared_for_all() {
+    let cases = [case("it", Some("odd"), true)];
+    let ours = |case: &Case| same(&case.output, &json!("ours"));
+    let report = judge(
+        "another",
+        &cases,
+        DECLARED,
+        &on_file("ours", "because"),
+        &ours,
+    )
+    .unwrap();
+    assert_eq!(
+        (report.tally.differs, report.end("another").is_ok()),
+        (1, true)
+    );
+}
+
+#[test]
 fn an_empty_suite_fails() {
     let nothing = Answers::default();
     assert!(judge("suite", &[], &[], &nothing, &|_: &Case| Ok(())).is_err());

@@ -1,5 +1,7 @@
 //! Services of type LoadBalancer and Ingresses: all addresses under which the members serve.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -7,36 +9,99 @@ use super::{
     Collected, Error,
 };
 
-pub(super) fn service(
-    template: &Value,
-    collected: &[Collected<'_>],
-) -> Result<Option<Value>, Error> {
-    if text(template, &["spec", "type"])? != Some("LoadBalancer") {
-        return Ok(None);
-    }
-    ingress(collected)
+/// Whether a Service has addresses from outside; of others no status is shown.
+pub(super) fn is_load_balancer(template: &Value) -> Result<bool, Error> {
+    Ok(text(template, &["spec", "type"])? == Some("LoadBalancer"))
 }
 
-pub(super) fn ingress(collected: &[Collected<'_>]) -> Result<Option<Value>, Error> {
-    let mut addresses: Vec<&Value> = Vec::new();
+/// All addresses, each once, with the ports that any member serves there.
+pub(super) fn balancer(collected: &[Collected<'_>]) -> Result<Option<Value>, Error> {
+    let mut addresses: BTreeMap<Key, (Value, Vec<Value>)> = BTreeMap::new();
     for member in collected {
         for address in member.blame(list(member.status, &["loadBalancer", "ingress"]))? {
-            if !addresses.contains(&address) {
-                addresses.push(address);
-            }
+            let (_, ports) = addresses
+                .entry(member.blame(key(address))?)
+                .or_insert_with(|| (address.clone(), Vec::new()));
+            ports.extend_from_slice(member.blame(list(address, &["ports"]))?);
         }
     }
-    addresses.sort_by_key(|address| order(address));
-    Ok(Some(if addresses.is_empty() {
+    let ingress: Vec<Value> = addresses
+        .into_values()
+        .map(|(mut address, mut ports)| {
+            ports.sort_by_cached_key(port_order);
+            ports.dedup();
+            if let Some(address) = address.as_object_mut() {
+                address.remove("ports");
+                if !ports.is_empty() {
+                    address.insert("ports".to_owned(), Value::Array(ports));
+                }
+            }
+            address
+        })
+        .collect();
+    Ok(Some(if ingress.is_empty() {
         json!({ "loadBalancer": {} })
     } else {
-        json!({ "loadBalancer": { "ingress": addresses } })
+        json!({ "loadBalancer": { "ingress": ingress } })
     }))
 }
 
-/// Those with a host name first, by name, then by address.
-fn order(address: &Value) -> (bool, String, String) {
-    let part = |key: &str| address[key].as_str().unwrap_or_default().to_owned();
-    let host = part("hostname");
-    (host.is_empty(), host, part("ip"))
+/// Identity and order of an address: those with a host name first, by name, then by address, then by mode, those without one
+/// last.
+type Key = (bool, String, String, bool, String);
+
+fn key(address: &Value) -> Result<Key, Error> {
+    let part = |key: &str| Ok(text(address, &[key])?.unwrap_or_default().to_owned());
+    let (host, ip, mode) = (part("hostname")?, part("ip")?, part("ipMode")?);
+    Ok((host.is_empty(), host, ip, mode.is_empty(), mode))
+}
+
+fn port_order(port: &Value) -> (i64, String, String) {
+    let part = |key: &str| port[key].as_str().unwrap_or_default().to_owned();
+    (
+        port["port"].as_i64().unwrap_or(0),
+        part("protocol"),
+        part("error"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(ingress: &[Value]) -> Value {
+        let statuses: Vec<Value> = ingress
+            .iter()
+            .map(|ingress| json!({ "loadBalancer": { "ingress": ingress } }))
+            .collect();
+        let collected: Vec<Collected<'_>> = statuses
+            .iter()
+            .map(|status| Collected {
+                cluster: "m",
+                status,
+            })
+            .collect();
+        balancer(&collected).unwrap().unwrap()["loadBalancer"]["ingress"].clone()
+    }
+
+    #[test]
+    fn an_address_is_named_once_with_the_ports_of_all() {
+        let port = |port: i64| json!({ "port": port, "protocol": "TCP" });
+        let broken = json!({ "port": 80, "protocol": "TCP", "error": "Taken" });
+        let merged = merged(&[
+            json!([{ "ip": "10.0.0.1", "ports": [port(443), port(80)] }, { "ip": "10.0.0.2", "ipMode": "Proxy" }]),
+            json!([{ "ip": "10.0.0.1", "ports": [broken, port(80)] }, { "ip": "10.0.0.2" }]),
+            json!([{ "hostname": "a.example", "ip": "10.0.0.1" }, { "ip": "10.0.0.2", "ipMode": "VIP" }]),
+        ]);
+        assert_eq!(
+            merged,
+            json!([
+                { "hostname": "a.example", "ip": "10.0.0.1" },
+                { "ip": "10.0.0.1", "ports": [port(80), broken, port(443)] },
+                { "ip": "10.0.0.2", "ipMode": "Proxy" },
+                { "ip": "10.0.0.2", "ipMode": "VIP" },
+                { "ip": "10.0.0.2" },
+            ])
+        );
+    }
 }

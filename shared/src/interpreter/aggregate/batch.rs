@@ -13,16 +13,18 @@ const JOB: Sums = Sums {
     always: &[],
 };
 
-/// The aggregated status of a Job; a template that has finished is never changed again.
+/// Whether the template has finished: it is never changed again.
+pub(super) fn is_finished(template: &Value) -> Result<bool, Error> {
+    Ok(outcome(list(template, &["status", "conditions"])?).is_some())
+}
+
+/// The aggregated status of a Job that has not finished.
 pub(super) fn job(
     template: &Value,
     members: &[MemberStatus<'_>],
     collected: &[Collected<'_>],
     now: Timestamp,
 ) -> Result<Option<Value>, Error> {
-    if outcome(list(template, &["status", "conditions"])?).is_some() {
-        return Ok(None);
-    }
     let mut status = Map::new();
     put_sums(&mut status, &JOB, collected)?;
 
@@ -118,11 +120,11 @@ fn outcome(conditions: &[Value]) -> Option<&'static str> {
     })
 }
 
-fn holds(condition: &Value, of: &str) -> bool {
+pub(super) fn holds(condition: &Value, of: &str) -> bool {
     condition["type"] == of && condition["status"] == "True"
 }
 
-fn condition(of: &str, reason: &str, message: &str, now: Timestamp) -> Value {
+pub(super) fn condition(of: &str, reason: &str, message: &str, now: Timestamp) -> Value {
     let now = now.to_string();
     json!({ "type": of, "status": "True", "reason": reason, "message": message, "lastProbeTime": now, "lastTransitionTime": now })
 }

@@ -1,5 +1,6 @@
 //! The status of a template from the statuses of its copies in the members.
 
+mod accepted;
 mod address;
 mod batch;
 mod phase;
@@ -8,8 +9,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
-    Error,
-    kind::Kind,
+    Error, Operation,
+    kind::{Kind, unsupported},
     read::{count, field, map},
 };
 
@@ -75,30 +76,58 @@ const AUTOSCALER: Sums = Sums {
     always: &["desiredReplicas"],
 };
 
-/// The status that the template should have, `None` when it should stay as it is: kinds without a rule, finished Jobs, nothing to say.
+/// The status that the template should have, `None` when it should stay as it is: finished Jobs, nothing to say.
 ///
-/// `now` stamps the conditions of a Job that finishes with this aggregation.
+/// `now` stamps the conditions of a Job that finishes with this aggregation. What an API server would refuse is left
+/// to [`acceptable_status`].
+///
+/// # Errors
+/// A member's status cannot be read, or the kind has no rule.
 pub fn aggregate_status(
     template: &Value,
     members: &[MemberStatus<'_>],
     now: Timestamp,
 ) -> Result<Option<Value>, Error> {
+    let kind = Kind::of(template);
+    if !kind.is_some_and(|kind| kind.has(Operation::AggregateStatus)) {
+        return Err(unsupported(Operation::AggregateStatus, template));
+    }
+    // Of these, no status is looked at.
+    let is_left_alone = match kind {
+        Some(Kind::Job) => batch::is_finished(template)?,
+        Some(Kind::Service) => !address::is_load_balancer(template)?,
+        _ => false,
+    };
+    if is_left_alone {
+        return Ok(None);
+    }
     let collected = collected(members)?;
-    match Kind::of(template) {
+    match kind {
         Some(Kind::Deployment) => replicas(template, members, &collected, &DEPLOYMENT),
         Some(Kind::StatefulSet) => replicas(template, members, &collected, &STATEFUL_SET),
         Some(Kind::ReplicaSet) => replicas(template, members, &collected, &REPLICA_SET),
         Some(Kind::DaemonSet) => replicas(template, members, &collected, &DAEMON_SET),
         Some(Kind::Job) => batch::job(template, members, &collected, now),
         Some(Kind::CronJob) => batch::cron_job(&collected),
-        Some(Kind::Pod) => phase::pod(members, &collected),
-        Some(Kind::PersistentVolume) => phase::volume(members, &collected),
+        Some(Kind::Pod) => phase::pod(template, members, &collected),
+        Some(Kind::PersistentVolume) => phase::volume(template, members, &collected),
         Some(Kind::PersistentVolumeClaim) => phase::claim(&collected),
-        Some(Kind::Service) => address::service(template, &collected),
-        Some(Kind::Ingress) => address::ingress(&collected),
+        Some(Kind::Service) => address::balancer(&collected),
+        Some(Kind::Ingress) => address::balancer(&collected),
         Some(Kind::PodDisruptionBudget) => budget(&collected),
         Some(Kind::HorizontalPodAutoscaler) => autoscaler(template, &collected),
         Some(Kind::ServiceAccount | Kind::Secret | Kind::ServiceImport) | None => Ok(None),
+    }
+}
+
+/// The wanted status of a template, changed as little as it takes for an API server to accept it in place of the stored one.
+pub fn acceptable_status(template: &Value, wanted: Value, now: Timestamp) -> Value {
+    match (Kind::of(template), wanted) {
+        (Some(Kind::Job), Value::Object(wanted)) => {
+            let held = template.get("status").and_then(Value::as_object);
+            Value::Object(accepted::accepted(held, wanted, now))
+        }
+        (_, wanted) => wanted,
     }
 }
 

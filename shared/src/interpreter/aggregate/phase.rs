@@ -15,13 +15,14 @@ const VOLUME_PHASES: &[&str] = &["Failed", "Pending", "Available", "Bound", "Rel
 const CONTAINER: &[&str] = &["name", "image", "imageID", "ready", "restartCount", "state"];
 
 pub(super) fn pod(
+    template: &Value,
     members: &[MemberStatus<'_>],
     collected: &[Collected<'_>],
 ) -> Result<Option<Value>, Error> {
     if members.is_empty() {
         return Ok(None);
     }
-    let mut status = Map::new();
+    let mut status = kept(template, "qosClass");
     if let Some(phase) = foremost(POD_PHASES, members, collected)? {
         status.insert("phase".to_owned(), phase.into());
     }
@@ -44,16 +45,27 @@ pub(super) fn pod(
 }
 
 pub(super) fn volume(
+    template: &Value,
     members: &[MemberStatus<'_>],
     collected: &[Collected<'_>],
 ) -> Result<Option<Value>, Error> {
     if members.is_empty() {
         return Ok(None);
     }
-    Ok(Some(match foremost(VOLUME_PHASES, members, collected)? {
-        Some(phase) => json!({ "phase": phase }),
-        None => json!({}),
-    }))
+    let mut status = kept(template, "lastPhaseTransitionTime");
+    if let Some(phase) = foremost(VOLUME_PHASES, members, collected)? {
+        status.insert("phase".to_owned(), phase.into());
+    }
+    Ok(Some(Value::Object(status)))
+}
+
+/// The part of a stored status that the API server keeps by itself: taking it away would be tried for ever.
+fn kept(template: &Value, key: &str) -> Map<String, Value> {
+    let value = field(template, &["status", key]).cloned();
+    value
+        .map(|value| (key.to_owned(), value))
+        .into_iter()
+        .collect()
 }
 
 /// Bound when all are; a lost claim outweighs all else, then the last one that is not bound.

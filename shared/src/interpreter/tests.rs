@@ -1,0 +1,167 @@
+//! Rules that hold for all kinds and operations.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::*;
+
+const KINDS: &[(&str, &str)] = &[
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "DaemonSet"),
+    ("batch/v1", "Job"),
+    ("batch/v1", "CronJob"),
+    ("v1", "Pod"),
+    ("v1", "Service"),
+    ("networking.k8s.io/v1", "Ingress"),
+    ("v1", "ServiceAccount"),
+    ("v1", "Secret"),
+    ("v1", "PersistentVolumeClaim"),
+    ("v1", "PersistentVolume"),
+    ("policy/v1", "PodDisruptionBudget"),
+    ("autoscaling/v2", "HorizontalPodAutoscaler"),
+    ("multicluster.x-k8s.io/v1alpha1", "ServiceImport"),
+    ("v1", "ConfigMap"),
+    ("example.com/v1", "Thing"),
+];
+
+fn object((api_version, kind): (&str, &str), status: &Value) -> Value {
+    json!({
+        "apiVersion": api_version, "kind": kind,
+        "metadata": { "name": "it", "namespace": "default" },
+        "spec": { "type": "LoadBalancer" },
+        "status": status,
+    })
+}
+
+fn aggregate(template: &Value, reported: &Value) -> Result<Option<Value>, Error> {
+    let member = MemberStatus {
+        cluster: "m1",
+        status: Some(reported),
+    };
+    aggregate_status(template, &[member], Timestamp::UNIX_EPOCH)
+}
+
+#[test]
+fn an_operation_that_a_kind_has_no_rule_for_is_an_error() {
+    for kind in KINDS {
+        let object = object(*kind, &json!({}));
+        for (operation, outcome) in [
+            (
+                Operation::ReviseReplica,
+                revise_replica(object.clone(), 1).err(),
+            ),
+            (Operation::Retain, retain(object.clone(), &object).err()),
+            (
+                Operation::AggregateStatus,
+                aggregate(&object, &json!({})).err(),
+            ),
+        ] {
+            let unsupported = matches!(outcome, Some(Error::Unsupported { .. }));
+            let has = hook_enabled(kind.0, kind.1, operation);
+            assert_eq!(unsupported, !has, "{operation} of {kind:?}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_status_of_the_wrong_type_is_an_error_wherever_it_is_read() {
+    for status in [json!("text"), json!([1]), json!(7), json!(true)] {
+        for kind in KINDS {
+            let object = object(*kind, &status);
+            assert!(super::status(&object).is_err(), "reflect {kind:?} {status}");
+            if hook_enabled(kind.0, kind.1, Operation::InterpretHealth) {
+                assert!(health(&object).is_err(), "judge {kind:?} {status}");
+            }
+            if hook_enabled(kind.0, kind.1, Operation::AggregateStatus) {
+                let template = self::object(*kind, &json!({}));
+                assert!(
+                    aggregate(&template, &status).is_err(),
+                    "sum {kind:?} {status}"
+                );
+            }
+        }
+        // Of a Service without an address from outside no status is read.
+        let mut service = object(("v1", "Service"), &status);
+        service["spec"]["type"] = json!("ClusterIP");
+        assert_eq!(super::status(&service), Ok(None));
+        assert_eq!(aggregate(&service, &status), Ok(None));
+    }
+}
+
+#[test]
+fn what_the_api_server_keeps_by_itself_is_not_taken_away() {
+    for (kind, key, value) in [
+        (
+            ("v1", "PersistentVolume"),
+            "lastPhaseTransitionTime",
+            "2026-01-01T00:00:00Z",
+        ),
+        (("v1", "Pod"), "qosClass", "Burstable"),
+    ] {
+        let held = json!({ "phase": "Pending", key: value });
+        let wanted = aggregate(&object(kind, &held), &json!({ "phase": "Pending" }));
+        assert_eq!(wanted, Ok(Some(held)), "{kind:?}");
+    }
+}
+
+/// Values as hostile as an API server lets through: 124 levels, ten thousand entries, wrong types everywhere.
+fn hostile() -> Vec<Value> {
+    let deep = |leaf: Value| (0..124).fold(leaf, |inner, _| json!({ "status": inner, "a": [1] }));
+    let many = |item: Value| Value::Array(vec![item; 10_000]);
+    let names: Vec<Value> = (0..10_000)
+        .map(|n| json!({ "name": n.to_string(), "ip": n.to_string(), "hostname": n, "type": n }))
+        .collect();
+    let ports: Vec<Value> = (0..10_000)
+        .map(|n| json!({ "port": n, "protocol": "TCP" }))
+        .collect();
+    let ingress = json!([{ "ip": "1", "ports": ports.clone() }, { "ip": "1", "ports": ports }]);
+    let addresses: Vec<Value> = (0..10_000)
+        .map(|n| json!({ "ip": n.to_string() }))
+        .collect();
+    vec![
+        deep(json!(1)),
+        json!({ "conditions": many(json!({ "type": 1 })), "containerStatuses": many(json!([])) }),
+        json!({ "loadBalancer": { "ingress": names } }),
+        json!({ "loadBalancer": { "ingress": ingress } }),
+        json!({ "loadBalancer": { "ingress": addresses } }),
+        json!({ "replicas": i64::MAX, "active": i64::MIN, "startTime": "9999-99-99" }),
+        json!({ "conditions": [null, 1, "x", [], {}], "active": [{}], "disruptedPods": [] }),
+    ]
+}
+
+#[test]
+fn hostile_objects_are_judged_in_bounded_time_and_without_panic() {
+    let started = std::time::Instant::now();
+    for value in hostile() {
+        for kind in KINDS {
+            let mut object = object(*kind, &value);
+            object["spec"]["initContainers"] = value.clone();
+            let named = |n: i32| json!({ "name": n.to_string() });
+            match kind.1 {
+                "Pod" => object["spec"]["containers"] = (0..10_000).map(named).collect(),
+                "ServiceAccount" => object["secrets"] = (0..10_000).map(named).collect(),
+                _ => {}
+            }
+            let _ = (
+                health(&object),
+                super::status(&object),
+                dependencies(&object),
+            );
+            let _ = (
+                interpret_replica(&object),
+                revise_replica(object.clone(), 3),
+            );
+            let _ = (retain(object.clone(), &object), aggregate(&object, &value));
+            let wanted = aggregate(&object, &value)
+                .ok()
+                .flatten()
+                .unwrap_or_default();
+            acceptable_status(&object, wanted, Timestamp::UNIX_EPOCH);
+            prune(&mut object);
+        }
+    }
+    // Two orders of magnitude more than it takes; a comparison of all with all takes longer.
+    assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
+}
