@@ -1,5 +1,6 @@
 """Lints and renders the charts with a real Helm engine, and checks what a person would only notice after installing."""
 
+import pathlib
 import sys
 
 import yaml
@@ -98,6 +99,11 @@ def control_plane():
     check(f"{path}: large numbers stay numbers", "--large-cluster-num-threshold=2000000" in main["args"], str(main["args"]))
     _, main = container(rendered(path, {"image": {"repository": "r/x", "digest": "sha256:" + "a" * 64}}))
     check(f"{path}: an image by digest", main["image"] == "r/x@sha256:" + "a" * 64, main["image"])
+    none = [each for each in objects if each["kind"] == "CustomResourceDefinition"]
+    check(f"{path}: no kinds for the host cluster", not none, str(len(none)))
+    kinds = {each["metadata"]["name"] for each in rendered(path, {"definitions": {"create": True}}) if each["kind"] == "CustomResourceDefinition"}
+    files = {each.stem for each in pathlib.Path(path, "definitions").glob("*.yaml")}
+    check(f"{path}: the kinds come with the chart", kinds == files and "clusters.cluster.karmada.io" in kinds, str(kinds ^ files))
     peers = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
     ports = network_policy(path, {"networkPolicy": {"enabled": True, "metricsFrom": peers}})
     check(f"{path}: the network policy admits who reads metrics", ports == {"metrics": peers}, str(ports))
