@@ -16,7 +16,10 @@ use serde_json::{Map, Value, json};
 
 /// Where the control-plane chart keeps the definitions.
 fn golden(crd: &CustomResourceDefinition) -> PathBuf {
-    let charts = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/control-plane/definitions");
+    let charts = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../charts/control-plane/definitions"
+    );
     PathBuf::from(charts).join(format!("{}.yaml", crd.name_any()))
 }
 
