@@ -1,6 +1,8 @@
 //! Meeting several constraints at once, where the choice by the leading field breaks another one or gives up clusters that hold
 //! the workload.
 
+use std::collections::HashMap;
+
 use super::{Axis, Candidate, Groups};
 
 /// Candidates tried at most. Constraints of real policies ask for a few groups of a few fields, which takes a few dozen; the
@@ -27,13 +29,7 @@ pub(super) fn select<'a>(
     more: usize,
     growth: Growth,
 ) -> Option<Vec<Candidate<'a>>> {
-    let mut search = Search {
-        candidates,
-        constraints,
-        chosen: Vec::new(),
-        groups: vec![Vec::new(); constraints.len()],
-        tries: TRIES,
-    };
+    let mut search = Search::new(candidates, constraints);
     for &index in kept {
         if !search.is_allowed(index) {
             return None;
@@ -63,38 +59,104 @@ pub(super) fn select<'a>(
     )
 }
 
-struct Search<'s, 'a> {
-    candidates: &'s [Candidate<'a>],
-    constraints: &'s [(Axis<'s>, Groups)],
+/// The groups of one field.
+struct Groupings {
+    limits: Groups,
+    /// The numbers of the groups that each candidate belongs to.
+    of: Vec<Vec<usize>>,
+    /// How many of the chosen belong to each group.
     chosen: Vec<usize>,
-    /// The groups that are taken, by constraint.
-    groups: Vec<Vec<&'a str>>,
+    /// Groups that one of the chosen belongs to.
+    taken: usize,
+}
+
+impl Groupings {
+    fn new(candidates: &[Candidate<'_>], axis: Axis<'_>, limits: Groups) -> Self {
+        let mut numbers: HashMap<&str, usize> = HashMap::new();
+        let of = candidates
+            .iter()
+            .map(|candidate| {
+                let names = axis.groups(candidate).iter();
+                let mut groups: Vec<usize> = names
+                    .map(|name| {
+                        let next = numbers.len();
+                        *numbers.entry(name).or_insert(next)
+                    })
+                    .collect();
+                groups.sort_unstable();
+                groups.dedup();
+                groups
+            })
+            .collect();
+        Self {
+            limits,
+            of,
+            chosen: vec![0; numbers.len()],
+            taken: 0,
+        }
+    }
+
+    /// Groups that the candidate would add.
+    fn new_groups(&self, index: usize) -> usize {
+        let groups = self.of[index].iter();
+        groups.filter(|&&group| self.chosen[group] == 0).count()
+    }
+
+    fn choose(&mut self, index: usize) {
+        for &group in &self.of[index] {
+            self.taken += usize::from(self.chosen[group] == 0);
+            self.chosen[group] += 1;
+        }
+    }
+
+    fn give_up(&mut self, index: usize) {
+        for &group in &self.of[index] {
+            self.chosen[group] -= 1;
+            self.taken -= usize::from(self.chosen[group] == 0);
+        }
+    }
+}
+
+/// The cost of a try is that of looking at each candidate once.
+struct Search {
+    by_field: Vec<Groupings>,
+    chosen: Vec<usize>,
+    is_chosen: Vec<bool>,
     tries: usize,
 }
 
-impl<'a> Search<'_, 'a> {
+impl Search {
+    fn new(candidates: &[Candidate<'_>], constraints: &[(Axis<'_>, Groups)]) -> Self {
+        let by_field = constraints
+            .iter()
+            .map(|(axis, limits)| Groupings::new(candidates, *axis, *limits));
+        Self {
+            by_field: by_field.collect(),
+            chosen: Vec::new(),
+            is_chosen: vec![false; candidates.len()],
+            tries: TRIES,
+        }
+    }
+
     /// Chooses until every lower bound is met, going back where that leads nowhere.
     fn complete(&mut self) -> bool {
-        let lacking = (0..self.constraints.len())
-            .find(|&which| self.groups[which].len() < self.constraints[which].1.min);
-        let Some(lacking) = lacking else { return true };
-        for index in 0..self.candidates.len() {
-            if !self.adds_to(lacking, index) || !self.is_allowed(index) {
+        let mut fields = self.by_field.iter();
+        let Some(lacking) = fields.position(|field| field.taken < field.limits.min) else {
+            return true;
+        };
+        for index in 0..self.is_chosen.len() {
+            if self.by_field[lacking].new_groups(index) == 0 || !self.is_allowed(index) {
                 continue;
             }
             let Some(left) = self.tries.checked_sub(1) else {
                 return false;
             };
             self.tries = left;
-            let before: Vec<usize> = self.groups.iter().map(Vec::len).collect();
             self.choose(index);
             if self.complete() {
                 return true;
             }
-            self.chosen.pop();
-            for (groups, length) in self.groups.iter_mut().zip(before) {
-                groups.truncate(length);
-            }
+            self.give_up(index);
         }
         false
     }
@@ -103,13 +165,13 @@ impl<'a> Search<'_, 'a> {
     /// it added any.
     fn fill(&mut self, most: usize, opening: bool) -> bool {
         let before = self.chosen.len();
-        for index in 0..self.candidates.len() {
+        for index in 0..self.is_chosen.len() {
             if self.chosen.len() >= most {
                 break;
             }
-            if !self.chosen.contains(&index)
+            if !self.is_chosen[index]
                 && self.is_allowed(index)
-                && (opening || !self.adds_to(0, index))
+                && (opening || self.by_field[0].new_groups(index) == 0)
             {
                 self.choose(index);
             }
@@ -117,35 +179,21 @@ impl<'a> Search<'_, 'a> {
         self.chosen.len() > before
     }
 
-    fn names(&self, which: usize, index: usize) -> impl Iterator<Item = &'a str> {
-        let names = self.constraints[which].0.groups(&self.candidates[index]);
-        names.iter().map(String::as_str)
-    }
-
-    fn adds_to(&self, which: usize, index: usize) -> bool {
-        let mut names = self.names(which, index);
-        names.any(|name| !self.groups[which].contains(&name))
-    }
-
     /// Whether the candidate can be added without breaking an upper bound.
     fn is_allowed(&self, index: usize) -> bool {
-        (0..self.constraints.len()).all(|which| {
-            let known = &self.groups[which];
-            let new = self
-                .names(which, index)
-                .filter(|name| !known.contains(name));
-            known.len() + new.count() <= self.constraints[which].1.max
-        })
+        let mut fields = self.by_field.iter();
+        fields.all(|field| field.taken + field.new_groups(index) <= field.limits.max)
     }
 
     fn choose(&mut self, index: usize) {
         self.chosen.push(index);
-        for which in 0..self.constraints.len() {
-            for name in self.names(which, index).collect::<Vec<_>>() {
-                if !self.groups[which].contains(&name) {
-                    self.groups[which].push(name);
-                }
-            }
-        }
+        self.is_chosen[index] = true;
+        self.by_field.iter_mut().for_each(|field| field.choose(index));
+    }
+
+    fn give_up(&mut self, index: usize) {
+        self.chosen.pop();
+        self.is_chosen[index] = false;
+        self.by_field.iter_mut().for_each(|field| field.give_up(index));
     }
 }

@@ -1,7 +1,9 @@
 //! Spreading by region, provider or zone: first the groups, then clusters of these groups.
 
 use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
 
+use super::sets::{Sets, Size};
 use super::{Axis, Candidate, Groups, Load, SelectError};
 
 /// Weight of a replica that a group can hold against one point of cluster score (Karmada behaviour): capacity
@@ -37,9 +39,11 @@ pub(super) fn select<'a>(
     if found.len() < groups.min {
         return Err(SelectError::TooFewGroups(axis.field));
     }
-    let chosen = Search::new(&found, groups, min_clusters)
-        .best()
-        .ok_or(SelectError::TooFewClustersInGroups)?;
+    // A cluster may lie in several zones, so that the groups together may count more clusters than there are.
+    if candidates.len() < min_clusters {
+        return Err(SelectError::TooFewClustersInGroups);
+    }
+    let chosen = best(&found, groups, min_clusters).ok_or(SelectError::TooFewClustersInGroups)?;
     Ok(pick(
         candidates,
         &chosen,
@@ -56,24 +60,26 @@ fn pick<'a>(
     max: usize,
 ) -> Vec<Candidate<'a>> {
     // A cluster that lies in a zone that is not chosen would add a group.
+    let names: HashSet<&str> = chosen.iter().map(|group| group.name).collect();
     let inside = |position: usize| {
-        axis.groups(&candidates[position])
-            .iter()
-            .all(|name| chosen.iter().any(|group| group.name == name))
+        let mut groups = axis.groups(&candidates[position]).iter();
+        groups.all(|name| names.contains(name.as_str()))
     };
     let mut picked: Vec<usize> = Vec::with_capacity(chosen.len());
+    let mut is_picked = vec![false; candidates.len()];
     for group in chosen {
-        let covered = group.members.iter().any(|member| picked.contains(member));
+        let covered = group.members.iter().any(|member| is_picked[*member]);
         if let Some(first) = group.members.iter().copied().find(|&member| inside(member))
             && !covered
         {
             picked.push(first);
+            is_picked[first] = true;
         }
     }
     let mut rest: Vec<usize> = chosen
         .iter()
         .flat_map(|group| group.members.iter().copied())
-        .filter(|&member| !picked.contains(&member) && inside(member))
+        .filter(|&member| !is_picked[member] && inside(member))
         .collect();
     // Candidates are ranked, so positions are.
     rest.sort_unstable();
@@ -95,16 +101,18 @@ fn group<'a>(
     load: Load,
 ) -> Vec<Group<'a>> {
     let mut found: Vec<Group<'a>> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
     for (position, candidate) in candidates.iter().enumerate() {
         for name in axis.groups(candidate) {
-            match found.iter_mut().find(|group| group.name == name) {
-                Some(group) => group.members.push(position),
-                None => found.push(Group {
+            let place = *places.entry(name).or_insert_with(|| {
+                found.push(Group {
                     name,
-                    members: vec![position],
+                    members: Vec::new(),
                     score: 0,
-                }),
-            }
+                });
+                found.len() - 1
+            });
+            found[place].members.push(position);
         }
     }
     for group in &mut found {
@@ -169,107 +177,25 @@ fn divided_score<'a: 'c, 'c>(
     REPLICA_WEIGHT * available.min(share) + score / count
 }
 
-/// The depth-first search for the best set of groups.
-///
-/// A set is complete as soon as it has enough groups and clusters, and is then not extended. The best complete
-/// set has the highest total score, then the most clusters, and is found first. Sets that cannot beat the best
-/// one any more are left out, so that many regions do not cost exponential time.
-struct Search<'g, 'a> {
-    /// In the order in which they are tried.
+/// The best set of groups in the order of preference, cut to its shortest beginning that a search would have found.
+fn best<'g, 'a>(
     groups: &'g [Group<'a>],
     limits: Groups,
     min_clusters: usize,
-    /// Highest score and largest size among the groups from each position on.
-    ahead: Vec<(i64, usize)>,
-    path: Vec<usize>,
-    best: Option<(i64, usize, Vec<usize>)>,
-}
-
-impl<'g, 'a> Search<'g, 'a> {
-    fn new(groups: &'g [Group<'a>], limits: Groups, min_clusters: usize) -> Self {
-        let mut ahead = vec![(0, 0); groups.len() + 1];
-        for (position, group) in groups.iter().enumerate().rev() {
-            let (score, size) = ahead[position + 1];
-            ahead[position] = (score.max(group.score), size.max(group.size()));
-        }
-        Self {
-            groups,
-            limits,
-            min_clusters,
-            ahead,
-            path: Vec::new(),
-            best: None,
-        }
-    }
-
-    /// The best set in the order of preference, cut to its shortest complete beginning.
-    fn best(mut self) -> Option<Vec<&'g Group<'a>>> {
-        self.extend(0, 0, 0);
-        let (_, _, mut chosen) = self.best.take()?;
-        chosen.sort_unstable_by(|&a, &b| preference(&self.groups[a], &self.groups[b]));
-        let length = (1..chosen.len())
-            .find(|&length| self.is_found(&chosen[..length]))
-            .unwrap_or(chosen.len());
-        Some(
-            chosen[..length]
-                .iter()
-                .map(|&position| &self.groups[position])
-                .collect(),
-        )
-    }
-
-    fn extend(&mut self, start: usize, score: i64, size: usize) {
-        for position in start..self.groups.len() {
-            if !self.may_improve(position, score, size) {
-                continue;
-            }
-            let group = &self.groups[position];
-            let (score, size) = (score + group.score, size + group.size());
-            self.path.push(position);
-            if self.is_complete(self.path.len(), size) {
-                if self
-                    .best
-                    .as_ref()
-                    .is_none_or(|best| (score, size) > (best.0, best.1))
-                {
-                    self.best = Some((score, size, self.path.clone()));
-                }
-            } else if self.path.len() < self.limits.max {
-                self.extend(position + 1, score, size);
-            }
-            self.path.pop();
-        }
-    }
-
-    const fn is_complete(&self, length: usize, size: usize) -> bool {
-        self.limits.min <= length && length <= self.limits.max && size >= self.min_clusters
-    }
-
-    /// Whether a set that goes on with `position` or a later group may beat the best one.
-    fn may_improve(&self, position: usize, score: i64, size: usize) -> bool {
-        let Some((best_score, best_size, _)) = &self.best else {
-            return true;
-        };
-        let (top_score, top_size) = self.ahead[position];
-        let room = (self.limits.max - self.path.len()).min(self.groups.len() - position);
-        let steps = i64::try_from(room).unwrap_or(i64::MAX);
-        let bound = (
-            score.saturating_add(steps.saturating_mul(top_score)),
-            size.saturating_add(room.saturating_mul(top_size)),
-        );
-        bound > (*best_score, *best_size)
-    }
-
-    /// Whether the search would have recorded exactly this set: it is complete, and was not before its last group.
-    fn is_found(&self, set: &[usize]) -> bool {
-        let size: usize = set
-            .iter()
-            .map(|&position| self.groups[position].size())
-            .sum();
-        let last = set
-            .iter()
-            .max()
-            .map_or(0, |&position| self.groups[position].size());
-        self.is_complete(set.len(), size) && !self.is_complete(set.len() - 1, size - last)
-    }
+) -> Option<Vec<&'g Group<'a>>> {
+    let sizes: Vec<Size> = groups
+        .iter()
+        .map(|group| Size {
+            score: group.score,
+            clusters: group.size(),
+        })
+        .collect();
+    let sets = Sets::new(&sizes, limits, min_clusters);
+    let mut chosen = sets.best(|&a, &b| preference(&groups[a], &groups[b]))?;
+    chosen.sort_unstable_by(|&a, &b| preference(&groups[a], &groups[b]));
+    let length = (1..chosen.len())
+        .find(|&length| sets.is_found(&chosen[..length]))
+        .unwrap_or(chosen.len());
+    let chosen = chosen[..length].iter();
+    Some(chosen.map(|&position| &groups[position]).collect())
 }

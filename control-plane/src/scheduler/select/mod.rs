@@ -6,6 +6,7 @@
 mod by_cluster;
 mod by_fields;
 mod by_group;
+mod sets;
 
 use muster_shared::api::policy::SpreadConstraint;
 
