@@ -1,6 +1,7 @@
 //! How fast one decision of the scheduler is, by fleet size and strategy.
 //!
-//! A decision is the pure function from a binding and a snapshot; nothing is read or written. What is counted is processor time,
+//! A decision is the pure function from a binding and a snapshot; nothing is read or written. The cost of a report is that of taking a
+//! cluster's new status into the snapshot and of finding out whom of the bindings that wait it helps. What is counted is processor time,
 //! which others on the machine disturb less than the clock. Prints figures, judges none:
 //! `cargo bench -p muster-e2e --bench scheduler -- --clusters 100`. How long bindings take through an API is for the
 //! benchmark `failover` to say: `cargo bench -p muster-e2e --bench failover -- --workloads 10000`.
@@ -15,6 +16,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Parser;
 use common::{Budget, Table, number};
+use muster_control_plane::scheduler::capacity::GradeRule;
+use muster_control_plane::scheduler::news::{ClusterNews, Wait, Wish};
+use muster_control_plane::scheduler::waiting::Waiting;
 use muster_control_plane::scheduler::{Options, Snapshot, schedule};
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use muster_shared::api::cluster::Cluster;
@@ -23,6 +27,8 @@ use serde_json::{Value, json};
 
 /// Microseconds that a decision may take over 100 clusters.
 const BUDGET: f64 = 20.0;
+/// Microseconds that a report may take, whoever waits.
+const REPORT_BUDGET: f64 = 1_000.0;
 /// Group versions that a cluster serves, with ten kinds each: a plain cluster with some operators in it.
 const GROUPS: usize = 30;
 
@@ -31,6 +37,12 @@ struct Arguments {
     /// Sizes of fleets to try.
     #[arg(long, value_delimiter = ',', default_value = "10,100,1000")]
     clusters: Vec<usize>,
+    /// Workloads that wait while clusters report.
+    #[arg(long, value_delimiter = ',', default_value = "0,10000")]
+    waiting: Vec<usize>,
+    /// Clusters that report while workloads wait.
+    #[arg(long, default_value_t = 1_000)]
+    reporting: usize,
     /// Milliseconds for each figure.
     #[arg(long, default_value_t = 500)]
     time: u64,
@@ -53,6 +65,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("load average: {}", load.trim());
     let time = Duration::from_millis(arguments.time);
+    reports(arguments)?;
     for &clusters in &arguments.clusters {
         let budget = if clusters <= 100 {
             Budget::AtMost(BUDGET)
@@ -103,6 +116,78 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What one report costs while so many workloads wait.
+fn reports(arguments: &Arguments) -> anyhow::Result<()> {
+    for graded in [false, true] {
+        let capacity = if graded {
+            "nodes in 9 grades"
+        } else {
+            "plain sums"
+        };
+        let clusters = arguments.reporting;
+        let mut table = Table::new(format!(
+            "scheduler: {clusters} clusters that report, {capacity}"
+        ));
+        let before: Result<Vec<_>, _> = (0..clusters).map(|n| cluster(n, graded)).collect();
+        let before = before?;
+        // Each has room for a replica or two more.
+        let after: Result<Vec<_>, _> = before.iter().map(|cluster| roomier(cluster)).collect();
+        let after = after?;
+        for &workloads in &arguments.waiting {
+            for (what, shapes) in [("of 10 shapes", 10), ("all different", workloads)] {
+                let waiting = Waiting::default();
+                for number in 0..workloads {
+                    let wait = Wait {
+                        wish: Wish::Room,
+                        lacking: 1_000_000,
+                    };
+                    waiting.put(&number, Some((&shaped(number % shapes)?, wait)));
+                }
+                let mut snapshot = Snapshot::new(before.iter().cloned());
+                let used = processor_time()?;
+                for (old, new) in before.iter().zip(&after) {
+                    snapshot.put(Arc::clone(new));
+                    let news = ClusterNews::between(Some(old), Some(new));
+                    let news: Vec<_> = news.into_iter().collect();
+                    black_box(waiting.helped(&news, GradeRule::Minimums));
+                }
+                let each = (processor_time()? - used) / number(clusters);
+                let what = format!("one report, {workloads} waiting, {what}");
+                table.figure(what, each * 1e6, "µs", Budget::AtMost(REPORT_BUDGET));
+                if workloads == 0 {
+                    break;
+                }
+            }
+        }
+        table.print();
+    }
+    Ok(())
+}
+
+/// The cluster with some more that is free.
+fn roomier(cluster: &Cluster) -> anyhow::Result<Arc<Cluster>> {
+    let mut object = serde_json::to_value(cluster)?;
+    let summary = &mut object["status"]["resourceSummary"];
+    summary["allocated"] = json!({"cpu": "1", "memory": "1Gi", "pods": "200"});
+    if let Some(counts) = summary["allocatableModelings"].as_array_mut() {
+        counts[3]["count"] = json!(7);
+    }
+    Ok(Arc::new(serde_json::from_value(object)?))
+}
+
+/// A workload of which each replica asks for amounts of its own.
+fn shaped(number: usize) -> anyhow::Result<ResourceBindingSpec> {
+    let scheduling =
+        json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"});
+    let affinity = json!({"labelSelector": {"matchLabels": {"tier": "production"}}});
+    let mut spec = binding(&json!({"clusterAffinity": affinity, "replicaScheduling": scheduling}))?;
+    let requests = json!({"cpu": format!("{}m", 100 + number), "memory": "512Mi"});
+    spec.replica_requirements = Some(serde_json::from_value(
+        json!({"resourceRequest": requests}),
+    )?);
+    Ok(spec)
 }
 
 fn row(table: &mut Table, what: &str, seconds: f64, budget: Budget) {

@@ -6,27 +6,26 @@ use muster_shared::api::policy::Placement;
 use muster_shared::selectors::matches_affinity;
 
 use super::need::is_divided;
+use super::news::Turn;
 
-/// Whether a change in what a cluster admits may change the result of a binding that is settled. Divided workloads stay
-/// where they are, unless a cluster of theirs is being deleted (Karmada behaviour).
-pub fn concerns(spec: &ResourceBindingSpec, old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
+/// Whether the turn of a cluster may change the result of a binding that is settled. Divided workloads stay where they are, unless a
+/// cluster of theirs is leaving (Karmada behaviour). For the others, too, a cluster that only admits more or less says nothing of what it
+/// has already.
+pub fn concerns(spec: &ResourceBindingSpec, turn: &Turn<'_>) -> bool {
     let Some(placement) = &spec.placement else {
         return false;
     };
-    let name = new
-        .or(old)
-        .and_then(|cluster| cluster.metadata.name.as_deref())
-        .unwrap_or_default();
-    let is_target = spec.target(name).is_some();
-    if spec.is_workload() && is_divided(placement) {
-        return is_target
-            && new.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
+    let is_target = |cluster: &Cluster| {
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        spec.target(name).is_some()
+    };
+    let stays = spec.is_workload() && is_divided(placement);
+    match turn {
+        Turn::Leaves(cluster) => is_target(cluster),
+        _ if stays => false,
+        Turn::Moved(cluster) => is_target(cluster) || may_choose(placement, cluster),
+        Turn::AdmitsMore(cluster) => !is_target(cluster) && may_choose(placement, cluster),
     }
-    is_target
-        || [old, new]
-            .into_iter()
-            .flatten()
-            .any(|cluster| may_choose(placement, cluster))
 }
 
 /// Whether a placement can choose the cluster at all, in any of its affinity groups.
@@ -55,23 +54,42 @@ mod tests {
     fn a_change_of_a_cluster_concerns_whom_it_may_move() {
         let only_m1 = json!({ "clusterAffinity": { "clusterNames": ["m1"] } });
         let (m1, m2) = (decoded(&cluster("m1", 10)), decoded(&cluster("m2", 10)));
-        let mut going = m1.clone();
-        going.metadata.deletion_timestamp =
-            serde_json::from_value(json!("2024-01-01T00:00:00Z")).unwrap();
         let divided = placed(deployment(3, &dynamic()), &[("m1", 3)]);
-
-        for (spec, old, new, expected) in [
-            // Not divided: where it matches, or is.
-            (&config_map(&only_m1), &m1, &m1, true),
-            (&config_map(&only_m1), &m2, &m2, false),
-            (&placed(config_map(&only_m1), &[("m2", 0)]), &m2, &m2, true),
+        let copy = config_map(&only_m1);
+        let copied = placed(config_map(&only_m1), &[("m1", 0)]);
+        let narrowed = placed(config_map(&only_m1), &[("m2", 0)]);
+        for (what, spec, turn, expected) in [
+            // Not divided: where it may be, and is not, or where that may be over.
+            ("it may go there now", &copy, Turn::AdmitsMore(&m1), true),
+            ("it may not go there", &copy, Turn::AdmitsMore(&m2), false),
+            ("it is there", &copied, Turn::AdmitsMore(&m1), false),
+            (
+                "its cluster has other labels",
+                &copied,
+                Turn::Moved(&m1),
+                true,
+            ),
+            (
+                "its cluster has labels that it does not ask for",
+                &narrowed,
+                Turn::Moved(&m2),
+                true,
+            ),
+            (
+                "another one has other labels",
+                &copied,
+                Turn::Moved(&m2),
+                false,
+            ),
+            ("its cluster leaves", &copied, Turn::Leaves(&m1), true),
+            ("another one leaves", &copied, Turn::Leaves(&m2), false),
             // Divided: it stays, unless its cluster goes.
-            (&divided, &m1, &m1, false),
-            (&divided, &m1, &going, true),
-            (&divided, &m2, &m2, false),
+            ("more room to go to", &divided, Turn::AdmitsMore(&m2), false),
+            ("its cluster is another", &divided, Turn::Moved(&m1), false),
+            ("its cluster goes", &divided, Turn::Leaves(&m1), true),
+            ("another goes", &divided, Turn::Leaves(&m2), false),
         ] {
-            assert_eq!(concerns(spec, Some(old), Some(new)), expected);
+            assert_eq!(concerns(spec, &turn), expected, "{what}");
         }
-        assert!(concerns(&divided, Some(&m1), None));
     }
 }

@@ -5,10 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use muster_shared::api::binding::{
-    Binding, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec,
-};
-use muster_shared::api::cluster::Cluster;
+use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
 use muster_shared::client::{self, Rank};
 use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
 use muster_shared::names::DEFAULT_SCHEDULER;
@@ -19,12 +16,13 @@ use muster_shared::watch::{Change, Informer};
 use serde_json::json;
 
 use super::Options;
+use super::changes::{Changes, Pair};
 use super::concern::concerns;
 use super::echo::Replaced;
 use super::kinds::{Key, Stored, spec_of};
 use super::live::LiveSnapshot;
 use super::measure::{self, Incoming};
-use super::news::{ClusterNews, Wish};
+use super::news::{ClusterNews, Turn, Wait};
 use super::outcome::{Placed, Subject, pass};
 use super::report::{Report, Verdict};
 use super::tell::{tell, tell_failure};
@@ -35,9 +33,7 @@ use crate::settings::PRIORITY_BASED_SCHEDULING;
 /// A binding that waits is looked at again after this time even if no cluster seemed to change (Karmada flushes its
 /// queue of unschedulable bindings as often).
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
-/// Room that appears wakes the waiting this much later, so that many reports of many clusters are answered once.
-const GATHER_ROOM: Duration = Duration::from_millis(300);
-/// After a conflict, and while the cache has not caught up with our own write.
+/// After a conflict: the cache is about to show what was written.
 const CATCH_UP: Duration = Duration::from_millis(50);
 /// Writers of reports on bindings that were placed before: they wait until decisions and orders leave room.
 const REPORTERS: usize = 8;
@@ -63,15 +59,21 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         queue: queue(fleet),
         reports: Queue::new("scheduling reports"),
         waiting: Waiting::default(),
+        changes: Changes::default(),
         replaced: Replaced::default(),
         options: Options::of(&fleet.settings),
     });
     scheduler.listen(&fleet.bindings);
     scheduler.listen(&fleet.cluster_bindings);
     let listening = Arc::clone(&scheduler);
+    let changed = move |change: &Change<_>| listening.changes.note(change);
+    fleet.clusters.on_change(changed);
+    let (answering, shutdown) = (Arc::clone(&scheduler), fleet.shutdown.clone());
     let (bindings, cluster_bindings) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
-    fleet.clusters.on_change(move |change| {
-        listening.on_cluster(change, &bindings, &cluster_bindings);
+    tasks.spawn("scheduler's changes of clusters", async move {
+        let answer = |pairs: &[Pair]| answering.answer(pairs, &bindings, &cluster_bindings);
+        let answers = answering.changes.answer(answer);
+        let _ = shutdown.run_until_cancelled(answers).await;
     });
     let listening = Arc::clone(&scheduler);
     let (bindings, cluster_bindings) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
@@ -117,7 +119,8 @@ struct Scheduler {
     queue: Queue<Key>,
     /// Bindings that need no other placement, and of which that is still to be said. Saying it must not hold up decisions.
     reports: Queue<Key>,
-    waiting: Waiting,
+    waiting: Waiting<Key>,
+    changes: Changes,
     replaced: Replaced,
     options: Options,
 }
@@ -151,53 +154,36 @@ impl Scheduler {
         });
     }
 
-    /// Puts the bindings on the queue for which the change of a cluster may matter: of those that wait the ones that it
-    /// may help, and of the settled ones those whose result may be another now.
-    fn on_cluster(
+    /// Puts the bindings on the queue for which these changes of clusters may matter: of those that wait the ones that they may help,
+    /// and of the settled ones those whose result may be another now.
+    fn answer(
         &self,
-        change: &Change<Cluster>,
+        pairs: &[Pair],
         bindings: &Informer<ResourceBinding>,
         cluster_bindings: &Informer<ClusterResourceBinding>,
     ) {
-        let (old, new) = match change {
-            Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
-            Change::Deleted { old } => (Some(old.as_ref()), None),
-        };
-        let Some(news) = ClusterNews::between(old, new) else {
-            return;
-        };
-        let gather = if news.is_about_admission() {
-            Duration::ZERO
-        } else {
-            GATHER_ROOM
-        };
-        let is_helped = |key: &Key, wish| {
-            let helps =
-                |spec: &ResourceBindingSpec| news.may_help(wish, spec, self.options.grade_rule);
-            spec_of(key, bindings, cluster_bindings, helps) == Some(true)
-        };
-        for key in self.waiting.helped(is_helped) {
+        let news: Vec<ClusterNews<'_>> = pairs
+            .iter()
+            .filter_map(|(old, new)| ClusterNews::between(old.as_deref(), new.as_deref()))
+            .collect();
+        for (key, wait) in self.waiting.helped(&news, self.options.grade_rule) {
             Incoming::ClusterChanged.count();
-            self.queue.add_after(key, gather);
+            self.queue.add_after(key, wait);
         }
-        if news.is_about_admission() {
-            self.wake(bindings, old, new);
-            self.wake(cluster_bindings, old, new);
+        let turns: Vec<Turn<'_>> = news.iter().filter_map(ClusterNews::turn).collect();
+        if !turns.is_empty() {
+            self.wake(bindings, &turns);
+            self.wake(cluster_bindings, &turns);
         }
     }
 
-    fn wake<B: Binding>(
-        &self,
-        bindings: &Informer<B>,
-        old: Option<&Cluster>,
-        new: Option<&Cluster>,
-    ) {
+    fn wake<B: Binding>(&self, bindings: &Informer<B>, turns: &[Turn<'_>]) {
         // Before the first list is complete every binding is on the queue, or will be.
         if !bindings.is_synced() {
             return;
         }
         for binding in bindings.list() {
-            if concerns(binding.spec(), old, new) {
+            if turns.iter().any(|turn| concerns(binding.spec(), turn)) {
                 Incoming::ClusterChanged.count();
                 self.queue.add(Key::of(binding.as_ref()));
             }
@@ -225,23 +211,38 @@ impl Scheduler {
     async fn handle_kind<B: Stored>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
         let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
         let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
-            self.waiting.put(key, None);
+            self.waiting.put(&key, None);
             return Ok(Next::Done);
         };
-        if self.replaced.contains(&key, binding.as_ref()) {
-            return Ok(Next::After(CATCH_UP));
+        if let Some(pause) = self.replaced.pause(&key, binding.as_ref()) {
+            return Ok(Next::After(pause));
         }
         // Before the clusters are looked at, so that none of their changes is missed until this is decided.
-        self.waiting.put(key.clone(), Some(Wish::Anything));
+        self.waiting.begin(key.clone());
+        let decided = self.decide(fleet, &key, binding.as_ref()).await;
+        // What failed is tried again without any change of a cluster.
+        let wait = decided.as_ref().ok().and_then(|(_, wait)| *wait);
+        self.waiting
+            .put(&key, wait.map(|wait| (binding.spec(), wait)));
+        decided.map(|(next, _)| next)
+    }
+
+    /// Decides where a binding goes, writes it and says so; tells what the binding waits for from now on.
+    async fn decide<B: Stored>(
+        &self,
+        fleet: &Fleet,
+        key: &Key,
+        binding: &B,
+    ) -> Result<(Next, Option<Wait>), Error> {
         let started = Instant::now();
         let now = whole_second(Timestamp::now());
         let snapshot = self.snapshot.get();
-        let subject = Subject::of(binding.as_ref());
+        let subject = Subject::of(binding);
         let outcome = pass(&subject, &snapshot, &self.options, now);
-        let wish = outcome
+        let wait = outcome
             .failure
             .is_some()
-            .then(|| Wish::after(binding.spec(), &outcome.attempts));
+            .then(|| Wait::after(binding.spec(), &outcome.attempts));
         let attempt = measure::Attempt::begun(started, outcome.need, &outcome.spent);
         let ended = |scheduled| attempt.iter().for_each(|it| it.end(scheduled));
 
@@ -252,42 +253,47 @@ impl Scheduler {
             .filter(|placed| !placed.is_known(&subject));
         let written = match news {
             None => None,
-            Some(placed) => match write(&api, binding.as_ref(), placed).await {
+            Some(placed) => match write(&api, binding, placed).await {
                 Ok(written) => Some(written),
-                Err(error) if client::is_not_found(&error) => return Ok(Next::Done),
+                Err(error) if client::is_not_found(&error) => return Ok((Next::Done, None)),
                 // Somebody else was faster; the cache will show what they did.
-                Err(error) if client::is_conflict(&error) => return Ok(Next::After(CATCH_UP)),
+                Err(error) if client::is_conflict(&error) => {
+                    self.replaced.outdated(key, binding);
+                    return Ok((Next::After(CATCH_UP), None));
+                }
                 Err(source) => {
                     ended(false);
                     if let Some(verdict) = Verdict::refused(&source) {
-                        tell_failure(fleet, binding.as_ref(), &verdict);
+                        tell_failure(fleet, binding, &verdict);
                         let report = Report {
                             scheduled: Some(verdict),
                             ..Report::default()
                         };
-                        self.report(&api, &key, binding.as_ref(), &report, now)
-                            .await?;
+                        self.report(&api, key, binding, &report, now).await?;
                     }
-                    return Err(Error::Result { key, source });
+                    return Err(Error::Result {
+                        key: key.clone(),
+                        source,
+                    });
                 }
             },
         };
         ended(outcome.failure.is_none());
-        tell(fleet, binding.as_ref(), &outcome);
-        if wish.is_some() {
+        tell(fleet, binding, &outcome);
+        if wait.is_some() {
             Incoming::ScheduleAttemptFailure.count();
         }
         if let Some(written) = &written {
-            self.replaced.insert(&key, binding.as_ref());
+            self.replaced.insert(key, binding, written);
             let subject = Subject::of(written);
             let next = pass(&subject, &snapshot, &self.options, now);
             let report = outcome.followed_by(&next, &subject);
-            self.report(&api, &key, written, &report, now).await?;
+            self.report(&api, key, written, &report, now).await?;
         } else if outcome.report.patch(binding.status(), now).is_some() {
             self.reports.add(key.clone());
         }
-        self.waiting.put(key, wish);
-        Ok(wish.map_or(Next::Done, |_| Next::After(LOOK_AGAIN)))
+        let next = wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN));
+        Ok((next, wait))
     }
 
     async fn confirm(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
@@ -306,8 +312,8 @@ impl Scheduler {
         let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
             return Ok(Next::Done);
         };
-        if self.replaced.contains(&key, binding.as_ref()) {
-            return Ok(Next::After(CATCH_UP));
+        if let Some(pause) = self.replaced.pause(&key, binding.as_ref()) {
+            return Ok(Next::After(pause));
         }
         let now = whole_second(Timestamp::now());
         let subject = Subject::of(binding.as_ref());
@@ -351,8 +357,8 @@ impl Scheduler {
                 .patch_status(&key.name, &params, &Patch::Merge(&patch))
                 .await
             {
-                Ok(_) => {
-                    self.replaced.insert(key, binding);
+                Ok(written) => {
+                    self.replaced.insert(key, binding, &written);
                     return Ok(());
                 }
                 Err(error) if client::is_not_found(&error) => return Ok(()),

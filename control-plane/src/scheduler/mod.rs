@@ -7,6 +7,7 @@
 mod affinity;
 pub mod candidate;
 pub mod capacity;
+mod changes;
 mod concern;
 #[cfg(test)]
 mod conformance;
@@ -23,7 +24,7 @@ mod laps;
 mod live;
 mod measure;
 pub mod need;
-mod news;
+pub mod news;
 mod nofit;
 pub mod outcome;
 mod pass;
@@ -39,7 +40,7 @@ mod specification;
 mod spreading;
 mod tell;
 mod unknown;
-mod waiting;
+pub mod waiting;
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::settings::{Error, Words};

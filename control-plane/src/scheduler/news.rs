@@ -2,6 +2,7 @@
 
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::{APIEnablement, Cluster, ResourceSummary};
+use muster_shared::api::policy::Placement;
 use muster_shared::k8s::Taint;
 use muster_shared::taints::keeps_away;
 
@@ -25,8 +26,10 @@ pub struct ClusterNews<'a> {
 /// What changed about whom a cluster lets in: it joined or leaves, or its labels, taints, location or kinds changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Admission {
+    /// It may be chosen where it was not, and no more where it was: it joined, or its labels or location changed.
+    Moved,
     /// It may be chosen where it was not.
-    Other,
+    More,
     /// It can only be chosen less than before.
     Less,
 }
@@ -45,38 +48,118 @@ impl<'a> ClusterNews<'a> {
         })
     }
 
-    /// Whether settled bindings may be concerned, see [`concerns`].
-    pub fn is_about_admission(&self) -> bool {
-        self.admission.is_some()
-    }
-
-    /// Whether a binding that waits may be placed now.
-    pub fn may_help(&self, wish: Wish, spec: &ResourceBindingSpec, rule: GradeRule) -> bool {
-        let Some(placement) = &spec.placement else {
-            return false;
-        };
-        let chosen =
-            |cluster: Option<&Cluster>| cluster.is_some_and(|it| may_choose(placement, it));
-        let admitted = self.admission == Some(Admission::Other) && chosen(self.new);
-        match wish {
-            Wish::Nothing => false,
-            Wish::Admission => admitted,
-            Wish::Room => admitted || (chosen(self.new) && self.has_more_room_for(spec, rule)),
-            Wish::Anything => chosen(self.new) || chosen(self.old),
+    /// What the change means for bindings that may be placed anew, although they are settled.
+    pub fn turn(&self) -> Option<Turn<'a>> {
+        let cluster = self.new.or(self.old)?;
+        let is_leaving = self
+            .new
+            .is_none_or(|new| new.metadata.deletion_timestamp.is_some());
+        match self.admission? {
+            _ if is_leaving => Some(Turn::Leaves(cluster)),
+            Admission::Moved => Some(Turn::Moved(cluster)),
+            Admission::More => Some(Turn::AdmitsMore(cluster)),
+            // What is placed stays, and what is not will not be.
+            Admission::Less => None,
         }
     }
 
-    fn has_more_room_for(&self, spec: &ResourceBindingSpec, rule: GradeRule) -> bool {
-        let Some((before, now)) = &self.room else {
-            return false;
+    /// What the change does for those who need this.
+    pub fn help(&self, needs: &Needs, rule: GradeRule) -> Help {
+        let is_chosen = |cluster: Option<&Cluster>| {
+            cluster.is_some_and(|cluster| may_choose(&needs.placement, cluster))
         };
-        let demand = spec
+        let is_now = is_chosen(self.new);
+        let admits_more = self.admission.is_some_and(|it| it != Admission::Less);
+        let room = |capacity: &Capacity| capacity.replicas(needs.demand.as_ref(), rule);
+        let growth = self.room.as_ref().filter(|_| is_now).map(|(before, now)| {
+            let gained = room(now) - before.as_ref().map_or(0, room);
+            gained.max(0)
+        });
+        Help {
+            admits: admits_more && is_now,
+            touches: self.admission.is_some() && (is_now || is_chosen(self.old)),
+            growth: growth.unwrap_or(0),
+        }
+    }
+}
+
+/// What a change of a cluster means for settled bindings.
+#[derive(Debug, Clone, Copy)]
+pub enum Turn<'a> {
+    /// It is being deleted, or gone.
+    Leaves(&'a Cluster),
+    /// It joined, or its labels or location changed.
+    Moved(&'a Cluster),
+    /// A taint went that keeps work away, or it serves more kinds.
+    AdmitsMore(&'a Cluster),
+}
+
+/// What matters of a binding for the question whether a cluster can help it.
+#[derive(Debug)]
+pub struct Needs {
+    /// The affinities; nothing else of the placement.
+    placement: Placement,
+    demand: Option<Demand>,
+}
+
+impl Needs {
+    /// The needs of a binding.
+    pub fn of(spec: &ResourceBindingSpec) -> Self {
+        let placement = spec.placement.as_deref();
+        let requirements = spec.replica_requirements.as_ref();
+        Self {
+            placement: placement.map_or_else(Placement::default, |placement| Placement {
+                cluster_affinity: placement.cluster_affinity.clone(),
+                cluster_affinities: placement.cluster_affinities.clone(),
+                ..Placement::default()
+            }),
+            demand: requirements.map(|it| Demand::new(&it.resource_request)),
+        }
+    }
+
+    /// A text that is the same for bindings with the same needs.
+    pub fn name(spec: &ResourceBindingSpec) -> String {
+        let placement = spec.placement.as_deref();
+        let affinities = placement.map(|it| (&it.cluster_affinity, &it.cluster_affinities));
+        let requests = spec
             .replica_requirements
             .as_ref()
-            .map(|it| Demand::new(&it.resource_request));
-        let room = |capacity: &Capacity| capacity.replicas(demand.as_ref(), rule);
-        room(now) > before.as_ref().map_or(0, room)
+            .map(|it| &it.resource_request);
+        serde_json::to_string(&(affinities, requests))
+            .expect("placements and requests have text keys: invariant of their types")
     }
+}
+
+/// What changes of clusters do for bindings with certain needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Help {
+    /// A cluster that they may go to lets in what it did not let in.
+    pub admits: bool,
+    /// A cluster that they may or might go to lets in something else than before.
+    pub touches: bool,
+    /// Replicas for which there is room now, and was not.
+    pub growth: i64,
+}
+
+impl Help {
+    /// This and more.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            admits: self.admits || other.admits,
+            touches: self.touches || other.touches,
+            growth: self.growth.saturating_add(other.growth),
+        }
+    }
+}
+
+/// What a binding waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// What has to change.
+    pub wish: Wish,
+    /// Replicas for which room has to appear at least, if it is room.
+    pub lacking: i64,
 }
 
 /// What has to change about clusters before a binding that waits is worth another look.
@@ -93,8 +176,7 @@ pub enum Wish {
 }
 
 impl Wish {
-    /// What a binding waits for after these attempts, of which none did.
-    pub fn after(spec: &ResourceBindingSpec, attempts: &[Attempt]) -> Self {
+    fn after(spec: &ResourceBindingSpec, attempts: &[Attempt]) -> Self {
         let constrained = spec
             .placement
             .as_ref()
@@ -117,6 +199,23 @@ impl Wish {
     }
 }
 
+impl Wait {
+    /// What a binding waits for after these attempts, of which none did.
+    pub fn after(spec: &ResourceBindingSpec, attempts: &[Attempt]) -> Self {
+        let failures = attempts
+            .iter()
+            .filter_map(|attempt| attempt.failure.as_ref());
+        let lacking = failures.filter_map(|failure| match failure {
+            NoFit::Divide(error) => error.lacking(),
+            _ => None,
+        });
+        Self {
+            wish: Wish::after(spec, attempts),
+            lacking: lacking.min().unwrap_or(1),
+        }
+    }
+}
+
 fn admission(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<Admission> {
     let present = |cluster: Option<&'_ Cluster>| -> bool {
         cluster.is_some_and(|it| it.metadata.deletion_timestamp.is_none())
@@ -130,14 +229,16 @@ fn admission(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<Admission> 
                 || old.spec.provider != new.spec.provider
                 || old.spec.region != new.spec.region
                 || !old.zones().eq(new.zones());
-            if moved || is_less_tainted(old, new) || serves_more(old, new) {
-                Some(Admission::Other)
+            if moved {
+                Some(Admission::Moved)
+            } else if is_less_tainted(old, new) || serves_more(old, new) {
+                Some(Admission::More)
             } else {
                 let less = is_less_tainted(new, old) || serves_more(new, old);
                 less.then_some(Admission::Less)
             }
         }
-        _ => Some(Admission::Other),
+        _ => Some(Admission::Moved),
     }
 }
 
@@ -184,8 +285,9 @@ fn more_room(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<(Option<Cap
     if unchanged {
         return None;
     }
-    let now = Capacity::of(new)?;
+    let mut now = Capacity::of(new)?;
     let before = old.and_then(Capacity::of);
+    now.share(before.iter());
     let more = before.as_ref().is_none_or(|before| now.exceeds(before));
     more.then_some((before, now))
 }
@@ -197,6 +299,7 @@ mod tests {
 
     use super::*;
     use crate::scheduler::fixtures::{aggregated, cluster, decoded, deployment, snapshot, tainted};
+    use crate::scheduler::waiting::Waiting;
     use crate::scheduler::{Options, Pass};
 
     /// What a change does to bindings that wait: for a cluster in general, for regions, for room in general, and for
@@ -219,13 +322,19 @@ mod tests {
             ("elsewhere", Wish::Anything, deployment(3, &elsewhere)),
         ];
         let news = ClusterNews::between(old, new);
-        let helped = |(name, wish, spec): &(&'static str, Wish, ResourceBindingSpec)| {
-            let helps = news
-                .as_ref()
-                .is_some_and(|news| news.may_help(*wish, spec, GradeRule::Minimums));
-            helps.then_some(*name)
-        };
-        waiting.iter().filter_map(helped).collect()
+        let queue = Waiting::default();
+        for (name, wish, spec) in &waiting {
+            let wait = Wait {
+                wish: *wish,
+                lacking: 1,
+            };
+            queue.put(name, Some((spec, wait)));
+        }
+        let news: Vec<_> = news.into_iter().collect();
+        let helped = queue.helped(&news, GradeRule::Minimums);
+        let is_helped = |name| helped.iter().any(|(helped, _)| *helped == name);
+        let names = waiting.iter().map(|(name, ..)| *name);
+        names.filter(|name| is_helped(*name)).collect()
     }
 
     #[test]
@@ -281,9 +390,9 @@ mod tests {
             ("it has a region", Some(&before), Some(&changed("/spec", json!({ "region": "r" }))), &admitting),
             ("it serves more kinds", Some(&before), Some(&growing_kinds), &admitting),
             ("it serves fewer kinds", Some(&before), Some(&blind), &["any"]),
-            ("more cores, not a whole replica", Some(&before), Some(&free_cpu("10500m")), &["any"]),
+            ("more cores, not a whole replica", Some(&before), Some(&free_cpu("10500m")), &[]),
             ("more cores", Some(&before), Some(&free_cpu("11")), &["room", "any"]),
-            ("more memory", Some(&before), Some(&roomier_in_memory), &["memory", "any"]),
+            ("more memory", Some(&before), Some(&roomier_in_memory), &["memory"]),
             ("fewer cores", Some(&before), Some(&free_cpu("9")), &[]),
             ("it is being deleted", Some(&before), Some(&changed("/metadata", deleting)), &["any"]),
             ("it is gone", Some(&before), None, &["any"]),
@@ -340,7 +449,15 @@ mod tests {
                 &Options::default(),
             );
             assert!(pass.result.is_err(), "{placement}");
-            assert_eq!(Wish::after(&spec, &pass.attempts), expected, "{placement}");
+            let wait = Wait::after(&spec, &pass.attempts);
+            assert_eq!(wait.wish, expected, "{placement}");
+            // Twenty of thirty replicas fit in all, ten on the one cluster of a group.
+            let lacking = match wait.wish {
+                Wish::Room if placement["clusterAffinities"].is_null() => 10,
+                Wish::Room => 20,
+                _ => continue,
+            };
+            assert_eq!(wait.lacking, lacking, "{placement}");
         }
     }
 }

@@ -74,10 +74,15 @@ pub enum DivideError {
         change: Change,
         /// Replicas for which there is room.
         room: i64,
+        /// Replicas for which there is none.
+        lacking: i64,
     },
     /// All tiers together have too little room.
     #[error("Clusters available replicas are not enough to schedule.")]
-    TiersFull,
+    TiersFull {
+        /// Replicas for which there is none.
+        lacking: i64,
+    },
     /// The clusters that have weights take no more: they have taints that are not tolerated.
     #[error("no cluster with a weight admits the other {left} replicas.")]
     Closed {
@@ -104,8 +109,16 @@ impl DivideError {
     pub const fn is_shortage(&self) -> bool {
         matches!(
             self,
-            Self::Shortage { .. } | Self::TiersFull | Self::Closed { .. }
+            Self::Shortage { .. } | Self::TiersFull { .. } | Self::Closed { .. }
         )
+    }
+
+    /// Replicas for which room has to appear at least before another try can do better, where that is known.
+    pub const fn lacking(&self) -> Option<i64> {
+        match self {
+            Self::Shortage { lacking, .. } | Self::TiersFull { lacking } => Some(*lacking),
+            _ => None,
+        }
     }
 }
 
@@ -164,7 +177,7 @@ pub fn divide<'a>(
             return Ok(shares);
         }
     }
-    Err(DivideError::TiersFull)
+    Err(DivideError::TiersFull { lacking: left })
 }
 
 fn divide_tier<'a>(
@@ -258,7 +271,11 @@ fn divide_by_room<'a>(
     };
     let room: i64 = candidates.iter().map(claim).sum();
     if room < amount {
-        return Err(DivideError::Shortage { change, room });
+        return Err(DivideError::Shortage {
+            change,
+            room,
+            lacking: amount - room,
+        });
     }
     let mut claims: Vec<Claim<'_, 'a>> = if aggregated {
         fewest(candidates, claim, amount, change)

@@ -188,12 +188,16 @@ impl Search {
     fn choose(&mut self, index: usize) {
         self.chosen.push(index);
         self.is_chosen[index] = true;
-        self.by_field.iter_mut().for_each(|field| field.choose(index));
+        self.by_field
+            .iter_mut()
+            .for_each(|field| field.choose(index));
     }
 
     fn give_up(&mut self, index: usize) {
         self.chosen.pop();
         self.is_chosen[index] = false;
-        self.by_field.iter_mut().for_each(|field| field.give_up(index));
+        self.by_field
+            .iter_mut()
+            .for_each(|field| field.give_up(index));
     }
 }

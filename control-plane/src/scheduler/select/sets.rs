@@ -142,7 +142,9 @@ impl<'g> Sets<'g> {
         // The largest groups make a complete set; the least preferred of them gives way to a preferred group where that leaves enough.
         let mut chosen: Vec<usize> = all().take(count).collect();
         let mut is_chosen = vec![false; self.groups.len()];
-        chosen.iter().for_each(|&position| is_chosen[position] = true);
+        chosen
+            .iter()
+            .for_each(|&position| is_chosen[position] = true);
         chosen.sort_by(&preference);
         let mut preferred: Vec<usize> = all().filter(|&position| !is_chosen[position]).collect();
         preferred.sort_by(&preference);
@@ -204,11 +206,7 @@ mod tests {
 
     /// The best set by looking at all of them, in the order of a depth-first search.
     fn by_trying_all(sets: &Sets<'_>) -> Option<Vec<usize>> {
-        fn extend(
-            sets: &Sets<'_>,
-            path: &mut Vec<usize>,
-            best: &mut Option<(Worth, Vec<usize>)>,
-        ) {
+        fn extend(sets: &Sets<'_>, path: &mut Vec<usize>, best: &mut Option<(Worth, Vec<usize>)>) {
             let start = path.last().map_or(0, |last| last + 1);
             for position in start..sets.groups.len() {
                 path.push(position);
@@ -289,19 +287,49 @@ mod tests {
     fn the_effort_grows_with_the_groups_and_not_with_their_sets() {
         let alike = |count: usize| vec![(0, 1); count];
         let mixed = |count: usize| -> Vec<(i64, usize)> {
-            (0..count).map(|it| (i64::try_from(it % 7).unwrap(), 1 + it % 9)).collect()
+            (0..count)
+                .map(|it| (i64::try_from(it % 7).unwrap(), 1 + it % 9))
+                .collect()
         };
         for (what, groups, min, max, min_clusters, most) in [
-            ("fewer clusters than asked for", alike(40), 1, usize::MAX, 41, 0),
-            ("every cluster is needed", alike(40), 1, usize::MAX, 40, 70_000),
+            (
+                "fewer clusters than asked for",
+                alike(40),
+                1,
+                usize::MAX,
+                41,
+                0,
+            ),
+            (
+                "every cluster is needed",
+                alike(40),
+                1,
+                usize::MAX,
+                40,
+                70_000,
+            ),
             ("25 groups", mixed(25), 1, usize::MAX, 60, 40_000),
             ("30 groups", mixed(30), 1, usize::MAX, 70, 60_000),
             ("33 groups", mixed(33), 1, usize::MAX, 80, 90_000),
             ("5 of 100", mixed(100), 5, 5, 30, 20_000),
             ("20 of 100", mixed(100), 20, 20, 120, 250_000),
             ("50 of 100", mixed(100), 50, 50, 300, 1_500_000),
-            ("half of as many groups as there are clusters", alike(3_500), 1, usize::MAX, 1_750, MOST_STATES),
-            ("zones of all sizes", mixed(700), 100, 300, 2_000, MOST_STATES),
+            (
+                "half of as many groups as there are clusters",
+                alike(3_500),
+                1,
+                usize::MAX,
+                1_750,
+                MOST_STATES,
+            ),
+            (
+                "zones of all sizes",
+                mixed(700),
+                100,
+                300,
+                2_000,
+                MOST_STATES,
+            ),
         ] {
             let steps = steps(&groups, min, max, min_clusters);
             assert!(steps <= most, "{what}: {steps} steps");
