@@ -103,6 +103,8 @@ pub mod annotation {
     pub const PROPAGATION_POLICY_NAME: &str = "propagationpolicy.karmada.io/name";
     /// On a template and a binding: name of the ClusterPropagationPolicy.
     pub const CLUSTER_PROPAGATION_POLICY_NAME: &str = "clusterpropagationpolicy.karmada.io/name";
+    /// On a binding (ours): the last eviction of its workload by a taint, as JSON.
+    pub const LAST_EVICTION: &str = "failover.muster.io/last-eviction";
     /// On an object from a cache of Karmada's search: the cluster it is from.
     pub const CACHED_FROM_CLUSTER: &str = "resource.karmada.io/cached-from-cluster";
 }

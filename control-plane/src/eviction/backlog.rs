@@ -25,7 +25,7 @@ pub enum Place {
     },
     /// To be evicted as soon as the budget allows.
     Ready(Rank),
-    /// To be evicted, but no other cluster could take it. Looked at again on [`Backlog::wake_stranded`].
+    /// To be evicted, but no other cluster could take it. Looked at again after [`Backlog::wake_stranded`].
     Stranded(Rank),
 }
 
@@ -74,14 +74,17 @@ pub struct Backlog<K> {
 struct Lane<K> {
     places: HashMap<K, Place>,
     ready: BTreeSet<(Rank, K)>,
-    stranded: usize,
+    /// Stranded items that were tried since something changed last.
+    stranded: BTreeSet<(Rank, K)>,
+    /// Stranded items that were not.
+    due: BTreeSet<(Rank, K)>,
     /// The turn in which the lane was served last: among equals the one that waited longest is next.
     served: u64,
 }
 
 impl<K> Lane<K> {
     fn depth(&self) -> Depth {
-        let (ready, stranded) = (self.ready.len(), self.stranded);
+        let (ready, stranded) = (self.ready.len(), self.stranded.len() + self.due.len());
         Depth {
             waiting: self.places.len() - ready - stranded,
             ready,
@@ -95,7 +98,8 @@ impl<K> Default for Lane<K> {
         Self {
             places: HashMap::new(),
             ready: BTreeSet::new(),
-            stranded: 0,
+            stranded: BTreeSet::new(),
+            due: BTreeSet::new(),
             served: 0,
         }
     }
@@ -124,7 +128,9 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
             Place::Ready(rank) => {
                 lane.ready.insert((rank, key.clone()));
             }
-            Place::Stranded(_) => lane.stranded += 1,
+            Place::Stranded(rank) => {
+                lane.stranded.insert((rank, key.clone()));
+            }
         }
         lane.places.insert(key, place);
         !known
@@ -182,20 +188,37 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
         matured
     }
 
-    /// Makes stranded items ready again: something changed that could help.
-    pub fn wake_stranded(&mut self) -> usize {
-        let mut woken = 0;
-        for lane in self.lanes.values_mut().filter(|lane| lane.stranded > 0) {
-            for (key, place) in &mut lane.places {
-                if let Place::Stranded(rank) = *place {
-                    *place = Place::Ready(rank);
-                    lane.ready.insert((rank, key.clone()));
-                    woken += 1;
+    /// Something changed that could help: each stranded item is to be tried once more, as [`Backlog::retry`] lets them.
+    pub fn wake_stranded(&mut self) {
+        for lane in self.lanes.values_mut() {
+            lane.due.append(&mut lane.stranded);
+        }
+    }
+
+    /// Makes stranded items ready that were not tried since something changed, `most` of them: those first that come first in their
+    /// lanes, in turns. To try all at once would cost a decision for each, whenever any cluster reports more or less room.
+    pub fn retry(&mut self, most: usize) {
+        let mut left = most;
+        while left > 0 {
+            let before = left;
+            for lane in self.lanes.values_mut() {
+                if left > 0
+                    && let Some((rank, key)) = lane.due.pop_first()
+                {
+                    lane.places.insert(key.clone(), Place::Ready(rank));
+                    lane.ready.insert((rank, key));
+                    left -= 1;
                 }
             }
-            lane.stranded = 0;
+            if left == before {
+                return;
+            }
         }
-        woken
+    }
+
+    /// Whether a stranded item is there that was not tried since something changed.
+    pub fn has_due(&self) -> bool {
+        self.lanes.values().any(|lane| !lane.due.is_empty())
     }
 
     /// Whether an item is ready.
@@ -256,7 +279,10 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
             Place::Ready(rank) => {
                 lane.ready.remove(&(rank, key.clone()));
             }
-            Place::Stranded(_) => lane.stranded -= 1,
+            Place::Stranded(rank) => {
+                let item = (rank, key.clone());
+                let _ = lane.stranded.remove(&item) || lane.due.remove(&item);
+            }
         }
         true
     }
@@ -340,9 +366,12 @@ mod tests {
                 ..Depth::default()
             }
         );
-        assert_eq!(backlog.wake_stranded(), 1);
+        backlog.wake_stranded();
+        assert!(backlog.has_due());
+        backlog.retry(10);
         assert_eq!(order(&mut backlog), ["x"]);
-        assert_eq!(backlog.wake_stranded(), 0);
+        backlog.wake_stranded();
+        assert!(!backlog.has_due());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use muster_shared::events::Events;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
 use super::carry::carry_out;
@@ -39,7 +40,8 @@ struct Office {
     options: Options,
 }
 
-/// Starts the controller. With the gate `Failover` off it evicts nothing and only counts failed clusters.
+/// Starts the controller. With the gate `Failover` off it evicts nothing: it counts failed clusters, and says of workloads in tainted ones
+/// why they stay.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let settings = &fleet.settings;
     let rates = Rates {
@@ -108,9 +110,7 @@ impl Office {
 
     /// Called with the desk locked: of two notes about one binding the later must be told last.
     fn tell(&self, news: News) {
-        for (key, note) in news.bindings {
-            self.teller.tell(key, note);
-        }
+        self.teller.tell(news.bindings);
         for note in news.clusters {
             tracing::info!(cluster = %note.cluster, reason = note.reason, "{}", note.message);
             if let Some(cluster) = self.clusters.get(None, &note.cluster) {
@@ -136,14 +136,9 @@ async fn run(office: Arc<Office>, fleet: Arc<Fleet>) {
             Step::Evict(errand) => {
                 let (office, fleet) = (Arc::clone(&office), Arc::clone(&fleet));
                 tokio::spawn(async move {
-                    let outcome = match &errand.subject {
-                        Subject::Namespaced(_) => {
-                            go::<ResourceBinding>(&office, &fleet, &errand).await
-                        }
-                        Subject::Cluster(_) => {
-                            go::<ClusterResourceBinding>(&office, &fleet, &errand).await
-                        }
-                    };
+                    let errand = Arc::new(*errand);
+                    let work = evict(Arc::clone(&office), fleet, Arc::clone(&errand));
+                    let outcome = settle(tokio::spawn(work)).await;
                     let mut meter = office.meter.lock().unwrap_or_else(PoisonError::into_inner);
                     meter.count(&errand, &outcome, jiff::Timestamp::now());
                     drop(meter);
@@ -167,6 +162,21 @@ async fn run(office: Arc<Office>, fleet: Arc<Fleet>) {
             () = timer => {}
         }
     }
+}
+
+async fn evict(office: Arc<Office>, fleet: Arc<Fleet>, errand: Arc<Errand>) -> Outcome {
+    match &errand.subject {
+        Subject::Namespaced(_) => go::<ResourceBinding>(&office, &fleet, &errand).await,
+        Subject::Cluster(_) => go::<ClusterResourceBinding>(&office, &fleet, &errand).await,
+    }
+}
+
+/// The outcome of an errand, one that panicked on odd data included: it has failed, is told of, and is tried again with back-off. Without
+/// an outcome its binding would never be evicted, and nobody would learn why.
+async fn settle(errand: JoinHandle<Outcome>) -> Outcome {
+    errand.await.unwrap_or_else(|error| {
+        Outcome::Failed(format!("the eviction could not be planned: {error}"))
+    })
 }
 
 /// Runs one errand: plan, one patch, and what that means.
@@ -234,5 +244,21 @@ async fn show(office: Arc<Office>, fleet: Arc<Fleet>) {
         let desk = office.desk.lock().unwrap_or_else(PoisonError::into_inner);
         let mut meter = office.meter.lock().unwrap_or_else(PoisonError::into_inner);
         meter.show(&desk, tokio::time::Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_errand_that_panics_has_failed_and_says_so() {
+        let gone = tokio::spawn(async { Outcome::Gone });
+        assert!(matches!(settle(gone).await, Outcome::Gone));
+        let odd = tokio::spawn(async { panic!("odd data") });
+        let Outcome::Failed(why) = settle(odd).await else {
+            panic!("it has failed")
+        };
+        assert!(why.contains("odd data"), "{why}");
     }
 }

@@ -15,8 +15,9 @@ pub use self::errand::{ClusterNote, Errand, News, Now, Outcome, Step};
 use super::backlog::{Backlog, Place, Rank};
 use super::explain::Turn;
 use super::fleet_view::{FleetView, evicts};
-use super::judge::{Judgement, Stay, Switches, judge, purge_mode};
+use super::judge::{Judgement, Switches, judge, purge_mode};
 use super::rate::{Band, Budget, Rates};
+use super::record::whole;
 use super::subject::Subject;
 use crate::binding::BindingKey;
 
@@ -43,6 +44,8 @@ pub struct Desk {
     budget: Budget,
     band: Band,
     wake: Option<Instant>,
+    /// When the next of the stranded workloads are tried, if there are any to be tried.
+    retry: Option<Instant>,
     /// Whether everything is known; before that nothing is judged.
     open: bool,
     news: News,
@@ -51,6 +54,9 @@ pub struct Desk {
 
 /// Pause before a binding is tried again that somebody else wrote, or is just writing.
 const CONFLICT: Duration = Duration::from_millis(100);
+/// How many stranded workloads are tried at a time after a change that could help, and the pause before the next. For each that
+/// leaves, two more are tried at once.
+const RETRIES: (usize, Duration) = (100, Duration::from_secs(1));
 /// First and longest pause after a failed write.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
@@ -70,6 +76,7 @@ impl Desk {
             budget,
             band: Band::Primary,
             wake: None,
+            retry: None,
             open: false,
             news: News::default(),
             tallies: HashMap::new(),
@@ -84,7 +91,7 @@ impl Desk {
         let subjects: Vec<Subject> = self.subjects.values().cloned().collect();
         for subject in subjects {
             self.review_all(&subject, now);
-            self.clear_stale(&subject);
+            self.tell_what_was_not(&subject);
         }
         let failed: Vec<Arc<str>> = self.fleet.evicting().cloned().collect();
         for cluster in failed {
@@ -132,13 +139,16 @@ impl Desk {
         self.tell_of_queue(&name);
     }
 
-    /// A cluster is gone.
+    /// A cluster is not known any more.
     pub fn cluster_gone(&mut self, name: &str, now: Now) {
         self.fleet.remove(name);
-        self.backlog.drop_cluster(name);
+        let dropped = self.backlog.drop_cluster(name);
         self.tallies.remove(name);
         if !self.open {
             return;
+        }
+        for key in dropped {
+            self.note(key, name, Turn::ClusterGone);
         }
         self.settle_band(now);
         self.wake = Some(now.tick);
@@ -152,8 +162,8 @@ impl Desk {
             return;
         }
         for target in old.iter().flat_map(|old| &old.spec().clusters) {
-            if subject.spec().target(&target.name).is_none() {
-                self.take_off(&target.name, &key);
+            if subject.spec().target(&target.name).is_none() && self.take_off(&target.name, &key) {
+                self.note(key.clone(), &target.name, Turn::Moved);
             }
         }
         if subject.meta().deletion_timestamp.is_some() {
@@ -186,8 +196,14 @@ impl Desk {
         if self.wake.is_some_and(|wake| wake <= now.tick) {
             self.wake = None;
             self.backlog.wake_stranded();
+            self.retry.get_or_insert(now.tick);
         }
-        let timer = self.backlog.next_timer().into_iter().chain(self.wake).min();
+        if self.retry.is_some_and(|retry| retry <= now.tick) {
+            self.backlog.retry(RETRIES.0);
+            let more = self.backlog.has_due();
+            self.retry = more.then(|| now.tick + RETRIES.1);
+        }
+        let timer = self.next_timer();
         while self.backlog.has_ready() {
             if let Err(when) = self.budget.pay(now.tick) {
                 return Step::Wait(timer.into_iter().chain(when).min());
@@ -201,7 +217,12 @@ impl Desk {
             // Nothing was evicted for it.
             self.budget.refund();
         }
-        Step::Wait(self.backlog.next_timer().into_iter().chain(self.wake).min())
+        Step::Wait(self.next_timer())
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        let timers = [self.backlog.next_timer(), self.wake, self.retry];
+        timers.into_iter().flatten().min()
     }
 
     /// Judges an item once more at the moment of its eviction, so that what changed meanwhile counts.
@@ -260,10 +281,19 @@ impl Desk {
                     cause: errand.cause.to_string(),
                     to,
                     mode: errand.purge_mode.to_string(),
+                    at: whole(now.wall),
                 };
-                self.note(key, cluster, turn);
+                self.note(key.clone(), cluster, turn);
                 self.tallies.entry(Arc::clone(cluster)).or_default().left += 1;
-                return self.binding(&subject, now);
+                self.backlog.retry(2);
+                // Where the watch was faster, it may know a later version than the answer to our write.
+                let is_latest = |known: &Subject| {
+                    known.meta().resource_version == errand.subject.meta().resource_version
+                };
+                if self.subjects.get(&key).is_some_and(is_latest) {
+                    self.binding(&subject, now);
+                }
+                return;
             }
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {
@@ -358,9 +388,7 @@ impl Desk {
         let (turn, place) = match self.judge(cluster, subject, now) {
             Judgement::Stay(stay) => {
                 self.backlog.remove(cluster, key);
-                if stay != Stay::SwitchedOff {
-                    self.note(key.clone(), cluster, Turn::Stays(stay));
-                }
+                self.note(key.clone(), cluster, Turn::Stays(stay));
                 return;
             }
             Judgement::Leave { due, cause } => {
@@ -393,15 +421,17 @@ impl Desk {
             && self.fleet.taints(cluster).iter().any(evicts)
     }
 
-    fn take_off(&mut self, cluster: &str, key: &Key) {
+    /// Says whether the workload was to leave the cluster.
+    fn take_off(&mut self, cluster: &str, key: &Key) -> bool {
         let name = self.share(cluster);
-        self.backlog.remove(&name, key);
+        let waited = self.backlog.remove(&name, key);
         if let Some(keys) = self.on.get_mut(&name) {
             keys.remove(key);
             if keys.is_empty() {
                 self.on.remove(&name);
             }
         }
+        waited
     }
 
     fn key_of(&self, subject: &Subject) -> Key {

@@ -1,9 +1,11 @@
 use jiff::Timestamp;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PurgeMode;
+use muster_shared::names::annotation::LAST_EVICTION;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::eviction::record::Record;
 
 /// A fleet and its workloads, an opened desk, and a clock that tests move.
 struct World {
@@ -456,7 +458,164 @@ fn a_condition_left_over_from_before_a_restart_is_put_right() {
         vec![Arc::new(waiting)],
         true,
     );
-    assert_eq!(world.told(), [("w".to_owned(), "AbandonedOnRecovery")]);
+    assert_eq!(world.told(), [("w".to_owned(), "AbandonedOnMove")]);
+}
+
+fn with_condition(binding: &ResourceBinding, condition: &Value) -> Arc<ResourceBinding> {
+    let mut binding = binding.clone();
+    binding.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
+    Arc::new(binding)
+}
+
+fn pending(message: &str, second: i64) -> Value {
+    json!({
+        "type": "EvictionPending", "status": "True", "reason": "WaitingForRate", "message": message,
+        "lastTransitionTime": Timestamp::from_second(second).unwrap(),
+    })
+}
+
+#[test]
+fn after_a_restart_an_eviction_that_nobody_told_of_is_told_with_its_cluster_and_cause() {
+    let moved = {
+        let mut moved = ResourceBinding::clone(&binding("w", &["c1"], &json!({})));
+        let at = Timestamp::from_second(900).unwrap();
+        let cause = "taint down:NoExecute, which is not tolerated";
+        let record = Record::new("c0", "c1", "Directly", cause, at);
+        let annotations = [(LAST_EVICTION.to_owned(), record.write())];
+        moved.metadata.annotations = Some(annotations.into());
+        moved
+    };
+    let told = |binding: Arc<ResourceBinding>| {
+        let clusters = vec![cluster("c0", &down(0)), cluster("c1", &json!([]))];
+        let mut world = World::of(clusters, vec![binding], true);
+        let news = world.desk.take_news().bindings;
+        news.into_iter()
+            .map(|(_, note)| note.message())
+            .collect::<Vec<_>>()
+    };
+    let before = with_condition(&moved, &pending("c0 has taint down:NoExecute", 890));
+    for untold in [Arc::new(moved.clone()), before] {
+        assert_eq!(
+            told(untold),
+            ["left c0 for c1 (Directly): c0 has taint down:NoExecute, which is not tolerated"]
+        );
+    }
+    let known = json!({
+        "type": "EvictionPending", "status": "False", "reason": "Evicted", "message": "left c0 ...",
+        "lastTransitionTime": Timestamp::from_second(900).unwrap(),
+    });
+    assert!(told(with_condition(&moved, &known)).is_empty(), "told once");
+}
+
+#[test]
+fn a_stale_condition_is_put_right_for_the_cluster_that_it_names() {
+    let on_both = binding("w", &["c1", "c10"], &json!({}));
+    let stale = with_condition(
+        &on_both,
+        &pending("c10 has taint down:NoExecute: it leaves ...", 1),
+    );
+    let clusters = ["c1", "c10"].map(|name| cluster(name, &json!([])));
+    let mut world = World::of(clusters.to_vec(), vec![stale], true);
+    let news = world.desk.take_news().bindings;
+    let told: Vec<_> = news
+        .iter()
+        .map(|(_, note)| (note.cluster.as_str(), note.reason()))
+        .collect();
+    assert_eq!(told, [("c10", "AbandonedOnRecovery")]);
+}
+
+#[test]
+fn what_somebody_else_moves_while_it_waits_is_not_said_to_wait_any_more() {
+    let mut world = World::new(10, 1, 1);
+    world.told();
+    world.put(&binding("w0-0", &["c5"], &json!({})));
+    assert_eq!(world.told(), [("w0-0".to_owned(), "AbandonedOnMove")]);
+    let mut world = World::new(10, 1, 1);
+    world.told();
+    world.desk.cluster_gone("c0", world.now());
+    assert_eq!(world.told(), [("w0-0".to_owned(), "AbandonedClusterGone")]);
+}
+
+#[test]
+fn the_answer_to_our_own_write_never_replaces_what_the_watch_told_since() {
+    let mut world = World::new(10, 1, 1);
+    world.second = 10.0;
+    let Step::Evict(errand) = world.desk.next(world.now()) else {
+        panic!("one has to leave")
+    };
+    // The answer to the patch is under way; somebody else has moved the workload on, and the watch is faster.
+    let mut later = ResourceBinding::clone(&binding("w0-0", &["c7"], &json!({})));
+    later.metadata.resource_version = Some("3".into());
+    world.put(&Arc::new(later));
+    world.desk.done(&errand, leave(&errand), world.now());
+    world.told();
+    world.set(&cluster("c7", &down(0)));
+    let evicted = world.evict(10.0);
+    assert!(
+        evicted.contains(&"w0-0".to_owned()),
+        "it is known to be on c7"
+    );
+}
+
+/// How many of so many workloads that have nowhere to go are tried within some seconds after a change of room.
+fn tried_after_a_change(stranded: usize, seconds: f64, end: impl Fn(&Errand) -> Outcome) -> usize {
+    let clusters = [cluster("c0", &down(0)), cluster("c1", &json!([]))];
+    let bindings = (0..stranded).map(|n| binding(&format!("w{n}"), &["c0"], &json!({})));
+    let mut world = World::of(clusters.to_vec(), bindings.collect(), true);
+    world.desk.budget.set_rate(10_000.0, world.now().tick);
+    world.pass(30.0, |_| Outcome::Nowhere("full".into()));
+    let mut roomier = Cluster::clone(&cluster("c1", &json!([])));
+    roomier.status.as_mut().unwrap().resource_summary =
+        serde_json::from_value(json!({"allocatable": {"cpu": "8"}})).unwrap();
+    world.set(&Arc::new(roomier));
+    assert_eq!(world.pass(9.5, |_| Outcome::Gone).len(), 0, "not yet");
+    world.pass(seconds, end).len()
+}
+
+#[test]
+fn a_change_of_room_tries_what_is_stranded_in_slices_and_faster_when_that_helps() {
+    let nowhere = |_: &Errand| Outcome::Nowhere("full".into());
+    let tried = tried_after_a_change(800, 3.0, nowhere);
+    assert_eq!(tried, 300, "those of three seconds");
+    assert_eq!(tried_after_a_change(50, 60.0, nowhere), 50, "each once");
+    let tried = tried_after_a_change(800, 2.0, leave);
+    assert_eq!(tried, 800, "all that can leave do");
+}
+
+#[test]
+fn clusters_that_never_reported_or_are_being_removed_do_not_make_a_fleet_look_healthy() {
+    let change = |name: &str, taints: &Value, change: fn(&mut Cluster)| {
+        let mut cluster = Cluster::clone(&cluster(name, taints));
+        change(&mut cluster);
+        Arc::new(cluster)
+    };
+    let begun: fn(&mut Cluster) = |_| {};
+    let new: fn(&mut Cluster) = |cluster| cluster.status = None;
+    let going: fn(&mut Cluster) = |cluster| {
+        cluster.metadata.deletion_timestamp = Some(muster_shared::k8s::Time(Timestamp::UNIX_EPOCH));
+    };
+    let mut view = FleetView::default();
+    for (name, taints, how, total, failed) in [
+        ("a", json!([]), begun, 1, 0),
+        ("b", down(0), begun, 2, 1),
+        ("c", json!([]), new, 2, 1),
+        ("d", json!([]), going, 2, 1),
+        ("e", down(0), going, 2, 1),
+        // One that never reported and yet is tainted has failed.
+        ("c", down(0), new, 3, 2),
+        ("b", json!([]), begun, 3, 1),
+    ] {
+        view.put(&change(name, &taints, how));
+        let health = view.health();
+        assert_eq!(
+            (health.total, health.failed),
+            (total, failed),
+            "after {name}"
+        );
+    }
+    view.remove("c");
+    view.remove("e");
+    assert_eq!((view.health().total, view.health().failed), (2, 0));
 }
 
 #[test]

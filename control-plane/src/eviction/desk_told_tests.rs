@@ -108,3 +108,31 @@ fn a_stop_a_slow_pace_and_a_recovery_are_told_of_the_workloads_and_of_the_cluste
         "said after a restart, too"
     );
 }
+
+#[test]
+fn with_a_switch_off_each_workload_and_its_cluster_are_told_why_nothing_moves() {
+    let told = |switches: Switches| {
+        let mut world = World::new(3, 0, 2);
+        world.desk.switches = switches;
+        world.set(&cluster("c0", &taint("NoExecute", 1_000)));
+        assert!(world.evict(100.0).is_empty());
+        let news = world.desk.take_news();
+        let bindings: Vec<_> = news
+            .bindings
+            .iter()
+            .map(|(_, note)| note.message())
+            .collect();
+        let clusters: Vec<_> = news.clusters.iter().map(|note| note.reason).collect();
+        (bindings, clusters)
+    };
+    let (bindings, clusters) = told(switches(false));
+    assert_eq!(bindings, ["stays on c0: feature gate Failover is off"; 2]);
+    assert_eq!(clusters, ["EvictionOff"]);
+    let (bindings, clusters) = told(Switches {
+        no_execute: false,
+        ..switches(true)
+    });
+    let why = "taints of effect NoExecute do not evict (--enable-no-execute-taint-eviction=false)";
+    assert_eq!(bindings, vec![format!("stays on c0: {why}"); 2]);
+    assert_eq!(clusters, ["EvictionTolerated"]);
+}

@@ -63,9 +63,15 @@ pub enum Turn {
         to: String,
         /// What becomes of the old copy.
         mode: String,
+        /// When it left.
+        at: Timestamp,
     },
     /// The cluster recovered before its turn came.
     Recovered,
+    /// Somebody else took the workload off the cluster before its turn came.
+    Moved,
+    /// The cluster left the fleet before its turn came.
+    ClusterGone,
     /// It does not have to leave.
     Stays(Stay),
 }
@@ -90,6 +96,10 @@ impl Note {
             Turn::Failed { .. } => "EvictWorkloadFromClusterFailed",
             Turn::Evicted { .. } => "Evicted",
             Turn::Recovered => "AbandonedOnRecovery",
+            Turn::Moved => "AbandonedOnMove",
+            Turn::ClusterGone => "AbandonedClusterGone",
+            Turn::Stays(Stay::SwitchedOff) => "FailoverOff",
+            Turn::Stays(Stay::NoExecuteOff) => "NoExecuteEvictionOff",
             Turn::Stays(Stay::NotAsked) => "FailoverNotRequested",
             Turn::Stays(Stay::NoPlacement) => "PlacementUnknown",
             Turn::Stays(_) => "Tolerated",
@@ -115,26 +125,35 @@ impl Note {
                 format!("has to leave {cluster} and stays: its state cannot be preserved: {why}")
             }
             Turn::Failed { why } => format!("Evict from cluster {cluster} failed: {why}"),
-            Turn::Evicted { cause, to, mode } => {
+            Turn::Evicted {
+                cause, to, mode, ..
+            } => {
                 format!("left {cluster} for {to} ({mode}): {cluster} has {cause}")
             }
             Turn::Recovered => format!("{cluster} recovered before the workload had to leave it"),
+            Turn::Moved => {
+                format!("{cluster} is none of its clusters any more, so it need not leave it")
+            }
+            Turn::ClusterGone => format!("{cluster} is not known in the fleet any more"),
             Turn::Stays(why) => format!("stays on {cluster}: {why}"),
         }
     }
 
-    /// The condition on the binding.
-    pub fn condition(&self, now: Timestamp) -> Condition {
-        let pending = !matches!(
-            self.turn,
-            Turn::Evicted { .. } | Turn::Recovered | Turn::Stays(_)
-        );
-        let status = if pending {
-            conditions::TRUE
-        } else {
-            conditions::FALSE
-        };
-        conditions::new(CONDITION, status, self.reason(), &self.message(), now)
+    /// Whether the workload is still to leave the cluster.
+    pub fn is_pending(&self) -> bool {
+        match self.turn {
+            Turn::Tolerated { .. }
+            | Turn::Queued { .. }
+            | Turn::Stopped { .. }
+            | Turn::Nowhere { .. }
+            | Turn::Unpreserved { .. }
+            | Turn::Failed { .. } => true,
+            Turn::Evicted { .. }
+            | Turn::Recovered
+            | Turn::Moved
+            | Turn::ClusterGone
+            | Turn::Stays(_) => false,
+        }
     }
 
     /// How serious the event is.
@@ -150,16 +169,105 @@ impl Note {
     }
 }
 
+/// Clusters that a condition speaks of at most.
+const LONGEST_LIST: usize = 5;
+/// A condition's message may not be longer, in bytes (the schema's rule).
+const LONGEST_MESSAGE: usize = 32_768;
+
+/// The condition on a binding, from what is known of each cluster that its workload has to leave, and of each that it left or
+/// need not leave any more. While there is one to leave, those are what the condition is about.
+pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
+    let pending = || notes.iter().filter(|note| note.is_pending());
+    // Of several clusters the one that says most about what somebody has to do.
+    let lead = pending().max_by_key(|note| note.turn.weight());
+    let last = notes
+        .iter()
+        .max_by_key(|note| (note.is_pending(), note.turn.weight()));
+    let (status, lead) = match lead {
+        Some(lead) => (conditions::TRUE, lead),
+        None => (conditions::FALSE, last?),
+    };
+    let done = notes
+        .iter()
+        .filter(|note| matches!(note.turn, Turn::Evicted { .. }));
+    let others = done
+        .chain(pending())
+        .filter(|note| note.cluster != lead.cluster);
+    let all: Vec<String> = [lead]
+        .into_iter()
+        .chain(others)
+        .map(Note::message)
+        .collect();
+    let mut message = all[..all.len().min(LONGEST_LIST)].join("; ");
+    if all.len() > LONGEST_LIST {
+        message = format!("{message}; and {} more clusters", all.len() - LONGEST_LIST);
+    }
+    message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+    let at = evicted_at(notes).unwrap_or(now);
+    Some(conditions::new(
+        CONDITION,
+        status,
+        lead.reason(),
+        &message,
+        at,
+    ))
+}
+
+/// The conditions of a binding with the one that these notes make of it, or nothing when that is known. Each eviction is a change,
+/// although the status may be the same before and after it: its time is the condition's.
+pub fn merge(before: &[Condition], notes: &[Note], now: Timestamp) -> Option<Vec<Condition>> {
+    let observation = condition(notes, now)?;
+    let known = conditions::get(before, CONDITION);
+    // That nothing has to be done needs no condition where nothing was ever pending.
+    let is_over =
+        |note: &Note| matches!(note.turn, Turn::Recovered | Turn::Moved | Turn::ClusterGone);
+    if known.is_none() && notes.iter().all(is_over) {
+        return None;
+    }
+    let is_older =
+        |known: &Condition| evicted_at(notes).is_some_and(|at| known.last_transition_time.0 < at);
+    if known.is_some_and(is_older) {
+        let others = before.iter().filter(|known| known.type_ != CONDITION);
+        return Some(others.cloned().chain([observation]).collect());
+    }
+    conditions::merge(before, [observation])
+}
+
+fn evicted_at(notes: &[Note]) -> Option<Timestamp> {
+    notes
+        .iter()
+        .filter_map(|note| match note.turn {
+            Turn::Evicted { at, .. } => Some(at),
+            _ => None,
+        })
+        .max()
+}
+
+impl Turn {
+    /// How much somebody has to know it: of several clusters the greatest gives the reason.
+    fn weight(&self) -> u8 {
+        match self {
+            Self::Failed { .. } => 9,
+            Self::Nowhere { .. } => 8,
+            Self::Unpreserved { .. } => 7,
+            Self::Stopped { .. } => 6,
+            Self::Queued { .. } => 5,
+            Self::Tolerated { .. } => 4,
+            Self::Evicted { .. } => 3,
+            Self::Stays(_) => 2,
+            Self::Recovered => 1,
+            Self::Moved | Self::ClusterGone => 0,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_note_names_cluster_taint_and_rule() {
-        let note = |turn| Note {
-            cluster: "member1".into(),
-            turn,
-        };
+        let note = |turn| note("member1", turn);
         let cause = || "taint down:NoExecute, which is not tolerated".to_owned();
         for (turn, status, reason, message) in [
             (
@@ -184,6 +292,7 @@ mod tests {
                     cause: cause(),
                     to: "member2".into(),
                     mode: "Gracefully".into(),
+                    at: Timestamp::UNIX_EPOCH,
                 },
                 "False",
                 "Evicted",
@@ -196,11 +305,87 @@ mod tests {
                 "stays on member1: every taint of the cluster is tolerated",
             ),
         ] {
-            let condition = note(turn).condition(Timestamp::UNIX_EPOCH);
+            let condition = condition(&[note(turn)], Timestamp::UNIX_EPOCH).unwrap();
             assert_eq!(
                 (&*condition.status, &*condition.reason, &*condition.message),
                 (status, reason, message)
             );
+        }
+    }
+
+    fn note(cluster: &str, turn: Turn) -> Note {
+        Note {
+            cluster: cluster.into(),
+            turn,
+        }
+    }
+
+    fn nowhere(cluster: &str) -> Note {
+        note(cluster, Turn::Nowhere { why: "full".into() })
+    }
+
+    fn evicted(cluster: &str, second: i64) -> Note {
+        note(
+            cluster,
+            Turn::Evicted {
+                cause: "taint x:NoExecute, which is not tolerated".into(),
+                to: "m9".into(),
+                mode: "Directly".into(),
+                at: at(second),
+            },
+        )
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn the_condition_names_every_cluster_that_has_to_be_left_whichever_was_heard_of_last() {
+        let queued = note(
+            "m1",
+            Turn::Queued {
+                cause: "taint x:NoExecute".into(),
+            },
+        );
+        let one = condition(&[queued.clone(), nowhere("m2")], at(5)).unwrap();
+        assert_eq!((&*one.status, &*one.reason), ("True", "NowhereToGo"));
+        assert_eq!(
+            one.message,
+            "has to leave m2 and stays: full; m1 has taint x:NoExecute: it leaves when the eviction rate allows"
+        );
+        let half = condition(&[evicted("m1", 3), nowhere("m2")], at(5)).unwrap();
+        assert_eq!((&*half.status, &*half.reason), ("True", "NowhereToGo"));
+        assert!(half.message.contains("left m1 for m9"), "{}", half.message);
+        let stays = [note("m1", Turn::Recovered), nowhere("m2")];
+        let stays = condition(&stays, at(5)).unwrap();
+        assert_eq!(stays.message, "has to leave m2 and stays: full");
+        let many: Vec<Note> = (0..100).map(|n| nowhere(&format!("m{n}"))).collect();
+        let message = condition(&many, at(5)).unwrap().message;
+        assert!(message.ends_with("; and 95 more clusters"), "{message}");
+    }
+
+    #[test]
+    fn each_eviction_is_dated_by_itself_although_the_status_stays_the_same() {
+        let first = merge(&[], &[evicted("m1", 100)], at(101)).unwrap();
+        assert_eq!(first[0].last_transition_time.0, at(100));
+        let second = merge(&first, &[evicted("m9", 500)], at(501)).unwrap();
+        assert_eq!(second.len(), 1);
+        assert_eq!(
+            (&*second[0].status, second[0].last_transition_time.0),
+            ("False", at(500))
+        );
+        assert_eq!(merge(&second, &[evicted("m9", 500)], at(502)), None);
+    }
+
+    #[test]
+    fn that_nothing_is_to_be_left_is_told_only_where_something_was() {
+        for turn in [Turn::Recovered, Turn::Moved, Turn::ClusterGone] {
+            let over = [note("m1", turn)];
+            assert_eq!(merge(&[], &over, at(1)), None);
+            let pending = merge(&[], &[nowhere("m1")], at(1)).unwrap();
+            let told = merge(&pending, &over, at(2)).unwrap();
+            assert_eq!(told[0].status, "False");
         }
     }
 }

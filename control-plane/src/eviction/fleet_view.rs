@@ -18,7 +18,7 @@ use crate::scheduler::Snapshot;
 #[derive(Debug, Default)]
 pub struct FleetView {
     clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
-    failed: usize,
+    health: FleetHealth,
     snapshot: Snapshot,
 }
 
@@ -40,8 +40,10 @@ impl FleetView {
     pub fn put(&mut self, cluster: &Arc<Cluster>) -> Effect {
         let name: Arc<str> = Arc::from(cluster.name_any());
         let old = self.clusters.insert(name, Arc::clone(cluster));
-        self.failed += usize::from(has_failed(cluster));
-        self.failed -= usize::from(old.as_ref().is_some_and(|old| has_failed(old)));
+        self.count(cluster, true);
+        if let Some(old) = &old {
+            self.count(old, false);
+        }
         let effect = effect(old.as_deref(), cluster);
         if effect.helps_after.is_some() {
             self.snapshot.put(Arc::clone(cluster));
@@ -52,7 +54,7 @@ impl FleetView {
     /// Takes a cluster out.
     pub fn remove(&mut self, name: &str) {
         if let Some(old) = self.clusters.remove(name) {
-            self.failed -= usize::from(has_failed(&old));
+            self.count(&old, false);
             self.snapshot.remove(name);
         }
     }
@@ -69,9 +71,24 @@ impl FleetView {
         self.clusters.get_key_value(name)
     }
 
+    fn count(&mut self, cluster: &Cluster, comes: bool) {
+        let FleetHealth { total, failed } = &mut self.health;
+        for (count, counts) in [
+            (total, is_counted(cluster)),
+            (failed, is_counted(cluster) && has_failed(cluster)),
+        ] {
+            *count = if comes {
+                *count + usize::from(counts)
+            } else {
+                *count - usize::from(counts)
+            };
+        }
+    }
+
     /// The clusters that have failed.
     pub fn failed(&self) -> impl Iterator<Item = &Arc<Cluster>> {
-        self.clusters.values().filter(|cluster| has_failed(cluster))
+        let counts = |cluster: &&Arc<Cluster>| is_counted(cluster) && has_failed(cluster);
+        self.clusters.values().filter(counts)
     }
 
     /// The clusters that drive workloads out.
@@ -85,10 +102,7 @@ impl FleetView {
 
     /// How much of the fleet has failed.
     pub fn health(&self) -> FleetHealth {
-        FleetHealth {
-            total: self.clusters.len(),
-            failed: self.failed,
-        }
+        self.health
     }
 
     /// The fleet for the scheduler.
@@ -102,7 +116,8 @@ pub fn evicts(taint: &Taint) -> bool {
     taint.effect == NO_EXECUTE || taint.effect == PREFER_NO_EXECUTE
 }
 
-/// A cluster has failed when a taint evicts from it (the proposal's definition), and already when it is known not to be
+/// A cluster has failed when a taint evicts from it, whoever put it there (the proposal's definition: a person who drains most of a fleet
+/// is as likely to be mistaken as a monitor), and already when it is known not to be
 /// ready: clusters that fail together get their taints one after the other, and the first must not count as the only
 /// one. A cluster that never reported has not failed; it has not begun.
 pub fn has_failed(cluster: &Cluster) -> bool {
@@ -113,6 +128,17 @@ pub fn has_failed(cluster: &Cluster) -> bool {
     let not_ready = conditions::status(conditions, condition::READY)
         .is_some_and(|ready| ready != conditions::TRUE);
     not_ready || cluster.spec.taints.iter().any(evicts)
+}
+
+/// Whether a cluster is one of those of which a part may fail: it has begun, and stays. Clusters that were registered and never reported, and
+/// those that are being removed, would make a failing fleet look healthy.
+pub fn is_counted(cluster: &Cluster) -> bool {
+    let conditions = cluster
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.conditions);
+    let has_begun = conditions::get(conditions, condition::READY).is_some();
+    cluster.metadata.deletion_timestamp.is_none() && (has_begun || has_failed(cluster))
 }
 
 fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {

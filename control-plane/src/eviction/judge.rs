@@ -56,6 +56,9 @@ pub enum Stay {
     /// The gate is off.
     #[error("feature gate Failover is off")]
     SwitchedOff,
+    /// `NoExecute` is switched off by itself (`--enable-no-execute-taint-eviction=false`).
+    #[error("taints of effect NoExecute do not evict (--enable-no-execute-taint-eviction=false)")]
+    NoExecuteOff,
     /// No taint that could evict.
     #[error("the cluster has no taint that evicts")]
     NoTaint,
@@ -67,7 +70,7 @@ pub enum Stay {
         "its policy has no failover.cluster, so a taint of effect PreferNoExecute does not move it"
     )]
     NotAsked,
-    /// Nobody knows what the workload tolerates: the decision must not be guessed (Karmada, K31).
+    /// Nobody knows what the workload tolerates: the decision must not be guessed (Karmada guesses).
     #[error("the binding has no placement, so its tolerations are unknown")]
     NoPlacement,
 }
@@ -188,6 +191,7 @@ pub fn judge(
         None if hard && placement.is_none() => Judgement::Stay(Stay::NoPlacement),
         None if hard => Judgement::Stay(Stay::Tolerated),
         None if soft => Judgement::Stay(Stay::NotAsked),
+        None if has(NO_EXECUTE) => Judgement::Stay(Stay::NoExecuteOff),
         None => Judgement::Stay(Stay::NoTaint),
     }
 }

@@ -4,6 +4,7 @@ use muster_shared::k8s::Time;
 use super::*;
 use muster_shared::k8s::Toleration;
 use muster_shared::taints::NO_SCHEDULE;
+use serde_json::json;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -154,6 +155,11 @@ fn no_execute_can_be_switched_off_by_itself() {
     ];
     assert_eq!(outcome(&both, vec![], None, &some), Err(Stay::NotAsked));
     assert_eq!(
+        outcome(&both[..1], vec![], None, &some),
+        Err(Stay::NoExecuteOff),
+        "the taint is there, and the flag is why it moves nothing"
+    );
+    assert_eq!(
         outcome(&both, vec![], failover(Some(1), None), &some),
         Ok(901)
     );
@@ -225,6 +231,36 @@ fn without_a_placement_no_execute_is_not_guessed_about() {
         at(10),
     );
     assert_eq!(judgement, Judgement::Stay(Stay::NoPlacement));
+}
+
+#[test]
+fn the_placement_of_the_spec_counts_before_the_one_that_was_applied_last() {
+    let tolerating = json!({"clusterTolerations": [{"operator": "Exists"}]});
+    let plain = json!({});
+    for (own, applied, stays) in [
+        (Some(&tolerating), Some(&plain), true),
+        (Some(&plain), Some(&tolerating), false),
+        (None, Some(&tolerating), true),
+        (None, Some(&plain), false),
+        (Some(&tolerating), None, true),
+    ] {
+        let spec: ResourceBindingSpec = serde_json::from_value(json!({"placement": own})).unwrap();
+        let applied = applied.map(ToString::to_string);
+        let counts = placement(&spec, applied.as_deref()).unwrap();
+        let judgement = judge(
+            &[taint("k", NO_EXECUTE, Some(0))],
+            &spec,
+            Some(&counts),
+            &switches(),
+            at(10),
+        );
+        let got = judgement == Judgement::Stay(Stay::Tolerated);
+        assert_eq!(got, stays, "own {own:?}, applied {applied:?}");
+    }
+    let nothing = ResourceBindingSpec::default();
+    for unreadable in [None, Some(""), Some("{")] {
+        assert_eq!(placement(&nothing, unreadable), None, "{unreadable:?}");
+    }
 }
 
 #[test]

@@ -16,10 +16,15 @@ fn cluster(name: &str, failed: bool) -> Arc<Cluster> {
     } else {
         json!([])
     };
-    Arc::new(
-        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"taints": taints}}))
-            .unwrap(),
-    )
+    let ready = json!({
+        "type": "Ready", "status": "True", "reason": "", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z",
+    });
+    let cluster = json!({
+        "metadata": {"name": name},
+        "spec": {"taints": taints},
+        "status": {"conditions": [ready]},
+    });
+    Arc::new(serde_json::from_value(cluster).unwrap())
 }
 
 fn spec(kind: &str, tolerated: bool) -> serde_json::Value {

@@ -12,6 +12,7 @@ pub mod motive;
 pub mod plan;
 pub mod preserve;
 pub mod rate;
+pub mod record;
 pub mod subject;
 pub mod teller;
 

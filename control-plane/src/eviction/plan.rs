@@ -11,11 +11,12 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
-use muster_shared::names::annotation::APPLIED_PLACEMENT;
+use muster_shared::names::annotation::{APPLIED_PLACEMENT, LAST_EVICTION};
 use serde_json::{Map, Value, json};
 
 use super::motive::Motive;
 use super::preserve;
+use super::record::Record;
 use crate::availability::{Workload, can_stand_in};
 use crate::scheduler::{Facts, NoFit, Options, Snapshot, schedule};
 
@@ -134,11 +135,17 @@ pub fn plan(
     let affinity_name = decision
         .affinity_name
         .filter(|name| departure.ours && name != observed);
-    Ok(Plan {
+    let mut plan = Plan {
         patch: departure.patch(&after),
         clusters: decision.clusters,
         affinity_name,
-    })
+    };
+    if let Motive::Taint(cause) = departure.motive {
+        let (to, mode) = (plan.destination(), departure.purge_mode.to_string());
+        let record = Record::new(cluster, &to, &mode, &cause.to_string(), now);
+        plan.patch["metadata"]["annotations"][LAST_EVICTION] = json!(record.write());
+    }
+    Ok(plan)
 }
 
 /// One of the new targets at least has to be available now: a target that holds the workload already counts as one

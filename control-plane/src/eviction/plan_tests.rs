@@ -324,7 +324,25 @@ fn beside_another_scheduler_the_decision_is_a_check_only() {
         plan.patch["spec"]["clusters"],
         json!([{"name": "member2", "replicas": 2}])
     );
-    assert_eq!(plan.patch.get("metadata"), None);
+    let annotations = plan.patch["metadata"]["annotations"].as_object().unwrap();
+    assert_eq!(annotations.get(APPLIED_PLACEMENT), None);
+}
+
+#[test]
+fn the_patch_that_evicts_says_why_and_where_to_in_every_purge_mode() {
+    let spec = divided();
+    for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
+        let leave = Leave {
+            mode: mode.clone(),
+            ..gracefully(&spec, "member1")
+        };
+        let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+        let record = plan.patch["metadata"]["annotations"][LAST_EVICTION].as_str();
+        let said: Record = serde_json::from_str(record.unwrap()).unwrap();
+        let cause = "taint down:NoExecute, which is not tolerated";
+        let expected = Record::new("member1", "member2", mode.as_str(), cause, at(50));
+        assert_eq!(said, expected);
+    }
 }
 
 #[test]

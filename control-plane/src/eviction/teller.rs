@@ -1,9 +1,10 @@
 //! Writes explanations on bindings: condition and event, in the background.
 //!
-//! Of several notes about one binding only the latest is written. Waiting for the rate may concern very many bindings
-//! at once, so such notes are written slowly and never delay the others.
+//! Of several notes about one binding and one cluster only the latest is written, and the condition speaks of all clusters that the
+//! workload has to leave. Waiting for the rate may concern very many bindings at once, so such notes are written slowly and
+//! never delay the others.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use jiff::Timestamp;
 use kube::api::Patch;
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
 use muster_shared::client;
-use muster_shared::conditions;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::desk::Key;
-use super::explain::{CONDITION, Note, Turn};
+use super::explain::{self, Note, Turn};
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::fleet::Fleet;
 use crate::graceful_eviction::controller::reference;
@@ -31,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const PACE: Duration = Duration::from_millis(20);
 /// Pause after somebody else wrote the status first.
 const CONFLICT: Duration = Duration::from_millis(50);
+/// How long the reason why no cluster takes a workload may be out of date, while that there is none stays true: the numbers in it change
+/// with every report of any cluster.
+const STALE: Duration = Duration::from_mins(5);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot explain the eviction of {key}: {}", client::brief(error))]
@@ -39,10 +43,82 @@ struct Error {
     error: Box<kube::Error>,
 }
 
+/// What is known of one workload, by cluster: what is pending, and what came to an end and was not told yet.
+#[derive(Clone, Debug, Default)]
+struct Book(BTreeMap<String, Entry>);
+
+#[derive(Clone, Debug)]
+struct Entry {
+    turn: Turn,
+    /// When it was written.
+    told: Option<Instant>,
+}
+
+impl Book {
+    /// Takes a note; says whether it is news.
+    fn take(&mut self, note: Note, now: Instant) -> bool {
+        if let Some(Entry {
+            turn: known,
+            told: Some(told),
+        }) = self.0.get(&note.cluster)
+        {
+            let both_nowhere = matches!(
+                (known, &note.turn),
+                (Turn::Nowhere { .. }, Turn::Nowhere { .. })
+            );
+            let is_fresh = both_nowhere && now.duration_since(*told) < STALE;
+            if is_fresh || *known == note.turn {
+                return false;
+            }
+        }
+        let Note { cluster, turn } = note;
+        self.0.insert(cluster, Entry { turn, told: None });
+        true
+    }
+
+    /// All notes, by cluster.
+    fn notes(&self) -> Vec<Note> {
+        let note = |(cluster, entry): (&String, &Entry)| Note {
+            cluster: cluster.clone(),
+            turn: entry.turn.clone(),
+        };
+        self.0.iter().map(note).collect()
+    }
+
+    /// The notes that were not written yet.
+    fn untold(&self) -> impl Iterator<Item = Note> {
+        self.0
+            .iter()
+            .filter(|(_, entry)| entry.told.is_none())
+            .map(|(cluster, entry)| Note {
+                cluster: cluster.clone(),
+                turn: entry.turn.clone(),
+            })
+    }
+
+    /// These notes were written: what came to an end is forgotten.
+    fn told(&mut self, notes: &[Note], now: Instant) {
+        for note in notes {
+            let Some(entry) = self.0.get_mut(&note.cluster) else {
+                continue;
+            };
+            if entry.turn != note.turn {
+                // There has been news since.
+                continue;
+            }
+            if note.is_pending() {
+                entry.told.get_or_insert(now);
+            } else {
+                self.0.remove(&note.cluster);
+            }
+        }
+    }
+}
+
 /// Takes notes. Cheap to clone.
 #[derive(Clone)]
 pub struct Teller {
-    latest: Arc<Mutex<HashMap<Key, Note>>>,
+    books: Arc<Mutex<HashMap<Key, Book>>>,
     urgent: Queue<Key>,
     patient: Queue<Key>,
 }
@@ -51,7 +127,7 @@ impl Teller {
     /// Starts the writers.
     pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) -> Self {
         let teller = Self {
-            latest: Arc::default(),
+            books: Arc::default(),
             urgent: Queue::new("eviction notes"),
             patient: Queue::new("eviction notes that can wait"),
         };
@@ -82,33 +158,43 @@ impl Teller {
         teller
     }
 
-    /// Takes a note; it replaces an earlier one about the same binding that was not written yet.
-    pub fn tell(&self, key: Key, note: Note) {
-        let urgent = note.is_urgent();
-        self.lock().insert(key.clone(), note);
-        if urgent {
-            self.urgent.add(key);
-        } else {
-            self.patient.add_after(key, PATIENCE);
+    /// Takes notes, all before any is written; each replaces an earlier one about the same binding and cluster.
+    pub fn tell(&self, notes: Vec<(Key, Note)>) {
+        let (now, mut news) = (Instant::now(), Vec::new());
+        let mut books = self.lock();
+        for (key, note) in notes {
+            let urgent = note.is_urgent();
+            if books.entry(key.clone()).or_default().take(note, now) {
+                news.push((key, urgent));
+            }
+        }
+        drop(books);
+        for (key, urgent) in news {
+            if urgent {
+                self.urgent.add(key);
+            } else {
+                self.patient.add_after(key, PATIENCE);
+            }
         }
     }
 
     async fn write<B: Kept>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
         // The next workload leaves before the last is told of.
         fleet.traffic.lull(client::Rank::Report).await;
-        let Some(note) = self.lock().get(&key).cloned() else {
+        let Some(book) = self.lock().get(&key).cloned() else {
             return Ok(Next::Done);
         };
-        let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
+        if book.untold().next().is_none() {
+            return Ok(Next::Done);
+        }
+        let binding = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
+        let Some(binding) = binding.filter(|it| it.meta().deletion_timestamp.is_none()) else {
             self.lock().remove(&key);
             return Ok(Next::Done);
         };
-        let observation = note.condition(Timestamp::now());
+        let notes = book.notes();
         let before = &binding.status().conditions;
-        // That nothing has to be done needs no condition where none was ever pending.
-        let is_news =
-            conditions::get(before, CONDITION).is_some() || !matches!(note.turn, Turn::Recovered);
-        if let Some(list) = conditions::merge(before, [observation]).filter(|_| is_news) {
+        if let Some(list) = explain::merge(before, &notes, Timestamp::now()) {
             let patch = json!({
                 "metadata": {"resourceVersion": binding.meta().resource_version},
                 "status": {"conditions": list},
@@ -118,7 +204,9 @@ impl Teller {
                 .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
                 .await
             {
-                Ok(_) => publish(fleet, binding.as_ref(), &note),
+                Ok(_) => book
+                    .untold()
+                    .for_each(|note| publish(fleet, binding.as_ref(), &note)),
                 Err(error) if client::is_conflict(&error) => return Ok(Next::After(CONFLICT)),
                 Err(error) if client::is_not_found(&error) => {}
                 Err(error) => {
@@ -129,15 +217,18 @@ impl Teller {
                 }
             }
         }
-        let mut latest = self.lock();
-        if latest.get(&key) == Some(&note) {
-            latest.remove(&key);
+        let mut books = self.lock();
+        if let Some(book) = books.get_mut(&key) {
+            book.told(&notes, Instant::now());
+            if book.0.is_empty() {
+                books.remove(&key);
+            }
         }
         Ok(Next::Done)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Note>> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Book>> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -161,5 +252,67 @@ fn publish<B: Binding>(fleet: &Fleet, binding: &B, note: &Note) {
         fleet
             .events
             .publish_about(resource, note.severity(), note.reason(), note.message());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(cluster: &str, turn: Turn) -> Note {
+        Note {
+            cluster: cluster.into(),
+            turn,
+        }
+    }
+
+    fn nowhere(cluster: &str, why: &str) -> Note {
+        note(cluster, Turn::Nowhere { why: why.into() })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_there_is_no_place_is_written_once_and_its_numbers_not_with_every_report() {
+        let start = Instant::now();
+        let mut book = Book::default();
+        assert!(book.take(nowhere("m1", "3 are full"), start));
+        book.told(&book.notes(), start);
+        let mut written = 0;
+        for second in 0..3_600 {
+            let now = start + Duration::from_secs(second);
+            if book.take(nowhere("m1", &format!("{second} are full")), now) {
+                written += 1;
+                book.told(&book.notes(), now);
+            }
+        }
+        assert_eq!(written, 11, "one every five minutes");
+        let queued = note("m1", Turn::Queued { cause: "x".into() });
+        assert!(book.take(queued.clone(), start), "another turn is news");
+        book.told(&book.notes(), start);
+        assert!(!book.take(queued, start), "the same is none");
+    }
+
+    #[test]
+    fn a_book_remembers_what_is_pending_until_that_comes_to_an_end() {
+        let now = Instant::now();
+        let mut book = Book::default();
+        book.take(nowhere("m1", "full"), now);
+        book.take(nowhere("m2", "full"), now);
+        book.told(&book.notes(), now);
+        book.take(note("m1", Turn::Recovered), now);
+        let untold: Vec<Note> = book.untold().collect();
+        assert_eq!(untold, [note("m1", Turn::Recovered)]);
+        assert_eq!(book.notes().len(), 2, "the condition speaks of both");
+        let written = book.notes();
+        book.take(nowhere("m1", "full"), now);
+        book.told(&written, now);
+        assert_eq!(
+            book.untold().count(),
+            1,
+            "what came meanwhile is written, too"
+        );
+        book.take(note("m1", Turn::Moved), now);
+        book.take(note("m2", Turn::Moved), now);
+        book.told(&book.notes(), now);
+        assert!(book.0.is_empty());
     }
 }

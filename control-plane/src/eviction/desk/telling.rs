@@ -11,6 +11,7 @@ use super::super::explain::{CONDITION, Note, Turn};
 use super::super::fleet_view::evicts;
 use super::super::judge::Cause;
 use super::super::rate::Band;
+use super::super::record::Record;
 use super::super::subject::Subject;
 use super::{ClusterNote, Desk, Key, Now};
 
@@ -27,8 +28,14 @@ impl Desk {
     /// What a cluster's taints mean for its workloads.
     pub(super) fn tell_of_queue(&mut self, cluster: &Arc<str>) {
         let all = self.on.get(cluster).map_or(0, HashSet::len);
-        if all == 0 || !self.switches.failover {
+        if all == 0 {
             return;
+        }
+        if !self.switches.failover {
+            let message = format!(
+                "its taints move none of its {all} workloads: the feature gate Failover is off"
+            );
+            return self.tell_of(cluster, "EvictionOff", message);
         }
         let depth = self.backlog.depth(cluster);
         let queued = depth.ready + depth.stranded;
@@ -136,19 +143,33 @@ impl Desk {
         }
     }
 
-    /// A binding that says an eviction is pending although none is: the cluster recovered while nobody looked.
-    pub(super) fn clear_stale(&mut self, subject: &Subject) {
-        if !conditions::is_true(&subject.status().conditions, CONDITION) {
-            return;
+    /// What a process that ended did not tell any more: an eviction that took place, or that none is pending now because the cluster
+    /// recovered, or the workload was moved, while nobody looked.
+    pub(super) fn tell_what_was_not(&mut self, subject: &Subject) {
+        let conditions = &subject.status().conditions;
+        let record = Record::read(subject.meta().annotations.as_ref());
+        if let Some(record) = record.filter(|record| !record.is_told(conditions)) {
+            let Note { cluster, turn } = record.note();
+            return self.note(self.key_of(subject), &cluster, turn);
         }
+        let Some(stale) = conditions::get(conditions, CONDITION) else {
+            return;
+        };
         let targets = &subject.spec().clusters;
-        let pending = targets
+        let is_pending = targets
             .iter()
             .any(|target| self.fleet.taints(&target.name).iter().any(evicts));
-        if let Some(target) = targets.first().filter(|_| !pending) {
-            let name = self.share(&target.name);
-            self.note(self.key_of(subject), &name, Turn::Recovered);
+        if stale.status != conditions::TRUE || is_pending {
+            return;
         }
+        let named = targets
+            .iter()
+            .find(|target| names_cluster(&stale.message, &target.name));
+        let (cluster, turn) = match named {
+            Some(target) => (target.name.clone(), Turn::Recovered),
+            None => ("the cluster it had to leave".to_owned(), Turn::Moved),
+        };
+        self.note(self.key_of(subject), &cluster, turn);
     }
 
     pub(super) fn note(&mut self, key: Key, cluster: &str, turn: Turn) {
@@ -168,4 +189,12 @@ impl Desk {
             message,
         });
     }
+}
+
+/// Whether a message speaks of a cluster, and not only of one whose name contains that one's.
+fn names_cluster(message: &str, cluster: &str) -> bool {
+    let is_part = |symbol: char| symbol.is_ascii_alphanumeric() || matches!(symbol, '-' | '.');
+    message
+        .split(|symbol| !is_part(symbol))
+        .any(|word| word == cluster || word.trim_end_matches('.') == cluster)
 }

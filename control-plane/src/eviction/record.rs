@@ -1,0 +1,112 @@
+//! What a binding says about the last eviction of its workload by a taint: an annotation in the patch that evicts.
+//!
+//! Condition and event are written afterwards. A process that ends in between leaves the record, and the next one tells what
+//! happened; without a task (purge mode Directly) there would be no other trace.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use muster_shared::conditions;
+use muster_shared::k8s::Condition;
+use muster_shared::names::annotation::LAST_EVICTION;
+use serde::{Deserialize, Serialize};
+
+use super::explain::{CONDITION, Note, Turn};
+
+/// The longest text of one field, in bytes. Taints are written by people.
+const LONGEST: usize = 512;
+
+/// An eviction that took place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The cluster that was left.
+    pub from: String,
+    /// The clusters that the workload was placed on.
+    pub to: String,
+    /// Purge mode.
+    pub mode: String,
+    /// Taint and rule.
+    pub cause: String,
+    /// When, in whole seconds.
+    pub at: Timestamp,
+}
+
+impl Record {
+    /// The record of an eviction at `now`.
+    pub fn new(from: &str, to: &str, mode: &str, cause: &str, now: Timestamp) -> Self {
+        let bounded = |text: &str| text[..text.floor_char_boundary(LONGEST)].to_owned();
+        Self {
+            from: bounded(from),
+            to: bounded(to),
+            mode: bounded(mode),
+            cause: bounded(cause),
+            at: whole(now),
+        }
+    }
+
+    /// The record among the annotations of a binding, if there is one that can be read.
+    pub fn read(annotations: Option<&BTreeMap<String, String>>) -> Option<Self> {
+        serde_json::from_str(annotations?.get(LAST_EVICTION)?).ok()
+    }
+
+    /// The value of the annotation.
+    pub fn write(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Whether the condition of the binding is at least as new as the eviction, so that it was told.
+    pub fn is_told(&self, conditions: &[Condition]) -> bool {
+        conditions::get(conditions, CONDITION)
+            .is_some_and(|known| known.last_transition_time.0 >= self.at)
+    }
+
+    /// The same as it is told.
+    pub fn note(self) -> Note {
+        Note {
+            cluster: self.from,
+            turn: Turn::Evicted {
+                cause: self.cause,
+                to: self.to,
+                mode: self.mode,
+                at: self.at,
+            },
+        }
+    }
+}
+
+/// A moment without its fraction of a second, as conditions have it.
+pub fn whole(moment: Timestamp) -> Timestamp {
+    Timestamp::from_second(moment.as_second()).unwrap_or(moment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_record_survives_the_way_through_an_annotation_and_is_bounded() {
+        let long = "ä".repeat(10_000);
+        let record = Record::new("m1", "m2,m3", "Directly", &long, at(7));
+        assert!(record.write().len() < 1_200);
+        let annotations = BTreeMap::from([(LAST_EVICTION.to_owned(), record.write())]);
+        assert_eq!(Record::read(Some(&annotations)), Some(record));
+        for odd in ["", "{", "[]", r#"{"from":1}"#] {
+            let annotations = BTreeMap::from([(LAST_EVICTION.to_owned(), odd.to_owned())]);
+            assert_eq!(Record::read(Some(&annotations)), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn an_eviction_is_told_once_the_condition_is_as_new() {
+        let record = Record::new("m1", "m2", "Directly", "taint", at(100));
+        let condition = |second| conditions::new(CONDITION, "False", "R", "", at(second));
+        assert!(!record.is_told(&[]));
+        assert!(!record.is_told(&[condition(99)]));
+        assert!(record.is_told(&[condition(100)]));
+        assert!(record.is_told(&[condition(500)]));
+    }
+}
