@@ -128,7 +128,7 @@ pub async fn run(
     health.expect("caches");
     let mut tasks = Tasks::new(shutdown.clone());
     serve_admin(&settings, &health, metrics.as_ref(), &mut tasks).await?;
-    webhook::start(&settings, &health, &mut tasks).await?;
+    let kept_certificate = webhook::start(&settings, &health, &mut tasks).await?;
 
     let leadership = if settings.leader_elect {
         Leadership::elected()
@@ -138,6 +138,9 @@ pub async fn run(
     let fleet = Fleet::new(&gateway, settings, leadership, &mut tasks)?;
     tasks.spawn("credentials", gateway.follow(shutdown.clone()));
     start_controllers(&fleet, &mut tasks);
+    if let Some(certificate) = kept_certificate {
+        webhook::keep_certificate(&fleet, certificate, &health, &mut tasks);
+    }
     fleet.follow(&mut tasks);
     tasks.spawn("readiness", {
         let (fleet, shutdown) = (std::sync::Arc::clone(&fleet), shutdown.clone());

@@ -149,9 +149,15 @@ pub struct Settings {
     /// Where `/healthz` and `/readyz` are served; `0` for nowhere.
     #[arg(long, default_value = ":10357")]
     pub health_probe_bind_address: BindAddress,
-    /// Directory of the certificate of the admission server; unset: policies are not checked when they are written.
+    /// Directory of the certificate of the admission server. Without it and --webhook-certificate-names policies are not checked when they
+    /// are written.
     #[arg(long, value_name = "DIRECTORY")]
     pub cert_dir: Option<PathBuf>,
+    /// DNS names and IP addresses of the admission server, for which the control plane makes and renews a certificate itself, in place of
+    /// --cert-dir. It is kept in Secret karmada-system/muster-webhook-tls of the fleet API, and its authority is named in the webhook
+    /// configurations `muster` there.
+    #[arg(long, default_value = "", value_name = "LIST")]
+    pub webhook_certificate_names: Words,
     /// File name of the certificate in there. It may be replaced at any time.
     #[arg(long, default_value = "tls.crt")]
     pub tls_cert_file_name: String,

@@ -15,8 +15,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ .Release.Name }}-webhook
 {{- end }}
 
+{{- /* The Secret with a certificate that somebody else brings; empty where the control plane makes its own. */ -}}
 {{- define "muster.webhook.secret" -}}
-{{ .Values.webhook.certificate.secret | default (printf "%s-webhook-tls" .Release.Name) }}
+{{- if .Values.webhook.certificate.secret -}}
+{{ .Values.webhook.certificate.secret }}
+{{- else if .Values.webhook.certificate.issuerRef -}}
+{{ printf "%s-webhook-tls" .Release.Name }}
+{{- end -}}
 {{- end }}
 
 {{- /* Every name by which the fleet API's server may know the Service, as a JSON list. */ -}}
@@ -27,27 +32,6 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $hosts = append $hosts (regexReplaceAll ":[0-9]+$" (urlParse . | dig "host" "") "") -}}
 {{- end -}}
 {{ $hosts | uniq | toJson }}
-{{- end }}
-
-{{- /*
-The certificate that the chart makes, as a JSON object of base64 texts: the one that is there already, or a new one. All templates of
-one rendering see the same.
-*/ -}}
-{{- define "muster.webhook.made" -}}
-{{- if not (hasKey .Release "musterWebhook") -}}
-{{- $data := dict -}}
-{{- $there := lookup "v1" "Secret" .Release.Namespace (include "muster.webhook.secret" .) -}}
-{{- if and $there $there.data (hasKey $there.data "ca.crt") -}}
-{{- $data = pick $there.data "ca.crt" "tls.crt" "tls.key" -}}
-{{- else -}}
-{{- $hosts := include "muster.webhook.hosts" . | fromJsonArray -}}
-{{- $ca := genCA (include "muster.webhook.service" .) 3650 -}}
-{{- $made := genSignedCert (first $hosts) nil $hosts 3650 $ca -}}
-{{- $data = dict "ca.crt" ($ca.Cert | b64enc) "tls.crt" ($made.Cert | b64enc) "tls.key" ($made.Key | b64enc) -}}
-{{- end -}}
-{{- $_ := set .Release "musterWebhook" $data -}}
-{{- end -}}
-{{ .Release.musterWebhook | toJson }}
 {{- end }}
 
 {{- /* A tag, or a digest, which no registry can exchange. */ -}}

@@ -1,7 +1,7 @@
 //! Admission: what is wrong with a policy is told to the person who writes it, at once, and Karmada's defaults are written into it.
 //!
 //! The API server asks over HTTPS before it writes an object: `/mutate` what is to be changed, `/validate` whether it may be written. Every
-//! replica answers, the leader or not. Without a directory of certificates nothing is served, and everything works as it does without
+//! replica answers, the leader or not. Without a directory of certificates, or names to make one for, nothing is served, and everything works as it does without
 //! admission: what is wrong is then told by events and conditions.
 
 pub mod binding;
@@ -10,6 +10,7 @@ mod placement;
 pub mod policy;
 pub mod problem;
 pub mod review;
+mod serving;
 pub mod taint_policy;
 
 use std::net::SocketAddr;
@@ -23,36 +24,48 @@ use muster_shared::https::{self, Certificate, Reply};
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
 
+use crate::fleet::Fleet;
 use crate::settings::Settings;
 use review::{Question, Rules};
 
 /// Name of the part in `/readyz`.
 const PART: &str = "webhook";
 
-/// Serves admission, if there is a directory of certificates. A certificate may come later: until then the process is not ready.
+/// Serves admission, if there is a directory of certificates or names to make one for. A certificate may come later: until then the
+/// process is not ready. Gives the certificate that is to be kept by [`keep_certificate`], if none is brought.
 ///
 /// # Errors
 /// When the address cannot be had.
-pub async fn start(settings: &Settings, health: &Health, tasks: &mut Tasks) -> anyhow::Result<()> {
-    let Some(directory) = &settings.cert_dir else {
-        return Ok(());
-    };
+pub async fn start(
+    settings: &Settings,
+    health: &Health,
+    tasks: &mut Tasks,
+) -> anyhow::Result<Option<Arc<Certificate>>> {
+    let brought = settings.cert_dir.as_ref();
+    if brought.is_none() && settings.webhook_certificate_names.0.is_empty() {
+        return Ok(None);
+    }
     describe();
     health.expect(PART);
-    let certificate = Arc::new(Certificate::new(
-        directory.join(&settings.tls_cert_file_name),
-        directory.join(&settings.tls_private_key_file_name),
-    ));
+    let certificate = Arc::new(brought.map_or_else(Certificate::default, |directory| {
+        Certificate::new(
+            directory.join(&settings.tls_cert_file_name),
+            directory.join(&settings.tls_private_key_file_name),
+        )
+    }));
     let address = SocketAddr::new(settings.bind_address, settings.secure_port);
     let listener = tokio::net::TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot serve admission on {address}"))?;
     tracing::info!(%address, "answering admission reviews");
     let shutdown = tasks.shutdown().clone();
-    tasks.spawn(
-        "serving certificate",
-        Arc::clone(&certificate).follow(health.clone(), PART, shutdown.clone()),
-    );
+    let kept = brought.is_none().then(|| Arc::clone(&certificate));
+    if brought.is_some() {
+        tasks.spawn(
+            "serving certificate",
+            Arc::clone(&certificate).follow(health.clone(), PART, shutdown.clone()),
+        );
+    }
     // Endpoints are told to send no more reviews while the server still answers those that come.
     let (closing, told) = (shutdown.clone(), health.clone());
     tasks.spawn("webhook shutdown", async move {
@@ -65,7 +78,17 @@ pub async fn start(settings: &Settings, health: &Health, tasks: &mut Tasks) -> a
         "webhook server",
         https::serve(listener, certificate, Arc::new(answer), shutdown),
     );
-    Ok(())
+    Ok(kept)
+}
+
+/// Makes and renews the certificate of the admission server, and names its authority to the fleet API.
+pub fn keep_certificate(
+    fleet: &Arc<Fleet>,
+    certificate: Arc<Certificate>,
+    health: &Health,
+    tasks: &mut Tasks,
+) {
+    serving::start(fleet, certificate, health.clone(), PART, tasks);
 }
 
 /// Answers a request, and counts it.

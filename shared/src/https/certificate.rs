@@ -1,4 +1,4 @@
-//! The certificate of a server, which is read from two PEM files and follows them.
+//! The certificate of a server, which follows its source: two PEM files, or whoever gives it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,9 +47,10 @@ pub enum Error {
     },
 }
 
-/// A certificate with its key in two PEM files, as last read. Who connects is shown the one that was good last.
-#[derive(Debug)]
+/// A certificate with its key, from two PEM files or given by whoever keeps it. Who connects is shown the one that was good last.
+#[derive(Debug, Default)]
 pub struct Certificate {
+    /// What errors name where nothing is read from files, too.
     chain: PathBuf,
     key: PathBuf,
     current: Mutex<Option<Current>>,
@@ -81,7 +82,21 @@ impl Certificate {
                 source,
             })
         };
-        let texts = (read(&self.chain).await?, read(&self.key).await?);
+        let (chain, key) = (read(&self.chain).await?, read(&self.key).await?);
+        self.give(chain, key)
+    }
+
+    /// Whether there is a certificate to serve with.
+    pub fn is_there(&self) -> bool {
+        self.current().is_some()
+    }
+
+    /// Takes a certificate and its key as PEM texts. On an error the certificate stays what it was. Tells whether it is a new one.
+    ///
+    /// # Errors
+    /// When a text is not what it should be, or the key is not the certificate's.
+    pub fn give(&self, chain: Vec<u8>, key: Vec<u8>) -> Result<bool, Error> {
+        let texts = (chain, key);
         if self
             .current()
             .as_ref()
@@ -112,7 +127,7 @@ impl Certificate {
     }
 
     /// Shows for how long the certificate that is served is still good.
-    fn measure(&self, now: Timestamp) {
+    pub fn measure(&self, now: Timestamp) {
         let end = self.current().as_ref().map(|current| current.end);
         if let Some(end) = end {
             let left = end.map(|end| end.duration_since(now).as_secs_f64());

@@ -1,0 +1,217 @@
+//! Keeps the certificate: makes it when it is due, names its authority, and serves with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use muster_shared::client;
+use muster_shared::https::Certificate;
+use muster_shared::k8s::{ObjectMeta, Secret};
+use muster_shared::names::SYSTEM_NAMESPACE;
+use muster_shared::queue::jittered;
+use muster_shared::serve::Health;
+use muster_shared::tasks::Tasks;
+use serde_json::json;
+
+use super::decide::{self, Held};
+use super::issue::issue;
+use crate::fleet::{COMPONENT, Fleet};
+
+/// Name of the Secret at the fleet API, in the namespace of the control plane's own objects.
+const SECRET: &str = "muster-webhook-tls";
+/// Name of both webhook configurations (charts/control-plane/access/webhooks.yaml).
+const CONFIGURATION: &str = "muster";
+/// How often the Secret and the configurations are looked at. Looking writes nothing.
+const LOOK: Duration = Duration::from_secs(10);
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("cannot {step}: {}", client::brief(source))]
+    Api {
+        step: &'static str,
+        source: Box<kube::Error>,
+    },
+    #[error("cannot make a certificate for {names:?} (--webhook-certificate-names): {source}")]
+    Issue {
+        names: Vec<String>,
+        source: rcgen::Error,
+    },
+    #[error("cannot use Secret {SYSTEM_NAMESPACE}/{SECRET}: {0}; delete it, and it is made anew")]
+    Use(#[from] muster_shared::https::Error),
+    #[error("Secret {SYSTEM_NAMESPACE}/{SECRET} is not there yet: the leader makes it")]
+    Missing,
+}
+
+fn api(step: &'static str) -> impl Fn(kube::Error) -> Error {
+    move |source| Error::Api {
+        step,
+        source: Box::new(source),
+    }
+}
+
+struct Keeper {
+    client: Client,
+    /// DNS names and addresses of the server, sorted.
+    names: Vec<String>,
+    certificate: Arc<Certificate>,
+}
+
+/// Starts the task that keeps the certificate; `part` of `health` is ready once there is one to serve with.
+pub(crate) fn start(
+    fleet: &Arc<Fleet>,
+    certificate: Arc<Certificate>,
+    health: Health,
+    part: &'static str,
+    tasks: &mut Tasks,
+) {
+    let mut names = fleet.settings.webhook_certificate_names.0.clone();
+    names.sort_unstable();
+    names.dedup();
+    let keeper = Keeper {
+        client: fleet.urgent_client.clone(),
+        names,
+        certificate,
+    };
+    let fleet = Arc::clone(fleet);
+    tasks.spawn("serving certificate", async move {
+        loop {
+            match keeper.look(fleet.leadership.is_current()).await {
+                Ok(()) => health.ready(part, Ok(())),
+                Err(error) => {
+                    tracing::warn!(%error, "the certificate of the admission server is not as it should be");
+                    if !keeper.certificate.is_there() {
+                        health.ready(part, Err(error.to_string()));
+                    }
+                }
+            }
+            keeper.certificate.measure(Timestamp::now());
+            // A replica that waits for the first certificate looks more often.
+            let pause = if keeper.certificate.is_there() {
+                LOOK
+            } else {
+                LOOK / 10
+            };
+            tokio::select! {
+                () = tokio::time::sleep(jittered(pause)) => {}
+                () = fleet.shutdown.cancelled() => return,
+            }
+        }
+    });
+}
+
+impl Keeper {
+    /// Serves with what the Secret holds; the leader sees to it beforehand that this is good and trusted.
+    async fn look(&self, leads: bool) -> Result<(), Error> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
+        let found = secrets.get_opt(SECRET).await;
+        let found = found.map_err(api("read the Secret of the certificate"))?;
+        let mut held = found.as_ref().and_then(Held::read);
+        if leads {
+            let now = Timestamp::now();
+            if let Some(why) = decide::due(held.as_ref(), &self.names.join(","), now) {
+                let made = self.make(held.as_ref(), now)?;
+                self.trust(&made.authorities).await?;
+                self.store(&secrets, found.as_ref(), &made).await?;
+                tracing::info!(why, names = %made.names, "made a new certificate for the admission server");
+                held = Some(made);
+            } else if let Some(held) = &held {
+                self.trust(&held.authorities).await?;
+            }
+        }
+        let held = held.ok_or(Error::Missing)?;
+        if self.certificate.give(held.certificate, held.key)? {
+            tracing::info!("serving with a new certificate");
+        }
+        Ok(())
+    }
+
+    fn make(&self, before: Option<&Held>, now: Timestamp) -> Result<Held, Error> {
+        let issued = issue(&self.names, now).map_err(|source| Error::Issue {
+            names: self.names.clone(),
+            source,
+        })?;
+        Ok(Held {
+            authorities: decide::trusted(&issued.authority, before, now),
+            certificate: issued.certificate.into_bytes(),
+            key: issued.key.into_bytes(),
+            names: self.names.join(","),
+        })
+    }
+
+    /// Names the authorities in both configurations, as far as they are there.
+    async fn trust(&self, authorities: &str) -> Result<(), Error> {
+        for kind in [
+            "MutatingWebhookConfiguration",
+            "ValidatingWebhookConfiguration",
+        ] {
+            let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+            let configurations: Api<DynamicObject> =
+                Api::all_with(self.client.clone(), &ApiResource::from_gvk(&kind));
+            let found = configurations.get_opt(CONFIGURATION).await;
+            let found = found.map_err(api("read the webhook configuration"))?;
+            let value = found.and_then(|found| serde_json::to_value(found).ok());
+            if let Some(patch) = value.and_then(|value| decide::trust(&value, authorities)) {
+                configurations
+                    .patch(
+                        CONFIGURATION,
+                        &PatchParams::default(),
+                        &Patch::Merge(&patch),
+                    )
+                    .await
+                    .map_err(api("name the authority in the webhook configuration"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the Secret, unless somebody else has written it meanwhile.
+    async fn store(
+        &self,
+        secrets: &Api<Secret>,
+        found: Option<&Secret>,
+        held: &Held,
+    ) -> Result<(), Error> {
+        let data: BTreeMap<String, _> = held
+            .data()
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect();
+        let annotations = BTreeMap::from([(decide::NAMES.to_owned(), held.names.clone())]);
+        let outcome = if let Some(found) = found {
+            let patch = json!({
+                "metadata": {
+                    "uid": found.metadata.uid,
+                    "resourceVersion": found.metadata.resource_version,
+                    "annotations": annotations,
+                },
+                "data": data,
+            });
+            secrets
+                .patch(SECRET, &PatchParams::default(), &Patch::Merge(&patch))
+                .await
+        } else {
+            let secret = Secret {
+                metadata: ObjectMeta {
+                    name: Some(SECRET.to_owned()),
+                    annotations: Some(annotations),
+                    ..ObjectMeta::default()
+                },
+                data: Some(data),
+                type_: Some("kubernetes.io/tls".to_owned()),
+                ..Secret::default()
+            };
+            let params = PostParams {
+                field_manager: Some(COMPONENT.to_owned()),
+                ..PostParams::default()
+            };
+            secrets.create(&params, &secret).await
+        };
+        outcome
+            .map(drop)
+            .map_err(api("write the Secret of the certificate"))
+    }
+}

@@ -1,0 +1,260 @@
+//! Whether a new certificate is due, which authorities are named, and what of a webhook configuration has to change. Pure.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::{SignedDuration, Timestamp};
+use muster_shared::k8s::{ByteString, Secret};
+use muster_shared::tls;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde_json::{Value, json};
+
+use super::issue::LIFE;
+
+/// Keys of the Secret: authorities, certificate, private key.
+pub(super) const KEYS: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
+/// Annotation of the Secret: the names that the certificate is for, separated by commas.
+pub(super) const NAMES: &str = "failover.muster.io/certificate-names";
+/// Older authorities that are named beside the newest: each is good for [`LIFE`], and two thirds of that pass between two certificates.
+const OLDER: usize = 3;
+
+/// Ending of the names of the chart's webhooks. Others in the same configuration are somebody else's.
+const OURS: &str = ".muster.io";
+
+/// What the Secret holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    /// PEM of the authorities that have to be trusted, the newest first.
+    pub authorities: String,
+    /// PEM of the certificate.
+    pub certificate: Vec<u8>,
+    /// PEM of its key.
+    pub key: Vec<u8>,
+    /// The names that it is for.
+    pub names: String,
+}
+
+impl Held {
+    /// Reads the Secret; `None` where something is missing.
+    pub(super) fn read(secret: &Secret) -> Option<Self> {
+        let data = secret.data.as_ref()?;
+        let [authorities, certificate, key] = KEYS.map(|key| data.get(key));
+        let annotations = secret.metadata.annotations.as_ref();
+        Some(Self {
+            authorities: String::from_utf8(authorities?.0.clone()).ok()?,
+            certificate: certificate?.0.clone(),
+            key: key?.0.clone(),
+            names: annotations
+                .and_then(|all| all.get(NAMES))
+                .cloned()
+                .unwrap_or_default(),
+        })
+    }
+
+    /// The Secret's data.
+    pub(super) fn data(&self) -> [(&'static str, ByteString); 3] {
+        let [authorities, certificate, key] = KEYS;
+        [
+            (
+                authorities,
+                ByteString(self.authorities.clone().into_bytes()),
+            ),
+            (certificate, ByteString(self.certificate.clone())),
+            (key, ByteString(self.key.clone())),
+        ]
+    }
+}
+
+/// Why a new certificate has to be made; `None` while the one that is held serves.
+pub(super) fn due(held: Option<&Held>, names: &str, now: Timestamp) -> Option<&'static str> {
+    let Some(held) = held else {
+        return Some("there is none");
+    };
+    if held.names != names {
+        return Some("it is for other names");
+    }
+    let Ok(end) = tls::not_after(&held.certificate) else {
+        return Some("it cannot be read");
+    };
+    if good_authorities(&held.authorities, now).is_empty() {
+        return Some("its authority is missing");
+    }
+    let third = SignedDuration::try_from(LIFE / 3).unwrap_or_default();
+    (end.duration_since(now) < third).then_some("it ends soon")
+}
+
+/// The authorities to be trusted once there is a new one: it, and those of certificates that may still be shown.
+pub(super) fn trusted(newest: &str, before: Option<&Held>, now: Timestamp) -> String {
+    let older = before.map(|held| good_authorities(&held.authorities, now));
+    let older = older.unwrap_or_default();
+    let mut all = vec![newest.trim_end().to_owned()];
+    all.extend(older.into_iter().take(OLDER));
+    all.join("\n") + "\n"
+}
+
+/// The authorities of a PEM text that have not ended, each as a PEM text of its own.
+fn good_authorities(text: &str, now: Timestamp) -> Vec<String> {
+    const END: &str = "-----END CERTIFICATE-----";
+    let blocks = text.split_inclusive(END).map(str::trim);
+    let good = |block: &&str| {
+        CertificateDer::from_pem_slice(block.as_bytes()).is_ok()
+            && tls::not_after(block.as_bytes()).is_ok_and(|end| end > now)
+    };
+    blocks.filter(good).map(str::to_owned).collect()
+}
+
+/// The change by which every webhook of ours in a configuration trusts these authorities; `None` when all of them do. It fails if the
+/// configuration has become another one.
+pub(super) fn trust(configuration: &Value, authorities: &str) -> Option<Value> {
+    let bundle = STANDARD.encode(authorities);
+    let mut webhooks = configuration["webhooks"].as_array()?.clone();
+    let mut changed = false;
+    for webhook in &mut webhooks {
+        let ours = webhook["name"]
+            .as_str()
+            .is_some_and(|name| name.ends_with(OURS));
+        if ours && webhook["clientConfig"]["caBundle"] != bundle {
+            webhook["clientConfig"]["caBundle"] = bundle.clone().into();
+            changed = true;
+        }
+    }
+    changed.then(|| {
+        json!({
+            "metadata": { "resourceVersion": configuration["metadata"]["resourceVersion"] },
+            "webhooks": webhooks,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::issue::issue;
+    use super::*;
+
+    fn held(names: &str, at: Timestamp) -> Held {
+        let list: Vec<String> = names.split(',').map(str::to_owned).collect();
+        let made = issue(&list, at).unwrap();
+        Held {
+            authorities: trusted(&made.authority, None, at),
+            certificate: made.certificate.into_bytes(),
+            key: made.key.into_bytes(),
+            names: names.to_owned(),
+        }
+    }
+
+    fn days(count: i64) -> SignedDuration {
+        SignedDuration::from_hours(24 * count)
+    }
+
+    #[test]
+    fn a_certificate_is_made_when_the_one_that_is_held_does_not_serve() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let good = held("a,10.0.0.1", now);
+        let with = |change: fn(&mut Held)| {
+            let mut held = good.clone();
+            change(&mut held);
+            held
+        };
+        for (held, later, reason) in [
+            (None, 0, Some("there is none")),
+            (Some(good.clone()), 0, None),
+            (Some(good.clone()), 59, None),
+            (Some(good.clone()), 61, Some("it ends soon")),
+            (Some(good.clone()), 400, Some("its authority is missing")),
+            (
+                Some(with(|held| held.names = "a".to_owned())),
+                0,
+                Some("it is for other names"),
+            ),
+            (
+                Some(with(|held| held.certificate = b"x".to_vec())),
+                0,
+                Some("it cannot be read"),
+            ),
+            (
+                Some(with(|held| held.authorities.clear())),
+                0,
+                Some("its authority is missing"),
+            ),
+        ] {
+            let said = due(held.as_ref(), "a,10.0.0.1", now + days(later));
+            assert_eq!(said, reason, "after {later} days");
+        }
+    }
+
+    #[test]
+    fn authorities_are_trusted_until_they_end_and_never_more_than_a_few() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let first = held("a", now);
+        let (soon, late) = (now + days(60), now + days(91));
+        let second = issue(&["a".to_owned()], soon).unwrap();
+        let both = trusted(&second.authority, Some(&first), soon);
+        assert_eq!(good_authorities(&both, soon).len(), 2);
+        assert!(both.starts_with(second.authority.trim_end()));
+        assert_eq!(good_authorities(&both, late).len(), 1);
+
+        let mut many = first;
+        for _ in 0..10 {
+            many.authorities = trusted(
+                &issue(&["a".to_owned()], now).unwrap().authority,
+                Some(&many),
+                now,
+            );
+        }
+        assert_eq!(good_authorities(&many.authorities, now).len(), 1 + OLDER);
+        many.authorities = "-----BEGIN CERTIFICATE-----\nbroken\n-----END CERTIFICATE-----".into();
+        assert_eq!(good_authorities(&many.authorities, now), [""; 0]);
+    }
+
+    #[test]
+    fn a_configuration_is_changed_only_where_it_trusts_others() {
+        let bundle = STANDARD.encode("authority");
+        let mut configuration = json!({
+            "metadata": { "name": "muster", "resourceVersion": "7" },
+            "webhooks": [
+                { "name": "a.muster.io", "clientConfig": { "url": "https://a", "caBundle": bundle } },
+                { "name": "b.muster.io", "clientConfig": { "url": "https://b" }, "timeoutSeconds": 3 },
+                { "name": "theirs.example.com", "clientConfig": { "url": "https://c" } },
+            ],
+        });
+        let patch = trust(&configuration, "authority").unwrap();
+        assert_eq!(patch["metadata"]["resourceVersion"], "7");
+        assert_eq!(patch["webhooks"][0], configuration["webhooks"][0]);
+        assert_eq!(patch["webhooks"][1]["clientConfig"]["caBundle"], bundle);
+        assert_eq!(patch["webhooks"][1]["timeoutSeconds"], 3);
+        assert_eq!(patch["webhooks"][2], configuration["webhooks"][2]);
+        configuration["webhooks"] = patch["webhooks"].clone();
+        assert_eq!(trust(&configuration, "authority"), None);
+        assert_eq!(trust(&json!({ "metadata": {} }), "authority"), None);
+    }
+
+    #[test]
+    fn what_is_issued_serves_under_its_authority_alone() {
+        use rustls::pki_types::{ServerName, UnixTime};
+        let now = Timestamp::now();
+        let names = [
+            "muster-webhook.muster-system.svc".to_owned(),
+            "127.0.0.1".to_owned(),
+        ];
+        let made = issue(&names, now).unwrap();
+        let other = issue(&names, now).unwrap();
+        for (authority, good) in [(&made.authority, true), (&other.authority, false)] {
+            let mut roots = rustls::RootCertStore::empty();
+            roots
+                .add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap())
+                .unwrap();
+            let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+            let verifier =
+                rustls::client::WebPkiServerVerifier::builder_with_provider(roots.into(), provider)
+                    .build()
+                    .unwrap();
+            for name in &names {
+                use rustls::client::danger::ServerCertVerifier as _;
+                let shown = CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap();
+                let name = ServerName::try_from(name.clone()).unwrap();
+                let checked = verifier.verify_server_cert(&shown, &[], &name, &[], UnixTime::now());
+                assert_eq!(checked.is_ok(), good, "{name:?}");
+            }
+        }
+    }
+}
