@@ -10,11 +10,12 @@ mod server;
 use certificate::{SelfSigned, free_port};
 use http::Request;
 use http_body_util::BodyExt as _;
+use kube::api::DeleteParams;
 use muster_control_plane::settings::Settings;
 use muster_e2e::harness::apply::{apply, apply_all, objects};
 use muster_e2e::harness::ground::{Ground, PATIENCE, Scratch, Task, until};
 use muster_shared::api::binding::ResourceBinding;
-use muster_shared::k8s::Api;
+use muster_shared::k8s::{Api, Secret};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -54,6 +55,28 @@ impl Stage {
         self.ground.control_plane(settings).unwrap()
     }
 
+    /// A control plane that makes its certificate itself.
+    fn self_certified(&self) -> Task {
+        let settings = Settings {
+            webhook_certificate_names: "127.0.0.1".parse().unwrap(),
+            bind_address: [127, 0, 0, 1].into(),
+            secure_port: self.port,
+            ..Settings::default()
+        };
+        self.ground.control_plane(settings).unwrap()
+    }
+
+    /// Waits until the fleet API gets answers about policies from a server that it trusts.
+    async fn answered(&self) {
+        let path = format!("{POLICIES}?dryRun=All");
+        let answers = async {
+            while self.send("POST", &path, &policy(&json!({}))).await["kind"] == "Status" {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        timeout(PATIENCE, answers).await.expect("admission answers");
+    }
+
     fn configurations(&self) -> String {
         CONFIGURATIONS
             .replace("URL", &format!("https://127.0.0.1:{}", self.port))
@@ -71,13 +94,7 @@ impl Stage {
     async fn answering(&self) -> Task {
         let control_plane = self.control_plane();
         self.configure().await;
-        let path = format!("{POLICIES}?dryRun=All");
-        let answers = async {
-            while self.send("POST", &path, &policy(&json!({}))).await["kind"] == "Status" {
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
-        };
-        timeout(PATIENCE, answers).await.expect("admission answers");
+        self.answered().await;
         control_plane
     }
 
@@ -302,4 +319,44 @@ async fn a_policy_from_before_a_rule_can_be_mended_and_deleted() {
     assert_ne!(released["code"], 403, "{released}");
     let gone = stage.send("GET", &path, &Value::Null).await;
     assert_eq!(gone["code"], 404, "{gone}");
+}
+
+#[tokio::test]
+async fn a_certificate_of_its_own_is_trusted_and_made_anew_when_it_is_gone() {
+    let stage = Stage::set("webhook-own").await;
+    // As the chart renders them where nobody brings a certificate.
+    let configurations = stage
+        .configurations()
+        .replace(&format!("      caBundle: {}\n", stage.shown.bundle()), "");
+    assert!(!configurations.contains("caBundle"));
+    apply(&stage.ground.client, &configurations).await.unwrap();
+    let _control_plane = stage.self_certified();
+    stage.answered().await;
+    let bad = policy(
+        &json!({ "placement": { "clusterTolerations": [{ "key": "a", "operator": "Lt" }] } }),
+    );
+    let refused = stage.send("POST", POLICIES, &bad).await;
+    assert_eq!(refused["code"], 403, "{refused}");
+
+    let secrets: Api<Secret> = Api::namespaced(stage.ground.client.clone(), "karmada-system");
+    let shown = |secret: &Secret| {
+        secret
+            .data
+            .as_ref()
+            .and_then(|data| data.get("tls.crt"))
+            .cloned()
+    };
+    let first = secrets.get("muster-webhook-tls").await.unwrap();
+    secrets
+        .delete("muster-webhook-tls", &DeleteParams::default())
+        .await
+        .unwrap();
+    until(
+        &secrets,
+        "muster-webhook-tls",
+        "there is another certificate",
+        |secret: &Secret| shown(secret).is_some() && shown(secret) != shown(&first),
+    )
+    .await;
+    stage.answered().await;
 }
