@@ -5,13 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
+use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PostParams, Preconditions};
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::work::Work;
-use muster_shared::client::Rank;
+use muster_shared::client::{self, Rank};
+use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::interpreter;
+use muster_shared::k8s::Condition;
 use muster_shared::names;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -20,8 +23,10 @@ use serde_json::{Value, json};
 
 use super::compare;
 use super::kept::{BindingKey, Kept, patch_params};
+use super::purge;
 use super::render::{Origin, Rendered, Scope, render};
 use super::works::{CachedWork, binding_of, fingerprint};
+use crate::availability;
 use crate::detector::{Claim, Lookup, TemplateEvent, TemplateKey, binding_name};
 use crate::fleet::Fleet;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
@@ -151,14 +156,16 @@ async fn sync<B: Kept>(fleet: &Fleet, written: &Written, key: &BindingKey) -> Re
         cluster_of(work).is_none_or(|cluster| !scope.expected.contains(cluster))
     };
     remove(fleet, works.iter().filter(elsewhere)).await?;
-    // A cluster that is not heard of cannot be emptied: the workload would be down for as long as that cluster is away
-    // (Karmada, K44).
-    let still_there = |work: &Arc<CachedWork>| {
-        cluster_of(work)
-            .is_some_and(|cluster| scope.purged_first.contains(cluster) && is_heard(fleet, cluster))
+    let is_there = |cluster: &str| {
+        scope.purged_first.contains(cluster)
+            && is_heard(fleet, cluster)
+            && works.iter().any(|work| cluster_of(work) == Some(cluster))
     };
-    if works.iter().any(still_there) {
-        return Ok(Next::After(LEAVING));
+    let now = Timestamp::now();
+    let held = purge::hold(&spec.graceful_eviction_tasks, &is_there, now);
+    tell_of_hold(fleet, key, binding.as_ref(), held.as_ref(), now).await;
+    if let Some(held) = held {
+        return Ok(Next::After(held.pause(now, LEAVING)));
     }
     if scope.targets.is_empty() {
         return Ok(Next::Done);
@@ -218,6 +225,48 @@ async fn sync<B: Kept>(fleet: &Fleet, written: &Written, key: &BindingKey) -> Re
         return Err(error);
     }
     Ok(wait.map_or(Next::Done, Next::After))
+}
+
+/// Writes what holds the new copies back, or that nothing does any more. Where that fails it is tried again at the next look.
+async fn tell_of_hold<B: Kept>(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &B,
+    held: Option<&purge::Hold<'_>>,
+    now: Timestamp,
+) {
+    let before = &binding.status().conditions;
+    let Some(condition) = purge::condition(held, before, now) else {
+        return;
+    };
+    let Some(list) = conditions::merge(before, [condition.clone()]) else {
+        return;
+    };
+    let patch = json!({
+        "metadata": {"resourceVersion": binding.resource_version()},
+        "status": {"conditions": list},
+    });
+    let written = B::api(&fleet.report_client, key)
+        .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
+        .await;
+    match written {
+        Ok(_) => {
+            let Condition {
+                reason, message, ..
+            } = condition;
+            tracing::info!(binding = %key, reason, "{message}");
+            let kind = if held.is_some() {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            };
+            fleet.events.publish(binding, kind, &reason, message);
+        }
+        Err(error) => {
+            let error = client::brief(&error);
+            tracing::debug!(binding = %key, error, "cannot tell what holds the new copies back");
+        }
+    }
 }
 
 /// The last patch of each Work (its fingerprint, by the Work's uid), and the version that it was for. Until the cache shows the
@@ -385,15 +434,13 @@ async fn identify<B: Kept>(fleet: &Fleet, key: &BindingKey, binding: &B) -> Resu
     Ok(Next::Done)
 }
 
-/// The cluster that a Work is for.
+/// Whether a cluster is ready as far as the control plane hears, so that it can remove what it has.
 fn is_heard(fleet: &Fleet, cluster: &str) -> bool {
-    fleet.clusters.get(None, cluster).is_some_and(|cluster| {
-        cluster
-            .condition(names::condition::READY)
-            .is_some_and(|ready| ready.status == "True")
-    })
+    let cluster = fleet.clusters.get(None, cluster);
+    cluster.is_some_and(|cluster| availability::readiness(&cluster) == conditions::TRUE)
 }
 
+/// The cluster that a Work is for.
 fn cluster_of(work: &CachedWork) -> Option<&str> {
     names::cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)
 }

@@ -6,6 +6,7 @@ pub mod form;
 pub mod kept;
 pub mod marks;
 mod namespaces;
+pub mod purge;
 pub mod render;
 pub mod works;
 

@@ -129,8 +129,9 @@ impl Scope {
             targets.iter().map(|target| target.name.clone()).collect();
         let mut purged_first = BTreeSet::new();
         for task in &spec.graceful_eviction_tasks {
-            let directly =
-                task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly);
+            // With no cluster chosen yet, which is how another scheduler finds it, nothing would be left in the meantime.
+            let directly = !spec.clusters.is_empty()
+                && task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly);
             let clusters = if directly {
                 &mut purged_first
             } else {
@@ -351,4 +352,26 @@ fn preserved_state<'a>(
     let directly = task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly);
     let is_new = !task.clusters_before_failover.contains(&target.name);
     (directly && is_new).then_some(&task.preserved_label_state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_is_to_go_at_once_stays_until_a_cluster_is_chosen() {
+        let scope = |clusters: Value| {
+            let spec = json!({
+                "clusters": clusters,
+                "gracefulEvictionTasks": [
+                    { "fromCluster": "m1", "purgeMode": "Immediately", "reason": "", "producer": "" },
+                ],
+            });
+            Scope::of(&serde_json::from_value(spec).unwrap())
+        };
+        let nowhere = scope(json!([]));
+        assert!(nowhere.expected.contains("m1") && nowhere.purged_first.is_empty());
+        let chosen = scope(json!([{ "name": "m2" }]));
+        assert!(!chosen.expected.contains("m1") && chosen.purged_first.contains("m1"));
+    }
 }

@@ -13,15 +13,19 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
+use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ResourceExt, Time};
 use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use serde::Serialize;
 
+use crate::availability::{Workload, can_hold};
+use crate::eviction::explain::CONDITION;
+use crate::eviction::judge::placement;
 use crate::scheduler::explain::{Explanation, Fate, explain};
 use crate::scheduler::need::need;
 use crate::scheduler::outcome::record;
-use crate::scheduler::{Options, Snapshot};
+use crate::scheduler::{Facts, Options, Snapshot};
 
 /// How an answer is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -92,6 +96,9 @@ pub(super) struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     replicas: Option<i32>,
     clusters: Vec<TargetCluster>,
+    /// Clusters that it is placed on and that cannot hold it now, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unavailable: Vec<Unavailable>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     leaving: Vec<Leaving>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -106,6 +113,12 @@ pub(super) struct Answer {
     settled: bool,
     /// What would come of it, for each affinity group that would be tried. Empty without a placement.
     attempts: Vec<Explanation>,
+}
+
+#[derive(Debug, Serialize)]
+struct Unavailable {
+    cluster: String,
+    reason: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -129,6 +142,16 @@ impl Answer {
             replicas: task.replicas,
             since: task.creation_timestamp.clone(),
         });
+        let placement = placement(spec, applied);
+        let workload = Workload::of(spec, placement.as_deref());
+        let unavailable = spec.clusters.iter().filter_map(|target| {
+            let cluster = snapshot.get(&target.name).map(Facts::cluster);
+            let reason = can_hold(cluster, &workload).err()?;
+            Some(Unavailable {
+                cluster: target.name.clone(),
+                reason: reason.to_string(),
+            })
+        });
         let attempts = explain(spec, status, snapshot, options);
         Self {
             kind: B::kind(&()).into_owned(),
@@ -137,6 +160,7 @@ impl Answer {
             workload: format!("{} {}", spec.resource.kind, spec.resource.name),
             replicas: spec.is_workload().then_some(spec.replicas),
             clusters: spec.clusters.clone(),
+            unavailable: unavailable.collect(),
             leaving: leaving.collect(),
             conditions: status.conditions.clone(),
             held_back: held_back(binding),
@@ -146,6 +170,10 @@ impl Answer {
                 .is_some_and(|used| comes_to(used, &spec.clusters)),
             attempts,
         }
+    }
+
+    fn has_to_leave(&self) -> bool {
+        conditions::is_true(&self.conditions, CONDITION)
     }
 
     /// The answer as text.
@@ -221,6 +249,9 @@ impl fmt::Display for Answer {
             each.join(", ")
         };
         writeln!(f, "Placed on: {placed}")?;
+        for Unavailable { cluster, reason } in &self.unavailable {
+            writeln!(f, "Not available: {cluster} {reason}")?;
+        }
         for leaving in &self.leaving {
             writeln!(f, "Leaving: {leaving}")?;
         }
@@ -246,6 +277,18 @@ impl fmt::Display for Answer {
             );
         }
         match &self.need {
+            _ if self.has_to_leave() => writeln!(
+                f,
+                "It has to leave a cluster, which is for eviction to decide (EvictionPending). A new schedule by itself would come to this:"
+            )?,
+            None if !self.unavailable.is_empty() => writeln!(
+                f,
+                "Nothing moves it off the clusters that are not available. A new schedule would come to this:"
+            )?,
+            Some(_) if self.settled && !self.unavailable.is_empty() => writeln!(
+                f,
+                "Nothing moves it off the clusters that are not available: a new schedule would change nothing."
+            )?,
             None => writeln!(
                 f,
                 "It is where it should be. A new schedule would come to this:"
@@ -268,132 +311,5 @@ impl fmt::Display for Answer {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn cluster(name: &str, cores: &str) -> Value {
-        json!({
-            "metadata": { "name": name },
-            "spec": {},
-            "status": {
-                "apiEnablements": [
-                    { "groupVersion": "apps/v1", "resources": [{ "name": "deployments", "kind": "Deployment" }] },
-                ],
-                "resourceSummary": { "allocatable": { "cpu": cores, "pods": "1000" } },
-            },
-        })
-    }
-
-    /// A workload in the middle of a failover, over clusters of every fate.
-    fn answer() -> Answer {
-        let binding: ResourceBinding = serde_json::from_value(json!({
-            "metadata": { "name": "web-deployment", "namespace": "shop" },
-            "spec": {
-                "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web" },
-                "replicas": 6,
-                "replicaRequirements": { "resourceRequest": { "cpu": "1" } },
-                "clusters": [{ "name": "m1", "replicas": 2 }, { "name": "m5", "replicas": 1 }],
-                "gracefulEvictionTasks": [{
-                    "fromCluster": "m4", "reason": "TaintUntolerated", "producer": "TaintManager", "replicas": 3,
-                    "creationTimestamp": "2024-01-01T00:02:00Z",
-                }],
-                "suspension": { "scheduling": true },
-                "placement": {
-                    "clusterAffinity": { "exclude": ["m3"] },
-                    "replicaScheduling": {
-                        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
-                    },
-                },
-            },
-            "status": { "conditions": [{
-                "type": "Scheduled", "status": "True", "reason": "Success", "message": "Binding has been scheduled successfully.",
-                "lastTransitionTime": "2024-01-01T00:00:00Z",
-            }] },
-        }))
-        .unwrap();
-        let mut clusters = ["m1", "m2", "m3", "m4", "m5", "m6"].map(|name| cluster(name, "10"));
-        clusters[3]["spec"]["taints"] = json!([{ "key": "x", "effect": "NoExecute" }]);
-        clusters[3]["status"]["apiEnablements"] = json!([]);
-        clusters[4]["spec"]["taints"] = json!([{ "key": "x", "effect": "NoSchedule" }]);
-        clusters[5]["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
-        let clusters = clusters.map(|it| Arc::new(serde_json::from_value(it).unwrap()));
-        Answer::about(&binding, &Snapshot::new(clusters), &Options::default())
-    }
-
-    #[test]
-    fn people_get_a_table_of_all_clusters() {
-        let expected = "\
-ResourceBinding shop/web-deployment: Deployment web, 6 replicas
-Placed on: m1 (2), m5 (1)
-Leaving: m4 (TaintUntolerated, 3 replicas, since 2024-01-01T00:02:00Z)
-Scheduled=True since 2024-01-01T00:00:00Z: Success Binding has been scheduled successfully.
-Not scheduled here: spec.suspension.scheduling is true
-To be scheduled: its placement is not the one that was applied last
-
-CLUSTER  FITS  SCORE  CAPACITY  HOLDS  GIVEN  WHY
-m1       yes   100    10        2      5
-m2       yes   0      10        -      -      not needed
-m3       no    -      -         -      -      ClusterAffinity: cluster(s) did not match the placement cluster affinity constraint
-m4       no    -      -         -      -      APIEnablement: cluster(s) did not have the API resource; \
-TaintToleration: cluster(s) had untolerated taint {x:NoExecute}; ClusterEviction: cluster(s) is in the process of eviction
-m5       yes   100    0         1      1      keeps what it holds, admits no more: cluster(s) had untolerated taint {x:NoSchedule}
-m6       no    -      -         -      -      is being deleted
-";
-        assert_eq!(answer().print(Format::Table).unwrap(), expected);
-    }
-
-    #[test]
-    fn programs_get_the_same_as_json_and_yaml() {
-        let json: Value = serde_json::from_str(&answer().print(Format::Json).unwrap()).unwrap();
-        assert_eq!(json["kind"], "ResourceBinding");
-        assert_eq!(json["clusters"][0], json!({ "name": "m1", "replicas": 2 }));
-        let clusters = &json["attempts"][0]["clusters"];
-        assert_eq!(
-            clusters[0],
-            json!({
-                "name": "m1", "fate": "fits", "score": 100, "tier": 0, "capacity": 10, "holds": 2,
-                "closed": false, "selected": true, "given": 5,
-            })
-        );
-        assert_eq!(
-            clusters[2],
-            json!({ "name": "m3", "fate": "refused", "by": [{
-                "filter": "ClusterAffinity",
-                "reason": "cluster(s) did not match the placement cluster affinity constraint",
-            }] })
-        );
-        assert_eq!(clusters[5], json!({ "name": "m6", "fate": "deleting" }));
-        let yaml: Value = serde_saphyr::from_str(&answer().print(Format::Yaml).unwrap()).unwrap();
-        assert_eq!(yaml, json);
-    }
-
-    #[test]
-    fn what_a_new_schedule_would_not_change_is_said_to_be_settled() {
-        let clusters = [cluster("m1", "10"), cluster("m2", "10")];
-        let clusters = clusters.map(|it| Arc::new(serde_json::from_value(it).unwrap()));
-        let snapshot = Snapshot::new(clusters);
-        for (targets, expected) in [
-            (
-                json!([{ "name": "m2", "replicas": 2 }, { "name": "m1", "replicas": 2 }]),
-                "It is where it should be: a new schedule would change nothing.",
-            ),
-            (
-                json!([{ "name": "m1", "replicas": 2 }]),
-                "To be scheduled: it is not divided, so each change may concern it",
-            ),
-        ] {
-            let binding: ResourceBinding = serde_json::from_value(json!({
-                "metadata": { "annotations": { "policy.karmada.io/applied-placement": "{}" } },
-                "spec": {
-                    "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-                    "replicas": 2, "clusters": targets, "placement": {},
-                },
-            }))
-            .unwrap();
-            let answer = Answer::about(&binding, &snapshot, &Options::default());
-            assert!(answer.to_string().contains(expected), "{answer}");
-        }
-    }
-}
+#[path = "explain_tests.rs"]
+mod tests;
