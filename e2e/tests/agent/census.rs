@@ -69,6 +69,7 @@ prop_compose! {
         node in prop::option::of("node-[0-9]{1,3}"),
         containers in prop::collection::vec(container(), 0..4),
         init in prop::collection::vec(container(), 0..4),
+        (held, running, refused) in (amounts(), amounts(), any::<bool>()),
         overhead in amounts(), whole in prop::option::of(amounts()),
         phase in prop::option::of(prop::sample::select(vec!["Pending", "Running", "Succeeded", "Failed"])),
     ) -> Value {
@@ -81,6 +82,13 @@ prop_compose! {
                 "restartPolicy": "Always", "tolerations": [{"key": "k", "operator": "Exists"}]},
             "status": {"podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]},
         });
+        if refused {
+            let pending = json!({"type": "PodResizePending", "status": "True", "reason": "Infeasible"});
+            pod["status"]["conditions"] = json!([pending]);
+            let container = json!({"name": "c", "allocatedResources": held, "resources": {"requests": running}});
+            pod["status"]["containerStatuses"] = json!([container]);
+            pod["status"]["initContainerStatuses"] = json!([container]);
+        }
         if let Some(node) = node { pod["spec"]["nodeName"] = json!(node); }
         if let Some(whole) = whole { pod["spec"]["resources"] = json!({"requests": whole}); }
         if let Some(phase) = phase { pod["status"]["phase"] = json!(phase); }
@@ -89,14 +97,14 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn node()(name in "[a-z]{1,9}", allocatable in amounts(), capacity in amounts(),
+    fn node()(name in "[a-z]{1,9}", cordoned in any::<bool>(), allocatable in amounts(), capacity in amounts(),
         ready in prop::option::of(prop::sample::select(vec!["True", "False", "Unknown"]))) -> Value {
         let ready = ready.map(|status| json!({"type": "Ready", "status": status, "lastHeartbeatTime": "2026-01-01T00:00:00Z"}));
         let pressure = json!({"type": "MemoryPressure", "status": "False"});
         let conditions: Vec<Value> = [Some(pressure), ready].into_iter().flatten().collect();
         json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name, "resourceVersion": "7"},
-            "spec": {"podCIDR": "10.0.0.0/24"},
+            "spec": {"podCIDR": "10.0.0.0/24", "unschedulable": cordoned},
             "status": {"allocatable": allocatable, "capacity": capacity, "conditions": conditions},
         })
     }

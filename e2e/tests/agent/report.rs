@@ -103,7 +103,8 @@ async fn a_member_registers_and_says_what_it_is_and_has() {
     assert_eq!(
         amounts,
         [
-            texts("8", "32Gi", "220"),
+            // The node that is not ready takes no pods, and so offers nothing.
+            texts("4", "16Gi", "110"),
             texts("500m", "1Gi", "1"),
             texts("500m", "1Gi", "1")
         ]

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use crate::quantity::{Format, Quantity};
 
 /// The number of a resource name, valid within one census.
-pub(super) type Id = u16;
+pub(crate) type Id = u16;
 
 /// `cpu` is the only resource that is counted in thousandths.
 pub(super) const CPU: Id = 0;
@@ -18,7 +18,7 @@ pub(super) const EPHEMERAL_STORAGE: Id = 3;
 
 /// Resource names and their numbers. There are a dozen of them in a cluster, so none is ever forgotten.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(crate) struct Names {
     ids: HashMap<Arc<str>, Id>,
     names: Vec<Arc<str>>,
 }
@@ -89,7 +89,7 @@ pub(super) fn nano_per_unit(id: Id) -> i128 {
 }
 
 /// A quantity as an amount, rounded up: whoever asks for a little gets a little.
-pub(super) fn amount(id: Id, quantity: Quantity) -> i64 {
+pub(crate) fn amount(id: Id, quantity: Quantity) -> i64 {
     if id == CPU {
         quantity.milli_value()
     } else {
@@ -99,7 +99,7 @@ pub(super) fn amount(id: Id, quantity: Quantity) -> i64 {
 
 /// Amounts by number, sorted. A handful of entries, hence a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Amounts(pub Vec<(Id, i64)>);
+pub(crate) struct Amounts(pub Vec<(Id, i64)>);
 
 impl Amounts {
     /// The amount of a resource.

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     api::cluster::{AllocatableModeling, NodeSummary, ResourceModel, ResourceSummary},
-    quantity::Quantity,
+    quantity::{Format, Quantity},
 };
 
 /// The number of a node name.
@@ -45,11 +45,54 @@ struct Pod {
 // A hundred thousand of these are the better part of the agent's memory.
 const _: () = assert!(size_of::<(u128, Pod)>() <= 32);
 
-/// The sum of a resource over nodes, and over how many of them.
+/// The sum of a resource over nodes, and over how many of them. It is exact, however large the amounts are: what a node adds can be
+/// taken away again.
 #[derive(Clone, Copy, Debug, Default)]
 struct Offer {
     nodes: u32,
-    sum: Quantity,
+    /// In nano units, of which only the lower bits are here,
+    low: i128,
+    /// and how often it went beyond them, up or down.
+    carry: i64,
+    format: Format,
+}
+
+impl Offer {
+    fn add(&mut self, quantity: Quantity) {
+        if self.nodes == 0 || (self.low, self.carry) == (0, 0) {
+            self.format = quantity.format();
+        }
+        self.nodes += 1;
+        let (low, beyond) = self.low.overflowing_add(quantity.nano());
+        self.low = low;
+        self.carry += i64::from(beyond) * i64::from(quantity.sign());
+    }
+
+    fn remove(&mut self, quantity: Quantity) {
+        self.nodes -= 1;
+        let (low, beyond) = self.low.overflowing_sub(quantity.nano());
+        self.low = low;
+        self.carry -= i64::from(beyond) * i64::from(quantity.sign());
+    }
+
+    /// The sum in nano units, as far as they can be told.
+    fn nano(&self) -> i128 {
+        match self.carry {
+            0 => self.low,
+            1.. => i128::MAX,
+            _ => i128::MIN,
+        }
+    }
+}
+
+/// The nodes of which free room is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counted {
+    /// Those that take new pods. Of the others counts as much as their pods use.
+    #[default]
+    TakingPods,
+    /// All (Karmada behaviour): a cordoned node, or one that is not ready, offers room.
+    All,
 }
 
 /// How far the list of a kind has come.
@@ -68,6 +111,7 @@ impl List {
 /// The running count of a cluster's nodes and pods.
 #[derive(Debug, Default)]
 pub struct Census {
+    counted: Counted,
     names: Names,
     shapes: Shapes,
     pods: HashMap<u128, Pod>,
@@ -82,6 +126,15 @@ pub struct Census {
 }
 
 impl Census {
+    /// A census that counts the room of these nodes.
+    #[must_use]
+    pub fn counting(counted: Counted) -> Self {
+        Self {
+            counted,
+            ..Self::default()
+        }
+    }
+
     /// Whether both kinds have been listed to the end at least once. Before that the counts are too low and must
     /// not be reported.
     pub fn is_complete(&self) -> bool {
@@ -217,12 +270,14 @@ impl Census {
         }
         let record = NodeRecord {
             ready: view.is_ready(),
+            takes_pods: view.takes_pods(),
             allocatable,
             round: self.node_list.round,
         };
         let id = self.row(view.metadata.name.as_deref().unwrap_or_default());
         if let Some(known) = &mut self.rows[id as usize].node
-            && (known.ready, &known.allocatable) == (record.ready, &record.allocatable)
+            && (known.ready, known.takes_pods) == (record.ready, record.takes_pods)
+            && known.allocatable == record.allocatable
         {
             known.round = record.round;
             return false;
@@ -247,15 +302,12 @@ impl Census {
 
     fn set_node(&mut self, id: NodeId, record: Option<NodeRecord>) {
         for (resource, quantity) in record.iter().flat_map(|record| &record.allocatable) {
-            let offer = self.offers.entry(*resource).or_default();
-            offer.nodes += 1;
-            offer.sum += *quantity;
+            self.offers.entry(*resource).or_default().add(*quantity);
         }
         let before = std::mem::replace(&mut self.rows[id as usize].node, record);
         for (resource, quantity) in before.iter().flat_map(|record| &record.allocatable) {
             if let Some(offer) = self.offers.get_mut(resource) {
-                offer.nodes -= 1;
-                offer.sum -= *quantity;
+                offer.remove(*quantity);
                 if offer.nodes == 0 {
                     self.offers.remove(resource);
                 }
@@ -303,16 +355,39 @@ impl Census {
         }
     }
 
-    /// What the nodes offer and what the pods ask for. Nodes count whether ready or not, as in Karmada.
+    /// What the nodes offer and what the pods ask for. Of a node that takes no pods counts what its pods use, so that what is offered
+    /// beyond what is used is free.
     pub fn summary(&self) -> ResourceSummary {
-        let offered =
-            |(id, offer): (&Id, &Offer)| (self.names.name(*id).to_owned(), offer.sum.to_wire());
+        let withheld = self.withheld();
+        let offered = |(id, offer): (&Id, &Offer)| {
+            let withheld = withheld.get(id).copied().unwrap_or_default();
+            let sum = Quantity::from_nano(offer.nano().saturating_sub(withheld), offer.format);
+            (self.names.name(*id).to_owned(), sum.to_wire())
+        };
         ResourceSummary {
             allocatable: self.offers.iter().map(offered).collect(),
             allocating: self.asked(&self.allocating),
             allocated: self.asked(&self.allocated),
             allocatable_modelings: Vec::new(),
         }
+    }
+
+    /// What is free on nodes that take no pods, in nano units.
+    fn withheld(&self) -> BTreeMap<Id, i128> {
+        let mut withheld = BTreeMap::new();
+        if self.counted == Counted::All {
+            return withheld;
+        }
+        for row in &self.rows {
+            let Some(node) = row.node.as_ref().filter(|node| !node.takes_pods) else {
+                continue;
+            };
+            for (id, _) in &node.allocatable {
+                let sum: &mut i128 = withheld.entry(*id).or_default();
+                *sum = sum.saturating_add(row.free(node, *id).max(0));
+            }
+        }
+        withheld
     }
 
     fn asked(&self, totals: &[i128]) -> BTreeMap<String, Wire> {
@@ -328,7 +403,7 @@ impl Census {
     /// How many nodes are of each grade; empty when the models make no grades.
     ///
     /// A node that cannot take another pod is of no grade, because each counted node is taken for one that can; nor
-    /// is one on which more of a graded resource is asked for than it has.
+    /// is one on which more of a graded resource is asked for than it has, or one that takes no pods.
     pub fn modelings(&self, models: &[ResourceModel]) -> Vec<AllocatableModeling> {
         let Some(grades) = Grades::new(models) else {
             return Vec::new();
@@ -336,7 +411,9 @@ impl Census {
         let ids: Vec<Option<Id>> = grades.names().map(|name| self.names.find(name)).collect();
         let mut counts = vec![0; models.len()];
         for row in &self.rows {
-            let Some(node) = row.node.as_ref().filter(|node| row.has_room(node)) else {
+            let takes = |node: &NodeRecord| node.takes_pods || self.counted == Counted::All;
+            let node = row.node.as_ref().filter(|node| takes(node));
+            let Some(node) = node.filter(|node| row.has_room(node)) else {
                 continue;
             };
             let free = ids.iter().map(|id| id.map_or(0, |id| row.free(node, id)));

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
 
 use super::view::{
-    ContainerView, NodeConditionView, NodeStatusView, NodeView, PodSpecView, PodStatusView,
-    PodView, ResourcesView,
+    ConditionView, ContainerStatusView, ContainerView, NodeSpecView, NodeStatusView, NodeView,
+    PodSpecView, PodStatusView, PodView, ResourcesView,
 };
 use crate::protobuf::{Content, FromProtobuf, Malformed, entry, fields};
 
@@ -33,6 +33,7 @@ impl FromProtobuf for NodeView {
         for field in fields(message) {
             match field? {
                 (1, content) => node.metadata = metadata(content.bytes(1)?)?,
+                (2, content) => node.spec = node_spec(content.bytes(2)?)?,
                 (3, content) => node.status = node_status(content.bytes(3)?)?,
                 _ => {}
             }
@@ -74,6 +75,7 @@ fn container(message: &[u8]) -> Result<ContainerView, Malformed> {
     let mut container = ContainerView::default();
     for field in fields(message) {
         match field? {
+            (1, content) => container.name = content.text(1)?,
             (8, content) => container.resources = Some(resources(content.bytes(8)?)?),
             (24, content) => container.restart_policy = set(content.text(24)?),
             _ => {}
@@ -95,11 +97,44 @@ fn resources(message: &[u8]) -> Result<ResourcesView, Malformed> {
 fn pod_status(message: &[u8]) -> Result<PodStatusView, Malformed> {
     let mut status = PodStatusView::default();
     for field in fields(message) {
-        if let (1, content) = field? {
-            status.phase = set(content.text(1)?);
+        match field? {
+            (1, content) => status.phase = set(content.text(1)?),
+            (2, content) => status.conditions.push(condition(content.bytes(2)?)?),
+            (8, content) => {
+                let container = container_status(content.bytes(8)?)?;
+                status.container_statuses.push(container);
+            }
+            (10, content) => {
+                let container = container_status(content.bytes(10)?)?;
+                status.init_container_statuses.push(container);
+            }
+            _ => {}
         }
     }
     Ok(status)
+}
+
+fn container_status(message: &[u8]) -> Result<ContainerStatusView, Malformed> {
+    let mut status = ContainerStatusView::default();
+    for field in fields(message) {
+        match field? {
+            (1, content) => status.name = content.text(1)?,
+            (10, content) => put(&mut status.allocated_resources, content.bytes(10)?)?,
+            (11, content) => status.resources = Some(resources(content.bytes(11)?)?),
+            _ => {}
+        }
+    }
+    Ok(status)
+}
+
+fn node_spec(message: &[u8]) -> Result<NodeSpecView, Malformed> {
+    let mut spec = NodeSpecView::default();
+    for field in fields(message) {
+        if let (4, Content::Number(number)) = field? {
+            spec.unschedulable = number != 0;
+        }
+    }
+    Ok(spec)
 }
 
 fn node_status(message: &[u8]) -> Result<NodeStatusView, Malformed> {
@@ -114,12 +149,14 @@ fn node_status(message: &[u8]) -> Result<NodeStatusView, Malformed> {
     Ok(status)
 }
 
-fn condition(message: &[u8]) -> Result<NodeConditionView, Malformed> {
-    let mut condition = NodeConditionView::default();
+/// Conditions of nodes and pods have these fields under the same numbers.
+fn condition(message: &[u8]) -> Result<ConditionView, Malformed> {
+    let mut condition = ConditionView::default();
     for field in fields(message) {
         match field? {
             (1, content) => condition.kind = content.text(1)?,
             (2, content) => condition.status = content.text(2)?,
+            (5, content) => condition.reason = content.text(5)?,
             _ => {}
         }
     }

@@ -32,8 +32,10 @@ mod row;
 mod shapes;
 mod view;
 
-pub use census::Census;
+pub(crate) use amounts::{Amounts, Names, amount};
+pub use census::{Census, Counted};
 pub use models::{ModelFault, default_models, standardize, validate};
+pub(crate) use request::{Parts, SIDECAR};
 pub use view::{ContainerView, NodeView, PodView};
 
 #[cfg(test)]

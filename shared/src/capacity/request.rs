@@ -9,39 +9,104 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
 
 use super::{
     amounts::{Amounts, Names, PODS, amount},
-    view::{PodView, ResourcesView},
+    view::{ContainerStatusView, ContainerView, PodView, ResourcesView},
 };
 use crate::quantity::Quantity;
 
+/// What the parts of a pod ask for.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    /// The containers that run side by side.
+    pub containers: Vec<Amounts>,
+    /// Those that run before, in their order, each with whether it is a sidecar, which goes on running.
+    pub init_containers: Vec<(Amounts, bool)>,
+    /// The pod as a whole, where that was said.
+    pub whole: Amounts,
+    /// The runtime.
+    pub overhead: Amounts,
+}
+
+impl Parts {
+    /// What the pod asks for.
+    pub(crate) fn total(&self) -> Amounts {
+        let mut running = Amounts::default();
+        for asked in &self.containers {
+            running.add(asked);
+        }
+        let mut sidecars = Amounts::default();
+        let mut peak = Amounts::default();
+        for (asked, is_sidecar) in &self.init_containers {
+            let mut starting = sidecars.clone();
+            starting.add(asked);
+            peak.raise_to(&starting);
+            if *is_sidecar {
+                sidecars = starting;
+            }
+        }
+        running.add(&sidecars);
+        running.raise_to(&peak);
+
+        // A request for the pod as a whole takes the place of its containers'.
+        for (id, amount) in &self.whole.0 {
+            *running.entry(*id) = *amount;
+        }
+        running.add(&self.overhead);
+        running
+    }
+}
+
+/// Restart policy of an init container that makes it a sidecar.
+pub(crate) const SIDECAR: &str = "Always";
+
 /// What a pod asks for, one place for itself included.
 pub(super) fn of(pod: &PodView, names: &mut Names) -> Amounts {
-    let mut running = Amounts::default();
-    for container in &pod.spec.containers {
-        running.add(&requests(container.resources.as_ref(), names));
-    }
-    let mut sidecars = Amounts::default();
-    let mut peak = Amounts::default();
-    for container in &pod.spec.init_containers {
+    let infeasible = pod.is_resize_infeasible();
+    let mut held = |container: &ContainerView, statuses: &[ContainerStatusView]| {
         let asked = requests(container.resources.as_ref(), names);
-        let mut starting = sidecars.clone();
-        starting.add(&asked);
-        peak.raise_to(&starting);
-        if container.restart_policy.as_deref() == Some("Always") {
-            sidecars = starting;
-        }
-    }
-    running.add(&sidecars);
-    running.raise_to(&peak);
-
-    // A request for the pod as a whole takes the place of its containers'.
-    for (id, amount) in requests(pod.spec.resources.as_ref(), names).0 {
-        *running.entry(id) = amount;
-    }
-    running.add(&amounts(&pod.spec.overhead, names));
-    let places = running.entry(PODS);
+        let status = statuses.iter().find(|status| status.name == container.name);
+        let Some(status) = status else { return asked };
+        resized(asked, status, infeasible, names)
+    };
+    let running = pod.spec.containers.iter();
+    let first = pod.spec.init_containers.iter();
+    let parts = Parts {
+        containers: running
+            .map(|container| held(container, &pod.status.container_statuses))
+            .collect(),
+        init_containers: first
+            .map(|container| {
+                let is_sidecar = container.restart_policy.as_deref() == Some(SIDECAR);
+                let held = held(container, &pod.status.init_container_statuses);
+                (held, is_sidecar)
+            })
+            .collect(),
+        whole: requests(pod.spec.resources.as_ref(), names),
+        overhead: amounts(&pod.spec.overhead, names),
+    };
+    let mut total = parts.total();
+    let places = total.entry(PODS);
     *places = places.saturating_add(1);
-    running.0.retain(|(_, amount)| *amount != 0);
-    running
+    total.0.retain(|(_, amount)| *amount != 0);
+    total
+}
+
+/// What a container counts for while it is resized: the most of what it asks for, what was set aside for it and what it runs with. A
+/// wish that its node cannot fulfil does not count. The rule is that of Kubernetes' scheduler.
+fn resized(
+    asked: Amounts,
+    status: &ContainerStatusView,
+    infeasible: bool,
+    names: &mut Names,
+) -> Amounts {
+    let Some(resources) = &status.resources else {
+        return asked;
+    };
+    let mut held = amounts(&resources.requests, names);
+    held.raise_to(&amounts(&status.allocated_resources, names));
+    if !infeasible {
+        held.raise_to(&asked);
+    }
+    held
 }
 
 fn requests(resources: Option<&ResourcesView>, names: &mut Names) -> Amounts {
@@ -129,6 +194,54 @@ mod tests {
             ),
         ] {
             assert_eq!(cpu(&spec), milli, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_container_that_is_resized_counts_for_the_most_that_it_may_take() {
+        let requests = |cpu: &str| json!({ "requests": { "cpu": cpu } });
+        for (what, wanted, allocated, running, reason, milli) in [
+            ("nothing changes", "1", "1", "1", None, 1000),
+            (
+                "it is to grow, and waits for that",
+                "4",
+                "1",
+                "1",
+                Some("Deferred"),
+                4000,
+            ),
+            (
+                "it is to grow, and cannot",
+                "4",
+                "1",
+                "1",
+                Some("Infeasible"),
+                1000,
+            ),
+            (
+                "it was given less, and has not shrunk",
+                "1",
+                "1",
+                "4",
+                None,
+                4000,
+            ),
+            ("it is to shrink", "1", "4", "4", None, 4000),
+        ] {
+            let mut conditions = json!([{ "type": "Ready", "status": "True" }]);
+            if let Some(reason) = reason {
+                let pending =
+                    json!({ "type": "PodResizePending", "status": "True", "reason": reason });
+                conditions.as_array_mut().unwrap().push(pending);
+            }
+            let pod: PodView = serde_json::from_value(json!({
+                "spec": { "nodeName": "n", "containers": [{ "name": "a", "resources": requests(wanted) }] },
+                "status": { "conditions": conditions, "containerStatuses": [
+                    { "name": "a", "allocatedResources": { "cpu": allocated }, "resources": requests(running) },
+                ] },
+            }))
+            .unwrap();
+            assert_eq!(*of(&pod, &mut Names::default()).entry(CPU), milli, "{what}");
         }
     }
 

@@ -22,6 +22,8 @@ pub(super) struct Row {
 #[derive(Debug, PartialEq)]
 pub(super) struct NodeRecord {
     pub ready: bool,
+    /// Whether it takes new pods.
+    pub takes_pods: bool,
     pub allocatable: Vec<(Id, Quantity)>,
     pub round: Round,
 }
@@ -37,8 +39,9 @@ impl Row {
     /// What is left of a resource, in nano units; negative when more is asked for than there is. Of what the node
     /// does not have nothing can be left.
     pub fn free(&self, node: &NodeRecord, id: Id) -> i128 {
-        node.offer(id)
-            .map_or(0, |offer| offer - self.used(id) * nano_per_unit(id))
+        node.offer(id).map_or(0, |offer| {
+            offer.saturating_sub(self.used(id).saturating_mul(nano_per_unit(id)))
+        })
     }
 
     pub fn used(&self, id: Id) -> i128 {

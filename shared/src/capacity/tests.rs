@@ -72,6 +72,56 @@ fn pods_may_arrive_before_their_node_and_outlive_it() {
 }
 
 #[test]
+fn a_node_that_takes_no_pods_offers_no_room() {
+    let unready = || {
+        let mut node = node("n", "8", "110");
+        node.status.conditions[0].status = "Unknown".into();
+        node
+    };
+    let cordoned = || {
+        let mut node = node("n", "8", "110");
+        node.spec.unschedulable = true;
+        node
+    };
+    for (what, out, ready) in [("cordoned", cordoned(), 2), ("not ready", unready(), 1)] {
+        for (counted, cores, places, grades) in [
+            (Counted::TakingPods, "11", "111", 1),
+            (Counted::All, "16", "220", 2),
+        ] {
+            let mut census = Census::counting(counted);
+            census.apply_node(&node("other", "8", "110"));
+            census.apply_node(&node("n", "8", "110"));
+            census.apply_pod(&pod("p", Some("n"), "3", "Running"));
+            assert_eq!(census.summary().allocatable["cpu"].0, "16", "{what}");
+            assert!(census.apply_node(&out), "{what}");
+            // What its pod uses is offered and used, so that 8 cores are free.
+            let summary = census.summary();
+            assert_eq!(summary.allocatable["cpu"].0, cores, "{what} {counted:?}");
+            assert_eq!(summary.allocatable["pods"].0, places, "{what} {counted:?}");
+            assert_eq!(summary.allocated["cpu"].0, "3", "{what}");
+            assert_eq!(counts(&census)[0], grades, "{what} {counted:?}");
+            let nodes = census.node_summary();
+            assert_eq!((nodes.total_num, nodes.ready_num), (2, ready), "{what}");
+            census.apply_node(&node("n", "8", "110"));
+            assert_eq!(census.summary().allocatable["cpu"].0, "16", "{what}");
+        }
+    }
+}
+
+#[test]
+fn an_amount_beyond_all_measure_goes_with_its_node() {
+    let mut census = Census::default();
+    census.apply_node(&node("a", "8", "110"));
+    for name in ["x", "y", "z"] {
+        census.apply_node(&node(name, "1e30", "110"));
+    }
+    for name in ["x", "y", "z"] {
+        census.delete_node(&node(name, "1e30", "110"));
+    }
+    assert_eq!(census.summary().allocatable["cpu"].0, "8");
+}
+
+#[test]
 fn a_full_node_hides_nobody() {
     let mut census = Census::default();
     for (name, places) in [("a", "110"), ("full", "1"), ("z", "110")] {

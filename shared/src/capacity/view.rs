@@ -53,6 +53,8 @@ pub struct PodSpecView {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerView {
+    /// Its name, by which its status is found.
+    pub name: String,
     /// `Always` on an init container: a sidecar, which goes on running.
     pub restart_policy: Option<String>,
     /// What it asks for.
@@ -71,9 +73,32 @@ pub struct ResourcesView {
 /// How far a pod has come.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
+#[serde(rename_all = "camelCase")]
 pub struct PodStatusView {
     /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`.
     pub phase: Option<String>,
+    /// Its conditions; one of them tells that a resize cannot be done.
+    #[serde(deserialize_with = "nullable")]
+    pub conditions: Vec<ConditionView>,
+    /// What its containers hold, which differs from what they ask for while they are resized.
+    #[serde(deserialize_with = "nullable")]
+    pub container_statuses: Vec<ContainerStatusView>,
+    /// The same of the containers that run before the others.
+    #[serde(deserialize_with = "nullable")]
+    pub init_container_statuses: Vec<ContainerStatusView>,
+}
+
+/// What a container holds.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerStatusView {
+    /// Its name.
+    pub name: String,
+    /// What the node has set aside for it.
+    #[serde(deserialize_with = "quantities")]
+    pub allocated_resources: Requests,
+    /// What it runs with.
+    pub resources: Option<ResourcesView>,
 }
 
 /// A node, as far as it offers resources.
@@ -82,9 +107,21 @@ pub struct NodeView {
     /// Name, uid and resource version; nothing else is decoded.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
+    /// Whether it takes pods.
+    #[serde(default)]
+    pub spec: NodeSpecView,
     /// What it offers and how it is.
     #[serde(default)]
     pub status: NodeStatusView,
+}
+
+/// Whether a node takes pods.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct NodeSpecView {
+    /// Somebody cordoned it: it takes no new pods.
+    #[serde(deserialize_with = "nullable")]
+    pub unschedulable: bool,
 }
 
 /// What a node offers and how it is.
@@ -96,24 +133,35 @@ pub struct NodeStatusView {
     pub allocatable: BTreeMap<String, Quantity>,
     /// Its conditions.
     #[serde(deserialize_with = "nullable")]
-    pub conditions: Vec<NodeConditionView>,
+    pub conditions: Vec<ConditionView>,
 }
 
-/// A condition of a node.
+/// A condition of a node or a pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct NodeConditionView {
+pub struct ConditionView {
     /// Its type.
     #[serde(rename = "type")]
     pub kind: String,
     /// Its status.
     pub status: String,
+    /// The reason for its status.
+    #[serde(deserialize_with = "nullable")]
+    pub reason: String,
 }
 
 impl PodView {
     /// Whether the pod has run to its end, so that it takes nothing any more.
     pub(super) fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+
+    /// Whether a resize was asked for that its node cannot do, so that what is asked for will not be given.
+    pub(super) fn is_resize_infeasible(&self) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        conditions.any(|it| {
+            it.kind == "PodResizePending" && it.status == "True" && it.reason == "Infeasible"
+        })
     }
 
     /// The node that the pod is on.
@@ -134,6 +182,11 @@ impl NodeView {
             .iter()
             .find(|condition| condition.kind == "Ready");
         ready.is_some_and(|condition| condition.status == "True")
+    }
+
+    /// Whether it takes new pods: it is ready, and nobody cordoned it.
+    pub(super) fn takes_pods(&self) -> bool {
+        self.is_ready() && !self.spec.unschedulable
     }
 }
 

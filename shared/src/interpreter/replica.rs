@@ -9,11 +9,12 @@ use super::{
     Error,
     kind::Kind,
     pod,
-    read::{count, field, integer, list, map, wrong_type},
+    read::{count, field, integer, list, map, text, wrong_type},
 };
 use crate::api::binding::{NodeClaim, ReplicaRequirements};
+use crate::capacity::{Amounts, Names, Parts, SIDECAR, amount};
 use crate::k8s;
-use crate::quantity::{Format, Quantity};
+use crate::quantity::Quantity;
 
 /// What a workload wants.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,95 +77,150 @@ fn typed<T: DeserializeOwned>(pod: &Value, path: &[&str]) -> Result<Option<T>, E
         .map_err(|_| wrong_type(path, "what a pod has there", value))
 }
 
-/// Amounts by resource name: thousandths of CPUs, whole units of anything else.
-type Amounts = BTreeMap<String, i64>;
-
-/// What the scheduler of the member will reserve for the pod: the sum of its containers or the largest init container, and the overhead.
-/// Each amount is rounded up before it is added, as schedulers do.
+/// What the scheduler of the member will reserve for the pod, counted as the agent counts what pods reserve.
 fn request(pod: &Value) -> Result<BTreeMap<String, k8s::Quantity>, Error> {
-    let mut sum = Amounts::new();
+    let mut names = Names::default();
+    let mut parts = Parts::default();
     for container in list(pod, &["containers"])? {
-        add(&mut sum, &effective(container)?);
+        parts.containers.push(effective(container, &mut names)?);
     }
     for container in list(pod, &["initContainers"])? {
-        for (name, amount) in effective(container)? {
-            let held = sum.entry(name).or_default();
-            *held = amount.max(*held);
-        }
+        let is_sidecar = text(container, &["restartPolicy"])? == Some(SIDECAR);
+        let asked = effective(container, &mut names)?;
+        parts.init_containers.push((asked, is_sidecar));
     }
+    // Of the pod as a whole a limit stands for a request only where no container requests anything.
+    let containers = parts.total();
+    parts.whole = effective(pod, &mut names)?;
+    let requests = map(pod, &["resources", "requests"])?;
+    parts.whole.0.retain(|(id, _)| {
+        let name = names.name(*id);
+        requests.is_some_and(|requests| requests.contains_key(name))
+            || containers.0.iter().all(|(other, _)| other != id)
+    });
     if let Some(overhead) = map(pod, &["overhead"])? {
-        add(&mut sum, &amounts(overhead)?);
+        parts.overhead = amounts(overhead, &mut names)?;
     }
-    sum.retain(|_, amount| *amount != 0);
-    Ok(sum
-        .into_iter()
-        .map(|(name, amount)| {
-            let quantity = if name == "cpu" {
-                Quantity::milli(amount, Format::DecimalSi)
-            } else {
-                Quantity::units(amount, notation(&name))
-            };
-            (name, quantity.to_wire())
+    let total = parts.total().0.into_iter();
+    Ok(total
+        .filter(|(_, amount)| *amount != 0)
+        .map(|(id, amount)| {
+            let quantity = names.quantity(id, amount.into()).to_wire();
+            (names.name(id).to_owned(), quantity)
         })
         .collect())
 }
 
-fn add(sum: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        let held = sum.entry(name.clone()).or_default();
-        *held = held.saturating_add(*amount);
-    }
-}
-
-/// What a container reserves: its requests, and its limits where it requests nothing.
-fn effective(container: &Value) -> Result<Amounts, Error> {
-    let mut reserved = match map(container, &["resources", "limits"])? {
-        Some(limits) => amounts(limits)?,
-        None => Amounts::new(),
+/// What a container, or the pod as a whole, reserves: its requests, and its limits where it requests nothing.
+fn effective(asking: &Value, names: &mut Names) -> Result<Amounts, Error> {
+    let mut reserved = match map(asking, &["resources", "limits"])? {
+        Some(limits) => amounts(limits, names)?,
+        None => Amounts::default(),
     };
-    if let Some(requests) = map(container, &["resources", "requests"])? {
-        reserved.extend(amounts(requests)?);
+    if let Some(requests) = map(asking, &["resources", "requests"])? {
+        for (id, amount) in amounts(requests, names)?.0 {
+            *reserved.entry(id) = amount;
+        }
     }
     Ok(reserved)
 }
 
-fn amounts(quantities: &Map<String, Value>) -> Result<Amounts, Error> {
-    quantities
+/// Each amount is rounded up before it is added, as schedulers do.
+fn amounts(quantities: &Map<String, Value>, names: &mut Names) -> Result<Amounts, Error> {
+    let mut amounts = Amounts::default();
+    let counted = quantities
         .iter()
-        .filter(|(name, _)| is_counted(name))
-        .map(|(name, value)| {
-            let text = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
-            let quantity: Quantity = text.parse().map_err(|_| Error::Quantity {
-                path: name.clone(),
-                text,
-            })?;
-            Ok((
-                name.clone(),
-                if name == "cpu" {
-                    quantity.milli_value()
-                } else {
-                    quantity.value()
-                },
-            ))
-        })
-        .collect()
+        .filter(|(name, _)| Names::is_counted(name));
+    for (name, value) in counted {
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        let quantity: Quantity = text.parse().map_err(|_| Error::Quantity {
+            path: name.clone(),
+            text,
+        })?;
+        if let Some(id) = names.intern(name) {
+            *amounts.entry(id) = amount(id, quantity);
+        }
+    }
+    Ok(amounts)
 }
 
-/// Names that schedulers count: the native ones and extended resources; not, for instance, those of quotas.
-fn is_counted(name: &str) -> bool {
-    matches!(name, "cpu" | "memory" | "pods" | "ephemeral-storage")
-        || name.starts_with("hugepages-")
-        || name.starts_with("attachable-volumes-")
-        || name.contains("kubernetes.io/")
-        || (name.contains('/') && !name.starts_with("requests."))
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-fn notation(name: &str) -> Format {
-    if matches!(name, "memory" | "ephemeral-storage") || name.starts_with("hugepages-") {
-        Format::BinarySi
-    } else {
-        Format::DecimalSi
+    use super::*;
+    use crate::capacity::{Census, PodView};
+
+    #[test]
+    fn a_replica_asks_for_what_its_pod_will_be_counted_for() {
+        let asks = |cpu: &str| json!({ "requests": { "cpu": cpu, "memory": "1Gi" } });
+        let container = |cpu: &str| json!({ "name": "c", "resources": asks(cpu) });
+        let sidecar =
+            |cpu: &str| json!({ "name": "s", "restartPolicy": "Always", "resources": asks(cpu) });
+        for (what, spec, cpu, memory) in [
+            (
+                "a container",
+                json!({ "containers": [container("1")] }),
+                "1",
+                "1Gi",
+            ),
+            (
+                "a sidecar beside it",
+                json!({ "containers": [container("1")], "initContainers": [sidecar("100m")] }),
+                "1100m",
+                "2Gi",
+            ),
+            (
+                "an init container beside a sidecar",
+                json!({ "containers": [container("1")], "initContainers": [sidecar("1"), container("4")] }),
+                "5",
+                "2Gi",
+            ),
+            (
+                "an init container before a sidecar",
+                json!({ "containers": [container("1")], "initContainers": [container("4"), sidecar("1")] }),
+                "4",
+                "2Gi",
+            ),
+            (
+                "the pod as a whole",
+                json!({ "containers": [container("1")], "resources": asks("3") }),
+                "3",
+                "1Gi",
+            ),
+            (
+                "the overhead",
+                json!({ "containers": [container("1")], "overhead": { "cpu": "50m" } }),
+                "1050m",
+                "1Gi",
+            ),
+        ] {
+            let request = request(&spec).unwrap();
+            let request = ["cpu", "memory"].map(|name| request[name].0.as_str());
+            assert_eq!(request, [cpu, memory], "{what}");
+            // The agent counts the same.
+            let mut census = Census::default();
+            let pod: PodView = serde_json::from_value(json!({ "spec": spec })).unwrap();
+            census.apply_pod(&pod);
+            let counted = census.summary().allocating;
+            assert_eq!(
+                request,
+                ["cpu", "memory"].map(|name| counted[name].0.as_str()),
+                "{what}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_limit_of_the_whole_pod_counts_where_no_container_requests_anything() {
+        let limits = json!({ "limits": { "cpu": "4" } });
+        let alone = json!({ "containers": [{ "name": "c" }], "resources": limits });
+        assert_eq!(request(&alone).unwrap()["cpu"].0, "4");
+        let asked = json!({ "requests": { "cpu": "1" } });
+        let beside =
+            json!({ "containers": [{ "name": "c", "resources": asked }], "resources": limits });
+        assert_eq!(request(&beside).unwrap()["cpu"].0, "1");
     }
 }

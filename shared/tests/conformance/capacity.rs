@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use muster_shared::{
     api::cluster::{ResourceModel, ResourceSummary},
-    capacity::{Census, ModelFault, NodeView, PodView, standardize, validate},
+    capacity::{Census, Counted, ModelFault, NodeView, PodView, standardize, validate},
     quantity::Quantity,
 };
 use muster_vectors::{Case, same};
@@ -19,7 +19,7 @@ fn list<T: serde::de::DeserializeOwned>(value: &Value) -> Vec<T> {
 }
 
 fn census(case: &Case) -> Census {
-    let mut census = Census::default();
+    let mut census = Census::counting(Counted::All);
     let mut seen = HashSet::new();
     for mut node in list::<NodeView>(&case.input["nodes"]) {
         // Some cases repeat a node; no API server would.
