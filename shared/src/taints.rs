@@ -16,6 +16,8 @@ pub const NO_SCHEDULE: &str = "NoSchedule";
 pub const NO_EXECUTE: &str = "NoExecute";
 /// Workloads leave whose policy says so in `failover.cluster`; tolerations do not matter.
 pub const PREFER_NO_EXECUTE: &str = "PreferNoExecute";
+/// Effect of Kubernetes that the choice of clusters does not look at (Karmada behaviour).
+pub const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
 
 /// How long a workload may stay on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]

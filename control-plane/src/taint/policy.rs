@@ -8,7 +8,7 @@ use muster_shared::api::taint_policy::{
 use muster_shared::k8s::{Condition, Taint};
 use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
 use muster_shared::selectors::is_label_key;
-use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE};
+use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE};
 
 use super::window::Verdict;
 
@@ -20,7 +20,9 @@ pub enum Fault {
     #[error("targetClusters and targetCluster are two names for the same thing: use one")]
     TwoTargets,
     /// An effect that clusters do not know.
-    #[error("taint {key:?} has effect {effect:?}: use NoSchedule, PreferNoExecute or NoExecute")]
+    #[error(
+        "taint {key:?} has effect {effect:?}: use NoSchedule, PreferNoSchedule, PreferNoExecute or NoExecute"
+    )]
     Effect {
         /// The taint's key.
         key: String,
@@ -84,7 +86,13 @@ pub fn faults(spec: &ClusterTaintPolicySpec) -> Vec<Fault> {
 /// Why a taint cannot be put on a cluster by a policy.
 pub fn taint_fault(taint: &Taint) -> Option<Fault> {
     let (key, effect) = (taint.key.clone(), taint.effect.as_str());
-    if ![NO_SCHEDULE, PREFER_NO_EXECUTE, NO_EXECUTE].contains(&effect) {
+    const EFFECTS: [&str; 4] = [
+        NO_SCHEDULE,
+        PREFER_NO_SCHEDULE,
+        PREFER_NO_EXECUTE,
+        NO_EXECUTE,
+    ];
+    if !EFFECTS.contains(&effect) {
         return Some(Fault::Effect {
             key,
             effect: effect.to_owned(),
@@ -162,7 +170,8 @@ mod tests {
             ("cluster.karmada.io/not-ready", "NoExecute", true),
             ("cluster.karmada.io/not-ready", "NoSchedule", false),
             ("cluster.karmada.io/unreachable", "NoSchedule", false),
-            ("unhealthy", "PreferNoSchedule", false),
+            ("unhealthy", "PreferNoSchedule", true),
+            ("unhealthy", "PreferNothing", false),
             ("", "NoSchedule", false),
             ("-x", "NoSchedule", false),
             ("a/b/c", "NoSchedule", false),

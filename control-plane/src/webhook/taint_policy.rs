@@ -8,7 +8,7 @@ use muster_shared::api::taint_policy::{
 };
 use muster_shared::conditions::{FALSE, TRUE, UNKNOWN};
 use muster_shared::k8s::Taint;
-use muster_shared::taints::NO_EXECUTE;
+use muster_shared::taints::{NO_EXECUTE, PREFER_NO_SCHEDULE};
 use serde::Deserialize;
 
 use super::placement;
@@ -74,6 +74,12 @@ fn taints(list: &[Taint], at: &str, allow_no_execute: bool, found: &mut Findings
                 "effect NoExecute drives workloads out: the control plane has to be started with --allow-no-execute-taint-policy",
             );
         }
+        if taint.effect == PREFER_NO_SCHEDULE {
+            found.warn(
+                at.as_str(),
+                "effect PreferNoSchedule keeps nothing away: clusters are chosen without regard to it, and Karmada's API server refuses it",
+            );
+        }
         match taint_fault(taint) {
             None => {}
             Some(fault @ Fault::Key { .. }) => {
@@ -123,6 +129,31 @@ mod tests {
     fn refusal(spec: &Value, allow: bool) -> String {
         let policy = Policy::deserialize(&json!({ "spec": spec })).unwrap();
         check(&policy, allow).refusal().unwrap_or_default()
+    }
+
+    #[test]
+    fn an_effect_that_keeps_nothing_away_is_taken_and_warned_of() {
+        for (field, effect, warned) in [
+            ("taints", "PreferNoSchedule", true),
+            ("taintsToAdd", "PreferNoSchedule", true),
+            ("taints", "NoSchedule", false),
+        ] {
+            let ready =
+                json!([{ "conditionType": "Ready", "operator": "In", "statusValues": ["False"] }]);
+            let spec = json!({
+                "addOnConditions": ready, "matchConditions": ready,
+                "taints": [{ "key": "a", "effect": "NoSchedule" }], "taintsToAdd": [{ "key": "a", "effect": "NoSchedule" }],
+                field: [{ "key": "a", "effect": effect }],
+            });
+            let policy = Policy::deserialize(&json!({ "spec": spec })).unwrap();
+            let found = check(&policy, false);
+            assert_eq!(found.refusal(), None, "{field} {effect}");
+            let says = found
+                .warnings
+                .iter()
+                .any(|it| it.contains("PreferNoSchedule"));
+            assert_eq!(says, warned, "{field} {effect}");
+        }
     }
 
     #[test]

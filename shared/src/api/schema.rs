@@ -157,7 +157,7 @@ pub fn taints(_: &mut SchemaGenerator) -> Schema {
             "properties": {
                 "key": { "type": "string", "minLength": 1, "maxLength": 316, "pattern": LABEL_NAME },
                 "value": { "type": "string", "maxLength": 63, "pattern": LABEL_VALUE },
-                "effect": { "type": "string", "enum": ["NoSchedule", "PreferNoExecute", "NoExecute"] },
+                "effect": { "type": "string", "enum": ["NoSchedule", "PreferNoSchedule", "PreferNoExecute", "NoExecute"] },
                 "timeAdded": { "type": "string", "format": "date-time" },
             },
         },

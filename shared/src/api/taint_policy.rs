@@ -124,7 +124,7 @@ pub struct Taint {
     #[schemars(extend("minLength" = 1, "maxLength" = 316, "pattern" = schema::LABEL_NAME))]
     pub key: String,
     /// Effect.
-    #[schemars(extend("enum" = ["NoSchedule", "PreferNoExecute", "NoExecute"]))]
+    #[schemars(extend("enum" = ["NoSchedule", "PreferNoSchedule", "PreferNoExecute", "NoExecute"]))]
     pub effect: String,
     /// Value.
     #[serde(skip_serializing_if = "absent")]
@@ -142,7 +142,7 @@ pub struct TaintToAdd {
     pub key: String,
 
     /// Effect.
-    #[schemars(extend("enum" = ["NoSchedule", "PreferNoExecute", "NoExecute"]))]
+    #[schemars(extend("enum" = ["NoSchedule", "PreferNoSchedule", "PreferNoExecute", "NoExecute"]))]
     pub effect: String,
 
     /// Value.
