@@ -4,6 +4,7 @@
 mod constraints;
 mod division;
 mod room;
+mod wide;
 
 use std::collections::BTreeSet;
 
