@@ -18,6 +18,7 @@ use super::motive::Motive;
 use super::preserve;
 use super::record::Record;
 use crate::availability::{Workload, can_stand_in};
+use crate::scheduler::outcome::record;
 use crate::scheduler::{Facts, NoFit, Options, Snapshot, schedule};
 
 /// A task's message may not be longer (the schema's rule).
@@ -227,11 +228,8 @@ impl Departure<'_> {
             );
         }
         let mut patch = json!({ "spec": spec });
-        if self.ours
-            && let Some(placement) = &self.spec.placement
-        {
-            let text = serde_json::to_string(placement)
-                .expect("a placement serialises: invariant of the type");
+        if self.ours && self.spec.placement.is_some() {
+            let text = record(self.spec);
             patch["metadata"] = json!({"annotations": {APPLIED_PLACEMENT: text}});
         }
         patch

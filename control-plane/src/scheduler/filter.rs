@@ -5,7 +5,7 @@ use std::fmt;
 use std::ptr;
 
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
-use muster_shared::api::policy::Placement;
+use muster_shared::api::policy::{Placement, SpreadConstraint};
 use muster_shared::conditions;
 use muster_shared::k8s::{Taint, Toleration};
 use muster_shared::names::eviction::REASON_APPLICATION_FAILURE;
@@ -117,6 +117,7 @@ pub struct Filters<'a> {
     tolerations: &'a [Toleration],
     tasks: &'a [GracefulEvictionTask],
     affinity: &'a Affinity<'a>,
+    constraints: &'a [SpreadConstraint],
     spread: Spread<'a>,
     plugins: Plugins,
     return_rule: ReturnRule,
@@ -140,6 +141,7 @@ impl<'a> Filters<'a> {
             tolerations: &placement.cluster_tolerations,
             tasks: &spec.graceful_eviction_tasks,
             affinity,
+            constraints: &placement.spread_constraints,
             spread,
             plugins: options.plugins,
             return_rule: options.return_rule,
@@ -251,24 +253,21 @@ impl<'a> Filters<'a> {
         if !self.spread.any || !self.plugins.has(Plugin::SpreadConstraint) {
             return None;
         }
-        let Spread {
-            provider,
-            region,
-            zone,
-            label,
-            ..
-        } = self.spread;
-        if provider.is_some() && cluster.provider().is_empty() {
-            Some(Rejection::NoProvider)
-        } else if region.is_some() && cluster.region().is_empty() {
-            Some(Rejection::NoRegion)
-        } else if zone.is_some() && cluster.zones().is_empty() {
-            Some(Rejection::NoZones)
-        } else if label.is_some_and(|(label, _)| cluster.label(label).is_empty()) {
-            Some(Rejection::NoLabel)
-        } else {
-            None
-        }
+        // The first constraint of the list that cannot be met is the one that is named.
+        self.constraints.iter().find_map(|constraint| {
+            let field = constraint.spread_by_field.as_ref();
+            let label = constraint.spread_by_label.as_deref();
+            let (groups, rejection) = match field.map_or("", |field| field.as_str()) {
+                "provider" => (cluster.provider(), Rejection::NoProvider),
+                "region" => (cluster.region(), Rejection::NoRegion),
+                "zone" => (cluster.zones(), Rejection::NoZones),
+                "" if self.spread.label.is_some_and(|(key, _)| label == Some(key)) => {
+                    (cluster.label(label.unwrap_or_default()), Rejection::NoLabel)
+                }
+                _ => return None,
+            };
+            groups.is_empty().then_some(rejection)
+        })
     }
 
     /// A workload must not go back to where it is just being driven out.

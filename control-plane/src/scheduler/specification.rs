@@ -107,6 +107,29 @@ fn tolerations_admit_except_under_prefer_no_execute_which_knows_none() {
 }
 
 #[test]
+fn of_several_constraints_that_a_cluster_lacks_the_field_of_the_first_one_is_named() {
+    let bare = cluster("m", 10);
+    for (fields, named) in [
+        (["zone", "region", "provider"], "zones"),
+        (["region", "provider", "zone"], "region"),
+        (["cluster", "provider", "region"], "provider"),
+    ] {
+        let constraints: Vec<Value> = fields
+            .iter()
+            .map(|field| json!({ "spreadByField": field, "minGroups": 1 }))
+            .collect();
+        let spec = config_map(&json!({ "spreadConstraints": constraints }));
+        let expected =
+            format!("0/1 clusters are available: 1 cluster(s) did not have {named} property.");
+        assert_eq!(
+            outcome(&spec, std::slice::from_ref(&bare)),
+            expected,
+            "{fields:?}"
+        );
+    }
+}
+
+#[test]
 fn a_cluster_takes_back_what_was_about_to_leave_once_it_has_recovered() {
     let placement = with(
         dynamic(),

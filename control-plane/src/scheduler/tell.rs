@@ -1,12 +1,12 @@
 //! What operators hear of a decision, when it is news: events and log lines.
 
-use muster_shared::api::binding::{Binding, TargetCluster};
+use muster_shared::api::binding::{Binding, ResourceBindingSpec, TargetCluster};
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition::SCHEDULED;
 
 use super::kinds::Key;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Placed, is_digest};
 use super::report::Verdict;
 use crate::fleet::Fleet;
 use crate::graceful_eviction::controller::reference;
@@ -38,6 +38,23 @@ pub(super) fn tell<B: Binding>(fleet: &Fleet, binding: &B, outcome: &Outcome) {
     tracing::info!(binding = %Key::of(binding), need = ?outcome.need, result, "placed");
     let note = success_note(&placed.clusters);
     publish(fleet, binding, EventType::Normal, note);
+    for reservation in reservations(binding.spec(), placed) {
+        publish(fleet, binding, EventType::Warning, reservation.to_owned());
+    }
+}
+
+/// What of a placement was not done, or not as usual.
+fn reservations(spec: &ResourceBindingSpec, placed: &Placed) -> Vec<&'static str> {
+    let placement = spec.placement.as_deref();
+    let grouped = placement.is_some_and(|placement| placement.workload_affinity.is_some());
+    let grouped = grouped.then_some(
+        "placement.workloadAffinity has no effect: workloads are placed without regard to each other",
+    );
+    let long = is_digest(&placed.applied_placement).then_some(
+        "the placement is too long for the annotation that keeps the one applied last: a digest stands there, \
+         and any change of the placement counts as one that concerns the result",
+    );
+    grouped.into_iter().chain(long).collect()
 }
 
 /// Says why a binding has no result, or not the one that it was to get, when that is news.
@@ -78,4 +95,40 @@ fn result_text(clusters: &[TargetCluster]) -> String {
         .map(|target| format!("{}:{}", target.name, target.replicas))
         .collect();
     format!("{{{}}}", parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::scheduler::fixtures::deployment;
+    use crate::scheduler::outcome::record;
+
+    #[test]
+    fn what_of_a_placement_has_no_effect_is_said() {
+        let said = |placement| {
+            let spec = deployment(1, &placement);
+            let placed = Placed {
+                clusters: Vec::new(),
+                applied_placement: record(&spec),
+                tasks: None,
+            };
+            let said = reservations(&spec, &placed);
+            said.iter()
+                .map(|it| it.split(' ').take(3).collect::<Vec<_>>().join(" "))
+                .collect::<Vec<_>>()
+        };
+        assert!(said(json!({})).is_empty());
+        let together = json!({ "affinity": { "groupByLabelKey": "app" } });
+        assert_eq!(
+            said(json!({ "workloadAffinity": together })),
+            ["placement.workloadAffinity has no"]
+        );
+        let names = vec!["a-cluster"; 20_000];
+        assert_eq!(
+            said(json!({ "clusterAffinity": { "clusterNames": names } })),
+            ["the placement is"]
+        );
+    }
 }

@@ -44,7 +44,12 @@ pub fn check(placement: &Placement, at: &str, found: &mut Findings) {
         weights(strategy, &format!("{at}.replicaScheduling"), found);
     }
     if let Some(both) = &placement.workload_affinity {
-        workloads(both, &format!("{at}.workloadAffinity"), found);
+        let at = format!("{at}.workloadAffinity");
+        workloads(both, &at, found);
+        found.warn(
+            at,
+            "has no effect: workloads are placed without regard to each other",
+        );
     }
 }
 

@@ -252,6 +252,29 @@ fn tolerations_without_effect_are_warnings() {
 }
 
 #[test]
+fn an_affinity_between_workloads_has_no_effect_and_is_a_warning() {
+    let together = json!({ "affinity": { "groupByLabelKey": "app" } });
+    for (placement, warnings) in [
+        (json!({}), vec![]),
+        (
+            json!({ "workloadAffinity": together }),
+            vec![
+                "spec.placement.workloadAffinity: has no effect: workloads are placed without regard to each other",
+            ],
+        ),
+    ] {
+        let found = check(
+            &read(&policy(&json!({ "placement": placement }))),
+            Scope::Namespaced,
+        );
+        assert_eq!(
+            (found.refusal(), found.warnings),
+            (None, warnings.into_iter().map(str::to_owned).collect())
+        );
+    }
+}
+
+#[test]
 fn scheduler_and_identity_stay_what_they_are() {
     let with = |scheduler: Value, id: Value| {
         let mut policy = policy(&json!({ "schedulerName": scheduler }));

@@ -304,6 +304,31 @@ async fn what_others_write_at_the_same_time_survives() {
 }
 
 #[tokio::test]
+async fn an_eviction_that_races_with_a_decision_is_not_undone() {
+    let bench = Bench::with_members(&[("m1", 100), ("m2", 50)]).await;
+    let _scheduler = bench.scheduler();
+    for number in 0..20 {
+        let name = format!("web-{number}");
+        bench.bind(&name, 1, aggregated()).await;
+        bench.placed(&name, "m1:1").await;
+        // The scheduler is about to decide on the state before the eviction.
+        bench
+            .patch(&name, json!({ "spec": { "replicas": 2 } }))
+            .await;
+        let task = json!({
+            "fromCluster": "m1", "reason": "ApplicationFailure", "producer": "ResourceBindingApplicationFailoverController",
+            "creationTimestamp": "2024-01-01T00:00:00Z",
+        });
+        let evicted = json!({ "spec": { "clusters": null, "gracefulEvictionTasks": [task] } });
+        bench.patch(&name, evicted).await;
+    }
+    for number in 0..20 {
+        let binding = bench.placed(&format!("web-{number}"), "m2:2").await;
+        assert_eq!(binding.spec.graceful_eviction_tasks.len(), 1);
+    }
+}
+
+#[tokio::test]
 async fn cluster_scoped_bindings_are_placed_and_those_of_others_are_not() {
     let bench = Bench::with_members(&[("m1", 10)]).await;
     let mut suspended = binding("suspended", 1, &aggregated());
