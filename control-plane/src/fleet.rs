@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::binding::form::Common;
 use crate::binding::{CachedWork, WorkIndex};
+use crate::clock::Clock;
 use crate::detector::Templates;
 use crate::settings::Settings;
 
@@ -67,6 +68,8 @@ pub struct Fleet {
     pub templates: Templates,
     /// Which Works belong to which binding.
     pub work_index: WorkIndex,
+    /// What decisions are dated by.
+    pub clock: Arc<Clock>,
     /// Where events are published.
     pub events: Events,
     /// Whether this process may act.
@@ -127,6 +130,7 @@ impl Fleet {
             traffic: pool.traffic().clone(),
             watch_client,
             settings,
+            clock: Arc::new(Clock::default()),
             events,
             leadership,
             shutdown,

@@ -113,7 +113,7 @@ async fn work_off<B: Kept>(
     if spec.graceful_eviction_tasks.is_empty() || binding.meta().deletion_timestamp.is_some() {
         return Ok(Next::Done);
     }
-    let now = Timestamp::now();
+    let now = fleet.clock.now();
     let (assessment, retry) = look(fleet, plugins, binding.as_ref(), now);
     if assessment.kept != spec.graceful_eviction_tasks {
         let kept = &assessment.kept;

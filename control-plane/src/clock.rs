@@ -1,0 +1,126 @@
+//! The clock that decisions are dated by: the calendar, without its leaps.
+//!
+//! Windows, tolerations and pauses are kept as moments, so that a restart does not lose them. If such a moment were compared with the
+//! machine's calendar as it is, a step of that (NTP, an operator) would end all of them at once. The monotonic clock tells how
+//! much time really passed; the calendar is followed, but by a tenth of that at most.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+
+/// The calendar is approached by one part of so many of the time that passes.
+const SHARE: i32 = 10;
+/// A difference from the calendar that people are told of.
+const WORTH_TELLING: SignedDuration = SignedDuration::from_secs(10);
+
+/// The clock.
+#[derive(Debug)]
+pub struct Clock {
+    last: Mutex<Reading>,
+}
+
+/// A moment on both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reading {
+    wall: Timestamp,
+    tick: Instant,
+    /// Whether the calendar was far from `wall`.
+    is_off: bool,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self {
+            last: Mutex::new(Reading {
+                wall: Timestamp::now(),
+                tick: Instant::now(),
+                is_off: false,
+            }),
+        }
+    }
+}
+
+impl Clock {
+    /// This moment.
+    pub fn now(&self) -> Timestamp {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = last.next(Timestamp::now(), Instant::now());
+        if next.is_off && !last.is_off {
+            tracing::warn!(
+                decided_by = %next.wall,
+                "the clock of this machine was set: decisions go on by the time that really passed, and approach it slowly"
+            );
+        }
+        *last = next;
+        next.wall
+    }
+}
+
+impl Reading {
+    /// The reading when the calendar says `wall` and the monotonic clock `tick`.
+    fn next(self, wall: Timestamp, tick: Instant) -> Self {
+        let passed = tick.saturating_duration_since(self.tick);
+        let passed = SignedDuration::try_from(passed.min(Duration::from_hours(24)))
+            .unwrap_or(SignedDuration::ZERO);
+        let expected = self.wall.saturating_add(passed).unwrap_or(Timestamp::MAX);
+        let limit = passed / SHARE;
+        let error = wall.duration_since(expected);
+        let correction = error.clamp(-limit, limit);
+        Self {
+            wall: expected
+                .saturating_add(correction)
+                .unwrap_or(Timestamp::MAX),
+            tick: tick.max(self.tick),
+            is_off: error.abs() > WORTH_TELLING,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_step_of_the_calendar_ends_no_wait_before_its_time() {
+        let tick = Instant::now();
+        let start = Reading {
+            wall: at(1_000),
+            tick,
+            is_off: false,
+        };
+        // Seconds that passed, what the calendar says then, and what is decided by.
+        for (passed, calendar, expected) in [
+            (0, 1_000, 1_000),
+            (60, 1_060, 1_060),
+            (60, 1_062, 1_062),  // a clock that runs a little fast is followed
+            (60, 4_660, 1_066),  // an hour ahead: a tenth of the time
+            (60, -2_540, 1_054), // an hour behind
+            (0, 4_600, 1_000),
+            (0, 0, 1_000),
+        ] {
+            let now = tick + Duration::from_secs(passed);
+            let next = start.next(at(calendar), now);
+            assert_eq!(next.wall, at(expected), "{passed} s later: {calendar}");
+        }
+    }
+
+    #[test]
+    fn many_readings_are_no_faster_than_one() {
+        let tick = Instant::now();
+        let mut reading = Reading {
+            wall: at(1_000),
+            tick,
+            is_off: false,
+        };
+        for millisecond in 1..=60_000 {
+            reading = reading.next(at(9_999_999), tick + Duration::from_millis(millisecond));
+        }
+        assert_eq!(reading.wall, at(1_066));
+        assert!(reading.is_off);
+    }
+}
