@@ -48,6 +48,7 @@ fn replay(input: &Value) -> Value {
         record: None,
         policies: &policies,
         selects: &selects,
+        is_gone: &|_| true,
         first_look: true,
     };
     let outcome = decide(&scene, now);

@@ -1,10 +1,9 @@
 //! Keeps the taints of every cluster as the taint policies want them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use muster_shared::api::cluster::Cluster;
@@ -15,12 +14,12 @@ use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::selectors::matches_affinity;
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::Change;
+use muster_shared::watch::{Change, Doubt, Presence};
 use serde_json::json;
 
 use super::decide::{Outcome, Scene, decide};
 use super::policy::faults;
-use super::record::{ANNOTATION, Record};
+use super::record::{ANNOTATION, LIMIT, Record};
 use crate::cluster::controller::until;
 use crate::cluster::taints;
 use crate::fleet::Fleet;
@@ -64,7 +63,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             }
         }
     });
-    let looked_at = Arc::new(Mutex::new(HashSet::new()));
+    let looked_at = Arc::new(Mutex::new(HashMap::new()));
     fleet.work(
         tasks,
         "taint policies",
@@ -100,7 +99,7 @@ fn report_faults(fleet: &Fleet, policy: &ClusterTaintPolicy) {
 
 async fn look(
     fleet: &Fleet,
-    looked_at: &Mutex<HashSet<String>>,
+    looked_at: &Mutex<HashMap<String, usize>>,
     name: &str,
 ) -> Result<Next, Error> {
     let looked_at = || looked_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,14 +112,20 @@ async fn look(
     }
     let policies = fleet.taint_policies.list();
     let policies: Vec<&ClusterTaintPolicy> = policies.iter().map(AsRef::as_ref).collect();
-    let now = Timestamp::now();
+    let record = Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str));
+    let gone = gone(fleet, record.as_ref()).await.map_err(|error| Error {
+        cluster: name.to_owned(),
+        error: Box::new(error),
+    })?;
+    let now = fleet.clock.now();
     let outcome = decide(
         &Scene {
             cluster: &cluster,
-            record: Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str)),
+            record,
             policies: &policies,
             selects: &|affinity: &ClusterAffinity| matches_affinity(affinity, &cluster),
-            first_look: !looked_at().contains(name),
+            is_gone: &|policy| gone.contains(policy),
+            first_look: !looked_at().contains_key(name),
         },
         now,
     );
@@ -143,10 +148,56 @@ async fn look(
             }
         }
     }
-    looked_at().insert(name.to_owned());
+    let left_out = outcome.left_out.len();
+    let known = looked_at().insert(name.to_owned(), left_out);
+    if left_out > 0 && known != Some(left_out) {
+        tell_left_out(fleet, &cluster, &outcome);
+    }
     Ok(outcome
         .again
         .map_or(Next::Done, |due| Next::After(until(due, now))))
+}
+
+/// The policies that a record speaks of and that do not exist any more. One that the cache does not have may be unreadable, or the list was
+/// short: unless it was seen leaving, the API itself is asked.
+async fn gone(fleet: &Fleet, record: Option<&Record>) -> Result<HashSet<String>, kube::Error> {
+    let mut gone = HashSet::new();
+    for name in record.into_iter().flat_map(Record::policies) {
+        match fleet.taint_policies.presence(None, name) {
+            Presence::There(_) | Presence::Unknown(Doubt::Unreadable { .. }) => {}
+            Presence::Gone => {
+                gone.insert(name.to_owned());
+            }
+            Presence::Unknown(_) => {
+                let api = Api::<ClusterTaintPolicy>::all(fleet.client.clone());
+                if api.get_metadata_opt(name).await?.is_none() {
+                    gone.insert(name.to_owned());
+                }
+            }
+        }
+    }
+    Ok(gone)
+}
+
+/// Says which policies are not followed on a cluster.
+fn tell_left_out(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
+    let some: Vec<&str> = outcome
+        .left_out
+        .iter()
+        .take(5)
+        .map(String::as_str)
+        .collect();
+    let note = format!(
+        "{} taint policies are not followed on this cluster, because the record of those that are has reached {} KiB (annotation {ANNOTATION}); the youngest are left out, among them {}: use fewer",
+        outcome.left_out.len(),
+        LIMIT / 1024,
+        some.join(", ")
+    );
+    tracing::warn!(cluster = cluster.name_any(), "{note}");
+    let reason = "TooManyClusterTaintPolicies";
+    fleet
+        .events
+        .publish(cluster, EventType::Warning, reason, note);
 }
 
 async fn write(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) -> Result<(), kube::Error> {
@@ -187,5 +238,48 @@ fn tell(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
         fleet
             .events
             .publish(cluster, EventType::Normal, "TaintClusterSucceed", note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_looked_at_again_for_what_can_change_a_decision_and_for_nothing_else() {
+        let old: Cluster = serde_json::from_value(json!({
+            "metadata": {"name": "m1", "labels": {"tier": "gold"}},
+            "spec": {"syncMode": "Pull"},
+            "status": {"conditions": [], "nodeSummary": {"totalNum": 1, "readyNum": 1}},
+        }))
+        .unwrap();
+        for (path, value, expected) in [
+            ("/metadata/labels", json!({"tier": "silver"}), true),
+            ("/metadata/annotations", json!({ANNOTATION: "{}"}), true),
+            (
+                "/spec/taints",
+                json!([{"key": "k", "effect": "NoExecute"}]),
+                true,
+            ),
+            ("/spec/region", json!("eu"), true),
+            (
+                "/status/conditions",
+                json!([{"type": "Ready", "status": "True", "reason": "r", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]),
+                true,
+            ),
+            ("/metadata/annotations", json!({"other": "x"}), false),
+            ("/metadata/resourceVersion", json!("7"), false),
+            (
+                "/status/nodeSummary",
+                json!({"totalNum": 2, "readyNum": 1}),
+                false,
+            ),
+        ] {
+            let mut new = serde_json::to_value(&old).unwrap();
+            let (parent, field) = path.rsplit_once('/').unwrap();
+            new.pointer_mut(parent).unwrap()[field] = value;
+            let new: Cluster = serde_json::from_value(new).unwrap();
+            assert_eq!(matters(&old, &new), expected, "{path}");
+        }
     }
 }

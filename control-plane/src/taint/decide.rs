@@ -5,7 +5,7 @@
 //! taint goes when its last holder lets go. When a policy of the proposed form is deleted or no longer selects the
 //! cluster it lets go at once; taints of the shipped form stay, as Karmada documents.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
@@ -15,7 +15,7 @@ use muster_shared::api::taint_policy::{ClusterTaintPolicy, Taint as PolicyTaint}
 use muster_shared::k8s::{Condition, Taint, Time};
 
 use super::policy::{Fault, all_match, faults, taint_fault, verdict};
-use super::record::Record;
+use super::record::{self, Record};
 use super::window::Window;
 
 /// What is known when a cluster is looked at.
@@ -28,6 +28,8 @@ pub struct Scene<'a> {
     pub policies: &'a [&'a ClusterTaintPolicy],
     /// Whether an affinity selects the cluster.
     pub selects: &'a dyn Fn(&ClusterAffinity) -> bool,
+    /// Whether a policy that is not among them is known to be gone, rather than unreadable or not listed yet.
+    pub is_gone: &'a dyn Fn(&str) -> bool,
     /// Whether this process has not looked at the cluster before.
     pub first_look: bool,
 }
@@ -43,6 +45,8 @@ pub struct Outcome {
     pub again: Option<Timestamp>,
     /// What each policy changed: its name, the taint, and whether it was added.
     pub changes: Vec<(String, Taint, bool)>,
+    /// The policies that are not followed here, because the record holds no more.
+    pub left_out: BTreeSet<String>,
 }
 
 /// Looks at a cluster.
@@ -54,19 +58,22 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
         .status
         .as_ref()
         .map_or(&[][..], |status| &status.conditions);
+    let record = scene.record.clone().unwrap_or_default();
     let mut work = Work {
         taints: scene.cluster.spec.taints.clone(),
-        record: scene.record.clone().unwrap_or_default(),
+        size: record.size(),
+        record,
         adopting: scene.record.is_none(),
         asked_for: HashSet::new(),
         now,
         again: None,
         changes: Vec::new(),
+        left_out: BTreeSet::new(),
     };
     work.notice_withdrawals();
-    work.record
-        .windows
-        .retain(|name, _| policies.iter().any(|p| p.name_any() == *name));
+    let names: HashSet<String> = policies.iter().map(|policy| policy.name_any()).collect();
+    let stays = |name: &str| names.contains(name) || !(scene.is_gone)(name);
+    work.record.windows.retain(|name, _| stays(name));
     for policy in &policies {
         let spec = &policy.spec;
         let selected = spec.target().is_none_or(scene.selects);
@@ -81,8 +88,7 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
         }
         work.proposed(policy, conditions, scene, selected);
     }
-    let exists = |name: &String| policies.iter().any(|p| p.name_any() == *name);
-    work.let_go_of_all_but(exists);
+    work.let_go_of_all_but(|name| stays(name));
     work.forget_withdrawals();
     let record_changed = scene.record.as_ref() != Some(&work.record);
     Outcome {
@@ -90,21 +96,36 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
         record: record_changed.then_some(work.record),
         again: work.again,
         changes: work.changes,
+        left_out: work.left_out,
     }
 }
 
 struct Work {
     taints: Vec<Taint>,
     record: Record,
+    /// About as many bytes as the record's text has.
+    size: usize,
     adopting: bool,
     /// What a policy of the shipped form asks for now, as key and effect.
     asked_for: HashSet<(String, String)>,
     now: Timestamp,
     again: Option<Timestamp>,
     changes: Vec<(String, Taint, bool)>,
+    left_out: BTreeSet<String>,
 }
 
 impl Work {
+    /// Takes room in the record for something a policy wants; leaves the policy out where there is none.
+    fn reserve(&mut self, policy: &str, bytes: usize, limit: usize) -> bool {
+        let fits = self.size + bytes <= limit;
+        if fits {
+            self.size += bytes;
+        } else {
+            self.left_out.insert(policy.to_owned());
+        }
+        fits
+    }
+
     fn present(&self, taint: &Taint) -> Option<usize> {
         self.taints
             .iter()
@@ -152,7 +173,15 @@ impl Work {
                 self.record.entry(&taint.key, &taint.effect).shipped = true;
             }
             let owned = self.record.owned(&taint.key, &taint.effect).is_some();
-            if adds && (owned || !present) {
+            if adds
+                && (owned
+                    || !present
+                        && self.reserve(
+                            &policy.name_any(),
+                            record::entry_size(&taint),
+                            record::LIMIT,
+                        ))
+            {
                 self.record.entry(&taint.key, &taint.effect).shipped = true;
                 self.asked_for
                     .insert((taint.key.clone(), taint.effect.clone()));
@@ -186,21 +215,17 @@ impl Work {
             self.let_go(&name, |_| true);
             return;
         }
-        let born = [
-            policy.creation_timestamp(),
-            scene.cluster.creation_timestamp(),
-        ];
-        let born = born
-            .into_iter()
-            .flatten()
-            .map(|t| t.0)
-            .max()
-            .unwrap_or(self.now);
-        let verdict = verdict(&spec.match_conditions, conditions, born, self.now);
+        let verdict = verdict(&spec.match_conditions, conditions);
         let generation = policy.metadata.generation.unwrap_or_default();
         let before = self.record.windows.get(&name);
+        let is_new = before.is_none();
         let window = Window::next(before, verdict, generation, scene.first_look, self.now);
-        self.record.windows.insert(name.clone(), window);
+        if is_new && self.awaits(policy, window.matched) {
+            let bytes = record::window_size(&name, &window);
+            if !self.reserve(&name, bytes, record::WINDOWS_LIMIT) {
+                return;
+            }
+        }
         for wanted in &spec.taints_to_add {
             let taint = wanted.taint();
             if taint_fault(&taint).is_some() {
@@ -236,6 +261,12 @@ impl Work {
                 self.drop_if_free(policy, &taint);
             }
         }
+        // A window that nothing waits for says nothing: a fleet at rest has none.
+        if self.awaits(policy, window.matched) {
+            self.record.windows.insert(name.clone(), window);
+        } else {
+            self.record.windows.remove(&name);
+        }
         // Taints that an edit took out of the policy.
         self.let_go(&name, |owned| {
             !spec
@@ -245,10 +276,26 @@ impl Work {
         });
     }
 
+    /// Whether a taint of the policy is to come, while its conditions match, or to go, while they do not.
+    fn awaits(&self, policy: &ClusterTaintPolicy, matched: bool) -> bool {
+        let name = policy.name_any();
+        policy.spec.taints_to_add.iter().any(|wanted| {
+            let taint = wanted.taint();
+            let owned = self.record.owned(&taint.key, &taint.effect);
+            let held = owned.is_some_and(|owned| owned.held_by.contains(&name));
+            held != matched && taint_fault(&taint).is_none()
+        })
+    }
+
     /// Holds a taint for a policy, unless a person put it there: then there is nothing to hold.
     fn hold(&mut self, policy: &ClusterTaintPolicy, taint: &Taint) {
         let owned = self.record.owned(&taint.key, &taint.effect).is_some();
         if !owned && self.present(taint).is_some() {
+            return;
+        }
+        let entry = if owned { 0 } else { record::entry_size(taint) };
+        let bytes = entry + record::holder_size(&policy.name_any());
+        if !self.reserve(&policy.name_any(), bytes, record::LIMIT) {
             return;
         }
         self.record
@@ -322,13 +369,13 @@ impl Work {
         }
     }
 
-    fn let_go_of_all_but(&mut self, exists: impl Fn(&String) -> bool) {
+    fn let_go_of_all_but(&mut self, stays: impl Fn(&str) -> bool) {
         let holders: Vec<String> = self
             .record
             .taints
             .iter()
             .flat_map(|owned| &owned.held_by)
-            .filter(|name| !exists(name))
+            .filter(|name| !stays(name))
             .cloned()
             .collect();
         for name in holders {

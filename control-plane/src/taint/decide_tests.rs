@@ -13,6 +13,11 @@ struct Story {
     record: Option<Record>,
     fresh: bool,
     again: Option<i64>,
+    /// The policies that are there and cannot be read.
+    unreadable: Vec<String>,
+    /// Writes so far.
+    writes: usize,
+    left_out: Vec<String>,
 }
 
 impl Story {
@@ -33,6 +38,9 @@ impl Story {
             record: None,
             fresh: true,
             again: None,
+            unreadable: Vec::new(),
+            writes: 0,
+            left_out: Vec::new(),
         };
         story.ready("True", 0);
         story
@@ -75,10 +83,13 @@ impl Story {
             record: self.record.clone(),
             policies: &policies,
             selects: &selects,
+            is_gone: &|policy| !self.unreadable.contains(&policy.to_owned()),
             first_look: self.fresh,
         };
         let outcome = decide(&scene, at(now));
         self.again = outcome.again.map(Timestamp::as_second);
+        self.writes += usize::from(outcome.taints.is_some() || outcome.record.is_some());
+        self.left_out = outcome.left_out.into_iter().collect();
         if let Some(taints) = outcome.taints {
             self.cluster.spec.taints = taints;
         }
@@ -182,18 +193,168 @@ fn windows_survive_a_restart() {
     flapped.look(1_200);
     assert_eq!(
         flapped.again,
-        Some(1_450),
+        Some(1_500),
         "it may have been True while nobody looked"
     );
 }
 
 #[test]
-fn a_failure_during_our_absence_counts_from_when_it_happened() {
+fn a_failure_during_our_absence_counts_from_when_it_is_seen() {
     let mut story = Story::new(vec![proposed("down", 300, 180)]);
     story.look(10);
     story.restart();
-    story.ready("Unknown", 500);
-    assert_eq!(story.look(900), ["down"]);
+    // Whose clock that is, nobody knows.
+    story.ready("False", 500);
+    assert_eq!(story.look(900), NONE);
+    assert_eq!(story.again, Some(1_200));
+}
+
+#[test]
+fn the_clock_of_a_member_shortens_no_window() {
+    for told in [0, 900, 100_000] {
+        let mut story = Story::new(vec![proposed("down", 300, 180)]);
+        story.look(10);
+        story.ready("False", told);
+        assert_eq!(story.look(1_000), NONE);
+        assert_eq!(story.again, Some(1_300));
+        // An edited policy is another one.
+        story.policies[0].metadata.generation = Some(2);
+        assert_eq!(story.look(1_100), NONE);
+        assert_eq!(story.again, Some(1_400));
+    }
+}
+
+#[test]
+fn a_break_between_two_looks_starts_the_window_anew() {
+    let mut story = Story::new(vec![proposed("down", 300, 180)]);
+    story.ready("False", 1_000);
+    story.look(1_000);
+    // True and False again before anybody looked.
+    story.ready("False", 1_200);
+    assert_eq!(story.look(1_201), NONE);
+    assert_eq!(story.again, Some(1_501));
+}
+
+#[test]
+fn a_condition_that_a_cluster_does_not_have_matches_nothing_and_writes_nothing() {
+    for operator in ["In", "NotIn"] {
+        let mut spec = proposed("down", 300, 180);
+        spec["matchConditions"] = json!([
+            {"conditionType": "Redy", "operator": operator, "statusValues": ["False"]},
+        ]);
+        let mut story = Story::new(vec![spec, proposed("other", 300, 180)]);
+        // Before the first report it has none at all.
+        story.cluster.status = None;
+        for now in [10, 11, 12] {
+            assert_eq!(story.look(now), NONE);
+        }
+        story.cluster.status = Some(muster_shared::api::cluster::ClusterStatus::default());
+        story.ready("False", 20);
+        for now in [20, 21, 319] {
+            assert_eq!(story.look(now), NONE);
+        }
+        assert_eq!(story.writes, 2, "an empty record, and the other's window");
+        assert_eq!(story.look(320), ["other"]);
+    }
+}
+
+#[test]
+fn a_policy_that_has_waited_for_nothing_leaves_no_trace() {
+    let mut story = Story::new(vec![proposed("down", 10, 10), proposed("never", 10, 10)]);
+    story.look(10);
+    story.ready("False", 100);
+    story.look(100);
+    story.look(110);
+    story.ready("True", 200);
+    story.look(200);
+    assert_eq!(story.look(210), NONE);
+    assert_eq!(story.record, Some(Record::default()));
+    let writes = story.writes;
+    story.look(211);
+    assert_eq!(story.writes, writes);
+}
+
+#[test]
+fn a_condition_that_disappears_is_a_mismatch_that_counts_from_when_it_is_seen() {
+    let mut story = Story::new(vec![proposed("down", 10, 10)]);
+    story.ready("False", 100);
+    story.look(100);
+    assert_eq!(story.look(110), ["down"]);
+    story.cluster.status.as_mut().unwrap().conditions.clear();
+    assert_eq!(story.look(120), ["down"]);
+    assert_eq!(story.look(125), ["down"]);
+    assert_eq!(story.again, Some(130));
+    assert_eq!(story.look(130), NONE);
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_keeps_its_taints_and_its_windows() {
+    let mut story = Story::new(vec![proposed("down", 10, 10), proposed("soon", 100, 10)]);
+    story.ready("False", 100);
+    story.look(100);
+    assert_eq!(story.look(110), ["down"]);
+    let policies = std::mem::take(&mut story.policies);
+    story.unreadable = vec!["policy0".into(), "policy1".into()];
+    story.restart();
+    assert_eq!(story.look(150), ["down"]);
+    story.policies = policies;
+    story.unreadable.clear();
+    assert_eq!(story.look(199), ["down"]);
+    assert_eq!(story.again, Some(200), "its window went on");
+    story.policies.clear();
+    assert_eq!(story.look(201), NONE, "these are gone");
+}
+
+#[test]
+fn of_policies_with_the_same_creation_time_the_later_name_has_the_last_word() {
+    let adds = shipped("down");
+    let mut removes = shipped("down");
+    removes["addOnConditions"] = json!([]);
+    removes["removeOnConditions"] = adds["addOnConditions"].clone();
+    for (first, second, expected) in [
+        (&adds, &removes, &NONE[..]),
+        (&removes, &adds, &["down"][..]),
+    ] {
+        for turned in [false, true] {
+            let mut story = Story::new(vec![first.clone(), second.clone()]);
+            if turned {
+                story.policies.reverse();
+            }
+            story.ready("False", 100);
+            assert_eq!(story.look(100), expected);
+        }
+    }
+}
+
+#[test]
+fn the_record_stays_small_enough_to_be_written_and_the_oldest_policies_are_followed() {
+    let many: Vec<Value> = (0..2_000)
+        .map(|n| proposed(&format!("example.com/key-{n}"), 10, 10))
+        .collect();
+    let mut story = Story::new(many);
+    for (n, policy) in story.policies.iter_mut().enumerate() {
+        let second = i64::try_from(n).unwrap();
+        policy.metadata.creation_timestamp = Some(Time(at(second)));
+    }
+    story.ready("False", 5_000);
+    let mut writes = 0;
+    for now in (5_000..).step_by(10) {
+        story.look(now);
+        if std::mem::replace(&mut writes, story.writes) == story.writes {
+            break;
+        }
+    }
+    let taints: HashSet<String> = story.look(9_999).into_iter().collect();
+    assert_eq!(
+        story.writes, writes,
+        "what is left out is not tried by writing"
+    );
+    assert!((200..2_000).contains(&taints.len()), "{}", taints.len());
+    assert!(taints.contains("example.com/key-0"));
+    assert!(story.left_out.contains(&"policy1999".to_owned()));
+    assert!(!story.left_out.contains(&"policy0".to_owned()));
+    let text = story.record.as_ref().unwrap().write();
+    assert!(text.len() <= record::LIMIT, "{} bytes", text.len());
 }
 
 #[test]
@@ -316,5 +477,6 @@ fn an_empty_list_of_the_proposed_form_always_matches() {
         json!({"taintsToAdd": [{"key": "drain", "effect": "PreferNoExecute", "addOnMatchSeconds": 60}]}),
     ]);
     assert_eq!(story.look(10), NONE);
-    assert_eq!(story.look(60), ["drain"]);
+    assert_eq!(story.look(69), NONE);
+    assert_eq!(story.look(70), ["drain"]);
 }

@@ -1,6 +1,5 @@
 //! What a ClusterTaintPolicy says about a cluster: whether it is valid, and whether its conditions match.
 
-use jiff::Timestamp;
 use muster_shared::api::taint_policy::{
     ClusterTaintPolicySpec, MatchCondition, MatchConditionOperator, Taint as PolicyTaint,
     TaintToAdd,
@@ -114,38 +113,38 @@ pub fn all_match(list: &[MatchCondition], conditions: &[Condition]) -> bool {
             .all(|wanted| matches(wanted, conditions).is_some_and(|(matches, _)| matches))
 }
 
-/// The verdict of the proposed form, whose empty list always matches. `born` is when policy and cluster both
-/// existed, `now` stands in for a transition that nobody recorded.
-pub fn verdict(
-    list: &[MatchCondition],
-    conditions: &[Condition],
-    born: Timestamp,
-    now: Timestamp,
-) -> Verdict {
-    let (mut matching, mut failing) = (born, None::<Timestamp>);
+/// The verdict of the proposed form, whose empty list always matches. A condition type that the cluster does not have
+/// matches nothing, and has no transition.
+pub fn verdict(list: &[MatchCondition], conditions: &[Condition]) -> Verdict {
+    let mut verdict = Verdict {
+        matched: true,
+        statuses: String::new(),
+        transition: None,
+    };
     for wanted in list {
-        match matches(wanted, conditions) {
-            Some((true, since)) => matching = matching.max(since),
-            Some((false, since)) => failing = Some(failing.map_or(since, |f| f.min(since))),
-            None => failing = Some(failing.map_or(now, |f| f.min(now))),
+        let matched = matches(wanted, conditions);
+        verdict.matched &= matched.is_some_and(|(matched, _)| matched);
+        let Some((_, condition)) = matched else {
+            continue;
+        };
+        verdict.transition = verdict
+            .transition
+            .max(Some(condition.last_transition_time.0));
+        // Bounded, because others write conditions: the statuses themselves have at most seven letters.
+        let status: String = condition.status.chars().take(8).collect();
+        if !verdict.statuses.is_empty() {
+            verdict.statuses.push(',');
         }
+        verdict.statuses.push_str(&status);
     }
-    match failing {
-        // They match together only since the last of them does.
-        None => Verdict {
-            matched: true,
-            since: matching,
-        },
-        // One that fails is enough: the first of them counts.
-        Some(since) => Verdict {
-            matched: false,
-            since,
-        },
-    }
+    verdict
 }
 
-/// Whether one match condition holds, and since when the cluster's condition is as it is; `None`: there is none.
-fn matches(wanted: &MatchCondition, conditions: &[Condition]) -> Option<(bool, Timestamp)> {
+/// Whether one match condition holds, with the cluster's condition; `None`: there is none.
+fn matches<'a>(
+    wanted: &MatchCondition,
+    conditions: &'a [Condition],
+) -> Option<(bool, &'a Condition)> {
     let condition = conditions
         .iter()
         .find(|c| c.type_ == wanted.condition_type)?;
@@ -155,7 +154,7 @@ fn matches(wanted: &MatchCondition, conditions: &[Condition]) -> Option<(bool, T
         MatchConditionOperator::NotIn => !listed,
         MatchConditionOperator::Other(_) => false,
     };
-    Some((matches, condition.last_transition_time.0))
+    Some((matches, condition))
 }
 
 #[cfg(test)]

@@ -14,6 +14,13 @@ use super::window::Window;
 /// The annotation on a Cluster that holds the record as JSON.
 pub const ANNOTATION: &str = "taints.muster.io/record";
 
+/// Bytes that the record may have at most. All annotations of an object together have 256 KiB, and a write that is larger is
+/// refused whole: taints, too, would come and go no more.
+pub const LIMIT: usize = 96 * 1024;
+
+/// Bytes up to which windows are begun: what waits must not take the room of the taints that it waits for.
+pub(super) const WINDOWS_LIMIT: usize = LIMIT / 2;
+
 /// The record of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -61,6 +68,26 @@ impl Record {
         serde_json::to_string(self).expect("maps with text keys serialise: invariant of the type")
     }
 
+    /// The policies that it speaks of, each once.
+    pub fn policies(&self) -> BTreeSet<&str> {
+        let holders = self.taints.iter().flat_map(|owned| &owned.held_by);
+        holders
+            .chain(self.windows.keys())
+            .map(String::as_str)
+            .collect()
+    }
+
+    /// About as many bytes as the annotation has, and rather more.
+    pub(super) fn size(&self) -> usize {
+        let owned = |owned: &Owned| {
+            let holders: usize = owned.held_by.iter().map(|name| holder_size(name)).sum();
+            ENTRY + owned.key.len() + owned.effect.len() + holders
+        };
+        let windows = self.windows.iter();
+        let windows: usize = windows.map(|(name, it)| window_size(name, it)).sum();
+        self.taints.iter().map(owned).sum::<usize>() + windows
+    }
+
     /// The entry of a taint, if policies answer for it.
     pub fn owned(&self, key: &str, effect: &str) -> Option<&Owned> {
         self.taints.iter().find(|owned| owned.is(key, effect))
@@ -88,6 +115,26 @@ impl Record {
             });
         &mut self.taints[at]
     }
+}
+
+/// Bytes of an entry beside its texts: names of fields, punctuation, and a time.
+const ENTRY: usize = 128;
+/// Bytes of a window beside its texts: names of fields, punctuation, two times and a number.
+const WINDOW: usize = 192;
+
+/// Bytes that the entry of a taint takes, without holders.
+pub(super) fn entry_size(taint: &Taint) -> usize {
+    ENTRY + taint.key.len() + taint.effect.len()
+}
+
+/// Bytes that a holder takes.
+pub(super) fn holder_size(name: &str) -> usize {
+    name.len() + 3
+}
+
+/// Bytes that a window takes.
+pub(super) fn window_size(name: &str, window: &Window) -> usize {
+    WINDOW + name.len() + window.statuses.len()
 }
 
 impl Owned {

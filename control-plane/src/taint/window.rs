@@ -1,33 +1,39 @@
 //! Since when a policy's conditions match a cluster, or do not.
 //!
 //! The proposal asks that conditions match *continuously* for a time before a taint comes, and do not match
-//! continuously for a time before it goes. While we run we see every change ourselves. Over a restart the persisted
-//! window and the conditions' own transition times together say whether there was a break that we missed.
+//! continuously for a time before it goes. Time is counted from when this control plane saw the verdict: a condition's
+//! own transition time may be the member's clock. It only says whether there was a break that was not seen.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The present verdict of one policy on one cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The present verdict of one policy on one cluster. It is kept only while a taint waits for its time to come or to go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Window {
     /// Generation of the policy that gave the verdict: an edited policy starts anew.
     pub generation: i64,
     /// Whether the conditions match.
     pub matched: bool,
-    /// Since when, without a break.
+    /// Since when, without a break, by the clock of the control plane.
     pub since: Timestamp,
-    /// What the conditions' transition times said when the window was last looked at.
-    pub transition: Timestamp,
+    /// The latest transition time of the conditions when the window was last looked at, by whatever clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transition: Option<Timestamp>,
+    /// The statuses of the conditions at that moment.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub statuses: String,
 }
 
 /// A verdict as it can be read from the cluster alone.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Whether the conditions match.
     pub matched: bool,
-    /// Since when they have done so at least, by their transition times.
-    pub since: Timestamp,
+    /// The statuses of the conditions that the cluster has, in the policy's order.
+    pub statuses: String,
+    /// The latest transition time among these conditions; `None` if the cluster has none of them.
+    pub transition: Option<Timestamp>,
 }
 
 impl Window {
@@ -40,25 +46,34 @@ impl Window {
         first_look: bool,
         now: Timestamp,
     ) -> Self {
-        let told = verdict.since.min(now);
         let since = match before {
-            Some(window) if window.generation == generation => {
-                let missed = first_look && told > window.transition;
-                match (window.matched == verdict.matched, missed || first_look) {
-                    (true, _) if !missed => window.since,
-                    (_, true) => told.max(window.since.min(now)),
-                    // Seen as it happened: our clock counts, not the member's.
-                    (_, false) => now,
-                }
+            Some(window)
+                if window.generation == generation
+                    && window.matched == verdict.matched
+                    && !window.is_broken_by(&verdict, first_look) =>
+            {
+                // A time to come is the clock of another leader.
+                window.since.min(now)
             }
-            _ => told,
+            _ => now,
         };
         Self {
             generation,
             matched: verdict.matched,
             since,
-            transition: told,
+            transition: verdict.transition,
+            statuses: verdict.statuses,
         }
+    }
+
+    /// Whether the verdict may have been another one between the last look and this one.
+    ///
+    /// A condition that has the same status and another transition time was different in between. One that changed its
+    /// status (False to Unknown, for instance) was seen to do so, unless nobody looked.
+    fn is_broken_by(&self, verdict: &Verdict, first_look: bool) -> bool {
+        let moved = self.transition != verdict.transition;
+        let same_statuses = self.statuses == verdict.statuses;
+        moved && (first_look || same_statuses)
     }
 }
 
@@ -70,48 +85,103 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn window(matched: bool, since: i64, transition: i64) -> Window {
+    fn window(matched: bool, since: i64, transition: Option<i64>) -> Window {
         Window {
             generation: 1,
             matched,
             since: at(since),
-            transition: at(transition),
+            transition: transition.map(at),
+            statuses: "False".into(),
+        }
+    }
+
+    fn verdict(matched: bool, status: &str, transition: Option<i64>) -> Verdict {
+        Verdict {
+            matched,
+            statuses: status.into(),
+            transition: transition.map(at),
         }
     }
 
     #[test]
-    fn a_window_begins_when_the_verdict_changes() {
-        let cases = [
-            // before, verdict now, told by conditions, first look, now → since
-            (None, true, 50, true, 100, 50),
-            (None, true, 50, false, 100, 50),
-            (None, true, 500, true, 100, 100), // a clock ahead of ours
-            (Some(window(true, 50, 50)), true, 50, false, 100, 50), // nothing happened
-            (Some(window(true, 50, 50)), true, 80, false, 100, 50), // False became Unknown: no break
-            (Some(window(true, 50, 50)), true, 50, true, 100, 50), // nothing happened while we were away
-            (Some(window(true, 50, 50)), true, 80, true, 100, 80), // something did: it may have been a break
-            (Some(window(false, 50, 50)), true, 99, false, 100, 100), // seen as it happened
-            (Some(window(false, 50, 50)), true, 10, false, 100, 100), // a clock behind ours
-            (Some(window(false, 50, 50)), true, 90, true, 100, 90), // it happened while we were away
-            (Some(window(false, 50, 50)), true, 10, true, 100, 50), // not before the last change that we saw
-        ];
-        for (n, (before, matched, told, first_look, now, since)) in cases.into_iter().enumerate() {
-            let verdict = Verdict {
-                matched,
-                since: at(told),
-            };
-            let next = Window::next(before.as_ref(), verdict, 1, first_look, at(now));
+    fn a_window_begins_when_this_control_plane_sees_the_verdict_change() {
+        let (old, unmatched) = (
+            Some(window(true, 50, Some(50))),
+            Some(window(false, 50, Some(50))),
+        );
+        for (n, (before, verdict, first_look, since)) in [
+            // Whatever the conditions say of themselves, be their clock behind or ahead.
+            (None, verdict(true, "False", Some(50)), true, 100),
+            (None, verdict(true, "False", Some(50)), false, 100),
+            (None, verdict(true, "False", Some(500)), true, 100),
+            (None, verdict(false, "", None), false, 100),
+            // Nothing happened.
+            (old.clone(), verdict(true, "False", Some(50)), false, 50),
+            (old.clone(), verdict(true, "False", Some(50)), true, 50),
+            (
+                Some(window(true, 50, None)),
+                verdict(true, "False", None),
+                false,
+                50,
+            ),
+            // False became Unknown, and both match: no break.
+            (old.clone(), verdict(true, "Unknown", Some(80)), false, 50),
+            // The same status since another time: it was different between two looks.
+            (old.clone(), verdict(true, "False", Some(80)), false, 100),
+            (old.clone(), verdict(true, "False", Some(10)), false, 100),
+            // Something happened while nobody looked.
+            (old.clone(), verdict(true, "False", Some(80)), true, 100),
+            (old.clone(), verdict(true, "Unknown", Some(80)), true, 100),
+            // Another verdict.
+            (old, verdict(false, "True", Some(50)), false, 100),
+            (
+                unmatched.clone(),
+                verdict(true, "True", Some(99)),
+                false,
+                100,
+            ),
+            (
+                unmatched.clone(),
+                verdict(true, "True", Some(10)),
+                false,
+                100,
+            ),
+            (unmatched, verdict(true, "True", Some(90)), true, 100),
+            // Noted by a leader whose clock was ahead.
+            (
+                Some(window(true, 500, Some(50))),
+                verdict(true, "False", Some(50)),
+                true,
+                100,
+            ),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let matched = verdict.matched;
+            let next = Window::next(before.as_ref(), verdict, 1, first_look, at(100));
             assert_eq!((next.matched, next.since), (matched, at(since)), "case {n}");
         }
     }
 
     #[test]
     fn an_edited_policy_is_judged_anew() {
-        let verdict = Verdict {
-            matched: true,
-            since: at(20),
-        };
-        let next = Window::next(Some(&window(true, 70, 70)), verdict, 2, false, at(100));
-        assert_eq!(next.since, at(20));
+        let before = window(true, 70, Some(70));
+        let again = verdict(true, "False", Some(70));
+        let next = Window::next(Some(&before), again, 2, false, at(100));
+        assert_eq!(next.since, at(100));
+    }
+
+    #[test]
+    fn a_second_look_at_the_same_conditions_changes_nothing() {
+        for verdict in [
+            verdict(true, "False", Some(5)),
+            verdict(false, "", None),
+            verdict(false, "True", Some(500)),
+        ] {
+            let first = Window::next(None, verdict.clone(), 1, true, at(100));
+            let second = Window::next(Some(&first), verdict, 1, false, at(200));
+            assert_eq!(first, second);
+        }
     }
 }
