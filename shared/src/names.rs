@@ -115,6 +115,8 @@ pub mod taint {
     pub const NOT_READY: &str = "cluster.karmada.io/not-ready";
     /// Nobody knows whether the cluster is ready.
     pub const UNREACHABLE: &str = "cluster.karmada.io/unreachable";
+    /// The member is registered already, under another name (ours): its agent applies nothing.
+    pub const DUPLICATE: &str = "clusters.muster.io/duplicate-registration";
 }
 
 /// Types of conditions.
@@ -125,6 +127,8 @@ pub mod condition {
     pub const COMPLETE_API_ENABLEMENTS: &str = "CompleteAPIEnablements";
     /// Of a Cluster (ours): no other Cluster is the same member. Written when there was a doubt.
     pub const UNIQUE_IDENTITY: &str = "UniqueIdentity";
+    /// Of a Cluster (ours): its lease is listened to. Written when it is not.
+    pub const MONITORED: &str = "Monitored";
     /// Of a binding: clusters were found.
     pub const SCHEDULED: &str = "Scheduled";
     /// Of a binding: every Work was applied.

@@ -18,7 +18,7 @@ use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
 
 use super::lifecycle::{Farewell, Lack, Remains, lack};
-use super::{rollcall, taints, twins};
+use super::{monitored, rollcall, taints, twins};
 use crate::binding::CachedWork;
 use crate::fleet::Fleet;
 
@@ -69,10 +69,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 if cluster.metadata.deletion_timestamp.is_some() {
                     see_off(&fleet, &cluster).await
                 } else {
-                    twins::tell_apart(&fleet, &cluster, &identities)
-                        .await
-                        .map_err(failed("tell of a second registration", &cluster))?;
-                    keep(&fleet, &cluster).await
+                    attend(&fleet, &cluster, &identities).await
                 }
             }
         },
@@ -80,9 +77,28 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     rollcall::start(fleet, tasks);
 }
 
+/// Gives a cluster what it lacks. Taints come first, and nothing else keeps them from being written: new workloads stay away from a
+/// cluster that is silent even where its namespace cannot be created.
+async fn attend(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    identities: &twins::Identities,
+) -> Result<Next, Error> {
+    let kept = keep(fleet, cluster).await;
+    let housed = ensure_namespace(fleet, cluster).await;
+    let told = twins::tell_apart(fleet, cluster, identities)
+        .await
+        .map_err(failed("tell of a second registration", cluster));
+    let noted = monitored::note(fleet, cluster)
+        .await
+        .map_err(failed("tell of the missing monitoring", cluster));
+    let next = kept?;
+    housed.and(told).and(noted)?;
+    Ok(next)
+}
+
 async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
-    ensure_namespace(fleet, cluster).await?;
-    let now = Timestamp::now();
+    let now = fleet.clock.now();
     let Lack {
         patch,
         taints,

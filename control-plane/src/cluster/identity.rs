@@ -1,7 +1,10 @@
 //! One member, one Cluster: who holds an id (`spec.id`) first, and who has registered the same member again under another name.
 //!
 //! Karmada's agent lists all Clusters to find out, and so may see all of them. An agent whose rights end at its own Cluster cannot;
-//! here the control plane sees it and says so on the Cluster that came later, where that one's agent reads it and ends.
+//! here the control plane sees it and says so on the Cluster that came later, where that one's agent reads it and applies nothing more.
+//!
+//! Who held an id first is written upon the execution namespace of that Cluster: an agent may write its own Cluster, conditions
+//! included, but no namespace, so that it cannot take over another's id while the control plane is away.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,12 +13,14 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions::{self, FALSE, TRUE};
-use muster_shared::k8s::Condition;
+use muster_shared::k8s::{Condition, Namespace};
 use muster_shared::names::condition::UNIQUE_IDENTITY;
 
 /// A Cluster that says it is a certain member. Their order is that of their right to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
+    /// Its execution namespace does not say that the id is its own.
+    pub unrecorded: bool,
     /// It was told already that it came later: a restart of ours, which knows less, does not turn that round.
     pub refused: bool,
     /// When we saw it claim the id, by our count; 0 when it did before we began to watch. An old Cluster that takes another's id on
@@ -25,6 +30,23 @@ pub struct Claim {
     pub created: Option<Timestamp>,
     /// Its name.
     pub name: String,
+}
+
+/// The annotation of an execution namespace: the id that its Cluster held first, as `spec.id` has it.
+pub const RECORD: &str = "clusters.muster.io/id";
+
+/// Whether the id of a Cluster is to be written upon its execution namespace: it is the first to hold it, and that is not written yet.
+pub fn is_to_be_recorded(cluster: &Cluster, claims: &[Claim], namespace: &Namespace) -> bool {
+    let id = cluster.spec.id.as_deref().filter(|id| !id.is_empty());
+    let first = claims.iter().min();
+    id.is_some()
+        && first.is_some_and(|first| first.name == cluster.name_any())
+        && recorded(namespace) != id
+}
+
+/// The id that an execution namespace says its Cluster held first.
+pub fn recorded(namespace: &Namespace) -> Option<&str> {
+    namespace.annotations().get(RECORD).map(String::as_str)
 }
 
 /// What is to be said about the identity of a Cluster; nothing as long as there was never a doubt.
@@ -114,9 +136,11 @@ impl Identities {
     }
 }
 
-/// The claim of a Cluster that we saw make it at `since`.
-pub fn claim(cluster: &Cluster, since: u64) -> Claim {
+/// The claim of a Cluster that we saw make it at `since`, with its execution namespace.
+pub fn claim(cluster: &Cluster, namespace: Option<&Namespace>, since: u64) -> Claim {
     Claim {
+        unrecorded: cluster.spec.id.is_none()
+            || namespace.and_then(recorded) != cluster.spec.id.as_deref(),
         refused: cluster
             .condition(UNIQUE_IDENTITY)
             .is_some_and(|condition| condition.status == FALSE),
@@ -149,6 +173,7 @@ mod tests {
     /// Name, refused before, since, age.
     fn claims(list: &[(&str, bool, u64, i64)]) -> Vec<Claim> {
         let claim = |&(name, refused, since, created): &(&str, bool, u64, i64)| Claim {
+            unrecorded: true,
             refused,
             since,
             created: Some(at(created)),
@@ -205,6 +230,54 @@ mod tests {
                 assert!(said.unwrap().message.contains("\"a\""));
             }
         }
+    }
+
+    fn namespace(id: Option<&str>) -> Namespace {
+        let annotations = id.map(|id| json!({ RECORD: id }));
+        serde_json::from_value(json!({"metadata": {"name": "n", "annotations": annotations}}))
+            .unwrap()
+    }
+
+    #[test]
+    fn an_older_cluster_that_takes_an_id_on_while_nobody_looks_does_not_get_it() {
+        // The attacker is older, and has removed from its own status what it was told.
+        let mut attacker = cluster("a", None);
+        attacker.metadata.creation_timestamp = Some(muster_shared::k8s::Time(at(1)));
+        let mut victim = cluster("v", None);
+        victim.metadata.creation_timestamp = Some(muster_shared::k8s::Time(at(5)));
+        let (own, none) = (namespace(Some("1")), namespace(None));
+        for (of_attacker, of_victim, wrong) in [
+            (Some(&none), Some(&own), "a"),
+            (None, Some(&own), "a"),
+            // The record of another id counts for nothing.
+            (Some(&namespace(Some("2"))), Some(&own), "a"),
+            // Nothing is recorded: the older is the first.
+            (Some(&none), Some(&none), "v"),
+        ] {
+            let claims = [
+                claim(&attacker, of_attacker, 0),
+                claim(&victim, of_victim, 0),
+            ];
+            for cluster in [&attacker, &victim] {
+                let said = judge(cluster, &claims, at(10));
+                let refused = said.is_some_and(|said| said.status == FALSE);
+                assert_eq!(refused, cluster.name_any() == wrong, "{claims:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_holder_alone_is_recorded_and_once() {
+        let (a, b) = (cluster("a", None), cluster("b", None));
+        let both = claims(&[("a", false, 0, 1), ("b", false, 1, 5)]);
+        assert!(is_to_be_recorded(&a, &both, &namespace(None)));
+        assert!(is_to_be_recorded(&a, &both, &namespace(Some("0"))));
+        assert!(!is_to_be_recorded(&a, &both, &namespace(Some("1"))));
+        assert!(!is_to_be_recorded(&b, &both, &namespace(None)));
+        assert!(!is_to_be_recorded(&b, &[], &namespace(None)));
+        let mut nobody = cluster("a", None);
+        nobody.spec.id = None;
+        assert!(!is_to_be_recorded(&nobody, &both, &namespace(None)));
     }
 
     #[test]

@@ -34,8 +34,17 @@ pub fn lack(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Lac
         Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str)).unwrap_or_default();
     let ready = cluster.condition(condition::READY);
     let by_policy = |taint: &Taint| record.answers_for(taint);
-    let taints::Wanted { taints, again } =
-        taints::wanted(&cluster.spec.taints, ready, classic, by_policy, now);
+    let is_duplicate = cluster
+        .condition(condition::UNIQUE_IDENTITY)
+        .is_some_and(|unique| unique.status == conditions::FALSE);
+    let taints::Wanted { taints, again } = taints::wanted(
+        &cluster.spec.taints,
+        ready,
+        is_duplicate,
+        classic,
+        by_policy,
+        now,
+    );
     let mut metadata = Map::new();
     if !cluster
         .finalizers()

@@ -5,6 +5,7 @@ pub mod controller;
 pub mod identity;
 pub mod lifecycle;
 pub mod monitor;
+mod monitored;
 mod rollcall;
 pub mod roster;
 pub mod taints;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::{Resource, ResourceExt};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::events::EventType;
 use muster_shared::k8s::Lease;
@@ -173,6 +173,7 @@ impl RollCall {
                 .map_or_else(Timestamp::now, |at| at.0);
             let age =
                 Duration::try_from(Timestamp::now().duration_since(created)).unwrap_or_default();
+            state.roster.identify(&name, cluster.meta().uid.as_deref());
             state
                 .roster
                 .cluster(&name, cluster.condition(condition::READY), age, now)

@@ -22,6 +22,8 @@ pub struct Roster {
     ahead: Duration,
     since: Instant,
     pulses: HashMap<String, Entry>,
+    /// The uids of the objects that the pulses belong to.
+    uids: HashMap<String, String>,
     timers: BTreeSet<(Instant, String)>,
 }
 
@@ -56,8 +58,21 @@ impl Roster {
             ahead: AHEAD.min(graces.monitor / 20).min(graces.startup / 20),
             since,
             pulses: HashMap::new(),
+            uids: HashMap::new(),
             timers: BTreeSet::new(),
         }
+    }
+
+    /// Takes note of which object bears a name. A cluster that was deleted and made again between two lists is another one, with a
+    /// start-up grace of its own.
+    pub fn identify(&mut self, name: &str, uid: Option<&str>) {
+        let Some(uid) = uid else { return };
+        match self.uids.get(name) {
+            Some(known) if known == uid => return,
+            Some(_) => self.forget(name),
+            None => {}
+        }
+        self.uids.insert(name.to_owned(), uid.to_owned());
     }
 
     /// Takes note of a pull cluster's Ready condition; `age` is the time since the object was created. Says whether the
@@ -111,6 +126,7 @@ impl Roster {
 
     /// The cluster left the fleet, or is not pulled any more.
     pub fn forget(&mut self, name: &str) {
+        self.uids.remove(name);
         if let Some(Entry {
             timer: Some(at), ..
         }) = self.pulses.remove(name)
@@ -344,6 +360,20 @@ mod tests {
             Some(millis(78_050)),
             "the renewal counts"
         );
+    }
+
+    #[test]
+    fn a_cluster_made_again_under_the_same_name_gets_a_start_up_grace_of_its_own() {
+        let start = Instant::now();
+        let later = start + Duration::from_mins(10);
+        for (uid, silent) in [("1", true), ("2", false)] {
+            let mut roster = Roster::new(GRACES, start);
+            roster.identify("m", Some("1"));
+            roster.cluster("m", None, Duration::ZERO, start);
+            roster.identify("m", Some(uid));
+            roster.cluster("m", None, Duration::ZERO, later);
+            assert_eq!(roster.silence("m", later).is_some(), silent, "uid {uid}");
+        }
     }
 
     #[test]

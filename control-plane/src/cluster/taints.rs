@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::k8s::{Condition, Taint};
-use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
+use muster_shared::names::taint::{DUPLICATE, NOT_READY, UNREACHABLE};
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, date, put_on};
 
 /// The taints a cluster should have, and when to look again.
@@ -22,11 +22,12 @@ pub struct Wanted {
 /// Compares the taints with the Ready condition. Kept taints keep their place, added ones follow with `timeAdded` = `now`.
 ///
 /// Taints that evict and lack `timeAdded` (written by hand, say) are stamped with `now`: without it a finite toleration
-/// would never run out. `classic` is the time after which an unhealthy cluster gets NoExecute; `owned_elsewhere` tells
+/// would never run out. `is_duplicate`: the member is registered already, so that its agent applies nothing. `classic` is the time after which an unhealthy cluster gets NoExecute; `owned_elsewhere` tells
 /// of NoExecute taints that a taint policy answers for.
 pub fn wanted(
     present: &[Taint],
     ready: Option<&Condition>,
+    is_duplicate: bool,
     classic: Option<Duration>,
     owned_elsewhere: impl Fn(&Taint) -> bool,
     now: Timestamp,
@@ -37,12 +38,19 @@ pub fn wanted(
         _ => Some(NOT_READY),
     };
     let mut keep: Vec<(&str, &str)> = key.map(|key| (key, NO_SCHEDULE)).into_iter().collect();
+    keep.extend(is_duplicate.then_some((DUPLICATE, NO_SCHEDULE)));
     let mut again = None;
     if let (Some(key), Some(ready), Some(wait)) = (key, ready, classic) {
         let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
-        let due = ready
-            .last_transition_time
-            .0
+        // The moment when the control plane saw it: the condition's own time may be the member's clock.
+        let seen = present
+            .iter()
+            .find(|taint| taint.key == key && taint.effect == NO_SCHEDULE)
+            .map_or(Some(now), |taint| {
+                taint.time_added.as_ref().map(|time| time.0)
+            });
+        let since = seen.unwrap_or(ready.last_transition_time.0);
+        let due = since
             .min(now)
             .saturating_add(wait)
             .unwrap_or(Timestamp::MAX);
@@ -54,9 +62,10 @@ pub fn wanted(
     }
     // Without a condition nothing speaks against `unreachable`: it stays until a status is posted, as in Karmada.
     let ours = |taint: &Taint| {
-        (taint.key == NOT_READY || taint.key == UNREACHABLE && ready.is_some())
-            && (taint.effect == NO_SCHEDULE
-                || classic.is_some() && taint.effect == NO_EXECUTE && !owned_elsewhere(taint))
+        (taint.key == DUPLICATE && taint.effect == NO_SCHEDULE)
+            || (taint.key == NOT_READY || taint.key == UNREACHABLE && ready.is_some())
+                && (taint.effect == NO_SCHEDULE
+                    || classic.is_some() && taint.effect == NO_EXECUTE && !owned_elsewhere(taint))
     };
     let mut taints: Vec<Taint> = present
         .iter()
@@ -154,7 +163,14 @@ mod tests {
         ];
         for (status, present, expected) in cases {
             let condition = status.map(|s| ready(s, 0));
-            let wanted = wanted(&present, condition.as_ref(), None, |_| false, at(100));
+            let wanted = wanted(
+                &present,
+                condition.as_ref(),
+                false,
+                None,
+                |_| false,
+                at(100),
+            );
             assert_eq!(
                 wanted,
                 Wanted {
@@ -174,7 +190,14 @@ mod tests {
             taint("c", NO_SCHEDULE, None),
             taint("d", NO_EXECUTE, Some(3)),
         ];
-        let wanted = wanted(&present, Some(&ready("True", 0)), None, |_| false, at(100));
+        let wanted = wanted(
+            &present,
+            Some(&ready("True", 0)),
+            false,
+            None,
+            |_| false,
+            at(100),
+        );
         assert_eq!(
             wanted.taints,
             Some(vec![
@@ -187,12 +210,24 @@ mod tests {
     }
 
     #[test]
+    fn no_workload_comes_to_a_second_registration_as_long_as_it_is_one() {
+        let judge = |present: &[Taint], is_duplicate| {
+            let ready = ready("True", 0);
+            wanted(present, Some(&ready), is_duplicate, None, |_| false, at(9)).taints
+        };
+        let tainted = judge(&[], true).unwrap();
+        assert_eq!(tainted, [taint(DUPLICATE, NO_SCHEDULE, Some(9))]);
+        assert_eq!(judge(&tainted, true), None);
+        assert_eq!(judge(&tainted, false), Some(vec![]));
+    }
+
+    #[test]
     fn the_classic_mode_adds_no_execute_after_its_time_and_takes_it_back() {
         let classic = Some(Duration::from_mins(5));
         let unreachable = taint(UNREACHABLE, NO_SCHEDULE, Some(10));
         let down = ready("Unknown", 10);
         let judge = |present: &[Taint], condition: &Condition, now| {
-            wanted(present, Some(condition), classic, |_| false, at(now))
+            wanted(present, Some(condition), false, classic, |_| false, at(now))
         };
 
         let early = judge(std::slice::from_ref(&unreachable), &down, 309);
@@ -214,15 +249,58 @@ mod tests {
     }
 
     #[test]
+    fn the_classic_mode_counts_from_when_the_failure_was_seen_here_whatever_clock_the_member_has() {
+        let classic = Some(Duration::from_mins(5));
+        let not_ready = |added| taint(NOT_READY, NO_SCHEDULE, added);
+        for (present, told, again) in [
+            // Seen for the first time: an hour ago by the member's clock, or in an hour.
+            (vec![], 0, Some(3_900)),
+            (vec![], 7_200, Some(3_900)),
+            // Seen a hundred seconds ago.
+            (vec![not_ready(Some(3_500))], 0, Some(3_800)),
+            (vec![not_ready(Some(3_500))], 7_200, Some(3_800)),
+            // By a leader whose clock was ahead.
+            (vec![not_ready(Some(9_000))], 0, Some(3_900)),
+            // By somebody who did not say when: the condition is all there is.
+            (vec![not_ready(None)], 3_400, Some(3_700)),
+            (vec![not_ready(Some(3_300))], 3_600, None),
+        ] {
+            let wanted = wanted(
+                &present,
+                Some(&ready("False", told)),
+                false,
+                classic,
+                |_| false,
+                at(3_600),
+            );
+            assert_eq!(wanted.again, again.map(at), "{present:?} {told}");
+            let evicts = wanted
+                .taints
+                .iter()
+                .flatten()
+                .any(|t| t.effect == NO_EXECUTE);
+            assert_eq!(evicts, again.is_none());
+        }
+    }
+
+    #[test]
     fn without_the_classic_mode_a_persons_no_execute_taint_of_the_same_key_stays() {
         let present = [taint(UNREACHABLE, NO_EXECUTE, Some(1))];
         assert_eq!(
-            wanted(&present, Some(&ready("True", 0)), None, |_| false, at(9)),
+            wanted(
+                &present,
+                Some(&ready("True", 0)),
+                false,
+                None,
+                |_| false,
+                at(9)
+            ),
             Wanted::default()
         );
         let classic = wanted(
             &present,
             Some(&ready("True", 0)),
+            false,
             Some(Duration::ZERO),
             |_| true,
             at(9),

@@ -1,19 +1,21 @@
-//! Finds members that are registered twice, and tells the Cluster that came later (the decision is in [`identity`]).
+//! Finds members that are registered twice, tells the Cluster that came later, and writes down who was first (the decisions are in
+//! [`identity`]).
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::events::EventType;
-use muster_shared::names::condition;
+use muster_shared::k8s::Namespace;
+use muster_shared::names::execution_namespace;
 use muster_shared::queue::Queue;
 use muster_shared::watch::{Change, Informer};
 use muster_shared::{client, conditions};
 use serde_json::json;
 
-use super::identity::{self, Identities};
+pub use super::identity::Identities;
+use super::identity::{self, Claim};
 use crate::fleet::Fleet;
 
 /// Keeps account of who claims which id; a change of one Cluster's puts those on the queue whose case that changes.
@@ -42,18 +44,17 @@ pub async fn tell_apart(
     identities: &Identities,
 ) -> Result<(), kube::Error> {
     let name = cluster.name_any();
-    let holders = identities.holders(&name);
-    if holders.len() < 2 && cluster.condition(condition::UNIQUE_IDENTITY).is_none() {
-        return Ok(());
-    }
-    let claims: Vec<_> = holders
+    let claims: Vec<_> = identities
+        .holders(&name)
         .iter()
         .filter_map(|(name, since)| {
             let cluster = fleet.clusters.get(None, name)?;
-            Some(identity::claim(&cluster, *since))
+            let namespace = fleet.namespaces.get(None, &execution_namespace(name));
+            Some(identity::claim(&cluster, namespace.as_deref(), *since))
         })
         .collect();
-    let Some(said) = identity::judge(cluster, &claims, Timestamp::now()) else {
+    record(fleet, cluster, &claims).await?;
+    let Some(said) = identity::judge(cluster, &claims, fleet.clock.now()) else {
         return Ok(());
     };
     let mut list = cluster
@@ -83,4 +84,26 @@ pub async fn tell_apart(
         Err(error) => return Err(error),
     }
     Ok(())
+}
+
+/// Writes down that a Cluster was the first to hold its id, where it was.
+async fn record(fleet: &Fleet, cluster: &Cluster, claims: &[Claim]) -> Result<(), kube::Error> {
+    let name = execution_namespace(&cluster.name_any());
+    let Some(namespace) = fleet.namespaces.get(None, &name) else {
+        // Its creation makes us look again.
+        return Ok(());
+    };
+    if !identity::is_to_be_recorded(cluster, claims, &namespace) {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {
+        "resourceVersion": namespace.metadata.resource_version,
+        "annotations": {identity::RECORD: cluster.spec.id},
+    }});
+    let api = Api::<Namespace>::all(fleet.client.clone());
+    let params = PatchParams::default();
+    match api.patch(&name, &params, &Patch::Merge(patch)).await {
+        Err(error) if !client::is_conflict(&error) && !client::is_not_found(&error) => Err(error),
+        _ => Ok(()),
+    }
 }

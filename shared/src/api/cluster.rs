@@ -69,10 +69,13 @@ open_enum! {
     "x-kubernetes-validations" = [{
         "rule": "!(has(self.zone) && has(self.zones))",
         "message": "zone is deprecated and cannot be set together with zones",
+    }, {
+        "rule": "!has(oldSelf.id) || oldSelf.id == '' || (has(self.id) && self.id == oldSelf.id)",
+        "message": "the id of a cluster is set once: a member with another id is another cluster",
     }],
 ))]
 pub struct ClusterSpec {
-    /// Identifies the cluster wherever it is registered: the uid of its namespace `kube-system`.
+    /// Identifies the cluster wherever it is registered: the uid of its namespace `kube-system`. Set once, it stays.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("maxLength" = 128_000))]
     pub id: Option<String>,
