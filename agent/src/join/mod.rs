@@ -24,7 +24,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// The parts of readiness that a new member reaches one after the other.
 pub const PARTS: [&str; 2] = ["registration", "works"];
 
-/// How far the member has come, each step permitting more.
+/// How far the member has come, each step permitting more. A member may fall back to `Registered`: whoever writes into it asks at each
+/// act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// Nothing is settled: do nothing.
@@ -47,8 +48,11 @@ pub struct Telling {
     pub events: Events,
 }
 
-/// Tries to join until that works, then waits for shutdown; ends early only when it is refused for good, at once or later: our
-/// role may show us no Cluster but our own, so that it may be the control plane who finds out that the member has another one.
+/// Joins, and steps back for as long as the control plane says that the member has another Cluster (our role may show us no Cluster but our
+/// own, so that it may be the control plane who finds that out); ends early only when it is refused for good.
+///
+/// That word of the control plane never ends the agent: an agent that ends is silent, and a silent member is evacuated. Whoever could
+/// make the control plane say so, by mistake or by claiming to be us, would empty the member.
 pub async fn run(
     registration: Registration,
     clusters: Informer<Cluster>,
@@ -56,18 +60,30 @@ pub async fn run(
     telling: Telling,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
+    let joining = async {
+        stand_by(&leadership, &telling.health).await;
+        let name = &registration.settings.cluster_name;
+        let news = Arc::new(Notify::new());
+        let wake = Arc::clone(&news);
+        clusters.on_change(move |_| wake.notify_one());
+        loop {
+            keep_trying(&registration, &clusters, &telling, &news).await?;
+            let problem = doubt(&clusters, name, &news).await;
+            tracing::warn!(
+                problem,
+                "carrying out nothing until that is settled; the member goes on reporting"
+            );
+            step_back(&telling.standing);
+            telling.health.ready("registration", Err(problem));
+            tokio::select! {
+                () = tokio::time::sleep(jittered(PAUSES.0)) => {}
+                () = news.notified() => {}
+            }
+        }
+    };
     tokio::select! {
         () = shutdown.cancelled() => Ok(()),
-        refused = async {
-            stand_by(&leadership, &telling.health).await;
-            keep_trying(&registration, &clusters, &telling).await
-        } => match refused {
-            Ok(()) => tokio::select! {
-                () = shutdown.cancelled() => Ok(()),
-                problem = refusal(&clusters, &registration.settings.cluster_name) => Err(Error::Taken(problem)),
-            },
-            Err(error) => Err(error),
-        },
+        refused = joining => refused,
     }
 }
 
@@ -99,6 +115,7 @@ async fn keep_trying(
     registration: &Registration,
     clusters: &Informer<Cluster>,
     telling: &Telling,
+    news: &Notify,
 ) -> Result<(), Error> {
     let Telling {
         standing,
@@ -131,11 +148,16 @@ async fn keep_trying(
             events.publish(&*cluster, EventType::Warning, "RegistrationRefused", note);
             told = words;
         }
-        if error.is_anonymity() && registration.is_known().await {
+        if error.is_doubt() {
+            step_back(standing);
+        } else if error.is_anonymity() && registration.is_known().await {
             advance(standing, Standing::Registered);
         }
-        tokio::time::sleep(jittered(pause)).await;
-        pause = (pause * 2).min(longest);
+        tokio::select! {
+            () = tokio::time::sleep(jittered(pause)) => pause = (pause * 2).min(longest),
+            // Somebody may have settled it.
+            () = news.notified(), if error.is_doubt() => {}
+        }
     }
     health.ready("registration", Ok(()));
     advance(standing, Standing::Member);
@@ -143,10 +165,7 @@ async fn keep_trying(
 }
 
 /// Waits until our Cluster says that it is the wrong one, and gives its words.
-async fn refusal(clusters: &Informer<Cluster>, name: &str) -> String {
-    let news = Arc::new(Notify::new());
-    let wake = Arc::clone(&news);
-    clusters.on_change(move |_| wake.notify_one());
+async fn doubt(clusters: &Informer<Cluster>, name: &str, news: &Notify) -> String {
     loop {
         let cluster = clusters.get(None, name);
         if let Some(problem) = cluster.and_then(|cluster| register::twin(&cluster)) {
@@ -163,5 +182,12 @@ fn advance(standing: &watch::Sender<Standing>, to: Standing) {
             *standing = to;
         }
         further
+    });
+}
+
+/// Carries out nothing more; what a registered member does goes on, or begins.
+fn step_back(standing: &watch::Sender<Standing>) {
+    standing.send_if_modified(|standing| {
+        std::mem::replace(standing, Standing::Registered) != Standing::Registered
     });
 }

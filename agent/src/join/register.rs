@@ -34,6 +34,10 @@ pub enum Error {
          fleet API, --kubeconfig to the member"
     )]
     Itself(String),
+    /// The control plane says that the member has another Cluster. It may be wrong for a while, or somebody claims to be us: the member
+    /// is not silent for that, and carries nothing out.
+    #[error("not a member as long as the control plane says so: {0}")]
+    Twin(String),
     /// The fleet API refused or did not answer.
     #[error(transparent)]
     Fleet(#[from] write::Error),
@@ -43,6 +47,11 @@ impl Error {
     /// Whether trying again cannot help.
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Taken(_) | Self::Itself(_))
+    }
+
+    /// Whether the fleet has our Cluster, and says that it is the wrong one.
+    pub fn is_doubt(&self) -> bool {
+        matches!(self, Self::Twin(_))
     }
 
     /// Whether the member did not tell who it is.
@@ -116,7 +125,7 @@ impl Registration {
             }
             Some(found) => {
                 if let Some(problem) = twin(&found) {
-                    return Err(Error::Taken(problem));
+                    return Err(Error::Twin(problem));
                 }
                 if let Some(patch) = adoption(&found.spec, &wanted, self.models.clone()) {
                     adopt(&api, name, &patch).await?;
@@ -223,21 +232,26 @@ fn adoption(
     merge_patch(&found, &merged).map(|spec| json!({ "spec": spec }))
 }
 
-/// Looks through the whole fleet, page by page; through our own Cluster only where our role shows us no other. A Cluster that
-/// does not parse is no reason to stay away.
+/// Looks through the whole fleet, page by page; through our own Cluster only where our role shows us no other, or where it has our id
+/// already: who else claims that is for the control plane to judge, and no reason for a member at work to stay away. A Cluster that does
+/// not parse is no reason either.
 async fn refuse_a_taken_name(api: &Api<Cluster>, name: &str, id: &str) -> Result<(), Error> {
     let api: Api<Raw> = Api::all_with(
         api.clone().into_client(),
         &muster_shared::k8s::ApiResource::erase::<Cluster>(&()),
     );
+    let ours = within("read the Cluster", api.get_opt(name)).await?;
+    if let Some(ours) = &ours {
+        refuse(ours, name, id)?;
+        if other_id(ours) == id {
+            return Ok(());
+        }
+    }
     let mut page = ListParams::default().limit(PAGE);
     loop {
         let clusters = match within("list the Clusters", api.list(&page)).await {
             Ok(clusters) => clusters,
-            Err(error) if error.is_forbidden() => {
-                let ours = within("read the Cluster", api.get_opt(name)).await?;
-                return ours.iter().try_for_each(|ours| refuse(ours, name, id));
-            }
+            Err(error) if error.is_forbidden() => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         for cluster in &clusters.items {
@@ -251,11 +265,16 @@ async fn refuse_a_taken_name(api: &Api<Cluster>, name: &str, id: &str) -> Result
 }
 
 fn refuse(cluster: &Raw, name: &str, id: &str) -> Result<(), Error> {
-    let other_id = cluster.object.pointer("/spec/id").and_then(Value::as_str);
-    match clash(name, id, &cluster.name_any(), other_id.unwrap_or_default()) {
+    match clash(name, id, &cluster.name_any(), other_id(cluster)) {
         Some(problem) => Err(Error::Taken(problem)),
         None => Ok(()),
     }
+}
+
+/// The id that a Cluster has; empty for none.
+fn other_id(cluster: &Raw) -> &str {
+    let id = cluster.object.pointer("/spec/id").and_then(Value::as_str);
+    id.unwrap_or_default()
 }
 
 /// What the control plane says about a Cluster of a member that has another one.

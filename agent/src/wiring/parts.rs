@@ -223,6 +223,7 @@ impl Agent {
             );
             let (workers, leadership) =
                 (self.settings.concurrent_work_syncs, self.leadership.clone());
+            let standing = self.standing.clone();
             let (synced, shutdown) = (works.clone(), self.shutdown.clone());
             let applying = to_apply.clone();
             self.spawn_as(Standing::Member, "applier", async move {
@@ -232,7 +233,9 @@ impl Agent {
                     () = synced.synced() => {}
                 }
                 let work = move |name| {
-                    let (applier, leads) = (Arc::clone(&applier), leadership.is_current());
+                    let is_member = *standing.borrow() >= Standing::Member;
+                    let leads = is_member && leadership.is_current();
+                    let applier = Arc::clone(&applier);
                     async move {
                         if leads {
                             applier.reconcile(name).await
