@@ -8,6 +8,7 @@
 pub mod application_failover;
 pub mod availability;
 pub mod binding;
+pub mod clock;
 pub mod cluster;
 pub mod detector;
 #[cfg(test)]
@@ -175,11 +176,13 @@ fn start_controllers(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
     if settings.runs("clustertaintpolicy") {
         taint::start(fleet, tasks);
     }
+    // One budget for all that moves.
+    let pace = eviction::pace::Pace::of(settings);
     if settings.runs("taintmanager") {
-        eviction::start(fleet, tasks);
+        eviction::start(fleet, &pace, tasks);
     }
     if settings.runs("applicationFailover") {
-        application_failover::start(fleet, tasks);
+        application_failover::start(fleet, pace, tasks);
     }
     if settings.runs("gracefulEviction") {
         graceful_eviction::start(fleet, tasks);
@@ -213,33 +216,66 @@ async fn found(fleet: &Fleet) {
     ];
     wanted.dedup();
     for name in wanted {
-        let namespace = Namespace {
-            metadata: ObjectMeta {
-                name: Some(name.to_owned()),
-                ..ObjectMeta::default()
-            },
-            ..Namespace::default()
-        };
         loop {
-            match api.create(&PostParams::default(), &namespace).await {
-                Ok(_) => tracing::info!(name, "created a namespace that the fleet needs"),
-                Err(error) if client::is_conflict(&error) => {}
-                // Not allowed to: then somebody else is to make it, and the election says what is missing.
-                Err(kube::Error::Api(status)) if status.is_forbidden() => {}
-                Err(error) => {
-                    tracing::warn!(
-                        name,
-                        error = client::brief(&error),
-                        "could not create a namespace that the fleet needs"
-                    );
-                    tokio::select! {
-                        () = fleet.shutdown.cancelled() => return,
-                        () = tokio::time::sleep(Duration::from_secs(2)) => continue,
-                    }
+            let refusal = match make(&api, name).await {
+                Ok(true) => {
+                    tracing::info!(name, "created a namespace that the fleet needs");
+                    break;
                 }
+                Ok(false) => break,
+                Err(error) => error,
+            };
+            let why = client::brief(&refusal);
+            if is_refused_for_good(&refusal) {
+                // Then somebody else is to make it, and the election says what is missing.
+                tracing::warn!(
+                    name,
+                    why,
+                    "a namespace that the fleet needs may not be created"
+                );
+                break;
             }
-            break;
+            tracing::warn!(
+                name,
+                why,
+                "could not create a namespace that the fleet needs"
+            );
+            tokio::select! {
+                () = fleet.shutdown.cancelled() => return,
+                () = tokio::time::sleep(Duration::from_secs(2)) => {}
+            }
         }
+    }
+}
+
+/// Creates a namespace where it is missing; says whether it was. It is read first, because admission may refuse to create one that exists.
+async fn make(api: &Api<Namespace>, name: &str) -> Result<bool, kube::Error> {
+    match api.get_metadata_opt(name).await {
+        Ok(Some(_)) => return Ok(false),
+        Ok(None) => {}
+        // Who may not read it may still create it.
+        Err(kube::Error::Api(status)) if status.is_forbidden() => {}
+        Err(error) => return Err(error),
+    }
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    match api.create(&PostParams::default(), &namespace).await {
+        Ok(_) => Ok(true),
+        Err(error) if client::is_conflict(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether asking again cannot help: the API answered, and it was not a matter of load or of time.
+fn is_refused_for_good(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => (400..500).contains(&status.code) && status.code != 429,
+        _ => false,
     }
 }
 

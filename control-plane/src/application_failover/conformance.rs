@@ -4,18 +4,19 @@ use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::binding::{
-    AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus,
+    AggregatedStatusItem, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus,
 };
-use muster_shared::api::policy::PurgeMode;
 use muster_shared::names::label;
 use muster_vectors::{Case, Difference, replay, same};
 use serde_json::{Value, json};
 
 use super::decide::{Since, decide, toleration};
+use super::exit::{Switches, departure, obstacle, producer, purge_mode};
+use super::hearing::Heard;
+use super::history::History;
 use crate::binding::render::{Origin, render};
 use crate::deviations::DEVIATIONS;
-use crate::eviction::motive::{Motive, application};
-use crate::eviction::plan::{Departure, take_out};
+use crate::eviction::motive::application;
 use crate::eviction::preserve;
 
 /// The instant that the recorded seconds count from.
@@ -49,7 +50,7 @@ fn detect(case: &Case) -> Result<(), Difference> {
     Ok(())
 }
 
-/// One pass, as the controller makes it where nothing holds the application back.
+/// One pass, by the decisions that the controller makes.
 fn pass(
     spec: &mut ResourceBindingSpec,
     status: &ResourceBindingStatus,
@@ -65,48 +66,46 @@ fn pass(
     let behavior = application(spec).expect("a recorded policy").clone();
     let reports: &[AggregatedStatusItem] = &status.aggregated_status;
     let verdict = decide(toleration(&behavior), spec, reports, since, now);
-    *since = verdict.since;
-    let mode = behavior.purge_mode.clone();
-    let before = spec.clone();
-    let mut error = false;
-    for cluster in &verdict.leave {
-        let motive = Motive::Failure {
-            since: now,
-            producer: "resource-binding-application-failover-controller",
-            grace_seconds: behavior.grace_period_seconds,
-        };
-        let purge_mode = mode
-            .as_ref()
-            .map_or(PurgeMode::Gracefully, |mode| mode.canonical().clone());
-        let departure = Departure {
-            spec: &before,
-            status,
-            cluster,
-            motive,
-            purge_mode: &purge_mode,
+    let (mode, switches) = (
+        purge_mode(&behavior),
+        Switches {
+            graceful_eviction: input["gracefulEvictionGateOff"] != true,
             preserves_state: input["statefulFailoverInjection"] == true,
-            ours: true,
-        };
-        let preserved = if departure.preserves_state {
-            preserve::labels(motive.rules(&before), status, cluster)
-        } else {
-            Ok(std::collections::BTreeMap::new())
-        };
-        let gate_off =
-            input["gracefulEvictionGateOff"] == true && purge_mode == PurgeMode::Gracefully;
-        match preserved {
-            Ok(preserved) if !gate_off => take_out(spec, departure.task(preserved, now)),
-            _ => error = true,
+        },
+    );
+    let mut history = History::default().with_health(verdict.since, now);
+    // Of every cluster that is to be left, the spec without it; there is always another one to go to.
+    let left: Option<Vec<_>> = verdict
+        .leave
+        .iter()
+        .map(|cluster| {
+            let heard = Heard::Since(Timestamp::UNIX_EPOCH);
+            if obstacle(&mode, &history, heard, cluster, switches, now).is_some() {
+                return None;
+            }
+            let departure = departure(
+                (spec, status),
+                &behavior,
+                (cluster, now),
+                &mode,
+                producer::<ResourceBinding>(),
+                switches,
+            );
+            departure.leave(now).ok().map(|(after, _)| (cluster, after))
+        })
+        .collect();
+    let error = left.is_none();
+    // There they are all left in one pass; here one after the other, each as if it were the first.
+    for (cluster, after) in left.into_iter().flatten() {
+        spec.clusters.retain(|target| target.name != *cluster);
+        if spec.eviction_task(cluster).is_none() {
+            let tasks = after.graceful_eviction_tasks.into_iter();
+            spec.graceful_eviction_tasks
+                .extend(tasks.filter(|task| task.from_cluster == *cluster));
         }
+        history = history.after_move(cluster, now);
     }
-    if error {
-        *spec = before;
-    } else {
-        for cluster in &verdict.leave {
-            since.remove(cluster);
-        }
-    }
-    // There, the seconds that are over are counted whole.
+    *since = history.since;
     // There, the seconds that are over are counted whole.
     let retry = verdict.next.map_or(0, |next| {
         let left = next.duration_since(now);
@@ -126,9 +125,11 @@ fn pass(
         if let Some(task) = task.as_object_mut() {
             task.remove("message");
             task.remove("creationTimestamp");
-            if mode.is_none() {
-                // The defaults of the policy's schema, which the recorded input did not go through.
+            // The defaults of the policy's schema and of its admission, which the recorded input did not go through.
+            if behavior.purge_mode.is_none() {
                 task.remove("purgeMode");
+            }
+            if behavior.grace_period_seconds.is_none() {
                 task.remove("gracePeriodSeconds");
             }
         }

@@ -7,30 +7,44 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::Patch;
-use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::policy::ApplicationFailoverBehavior;
 use muster_shared::client::{self, Rank};
 use muster_shared::conditions;
-use muster_shared::interpreter::{Operation, hook_enabled};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use serde_json::json;
+use tokio::time::Instant;
 
-use super::decide::{decide, toleration};
-use super::exit::{Exit, Leaver, Outcome, purge_mode};
-use super::explain::{CONDITION, Turn};
+use super::decide::{Since, Verdict, decide, toleration};
+use super::duty::{Duty, duty};
+use super::exit::{Exit, Leaver, Outcome, Switches, obstacle, purge_mode};
+use super::explain::{CONDITION, Obstacle, Turn, Unfollowed, is_not_followed};
+use super::hearing::Hearing;
 use super::history::{self, History};
+use super::turns::{Paid, Turns};
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::cluster::controller::until;
+use crate::eviction::backlog;
+use crate::eviction::fleet_view::has_failed;
 use crate::eviction::motive::application;
+use crate::eviction::pace::Pace;
+use crate::eviction::rate::Band;
 use crate::fleet::Fleet;
 use crate::graceful_eviction::controller::reference;
 
 /// After somebody else wrote the binding first: our watch tells us within this time as a rule.
 const CONFLICT: Duration = Duration::from_millis(50);
+/// How often a condition is written again at once after somebody else wrote the binding first.
+const ATTEMPTS: u32 = 4;
 /// How long an application is unhealthy before that is written down: most recover at once, as during every rollout.
 const SETTLING: Duration = Duration::from_secs(5);
+/// How long an application waits for its turn before that is told.
+const WORTH_TELLING: Duration = Duration::from_secs(1);
+
+/// A cluster that is not left, why, and when to look again; without, somebody tells when.
+type Held = (String, Obstacle, Option<Duration>);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {step} {key}: {}", client::brief(error))]
@@ -43,12 +57,42 @@ struct Failure {
 struct Ward {
     fleet: Arc<Fleet>,
     exit: Exit,
+    hearing: Hearing,
+    turns: Arc<Turns>,
     /// What is known beyond the annotations: what is not worth writing yet, and what the cache does not show yet. May be lost.
-    known: Mutex<HashMap<BindingKey, History>>,
+    known: Mutex<HashMap<BindingKey, Known>>,
+}
+
+/// A look at one application.
+struct Case<'a, B> {
+    key: &'a BindingKey,
+    binding: &'a B,
+    /// What its annotation says.
+    written: History,
+    now: Timestamp,
+}
+
+/// What is to be told and when to look again.
+struct Progress {
+    turn: Option<Turn>,
+    wait: Option<Duration>,
+    held: Vec<Held>,
+    /// Whether what was told last is still to be read.
+    is_said: bool,
+}
+
+/// What is known of one application.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Whose it is: a binding that was deleted and made again starts anew.
+    uid: Option<String>,
+    history: History,
+    /// How often it found no place.
+    attempts: u32,
 }
 
 /// Starts the controller. It does not depend on the gate `Failover`, which is about clusters: each policy asks for it by itself.
-pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     metrics::describe_counter!(
         METRIC,
         "Applications that were to leave a cluster where they stayed unhealthy, by result"
@@ -56,9 +100,22 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let ward = Arc::new(Ward {
         fleet: Arc::clone(fleet),
         exit: Exit::new(fleet),
+        hearing: Hearing::follow(&fleet.clusters, &fleet.clock),
+        turns: Arc::new(Turns::new(pace)),
         known: Mutex::default(),
     });
     let queue = Queue::<BindingKey>::new("application failover");
+    feed(&ward, fleet);
+    tasks.spawn("application failover turns", {
+        let (ward, fleet, queue) = (Arc::clone(&ward), Arc::clone(fleet), queue.clone());
+        async move {
+            if fleet.ready().await {
+                ward.turns.pace().begin(Instant::now());
+                let turns = Arc::clone(&ward.turns);
+                turns.run(queue, fleet.shutdown.clone()).await;
+            }
+        }
+    });
     follow(&ward, &fleet.bindings, &queue);
     follow(&ward, &fleet.cluster_bindings, &queue);
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
@@ -86,140 +143,301 @@ fn count(result: &'static str) {
     metrics::counter!(METRIC, "result" => result).increment(1);
 }
 
-fn follow<B: Kept>(ward: &Arc<Ward>, bindings: &Informer<B>, queue: &Queue<BindingKey>) {
-    let (ward, queue) = (Arc::clone(ward), queue.clone());
-    bindings.on_change(move |change| match change {
-        Change::Applied { old, new } => {
-            let asks = |binding: &B| application(binding.spec()).is_some();
-            if asks(new) || old.as_ref().is_some_and(|old| asks(old)) {
-                queue.add(BindingKey::of(new.as_ref()));
-            }
-        }
-        Change::Deleted { old } => {
-            ward.known().remove(&BindingKey::of(old.as_ref()));
+/// Tells the budget of the clusters: the controller of evictions, which does so as well, may be switched off.
+fn feed(ward: &Arc<Ward>, fleet: &Fleet) {
+    let ward = Arc::clone(ward);
+    fleet.clusters.on_change(move |change| {
+        let (pace, now) = (ward.turns.pace(), Instant::now());
+        match change {
+            Change::Applied { new, .. } => pace.put(&new.name_any(), has_failed(new), now),
+            Change::Deleted { old } => pace.remove(&old.name_any(), now),
         }
     });
 }
 
-/// What the policy says, where it can be followed: the health of the kind is known, and what the application needs goes with it
-/// (the rules of Karmada; it does not ask the latter of resources without a namespace, K55).
-fn behavior<B: Binding>(binding: &B) -> Option<&ApplicationFailoverBehavior> {
-    let spec = binding.spec();
-    let health_is_known = hook_enabled(
-        &spec.resource.api_version,
-        &spec.resource.kind,
-        Operation::InterpretHealth,
-    );
-    application(spec).filter(|_| {
-        binding.meta().deletion_timestamp.is_none()
-            && spec.propagate_deps
-            && health_is_known
-            && !binding.status().aggregated_status.is_empty()
-    })
+fn follow<B: Kept>(ward: &Arc<Ward>, bindings: &Informer<B>, queue: &Queue<BindingKey>) {
+    let (ward, queue) = (Arc::clone(ward), queue.clone());
+    bindings.on_change(move |change| match change {
+        Change::Applied { old, new } => {
+            let concerns_us = |binding: &B| {
+                application(binding.spec()).is_some()
+                    || binding.annotations().contains_key(history::ANNOTATION)
+            };
+            if concerns_us(new) || old.as_ref().is_some_and(|old| concerns_us(old)) {
+                queue.add(BindingKey::of(new.as_ref()));
+            }
+        }
+        Change::Deleted { old } => {
+            let key = BindingKey::of(old.as_ref());
+            ward.known().remove(&key);
+            ward.turns.leave(&key);
+        }
+    });
 }
 
 impl Ward {
-    fn known(&self) -> MutexGuard<'_, HashMap<BindingKey, History>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<BindingKey, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn reconcile<B: Kept>(&self, key: BindingKey) -> Result<Next, Failure> {
+        // Unless it is used, the payment for it is taken back.
+        let paid = self.turns.take(&key);
         let Some(binding) = B::cache(&self.fleet).get(key.namespace.as_deref(), &key.name) else {
+            self.turns.leave(&key);
             return Ok(Next::Done);
         };
-        let Some(behavior) = behavior(binding.as_ref()) else {
-            self.known().remove(&key);
-            return Ok(Next::Done);
+        let case = Case {
+            key: &key,
+            binding: binding.as_ref(),
+            written: History::of(binding.as_ref()),
+            now: self.fleet.clock.now(),
         };
-        let now = Timestamp::now();
-        let written = History::read(
-            binding
-                .annotations()
-                .get(history::ANNOTATION)
-                .map(String::as_str),
-        );
-        let known = self
-            .known()
-            .get(&key)
-            .cloned()
-            .unwrap_or_else(|| written.clone());
-        let reports = &binding.status().aggregated_status;
-        let tolerated = toleration(behavior);
-        let verdict = decide(tolerated, binding.spec(), reports, &known.since, now);
-        let history = known.with_health(verdict.since, now);
-        self.known().insert(key.clone(), history.clone());
+        match duty(binding.as_ref()) {
+            Duty::Follow(behavior) => self.follow(&case, behavior, paid).await,
+            Duty::Wait => {
+                self.turns.leave(&key);
+                Ok(Next::Done)
+            }
+            Duty::Forget(why) => {
+                self.turns.leave(&key);
+                self.known().remove(&key);
+                self.forget(&case, why).await
+            }
+        }
+    }
 
-        let mut turn = verdict
+    /// Brings what is known of an application up to date with what its clusters report.
+    fn learn<B: Kept>(
+        &self,
+        case: &Case<'_, B>,
+        behavior: &ApplicationFailoverBehavior,
+    ) -> (Known, Verdict) {
+        let uid = case.binding.meta().uid.clone();
+        let mut all = self.known();
+        let before = all.get(case.key).filter(|known| known.uid == uid).cloned();
+        let mut known = before.unwrap_or_else(|| Known {
+            uid,
+            history: case.written.clone(),
+            attempts: 0,
+        });
+        let heard = |cluster: &str| self.hearing.of(cluster);
+        let counted = known.history.heard_since(heard, case.now);
+        let verdict = decide(
+            toleration(behavior),
+            case.binding.spec(),
+            &case.binding.status().aggregated_status,
+            &counted.since,
+            case.now,
+        );
+        known.history = counted.with_health(verdict.since.clone(), case.now);
+        if verdict.leave.is_empty() {
+            known.attempts = 0;
+        }
+        all.insert(case.key.clone(), known.clone());
+        (known, verdict)
+    }
+
+    async fn follow<B: Kept>(
+        &self,
+        case: &Case<'_, B>,
+        behavior: &ApplicationFailoverBehavior,
+        paid: Option<Paid>,
+    ) -> Result<Next, Failure> {
+        let (known, verdict) = self.learn(case, behavior);
+        let (history, now) = (known.history.clone(), case.now);
+        let turn = verdict
             .next
             .and_then(|until| tolerated_turn(&history, until, now));
-        let mut wait = verdict.next.map(|next| after(next, now));
-        for cluster in &verdict.leave {
-            let since = history.since.get(cluster).copied().unwrap_or(now);
-            let leaver = Leaver {
-                key: &key,
-                binding: binding.as_ref(),
-                behavior,
-                history: &history,
-            };
-            let (cluster, mode) = (cluster.clone(), purge_mode(behavior).to_string());
-            match self.exit.leave(&leaver, &cluster, now).await {
-                Outcome::Left { binding, to } => {
-                    count("moved");
-                    tracing::info!(binding = %key, cluster, to, mode, %since, "moved an application that stayed unhealthy");
-                    self.known()
-                        .insert(key.clone(), history.after_move(&cluster, now));
-                    self.tell(
-                        &key,
-                        binding.as_ref(),
-                        &Turn::Left {
-                            cluster,
-                            since,
-                            to,
-                            mode,
-                        },
-                        now,
-                    )
-                    .await?;
+        let wait = verdict.next.map(|next| after(next, now));
+        let (ready, held) = self.ready(behavior, &history, &verdict.leave, now);
+        let mut progress = Progress {
+            turn,
+            wait,
+            held,
+            is_said: false,
+        };
+        match (ready, paid) {
+            (None, _) => self.turns.leave(case.key),
+            (Some(cluster), Some(paid)) => {
+                let left = self.leave(case, behavior, known, cluster, paid, &mut progress);
+                if left.await? {
                     // What else there is to leave is looked at with the binding as it is now.
                     return Ok(Next::After(CONFLICT));
                 }
-                Outcome::Overtaken => return Ok(Next::After(CONFLICT)),
-                Outcome::Held { why, pause } => {
-                    count("held");
-                    wait = Some(wait.map_or(pause, |wait| wait.min(pause)));
-                    turn = Some(Turn::Held {
-                        cluster,
-                        since,
-                        why,
-                    });
-                }
+            }
+            (Some(cluster), None) => self.line_up(case, &known, cluster, &mut progress),
+        }
+        self.conclude(case, &history, progress).await
+    }
+
+    /// Moves an application whose turn it is; says whether the binding is another one now.
+    async fn leave<B: Kept>(
+        &self,
+        case: &Case<'_, B>,
+        behavior: &ApplicationFailoverBehavior,
+        mut known: Known,
+        cluster: String,
+        paid: Paid,
+        progress: &mut Progress,
+    ) -> Result<bool, Failure> {
+        let (key, now) = (case.key, case.now);
+        let since = known.history.since.get(&cluster).copied().unwrap_or(now);
+        let leaver = Leaver {
+            key,
+            binding: case.binding,
+            behavior,
+            history: &known.history,
+            attempts: known.attempts,
+        };
+        match self.exit.leave(&leaver, &cluster, paid, now).await {
+            Outcome::Left { binding, to } => {
+                let mode = purge_mode(behavior).to_string();
+                count("moved");
+                tracing::info!(binding = %key, cluster, to, mode, %since, "moved an application that stayed unhealthy");
+                known.history = known.history.after_move(&cluster, now);
+                known.attempts = 0;
+                self.known().insert(key.clone(), known);
+                let turn = Turn::Left {
+                    cluster,
+                    since,
+                    to,
+                    mode,
+                };
+                self.tell(key, binding.as_ref(), &turn, now).await?;
+                Ok(true)
+            }
+            Outcome::Overtaken => Ok(true),
+            Outcome::Held { why, pause } => {
+                known.attempts = known.attempts.saturating_add(1);
+                self.known().insert(key.clone(), known);
+                progress.held.push((cluster, why, Some(pause)));
+                Ok(false)
             }
         }
-        let settled = self
-            .settle(&key, binding.as_ref(), &written, &history, now)
-            .await?;
+    }
+
+    /// Puts an application in line.
+    fn line_up<B: Kept>(
+        &self,
+        case: &Case<'_, B>,
+        known: &Known,
+        cluster: String,
+        progress: &mut Progress,
+    ) {
+        let priority = case.binding.spec().schedule_priority.as_ref();
+        let priority = priority.map_or(0, |priority| priority.priority);
+        let since = known.history.since.get(&cluster).copied();
+        let rank = backlog::Rank::new(priority, since.unwrap_or(case.now));
+        let stood_there = self.turns.wait(case.key, &cluster, rank);
+        if known.attempts > 0 {
+            // What held it the last time is said already.
+            progress.is_said = true;
+        } else if stood_there {
+            let pace = self.turns.pace();
+            let why = match pace.band() {
+                Band::Stopped => Obstacle::Stopped(pace.health()),
+                Band::Primary | Band::Secondary => Obstacle::Rate,
+            };
+            progress.held.push((cluster, why, None));
+        } else {
+            // It may be its turn at once.
+            progress.is_said = true;
+            progress.wait = progress.wait.into_iter().chain([WORTH_TELLING]).min();
+        }
+    }
+
+    /// Writes down and tells what came of a look.
+    async fn conclude<B: Kept>(
+        &self,
+        case: &Case<'_, B>,
+        history: &History,
+        progress: Progress,
+    ) -> Result<Next, Failure> {
+        let Progress {
+            mut turn,
+            mut wait,
+            held,
+            is_said,
+        } = progress;
+        for (cluster, why, pause) in held {
+            count("held");
+            wait = wait.into_iter().chain(pause).min();
+            let since = history.since.get(&cluster).copied();
+            turn = Some(Turn::Held {
+                since: since.unwrap_or(case.now),
+                cluster,
+                why,
+            });
+        }
+        let settled = self.settle(case, history).await?;
         wait = wait.into_iter().chain(settled).min();
-        let turn = turn.unwrap_or(Turn::Recovered);
-        let was_told = conditions::get(&binding.status().conditions, CONDITION);
-        let is_news = match turn {
-            Turn::Recovered => was_told.is_some_and(|condition| condition.status == "True"),
-            _ => true,
-        };
-        if is_news {
-            self.tell(&key, binding.as_ref(), &turn, now).await?;
+        let was_told = conditions::get(&case.binding.status().conditions, CONDITION);
+        let turn = turn.or_else(|| match was_told {
+            _ if is_said => None,
+            Some(told) if is_not_followed(told) => Some(Turn::Followed),
+            Some(told) if told.status == "True" => Some(Turn::Recovered),
+            _ => None,
+        });
+        if let Some(turn) = turn {
+            self.tell(case.key, case.binding, &turn, case.now).await?;
         }
         Ok(wait.map_or(Next::Done, Next::After))
+    }
+
+    /// The first of the clusters to be left that nothing holds it in, and what holds it in those before.
+    fn ready(
+        &self,
+        behavior: &ApplicationFailoverBehavior,
+        history: &History,
+        leave: &[String],
+        now: Timestamp,
+    ) -> (Option<String>, Vec<Held>) {
+        let (mode, switches) = (purge_mode(behavior), Switches::of(&self.fleet.settings));
+        let mut held = Vec::new();
+        for cluster in leave {
+            let heard = self.hearing.of(cluster);
+            match obstacle(&mode, history, heard, cluster, switches, now) {
+                None => return (Some(cluster.clone()), held),
+                Some((why, pause)) => held.push((cluster.clone(), why, Some(pause))),
+            }
+        }
+        (None, held)
+    }
+
+    /// Ends what is known of the health of an application that is not followed, and says why it is not.
+    async fn forget<B: Kept>(
+        &self,
+        case: &Case<'_, B>,
+        why: Option<Unfollowed>,
+    ) -> Result<Next, Failure> {
+        let history = case.written.clone().with_health(Since::new(), case.now);
+        let settled = self.settle(case, &history).await?;
+        let told = conditions::get(&case.binding.status().conditions, CONDITION);
+        let turn = match why {
+            Some(why) => Some(Turn::NotFollowed(why)),
+            None => told
+                .filter(|told| is_not_followed(told) || told.status == "True")
+                .map(|_| Turn::Withdrawn),
+        };
+        if let Some(turn) = turn {
+            self.tell(case.key, case.binding, &turn, case.now).await?;
+        }
+        Ok(settled.map_or(Next::Done, Next::After))
     }
 
     /// Writes down what a restart must not lose; how long to wait before that is worth it.
     async fn settle<B: Kept>(
         &self,
-        key: &BindingKey,
-        binding: &B,
-        written: &History,
+        case: &Case<'_, B>,
         history: &History,
-        now: Timestamp,
     ) -> Result<Option<Duration>, Failure> {
+        let Case {
+            key,
+            binding,
+            ref written,
+            now,
+        } = *case;
         if written == history {
             return Ok(None);
         }
@@ -268,7 +486,7 @@ impl Ward {
             error: Box::new(error),
         };
         let api = B::api(&self.fleet.report_client, key);
-        let mut fresh = None;
+        let (mut fresh, mut attempts) = (None, 0);
         loop {
             let held = fresh.as_ref().unwrap_or(binding);
             let Some(all) = conditions::merge(&held.status().conditions, [turn.condition(now)])
@@ -286,7 +504,8 @@ impl Ward {
             {
                 Ok(_) => break,
                 Err(error) if client::is_not_found(&error) => return Ok(()),
-                Err(error) if client::is_conflict(&error) => {
+                Err(error) if client::is_conflict(&error) && attempts < ATTEMPTS => {
+                    attempts += 1;
                     fresh = Some(api.get(&key.name).await.map_err(failed)?);
                 }
                 Err(error) => return Err(failed(error)),
@@ -319,4 +538,23 @@ fn tolerated_turn(history: &History, until: Timestamp, now: Timestamp) -> Option
 /// The time until just after a moment: what is tolerated until then is not any more.
 fn after(moment: Timestamp, now: Timestamp) -> Duration {
     until(moment, now) + Duration::from_millis(1)
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_tolerated_at_all_is_to_leave_without_waiting_for_an_event() {
+        let spec = serde_json::from_value(json!({"clusters": [{"name": "m1"}]})).unwrap();
+        let reports =
+            serde_json::from_value::<Vec<_>>(json!([{"clusterName": "m1", "health": "Unhealthy"}]))
+                .unwrap();
+        let now = Timestamp::from_second(1_000).unwrap();
+        let first = decide(Duration::ZERO, &spec, &reports, &Since::new(), now);
+        let wait = after(first.next.unwrap(), now);
+        assert!(wait <= Duration::from_millis(5), "{wait:?}");
+        let then = now + wait;
+        let second = decide(Duration::ZERO, &spec, &reports, &first.since, then);
+        assert_eq!(second.leave, ["m1"]);
+    }
 }

@@ -6,9 +6,20 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 
 use crate::eviction::plan::Nowhere;
+use crate::eviction::rate::FleetHealth;
 
 /// Type of the condition on a binding: True while the application is to leave a cluster, or will be, and has not left it.
 pub const CONDITION: &str = "ApplicationFailoverPending";
+
+/// Reason of the condition where dependencies would stay behind.
+const DEPENDENCIES: &str = "DependenciesStayBehind";
+/// Reason of the condition where the health of the kind is not known.
+const HEALTH: &str = "HealthUnknown";
+
+/// Whether a condition says that the policy is not followed.
+pub fn is_not_followed(condition: &Condition) -> bool {
+    [DEPENDENCIES, HEALTH].contains(&condition.reason.as_str())
+}
 
 /// A turn.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +55,25 @@ pub enum Turn {
     },
     /// It is not known to be unhealthy any more.
     Recovered,
+    /// Its policy asks for failover, which cannot be given.
+    NotFollowed(Unfollowed),
+    /// What kept the policy from being followed is gone.
+    Followed,
+    /// Its policy asks for no failover any more.
+    Withdrawn,
+}
+
+/// Why `failover.application` of a policy is not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfollowed {
+    /// What the application needs would not go with it.
+    #[error(
+        "its policy does not say propagateDeps: true, so that it would arrive without what it needs"
+    )]
+    Dependencies,
+    /// The health of its kind is not known.
+    #[error("there is no rule that tells the health of its kind")]
+    Health,
 }
 
 /// Why an application stays that has to leave.
@@ -52,6 +82,14 @@ pub enum Obstacle {
     /// What it reported last may be long past; if the cluster has failed, that is the business of its taints.
     #[error("{0} is not ready, so that its last report may be out of date")]
     Unheard(String),
+    /// Its workloads are reported on again in a moment.
+    #[error("{cluster} came back a moment ago: what it reports from {until:.0} on counts")]
+    Returned {
+        /// The cluster.
+        cluster: String,
+        /// Until when its reports may be old ones.
+        until: Timestamp,
+    },
     /// It was moved lately.
     #[error("it was moved {moves} times lately; it may leave again from {until:.0} on")]
     Rests {
@@ -63,6 +101,9 @@ pub enum Obstacle {
     /// Too many are leaving already.
     #[error("it leaves when --resource-eviction-rate allows")]
     Rate,
+    /// Too much of the fleet has failed.
+    #[error("{} of {} clusters have failed, beyond --unhealthy-cluster-threshold: nothing is moved", .0.failed, .0.total)]
+    Stopped(FleetHealth),
     /// The purge mode needs a feature gate.
     #[error("purgeMode Gracefully needs the feature gate GracefulEviction")]
     GateOff,
@@ -70,7 +111,7 @@ pub enum Obstacle {
     #[error(transparent)]
     Nowhere(#[from] Nowhere),
     /// The write failed; it is tried again.
-    #[error("the API server refused: {0}")]
+    #[error("it could not be written: {0}")]
     Failed(String),
 }
 
@@ -81,6 +122,8 @@ impl Turn {
             Self::Tolerated { .. } => "WaitingForToleration",
             Self::Held { why, .. } => match why {
                 Obstacle::Unheard(_) => "ClusterNotReady",
+                Obstacle::Returned { .. } => "ClusterReturned",
+                Obstacle::Stopped(_) => "StoppedByThreshold",
                 Obstacle::Rests { .. } => "MovedLately",
                 Obstacle::Rate => "WaitingForRate",
                 Obstacle::GateOff => "GracefulEvictionDisabled",
@@ -90,6 +133,10 @@ impl Turn {
             },
             Self::Left { .. } => "ApplicationMoved",
             Self::Recovered => "ApplicationRecovered",
+            Self::NotFollowed(Unfollowed::Dependencies) => DEPENDENCIES,
+            Self::NotFollowed(Unfollowed::Health) => HEALTH,
+            Self::Followed => "Followed",
+            Self::Withdrawn => "NotAsked",
         }
     }
 
@@ -119,6 +166,13 @@ impl Turn {
                 "left {cluster} for {to} ({mode}): the application had been unhealthy in {cluster} since {since:.0}"
             ),
             Self::Recovered => "the application is not known to be unhealthy any more".to_owned(),
+            Self::NotFollowed(why) => format!(
+                "the application stays where it is even when it fails, although its policy has failover.application: {why}"
+            ),
+            Self::Followed => {
+                "the application leaves a cluster where it stays unhealthy".to_owned()
+            }
+            Self::Withdrawn => "the policy asks for no failover of the application".to_owned(),
         }
     }
 
@@ -126,6 +180,7 @@ impl Turn {
     pub fn severity(&self) -> EventType {
         match self {
             Self::Held { why, .. } if !matches!(why, Obstacle::Rate) => EventType::Warning,
+            Self::NotFollowed(_) => EventType::Warning,
             _ => EventType::Normal,
         }
     }

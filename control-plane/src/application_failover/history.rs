@@ -6,9 +6,11 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
 use super::decide::Since;
+use super::hearing::Heard;
 
 /// Where the history is kept, as JSON.
 pub const ANNOTATION: &str = "failover.muster.io/record";
@@ -46,20 +48,38 @@ impl History {
             .unwrap_or_default()
     }
 
+    /// What a binding says.
+    pub fn of(binding: &impl ResourceExt) -> Self {
+        Self::read(binding.annotations().get(ANNOTATION).map(String::as_str))
+    }
+
     /// The annotation; `None` for nothing to remember.
     pub fn write(&self) -> Option<String> {
         let is_something = *self != Self::default();
         is_something.then(|| serde_json::json!(self).to_string())
     }
 
+    /// The same where the reports of a cluster count only since it was heard of again: its silence was nobody's health.
+    #[must_use]
+    pub fn heard_since(mut self, heard: impl Fn(&str) -> Heard, now: Timestamp) -> Self {
+        for (cluster, since) in &mut self.since {
+            if let Heard::Since(heard) = heard(cluster) {
+                *since = (*since).max(heard.min(now));
+            }
+        }
+        self
+    }
+
     /// The first moment at which it may be moved again; `None` for at once.
-    pub fn rested_at(&self) -> Option<Timestamp> {
+    pub fn rested_at(&self, now: Timestamp) -> Option<Timestamp> {
         let pause = FIRST_PAUSE
             .saturating_mul(1 << (self.moves.checked_sub(1)?).min(16))
             .min(LONGEST_PAUSE);
         let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
         Some(
+            // A move in the future was noted by another clock.
             self.last_move?
+                .min(now)
                 .saturating_add(pause)
                 .unwrap_or(Timestamp::MAX),
         )
@@ -99,10 +119,43 @@ mod tests {
     #[test]
     fn the_pause_doubles_with_each_move_up_to_an_hour() {
         let mut history = History::default();
-        assert_eq!(history.rested_at(), None);
+        assert_eq!(history.rested_at(at(0)), None);
         for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
             history = history.after_move("m1", at(0));
-            assert_eq!(history.rested_at(), Some(at(pause)));
+            assert_eq!(history.rested_at(at(0)), Some(at(pause)));
+        }
+    }
+
+    #[test]
+    fn a_move_that_another_clock_dates_in_the_future_holds_no_longer_than_one_of_now() {
+        let moved = History::default().after_move("m1", at(1_000));
+        assert_eq!(moved.rested_at(at(5)), Some(at(6)));
+    }
+
+    #[test]
+    fn time_in_which_a_cluster_was_silent_is_no_time_of_bad_health() {
+        let history = History::default().with_health(
+            Since::from([("m1".to_owned(), at(0)), ("m2".to_owned(), at(0))]),
+            at(0),
+        );
+        for (heard, expected) in [
+            (Heard::Not, at(0)),
+            (Heard::Since(at(-5)), at(0)),
+            (Heard::Since(at(7)), at(7)),
+            (Heard::Since(at(70)), at(10)), // a clock ahead
+        ] {
+            let counted = history.clone().heard_since(
+                |cluster| {
+                    if cluster == "m1" {
+                        heard
+                    } else {
+                        Heard::Since(at(0))
+                    }
+                },
+                at(10),
+            );
+            assert_eq!(counted.since["m1"], expected, "{heard:?}");
+            assert_eq!(counted.since["m2"], at(0));
         }
     }
 

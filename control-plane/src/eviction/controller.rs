@@ -13,16 +13,17 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
-use super::carry::carry_out;
+use super::carry::{carry_out, may_be_written};
 use super::desk::{Desk, Errand, News, Now, Outcome, Step};
 use super::judge::Switches;
 use super::measure::{self, INTERVAL, Meter};
 use super::motive::Motive;
+use super::pace::Pace;
 use super::plan::{Departure, Nowhere, plan};
-use super::rate::Rates;
 use super::subject::Subject;
 use super::teller::Teller;
 use crate::binding::kept::{BindingKey, Kept};
+use crate::clock::Clock;
 use crate::fleet::Fleet;
 use crate::scheduler::Options;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
@@ -33,34 +34,30 @@ const IN_FLIGHT: usize = 32;
 struct Office {
     desk: Mutex<Desk>,
     meter: Mutex<Meter>,
-    changed: Notify,
+    changed: Arc<Notify>,
     teller: Teller,
     events: Events,
     clusters: Informer<Cluster>,
+    clock: Arc<Clock>,
     options: Options,
 }
 
 /// Starts the controller. With the gate `Failover` off it evicts nothing: it counts failed clusters, and says of workloads in tainted ones
 /// why they stay.
-pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
     let settings = &fleet.settings;
-    let rates = Rates {
-        primary: settings.resource_eviction_rate,
-        secondary: settings.secondary_resource_eviction_rate,
-        unhealthy_threshold: settings.unhealthy_cluster_threshold,
-        large_threshold: settings.large_cluster_num_threshold,
-    };
     measure::describe();
-    let now = Now::read();
     let office = Arc::new(Office {
-        desk: Mutex::new(Desk::new(Switches::of(settings), rates, now)),
-        meter: Mutex::new(Meter::new(now.tick)),
-        changed: Notify::new(),
+        desk: Mutex::new(Desk::sharing(Switches::of(settings), pace.clone())),
+        meter: Mutex::new(Meter::new(tokio::time::Instant::now())),
+        changed: Arc::new(Notify::new()),
         teller: Teller::start(fleet, tasks),
         events: fleet.events.clone(),
         clusters: fleet.clusters.clone(),
+        clock: Arc::clone(&fleet.clock),
         options: Options::of(settings).for_departure(),
     });
+    pace.wakes(Arc::clone(&office.changed));
     fleet.clusters.on_change({
         let office = Arc::clone(&office);
         move |change| match change {
@@ -95,7 +92,7 @@ impl Office {
     /// Does something at the desk, and passes its news on.
     fn with(&self, act: impl FnOnce(&mut Desk, Now)) {
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        act(&mut desk, Now::read());
+        act(&mut desk, Now::by(&self.clock));
         self.tell(desk.take_news());
         drop(desk);
         self.changed.notify_one();
@@ -103,7 +100,7 @@ impl Office {
 
     fn next(&self) -> Step {
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        let step = desk.next(Now::read());
+        let step = desk.next(Now::by(&self.clock));
         self.tell(desk.take_news());
         step
     }
@@ -137,10 +134,10 @@ async fn run(office: Arc<Office>, fleet: Arc<Fleet>) {
                 let (office, fleet) = (Arc::clone(&office), Arc::clone(&fleet));
                 tokio::spawn(async move {
                     let errand = Arc::new(*errand);
-                    let work = evict(Arc::clone(&office), fleet, Arc::clone(&errand));
+                    let work = evict(Arc::clone(&office), Arc::clone(&fleet), Arc::clone(&errand));
                     let outcome = settle(tokio::spawn(work)).await;
                     let mut meter = office.meter.lock().unwrap_or_else(PoisonError::into_inner);
-                    meter.count(&errand, &outcome, jiff::Timestamp::now());
+                    meter.count(&errand, &outcome, fleet.clock.now());
                     drop(meter);
                     office.with(|desk, now| desk.done(&errand, outcome, now));
                     drop(permit);
@@ -199,7 +196,7 @@ where
         &departure,
         &errand.snapshot,
         &office.options,
-        jiff::Timestamp::now(),
+        fleet.clock.now(),
     ) {
         Ok(plan) => plan,
         Err(nowhere) => {
@@ -228,7 +225,11 @@ where
         Err(error) => {
             let why = client::brief(&error);
             tracing::warn!(binding = %key, cluster = %errand.cluster, error = why, "cannot evict");
-            Outcome::Failed(why)
+            if may_be_written(&error) {
+                Outcome::Unclear(why)
+            } else {
+                Outcome::Failed(why)
+            }
         }
     }
 }

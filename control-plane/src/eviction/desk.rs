@@ -14,9 +14,10 @@ use tokio::time::Instant;
 pub use self::errand::{ClusterNote, Errand, News, Now, Outcome, Step};
 use super::backlog::{Backlog, Place, Rank};
 use super::explain::Turn;
-use super::fleet_view::{FleetView, evicts};
+use super::fleet_view::{FleetView, evicts, has_failed};
 use super::judge::{Judgement, Switches, judge, purge_mode};
-use super::rate::{Band, Budget, Rates};
+use super::pace::{Pace, Payer};
+use super::rate::{Band, Rates};
 use super::record::whole;
 use super::subject::Subject;
 use crate::binding::BindingKey;
@@ -33,7 +34,6 @@ pub type Key = Arc<BindingKey>;
 #[derive(Debug)]
 pub struct Desk {
     switches: Switches,
-    rates: Rates,
     fleet: FleetView,
     subjects: HashMap<Key, Subject>,
     on: HashMap<Arc<str>, HashSet<Key>>,
@@ -41,7 +41,8 @@ pub struct Desk {
     /// What is being evicted, and from where.
     in_hand: HashMap<Key, Arc<str>>,
     failures: HashMap<Key, u32>,
-    budget: Budget,
+    pace: Pace,
+    /// The band that was told last.
     band: Band,
     wake: Option<Instant>,
     /// When the next of the stranded workloads are tried, if there are any to be tried.
@@ -61,19 +62,22 @@ const RETRIES: (usize, Duration) = (100, Duration::from_secs(1));
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 impl Desk {
-    /// An empty desk.
+    /// An empty desk with a budget of its own.
     pub fn new(switches: Switches, rates: Rates, now: Now) -> Self {
-        let budget = Budget::new(rates.primary, now.tick);
+        Self::sharing(switches, Pace::new(rates, now.tick))
+    }
+
+    /// An empty desk that pays from a budget which others use as well.
+    pub fn sharing(switches: Switches, pace: Pace) -> Self {
         Self {
             switches,
-            rates,
+            pace,
             fleet: FleetView::default(),
             subjects: HashMap::new(),
             on: HashMap::new(),
             backlog: Backlog::default(),
             in_hand: HashMap::new(),
             failures: HashMap::new(),
-            budget,
             band: Band::Primary,
             wake: None,
             retry: None,
@@ -86,7 +90,7 @@ impl Desk {
     /// Everything there is has been told of: from now on it is judged. A queue that was lost comes back here.
     pub fn open(&mut self, now: Now) {
         self.open = true;
-        self.budget = Budget::new(self.rates.primary, now.tick);
+        self.pace.begin(now.tick);
         self.settle_band(now);
         let subjects: Vec<Subject> = self.subjects.values().cloned().collect();
         for subject in subjects {
@@ -102,6 +106,8 @@ impl Desk {
     /// A cluster is new or changed.
     pub fn cluster(&mut self, cluster: &Arc<Cluster>, now: Now) {
         let effect = self.fleet.put(cluster);
+        self.pace
+            .put(&cluster.name_any(), has_failed(cluster), now.tick);
         if !self.open {
             return;
         }
@@ -142,6 +148,7 @@ impl Desk {
     /// A cluster is not known any more.
     pub fn cluster_gone(&mut self, name: &str, now: Now) {
         self.fleet.remove(name);
+        self.pace.remove(name, now.tick);
         let dropped = self.backlog.drop_cluster(name);
         self.tallies.remove(name);
         if !self.open {
@@ -205,7 +212,7 @@ impl Desk {
         }
         let timer = self.next_timer();
         while self.backlog.has_ready() {
-            if let Err(when) = self.budget.pay(now.tick) {
+            if let Err(when) = self.pace.pay(Payer::Taints, now.tick) {
                 return Step::Wait(timer.into_iter().chain(when).min());
             }
             let Some((cluster, key, rank)) = self.backlog.pop() else {
@@ -215,8 +222,9 @@ impl Desk {
                 return Step::Evict(Box::new(errand));
             }
             // Nothing was evicted for it.
-            self.budget.refund();
+            self.pace.refund();
         }
+        self.pace.remove(name, now.tick);
         Step::Wait(self.next_timer())
     }
 
@@ -269,10 +277,10 @@ impl Desk {
         let key = self.key_of(&errand.subject);
         let (cluster, rank) = (&errand.cluster, errand.rank);
         self.in_hand.remove(&key);
-        if !matches!(outcome, Outcome::Evicted { .. }) {
-            self.budget.refund();
+        if !matches!(outcome, Outcome::Evicted { .. } | Outcome::Unclear(_)) {
+            self.pace.refund();
         }
-        if !matches!(outcome, Outcome::Failed(_)) {
+        if !matches!(outcome, Outcome::Failed(_) | Outcome::Unclear(_)) {
             self.failures.remove(&key);
         }
         let pause = match outcome {
@@ -303,7 +311,7 @@ impl Desk {
                 return self.strand(cluster, key, rank, Turn::Unpreserved { why });
             }
             Outcome::Conflict => CONFLICT,
-            Outcome::Failed(why) => {
+            Outcome::Failed(why) | Outcome::Unclear(why) => {
                 self.note(key.clone(), cluster, Turn::Failed { why });
                 let failures = self.failures.entry(key.clone()).or_default();
                 *failures = failures.saturating_add(1);
@@ -349,7 +357,7 @@ impl Desk {
 
     /// Evictions a second at that rate.
     pub fn allowed_rate(&self) -> f64 {
-        self.rates.per_second(self.band)
+        self.pace.per_second()
     }
 
     /// The kind of a binding's resource, for metrics.

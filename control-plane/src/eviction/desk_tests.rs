@@ -405,6 +405,30 @@ fn what_evicts_nothing_costs_nothing() {
 }
 
 #[test]
+fn a_write_that_nobody_knows_the_end_of_stays_paid() {
+    let mut world = World::new(10, 1, 100);
+    // Every write may have been carried out: no more are tried than the rate allows.
+    let tried = world.pass(20.5, |_| Outcome::Unclear("no answer in time".into()));
+    assert_eq!(tried.len(), 10, "0.5 a second in 20 s");
+}
+
+#[test]
+fn what_others_pay_from_the_same_budget_the_desk_does_not_spend() {
+    let start = Instant::now();
+    let pace = Pace::new(Rates::default(), start);
+    let mut world = World::new(10, 1, 100);
+    world.desk.pace = pace.clone();
+    world.start = start;
+    pace.begin(start);
+    let second = |s| start + Duration::from_secs(s);
+    for turn in [2, 4, 6] {
+        assert!(pace.pay(Payer::Applications, second(turn)).is_ok());
+    }
+    assert!(world.pass(7.0, leave).is_empty());
+    assert_eq!(world.pass(1.5, leave).len(), 1);
+}
+
+#[test]
 fn a_stranded_workload_is_tried_again_only_when_something_changes() {
     let mut world = World::new(10, 1, 1);
     let nowhere = |_: &Errand| Outcome::Nowhere("full".into());

@@ -115,7 +115,10 @@ impl Meter {
     pub fn count(&mut self, errand: &Errand, outcome: &Outcome, now: Timestamp) {
         let success = match outcome {
             Outcome::Evicted { .. } => true,
-            Outcome::Nowhere(_) | Outcome::Unpreserved(_) | Outcome::Failed(_) => false,
+            Outcome::Nowhere(_)
+            | Outcome::Unpreserved(_)
+            | Outcome::Failed(_)
+            | Outcome::Unclear(_) => false,
             Outcome::Conflict | Outcome::Gone => return,
         };
         let cluster = errand.cluster.to_string();

@@ -9,6 +9,7 @@ pub mod fleet_view;
 pub mod judge;
 pub mod measure;
 pub mod motive;
+pub mod pace;
 pub mod plan;
 pub mod preserve;
 pub mod rate;

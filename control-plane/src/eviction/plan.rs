@@ -95,18 +95,7 @@ pub fn plan(
     if spec.scheduling_suspended() {
         return Err(Nowhere::Suspended);
     }
-    let mut after = spec.clone();
-    // A task for a cluster that was chosen again is over; it must not swallow this one, as it does in Karmada.
-    after
-        .graceful_eviction_tasks
-        .retain(|task| task.from_cluster != cluster);
-    let preserved = if departure.preserves_state {
-        preserve::labels(departure.motive.rules(spec), status, cluster)?
-    } else {
-        BTreeMap::new()
-    };
-    let task_stays = departure.motive.outlives_the_copy() || !preserved.is_empty();
-    take_out(&mut after, departure.task(preserved, now));
+    let (mut after, task_stays) = departure.leave(now)?;
     let decision = schedule(&after, status, snapshot, &options.for_departure())?;
     if decision.clusters.is_empty()
         || decision
@@ -186,6 +175,31 @@ impl Plan {
 }
 
 impl Departure<'_> {
+    /// The spec without the cluster, with the task of leaving it; and whether that task carries something beyond the old copy.
+    ///
+    /// # Errors
+    /// The state that the new copy is to be told of is not there. That holds it back only where the state would be used: it goes to the
+    /// new copy when the old one goes first, `Directly`.
+    pub fn leave(&self, now: Timestamp) -> Result<(ResourceBindingSpec, bool), Nowhere> {
+        let mut after = self.spec.clone();
+        // A task for a cluster that was chosen again is over; it must not swallow this one (Karmada, K43).
+        after
+            .graceful_eviction_tasks
+            .retain(|task| task.from_cluster != self.cluster);
+        let preserved = if self.preserves_state {
+            match preserve::labels(self.motive.rules(self.spec), self.status, self.cluster) {
+                Ok(preserved) => preserved,
+                Err(error) if *self.purge_mode == PurgeMode::Directly => return Err(error.into()),
+                Err(_) => BTreeMap::new(),
+            }
+        } else {
+            BTreeMap::new()
+        };
+        let task_stays = self.motive.outlives_the_copy() || !preserved.is_empty();
+        take_out(&mut after, self.task(preserved, now));
+        Ok((after, task_stays))
+    }
+
     /// The task of leaving.
     pub fn task(
         &self,

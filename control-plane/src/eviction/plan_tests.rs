@@ -436,11 +436,21 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
             "member2 runs a copy already and gets no labels"
         );
     }
+    // A state that is not there holds the workload only where the new copy would be told of it.
     let mut spec = divided();
     spec.failover = serde_json::from_value(json!({"cluster": rules("{.gone}")})).unwrap();
-    let stays = try_to(
-        &gracefully(&spec, "member1"),
-        &fleet(&["member1"], &["member2"]),
-    );
-    assert!(matches!(stays, Err(Nowhere::State(_))), "{stays:?}");
+    for (mode, stays) in [
+        (PurgeMode::Directly, true),
+        (PurgeMode::Gracefully, false),
+        (PurgeMode::Never, false),
+    ] {
+        let leave = Leave {
+            mode: mode.clone(),
+            ..gracefully(&spec, "member1")
+        };
+        let got = try_to(&leave, &fleet(&["member1"], &["member2"]));
+        let held = matches!(got, Err(Nowhere::State(_)));
+        assert_eq!(held, stays, "{mode}: {got:?}");
+        assert!(held || got.is_ok());
+    }
 }

@@ -136,6 +136,12 @@ impl Budget {
         ))
     }
 
+    /// Whether one eviction can be paid for now.
+    pub fn suffices(&mut self, now: Instant) -> bool {
+        self.settle(now);
+        self.per_second > 0.0 && self.saved >= 1.0
+    }
+
     /// Takes a payment back: nothing was evicted for it.
     pub fn refund(&mut self) {
         self.saved = (self.saved + 1.0).min(self.limit());

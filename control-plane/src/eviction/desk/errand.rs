@@ -13,6 +13,7 @@ use super::super::explain::Note;
 use super::super::judge::Cause;
 use super::super::subject::Subject;
 use super::Key;
+use crate::clock::Clock;
 use crate::scheduler::Snapshot;
 
 /// One moment on both clocks: the calendar that objects are dated by, and the monotonic one that waiting is done by.
@@ -29,6 +30,14 @@ impl Now {
     pub fn read() -> Self {
         Self {
             wall: Timestamp::now(),
+            tick: Instant::now(),
+        }
+    }
+
+    /// This moment, by the clock that decisions are dated by.
+    pub fn by(clock: &Clock) -> Self {
+        Self {
+            wall: clock.now(),
             tick: Instant::now(),
         }
     }
@@ -88,8 +97,11 @@ pub enum Outcome {
     Conflict,
     /// The binding is gone.
     Gone,
-    /// The write failed, in words.
+    /// The API refused the write, in words: nothing was evicted.
     Failed(String),
+    /// Nobody knows whether the write was carried out (no answer in time, an error within the server, a connection that was lost), in
+    /// words. What was paid for it stays paid: the rate holds when the API is in trouble, too.
+    Unclear(String),
 }
 
 /// Something to tell about a cluster.

@@ -89,13 +89,12 @@ impl Desk {
 
     pub(super) fn settle_band(&mut self, now: Now) {
         let health = self.fleet.health();
-        let band = self.rates.band(health);
+        let band = self.pace.band();
         if band == self.band {
             return;
         }
         let before = std::mem::replace(&mut self.band, band);
-        let per_second = self.rates.per_second(band);
-        self.budget.set_rate(per_second, now.tick);
+        let per_second = self.pace.per_second();
         let (reason, what) = match band {
             Band::Primary => (
                 "EvictionResumed",

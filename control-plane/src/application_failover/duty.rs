@@ -1,0 +1,101 @@
+//! Whether the policy of an application can be followed.
+
+use muster_shared::api::binding::Binding;
+use muster_shared::api::policy::ApplicationFailoverBehavior;
+use muster_shared::interpreter::{Operation, hook_enabled};
+
+use super::explain::Unfollowed;
+use crate::eviction::motive::application;
+
+/// What is to be done for an application.
+#[derive(Debug, PartialEq)]
+pub enum Duty<'a> {
+    /// Follow its policy.
+    Follow(&'a ApplicationFailoverBehavior),
+    /// Nothing now; what is known stays known.
+    Wait,
+    /// Nobody asks for its failover, or it cannot be given: what is known of its health ends.
+    Forget(Option<Unfollowed>),
+}
+
+/// What the policy says, where it can be followed: the health of the kind is known, and what the application needs goes with it
+/// (the rules of Karmada; it does not ask the latter of resources without a namespace, K55).
+pub fn duty<B: Binding>(binding: &B) -> Duty<'_> {
+    let spec = binding.spec();
+    if binding.meta().deletion_timestamp.is_some() {
+        return Duty::Wait;
+    }
+    let Some(behavior) = application(spec) else {
+        return Duty::Forget(None);
+    };
+    if !spec.propagate_deps {
+        return Duty::Forget(Some(Unfollowed::Dependencies));
+    }
+    let resource = &spec.resource;
+    let hook = Operation::InterpretHealth;
+    if !hook_enabled(&resource.api_version, &resource.kind, hook) {
+        return Duty::Forget(Some(Unfollowed::Health));
+    }
+    if binding.status().aggregated_status.is_empty() {
+        return Duty::Wait;
+    }
+    Duty::Follow(behavior)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn binding<B: Binding + serde::de::DeserializeOwned>(edit: impl Fn(&mut Value)) -> B {
+        let mut binding = json!({
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                "propagateDeps": true,
+                "failover": {"application": {"decisionConditions": {"tolerationSeconds": 0}}},
+            },
+            "status": {"aggregatedStatus": [{"clusterName": "m1"}]},
+        });
+        edit(&mut binding);
+        serde_json::from_value(binding).unwrap()
+    }
+
+    /// The duty in one word.
+    fn of<B: Binding + serde::de::DeserializeOwned>(edit: impl Fn(&mut Value)) -> &'static str {
+        match duty(&binding::<B>(edit)) {
+            Duty::Follow(_) => "follow",
+            Duty::Wait => "wait",
+            Duty::Forget(None) => "forget",
+            Duty::Forget(Some(Unfollowed::Dependencies)) => "dependencies",
+            Duty::Forget(Some(Unfollowed::Health)) => "health",
+        }
+    }
+
+    #[test]
+    fn a_policy_is_followed_or_it_is_said_why_not_for_bindings_of_both_kinds() {
+        let cases: [(&str, Value, &str); 6] = [
+            ("/spec/propagateDeps", json!(true), "follow"),
+            ("/spec/propagateDeps", json!(false), "dependencies"),
+            ("/spec/resource/kind", json!("FlinkDeployment"), "health"),
+            ("/spec/failover", json!(null), "forget"),
+            // An agent that says nothing for a while ends no clock.
+            ("/status/aggregatedStatus", json!([]), "wait"),
+            (
+                "/metadata/deletionTimestamp",
+                json!("2026-01-01T00:00:00Z"),
+                "wait",
+            ),
+        ];
+        for (path, value, expected) in cases {
+            let edit = |binding: &mut Value| {
+                let (parent, field) = path.rsplit_once('/').unwrap();
+                binding.pointer_mut(parent).unwrap()[field] = value.clone();
+            };
+            assert_eq!(of::<ResourceBinding>(edit), expected, "{path}");
+            assert_eq!(of::<ClusterResourceBinding>(edit), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The order in which applications leave: by priority, then by how long they have had to; clusters take turns.
+//!
+//! An application waits here until it has been paid for, and only then looks for a place. However many wait, each payment costs one plan.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use muster_shared::queue::Queue;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::binding::kept::BindingKey;
+use crate::eviction::backlog::{Backlog, Place, Rank};
+use crate::eviction::pace::{Pace, Payer};
+
+/// The applications that wait for their turn.
+#[derive(Debug)]
+pub struct Turns {
+    pace: Pace,
+    changed: Arc<Notify>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    backlog: Backlog<BindingKey>,
+    /// What each waits to leave.
+    waiting: HashMap<BindingKey, Arc<str>>,
+    /// Whose turn it is.
+    granted: HashSet<BindingKey>,
+}
+
+/// A turn that has been paid for. Unless it is used, the payment is taken back.
+#[derive(Debug)]
+pub struct Paid {
+    pace: Pace,
+    is_used: bool,
+}
+
+impl Paid {
+    /// Something was moved, or may have been.
+    pub fn keep(mut self) {
+        self.is_used = true;
+    }
+}
+
+impl Drop for Paid {
+    fn drop(&mut self) {
+        if !self.is_used {
+            self.pace.refund();
+        }
+    }
+}
+
+impl Turns {
+    /// Nobody waits.
+    pub fn new(pace: Pace) -> Self {
+        let changed = Arc::new(Notify::new());
+        pace.wakes(Arc::clone(&changed));
+        Self {
+            pace,
+            changed,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The budget that turns are paid from.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// Takes the turn of an application, if it has come.
+    pub fn take(&self, key: &BindingKey) -> Option<Paid> {
+        self.lock().granted.remove(key).then(|| Paid {
+            pace: self.pace.clone(),
+            is_used: false,
+        })
+    }
+
+    /// Puts an application in line to leave a cluster, or leaves it where it stands; says whether it stood there.
+    pub fn wait(&self, key: &BindingKey, cluster: &str, rank: Rank) -> bool {
+        let mut state = self.lock();
+        if state.granted.contains(key) {
+            return false;
+        }
+        let known = state.waiting.get(key).cloned();
+        if known.as_deref() == Some(cluster)
+            && state.backlog.place(cluster, key) == Some(Place::Ready(rank))
+        {
+            return true;
+        }
+        state.forget(key);
+        let cluster: Arc<str> = Arc::from(cluster);
+        state.waiting.insert(key.clone(), Arc::clone(&cluster));
+        state.backlog.put(&cluster, key.clone(), Place::Ready(rank));
+        self.changed.notify_one();
+        false
+    }
+
+    /// An application does not wait any more.
+    pub fn leave(&self, key: &BindingKey) {
+        self.lock().forget(key);
+        drop(self.take(key));
+    }
+
+    /// Whose turn it is, or when to ask again (`None`: when something changes).
+    pub fn next(&self, now: Instant) -> Result<BindingKey, Option<Instant>> {
+        let mut state = self.lock();
+        if !state.backlog.has_ready() {
+            self.pace.withdraw(Payer::Applications);
+            return Err(None);
+        }
+        self.pace.pay(Payer::Applications, now)?;
+        let Some((_, key, _)) = state.backlog.pop() else {
+            self.pace.refund();
+            return Err(None);
+        };
+        state.waiting.remove(&key);
+        state.granted.insert(key.clone());
+        Ok(key)
+    }
+
+    /// Puts everybody on the queue whose turn it is.
+    pub async fn run(self: Arc<Self>, queue: Queue<BindingKey>, shutdown: CancellationToken) {
+        loop {
+            let when = match self.next(Instant::now()) {
+                Ok(key) => {
+                    queue.add(key);
+                    continue;
+                }
+                Err(when) => when,
+            };
+            let timer = async {
+                match when {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = self.changed.notified() => {}
+                () = timer => {}
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn forget(&mut self, key: &BindingKey) {
+        if let Some(cluster) = self.waiting.remove(key) {
+            self.backlog.remove(&cluster, key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::eviction::rate::Rates;
+
+    fn key(name: &str) -> BindingKey {
+        BindingKey {
+            namespace: Some("default".to_owned()),
+            name: name.to_owned(),
+        }
+    }
+
+    fn rank(priority: i32, since: i64) -> Rank {
+        Rank::new(priority, Timestamp::from_second(since).unwrap())
+    }
+
+    fn turns(start: Instant) -> Turns {
+        Turns::new(Pace::new(Rates::default(), start))
+    }
+
+    #[test]
+    fn however_many_wait_each_payment_is_for_one_and_they_go_in_order() {
+        let start = Instant::now();
+        let turns = turns(start);
+        for n in 0..1_000 {
+            turns.wait(&key(&format!("w{n:03}")), "m1", rank(0, 1_000 - n));
+        }
+        turns.wait(&key("vital"), "m2", rank(9, 5_000));
+        let (mut now, mut asked, mut order) = (start, 0, Vec::new());
+        while now <= start + Duration::from_secs(9) {
+            asked += 1;
+            match turns.next(now) {
+                Ok(key) => {
+                    turns.take(&key).unwrap().keep();
+                    order.push(key.name);
+                }
+                Err(at) => now = at.unwrap(),
+            }
+        }
+        assert_eq!(order, ["vital", "w999", "w998", "w997"]);
+        assert!(asked <= 2 * order.len() + 1, "{asked} looks");
+    }
+
+    #[test]
+    fn a_turn_that_is_not_used_goes_to_the_next() {
+        let start = Instant::now();
+        let turns = turns(start);
+        for name in ["a", "b", "c"] {
+            turns.wait(&key(name), "m1", rank(0, 1));
+        }
+        let now = start + Duration::from_secs(2);
+        let first = turns.next(now).unwrap();
+        assert_eq!(first, key("a"));
+        assert!(turns.next(now).is_err());
+        drop(turns.take(&first).unwrap());
+        let second = turns.next(now).unwrap();
+        assert_eq!(second, key("b"));
+        // It recovered before it could use it.
+        turns.leave(&second);
+        assert!(turns.take(&second).is_none());
+        assert_eq!(turns.next(now).unwrap(), key("c"));
+    }
+
+    #[test]
+    fn asking_again_keeps_the_place_in_line() {
+        let start = Instant::now();
+        let turns = turns(start);
+        for again in [false, true, true] {
+            assert_eq!(turns.wait(&key("a"), "m1", rank(0, 1)), again);
+            assert_eq!(turns.wait(&key("b"), "m1", rank(0, 2)), again);
+        }
+        // Something else is to be left now.
+        turns.wait(&key("b"), "m2", rank(0, 2));
+        let granted: Vec<String> = (1..4)
+            .filter_map(|n| turns.next(start + Duration::from_secs(2 * n)).ok())
+            .inspect(|key| turns.take(key).unwrap().keep())
+            .map(|key| key.name)
+            .collect();
+        assert_eq!(granted, ["a", "b"], "each once");
+        turns.wait(&key("c"), "m1", rank(0, 1));
+        turns.leave(&key("c"));
+        assert_eq!(turns.next(start + Duration::from_secs(9)), Err(None));
+    }
+}

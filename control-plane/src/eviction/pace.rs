@@ -1,0 +1,335 @@
+//! The one budget of all that moves, whoever asks: workloads that taints drive out, and applications that fail.
+//!
+//! The rate follows the health of the fleet. Where both want to move, they take turns: neither a long queue of evictions nor a thousand
+//! failing applications keep the other waiting.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::rate::{Band, Budget, FleetHealth, Rates};
+use crate::settings::Settings;
+
+/// Who pays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payer {
+    /// What taints drive out, drains included.
+    Taints,
+    /// Applications that have failed.
+    Applications,
+}
+
+/// How long a turn is kept for a payer who wanted it: many times what a task needs to wake up.
+const KEPT: Duration = Duration::from_millis(500);
+
+/// The budget, shared by all who pay from it.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    rates: Rates,
+    budget: Budget,
+    /// Which clusters there are, and which of them have failed.
+    clusters: HashMap<String, bool>,
+    failed: usize,
+    band: Band,
+    /// Who paid last.
+    last: Option<Payer>,
+    /// Who could not pay and has not paid since.
+    waiting: [bool; 2],
+    /// Until when the turn is kept for the other.
+    kept_until: Option<Instant>,
+    /// Whom a change may help.
+    listeners: Vec<Arc<Notify>>,
+}
+
+impl Pace {
+    /// The budget that the settings give to a control plane.
+    pub fn of(settings: &Settings) -> Self {
+        let rates = Rates {
+            primary: settings.resource_eviction_rate,
+            secondary: settings.secondary_resource_eviction_rate,
+            unhealthy_threshold: settings.unhealthy_cluster_threshold,
+            large_threshold: settings.large_cluster_num_threshold,
+        };
+        Self::new(rates, Instant::now())
+    }
+
+    /// An empty budget, of which nothing is spent before [`begin`](Self::begin).
+    pub fn new(rates: Rates, now: Instant) -> Self {
+        Self {
+            inner: Arc::new(Mutex::new(Inner {
+                rates,
+                budget: Budget::new(rates.primary, now),
+                clusters: HashMap::new(),
+                failed: 0,
+                band: Band::Primary,
+                last: None,
+                waiting: [false; 2],
+                kept_until: None,
+                listeners: Vec::new(),
+            })),
+        }
+    }
+
+    /// Wakes somebody whenever a payment may have become possible earlier than was said.
+    pub fn wakes(&self, listener: Arc<Notify>) {
+        self.lock().listeners.push(listener);
+    }
+
+    /// Evictions begin: what accrued before does not count.
+    pub fn begin(&self, now: Instant) {
+        let mut inner = self.lock();
+        inner.budget = Budget::new(inner.rates.per_second(inner.band), now);
+    }
+
+    /// A cluster is new or changed.
+    pub fn put(&self, cluster: &str, has_failed: bool, now: Instant) {
+        let mut inner = self.lock();
+        let before = if let Some(known) = inner.clusters.get_mut(cluster) {
+            std::mem::replace(known, has_failed)
+        } else {
+            inner.clusters.insert(cluster.to_owned(), has_failed);
+            false
+        };
+        inner.failed += usize::from(has_failed);
+        inner.failed -= usize::from(before);
+        inner.settle_band(now);
+    }
+
+    /// A cluster is gone.
+    pub fn remove(&self, cluster: &str, now: Instant) {
+        let mut inner = self.lock();
+        if let Some(before) = inner.clusters.remove(cluster) {
+            inner.failed -= usize::from(before);
+            inner.settle_band(now);
+        }
+    }
+
+    /// How much of the fleet has failed.
+    pub fn health(&self) -> FleetHealth {
+        self.lock().health()
+    }
+
+    /// The band that follows from it.
+    pub fn band(&self) -> Band {
+        self.lock().band
+    }
+
+    /// Evictions a second in that band.
+    pub fn per_second(&self) -> f64 {
+        let inner = self.lock();
+        inner.rates.per_second(inner.band)
+    }
+
+    /// Pays for one move, or says when to ask again: `None` means not in this band.
+    ///
+    /// # Errors
+    /// The budget does not suffice yet, or it is the other's turn.
+    pub fn pay(&self, payer: Payer, now: Instant) -> Result<(), Option<Instant>> {
+        let mut inner = self.lock();
+        if inner.last == Some(payer)
+            && inner.waiting[payer.other() as usize]
+            && inner.budget.suffices(now)
+        {
+            let until = *inner.kept_until.get_or_insert(now + KEPT);
+            if now < until {
+                inner.waiting[payer as usize] = true;
+                return Err(Some(until));
+            }
+            // It did not come.
+            inner.waiting[payer.other() as usize] = false;
+        }
+        let paid = inner.budget.pay(now);
+        inner.waiting[payer as usize] = paid.is_err();
+        if paid.is_ok() {
+            inner.last = Some(payer);
+            if inner.kept_until.take().is_some() {
+                inner.wake();
+            }
+        }
+        paid
+    }
+
+    /// A payer wants nothing any more.
+    pub fn withdraw(&self, payer: Payer) {
+        let mut inner = self.lock();
+        if std::mem::take(&mut inner.waiting[payer as usize]) && inner.kept_until.take().is_some() {
+            inner.wake();
+        }
+    }
+
+    /// Takes a payment back: it is known that nothing was moved for it. Whatever may have been moved stays paid.
+    pub fn refund(&self) {
+        let mut inner = self.lock();
+        inner.budget.refund();
+        inner.wake();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn health(&self) -> FleetHealth {
+        FleetHealth {
+            total: self.clusters.len(),
+            failed: self.failed,
+        }
+    }
+
+    fn settle_band(&mut self, now: Instant) {
+        let band = self.rates.band(self.health());
+        if band != self.band {
+            self.band = band;
+            self.budget.set_rate(self.rates.per_second(band), now);
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        for listener in &self.listeners {
+            listener.notify_one();
+        }
+    }
+}
+
+impl Payer {
+    fn other(self) -> Self {
+        match self {
+            Self::Taints => Self::Applications,
+            Self::Applications => Self::Taints,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often each of the two pays until `end`, when both pay as soon as they may; the second only from `joins` on.
+    fn spend(pace: &Pace, start: Instant, joins: Duration, end: Duration) -> [usize; 2] {
+        let mut paid = [0; 2];
+        let mut due = [start, start + joins];
+        loop {
+            let (turn, now) = if due[0] <= due[1] {
+                (Payer::Taints, due[0])
+            } else {
+                (Payer::Applications, due[1])
+            };
+            if now > start + end {
+                return paid;
+            }
+            due[turn as usize] = match pace.pay(turn, now) {
+                Ok(()) => {
+                    paid[turn as usize] += 1;
+                    // A change wakes everybody.
+                    due[turn.other() as usize] =
+                        due[turn.other() as usize].min(now).max(start + joins);
+                    now
+                }
+                Err(Some(at)) => {
+                    assert!(at > now);
+                    at
+                }
+                Err(None) => return paid,
+            };
+        }
+    }
+
+    fn fleet(total: usize, failed: usize, start: Instant) -> Pace {
+        let pace = Pace::new(Rates::default(), start);
+        for n in 0..total {
+            pace.put(&format!("c{n}"), n < failed, start);
+        }
+        pace.begin(start);
+        pace
+    }
+
+    #[test]
+    fn taints_and_failing_applications_together_keep_the_rate_of_the_band() {
+        let start = Instant::now();
+        for (total, failed, expected) in [
+            (10, 1, 50_usize),
+            (10, 6, 0),
+            (11, 7, 10),
+            (20, 11, 50),
+            (20, 12, 10),
+            (1, 1, 0),
+        ] {
+            let pace = fleet(total, failed, start);
+            let paid = spend(&pace, start, Duration::ZERO, Duration::from_secs(100));
+            let sum = paid[0] + paid[1];
+            assert!(sum.abs_diff(expected) <= 1, "{failed} of {total}: {paid:?}");
+            assert!(
+                paid[0].abs_diff(paid[1]) <= 1,
+                "each has its half: {paid:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_who_comes_late_gets_every_second_turn_and_one_alone_gets_all() {
+        let start = Instant::now();
+        let seconds = Duration::from_secs;
+        let paid = spend(&fleet(9, 0, start), start, seconds(50), seconds(100));
+        assert!(
+            paid[0].abs_diff(37) <= 1 && paid[1].abs_diff(12) <= 1,
+            "{paid:?}"
+        );
+        let paid = spend(&fleet(9, 0, start), start, seconds(999), seconds(100));
+        assert!(paid[0].abs_diff(50) <= 1 && paid[1] == 0, "{paid:?}");
+    }
+
+    #[test]
+    fn a_turn_is_not_kept_for_one_who_does_not_come() {
+        let start = Instant::now();
+        let second = |s: f64| start + Duration::from_secs_f64(s);
+        let pace = fleet(9, 0, start);
+        assert!(pace.pay(Payer::Taints, second(2.1)).is_ok());
+        assert!(pace.pay(Payer::Applications, second(2.1)).is_err());
+        // It is the applications' turn.
+        let until = pace.pay(Payer::Taints, second(4.2)).unwrap_err().unwrap();
+        assert_eq!(until, second(4.2) + KEPT);
+        assert!(pace.pay(Payer::Taints, until).is_ok());
+        // Nor is the next one.
+        assert!(pace.pay(Payer::Taints, second(6.8)).is_ok());
+    }
+
+    #[test]
+    fn a_payer_who_withdraws_keeps_nobody_waiting() {
+        let start = Instant::now();
+        let pace = fleet(9, 0, start);
+        let later = start + Duration::from_secs(3);
+        assert!(pace.pay(Payer::Taints, later).is_ok());
+        assert!(pace.pay(Payer::Applications, later).is_err());
+        pace.withdraw(Payer::Applications);
+        assert!(
+            pace.pay(Payer::Taints, later + Duration::from_secs(2))
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_change_of_the_fleet_changes_the_rate_and_wakes_those_who_wait() {
+        let start = Instant::now();
+        let pace = fleet(10, 6, start);
+        let listener = Arc::new(Notify::new());
+        pace.wakes(Arc::clone(&listener));
+        assert_eq!(pace.pay(Payer::Applications, start), Err(None));
+        pace.remove("c0", start);
+        assert_eq!(pace.band(), Band::Stopped, "5 of 9");
+        pace.put("c1", false, start);
+        assert_eq!(pace.band(), Band::Primary);
+        let woken = futures::FutureExt::now_or_never(listener.notified());
+        assert!(woken.is_some());
+        assert!(matches!(pace.pay(Payer::Applications, start), Err(Some(_))));
+    }
+}
