@@ -224,7 +224,7 @@ impl Desk {
             // Nothing was evicted for it.
             self.pace.refund();
         }
-        self.pace.remove(name, now.tick);
+        self.pace.withdraw(Payer::Taints);
         Step::Wait(self.next_timer())
     }
 

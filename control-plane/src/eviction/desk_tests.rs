@@ -586,7 +586,13 @@ fn tried_after_a_change(stranded: usize, seconds: f64, end: impl Fn(&Errand) -> 
     let clusters = [cluster("c0", &down(0)), cluster("c1", &json!([]))];
     let bindings = (0..stranded).map(|n| binding(&format!("w{n}"), &["c0"], &json!({})));
     let mut world = World::of(clusters.to_vec(), bindings.collect(), true);
-    world.desk.budget.set_rate(10_000.0, world.now().tick);
+    world.desk.pace.set_rates(
+        Rates {
+            primary: 10_000.0,
+            ..Rates::default()
+        },
+        world.now().tick,
+    );
     world.pass(30.0, |_| Outcome::Nowhere("full".into()));
     let mut roomier = Cluster::clone(&cluster("c1", &json!([])));
     roomier.status.as_mut().unwrap().resource_summary =

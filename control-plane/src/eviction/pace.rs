@@ -89,6 +89,15 @@ impl Pace {
         inner.budget = Budget::new(inner.rates.per_second(inner.band), now);
     }
 
+    /// Other rates from now on.
+    #[cfg(test)]
+    pub fn set_rates(&self, rates: Rates, now: Instant) {
+        let mut inner = self.lock();
+        inner.rates = rates;
+        let per_second = rates.per_second(inner.band);
+        inner.budget.set_rate(per_second, now);
+    }
+
     /// A cluster is new or changed.
     pub fn put(&self, cluster: &str, has_failed: bool, now: Instant) {
         let mut inner = self.lock();
