@@ -276,6 +276,10 @@ const KINDS: &[Kind] = &[
     kind!("storage.k8s.io" "v1" "StorageClass" "storageclasses" "storageclass" ["sc"] cluster ALL [] {}),
     kind!("admissionregistration.k8s.io" "v1" "MutatingWebhookConfiguration" "mutatingwebhookconfigurations" "mutatingwebhookconfiguration" [] cluster ALL ["api-extensions"] {}),
     kind!("admissionregistration.k8s.io" "v1" "ValidatingWebhookConfiguration" "validatingwebhookconfigurations" "validatingwebhookconfiguration" [] cluster ALL ["api-extensions"] {}),
+    kind!("admissionregistration.k8s.io" "v1" "ValidatingAdmissionPolicy" "validatingadmissionpolicies" "validatingadmissionpolicy" [] cluster ALL ["api-extensions"] {
+        "status" => "admissionregistration.k8s.io" "v1" "ValidatingAdmissionPolicy" READ_WRITE,
+    }),
+    kind!("admissionregistration.k8s.io" "v1" "ValidatingAdmissionPolicyBinding" "validatingadmissionpolicybindings" "validatingadmissionpolicybinding" [] cluster ALL ["api-extensions"] {}),
     kind!("apiextensions.k8s.io" "v1" "CustomResourceDefinition" "customresourcedefinitions" "customresourcedefinition" ["crd" "crds"] cluster ALL ["api-extensions"] {
         "status" => "apiextensions.k8s.io" "v1" "CustomResourceDefinition" READ_WRITE,
     }),

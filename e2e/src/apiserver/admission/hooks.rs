@@ -8,28 +8,21 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::client::Endpoint;
-use super::matching::{Condition, Rule, Selector};
+use super::matching::{Condition, Constraints};
 use crate::apiserver::store::{Collection, Scan};
 
 /// Seconds that a webhook has when its configuration doesn't say.
 const TIMEOUT: u64 = 10;
 
 /// One webhook.
-#[allow(clippy::struct_excessive_bools)] // independent facts, read one by one
 #[derive(Debug)]
 pub struct Hook {
     /// Its name, as messages quote it.
     pub name: String,
     /// What it wants to be asked about.
-    pub rules: Vec<Rule>,
-    /// Which namespaces it wants to be asked about.
-    pub namespaces: Selector,
-    /// Which objects it wants to be asked about.
-    pub objects: Selector,
+    pub constraints: Constraints,
     /// What must be true besides.
     pub conditions: Vec<Condition>,
-    /// Whether a rule for another version of the same objects counts.
-    pub equivalent: bool,
     /// Whether trouble with the webhook is no reason to refuse.
     pub ignore_failure: bool,
     /// Whether it is asked again when a later webhook changed the object.
@@ -60,14 +53,11 @@ impl Hook {
         let effects = webhook["sideEffects"].as_str();
         Self {
             name: text(&webhook["name"]),
-            rules: list(&webhook["rules"]).iter().map(Rule::read).collect(),
-            namespaces: Selector::read(&webhook["namespaceSelector"]),
-            objects: Selector::read(&webhook["objectSelector"]),
+            constraints: Constraints::read(webhook, "rules"),
             conditions: list(&webhook["matchConditions"])
                 .iter()
                 .map(Condition::read)
                 .collect(),
-            equivalent: webhook["matchPolicy"] != "Exact",
             ignore_failure: webhook["failurePolicy"] == "Ignore",
             reinvoke: webhook["reinvocationPolicy"] == "IfNeeded",
             rehearses: matches!(effects, Some("None" | "NoneOnDryRun")),

@@ -29,6 +29,8 @@ pub struct Asked<'a> {
     pub subresource: &'a str,
     /// Namespace, empty for cluster-scoped objects; of a namespace its own name.
     pub namespace: &'a str,
+    /// Name of the object.
+    pub name: &'a str,
 }
 
 /// One entry of a webhook's `rules`.
@@ -38,6 +40,8 @@ pub struct Rule {
     groups: Vec<String>,
     versions: Vec<String>,
     resources: Vec<String>,
+    /// Names of objects, of rules of policies; empty for all.
+    names: Vec<String>,
     scope: String,
 }
 
@@ -50,6 +54,7 @@ impl Rule {
             groups: list("apiGroups"),
             versions: list("apiVersions"),
             resources: list("resources"),
+            names: list("resourceNames"),
             scope: rule["scope"].as_str().unwrap_or("*").to_owned(),
         }
     }
@@ -57,6 +62,7 @@ impl Rule {
     /// Whether the rule covers what is asked.
     pub fn covers(&self, asked: Asked<'_>) -> bool {
         self.in_scope(asked)
+            && (self.names.is_empty() || self.names.iter().any(|name| name == asked.name))
             && any(&self.operations, asked.operation)
             && any(&self.groups, &asked.resource.group)
             && any(&self.versions, &asked.resource.version)
@@ -142,6 +148,38 @@ impl Selector {
             || objects.into_iter().flatten().any(|object| {
                 self.selects(object["metadata"]["labels"].as_object().unwrap_or(&none))
             })
+    }
+}
+
+/// What a webhook, a policy or its binding is asked about.
+#[derive(Debug, Clone, Default)]
+pub struct Constraints {
+    /// One of these covers it. None at all covers everything, where that is allowed.
+    pub rules: Vec<Rule>,
+    /// None of these covers it.
+    pub excluded: Vec<Rule>,
+    /// Which namespaces.
+    pub namespaces: Selector,
+    /// Which objects.
+    pub objects: Selector,
+    /// Whether a rule for another version of the same objects counts.
+    pub equivalent: bool,
+}
+
+impl Constraints {
+    /// Reads constraints whose rules have this name.
+    pub fn read(constraints: &Value, rules: &str) -> Self {
+        let list = |name: &str| {
+            let list = constraints[name].as_array().into_iter().flatten();
+            list.map(Rule::read).collect()
+        };
+        Self {
+            rules: list(rules),
+            excluded: list("excludeResourceRules"),
+            namespaces: Selector::read(&constraints["namespaceSelector"]),
+            objects: Selector::read(&constraints["objectSelector"]),
+            equivalent: constraints["matchPolicy"] != "Exact",
+        }
     }
 }
 
@@ -259,6 +297,7 @@ mod tests {
                 resource,
                 subresource,
                 namespace,
+                name: "x",
             };
             assert_eq!(rule.covers(asked), expected, "{rule:?} {asked:?}");
         }

@@ -1,12 +1,13 @@
-//! Admission webhooks: which are asked about a write, in what order, and what becomes of their answers.
+//! Admission: webhooks and policies that are asked about a write, in what order, and what becomes of their answers.
 //!
-//! The course is that of kube-apiserver: the mutating ones one after another on the way in, a second round for those
-//! that want one, then, when the object is complete and valid, the validating ones all at once.
+//! The course is that of kube-apiserver: the mutating webhooks one after another on the way in, a second round for those
+//! that want one, then, when the object is complete and valid, the policies, and then the validating webhooks all at once.
 
 mod asking;
 mod client;
 mod hooks;
 mod matching;
+pub mod policies;
 mod review;
 mod rounds;
 
@@ -21,6 +22,7 @@ use super::store::{Collection, Store};
 use super::verbs::{Call, DeleteOptions, is_dry_run};
 use hooks::Hook;
 use matching::Resource;
+use policies::Policies;
 use review::Attributes;
 pub use review::user_info;
 use rounds::{mutate_all, validate_all};
@@ -50,9 +52,10 @@ impl Operation {
     }
 }
 
-/// The webhooks of a server.
+/// The webhooks and policies of a server.
 #[derive(Debug)]
 pub struct Admission {
+    policies: Policies,
     mutating: Configurations,
     validating: Configurations,
     services: Mutex<HashMap<String, SocketAddr>>,
@@ -95,6 +98,7 @@ impl Admission {
     /// Webhooks whose configurations are in the store; `services` (`namespace/name`) are found at these addresses.
     pub fn new(store: &Store, services: HashMap<String, SocketAddr>) -> Self {
         Self {
+            policies: Policies::new(store),
             mutating: Configurations::new(store, "mutatingwebhookconfigurations"),
             validating: Configurations::new(store, "validatingwebhookconfigurations"),
             services: Mutex::new(services),
@@ -162,28 +166,34 @@ fn keep_owners(call: &Call<'_>, before: &Value, object: &mut Value) {
     object["metadata"]["managedFields"] = before.clone();
 }
 
-/// Asks the validating webhooks about an object that is ready to be stored.
+/// Asks the policies and the validating webhooks about an object that is ready to be stored.
 pub async fn validate(
     call: &Call<'_>,
     written: Written<'_>,
     object: &Value,
 ) -> Result<(), Refusal> {
-    let Some(hooks) = call.server.admission.validating.hooks() else {
+    let admission = &call.server.admission;
+    let hooks = admission.validating.hooks();
+    if hooks.is_none() && admission.policies.is_empty() {
         return Ok(());
-    };
+    }
     let mut attributes = attributes(call, written, object);
     if attributes.name.is_empty() {
         // It may have been generated meanwhile.
         attributes.name = super::metadata::text(object, "name").to_owned();
     }
-    validate_all(call, &hooks, &attributes).await
+    admission.policies.validate(call, &attributes)?;
+    match hooks {
+        Some(hooks) => validate_all(call, &hooks, &attributes).await,
+        None => Ok(()),
+    }
 }
 
 /// Asks everybody about a deletion.
 pub async fn delete(call: &Call<'_>, old: &Value, options: &DeleteOptions) -> Result<(), Refusal> {
     let admission = &call.server.admission;
     let (mutating, validating) = (admission.mutating.hooks(), admission.validating.hooks());
-    if mutating.is_none() && validating.is_none() {
+    if mutating.is_none() && validating.is_none() && admission.policies.is_empty() {
         return Ok(());
     }
     let mut attributes = Attributes {
@@ -200,6 +210,7 @@ pub async fn delete(call: &Call<'_>, old: &Value, options: &DeleteOptions) -> Re
     {
         mutate_all(call, &hooks, &mut attributes).await?;
     }
+    admission.policies.validate(call, &attributes)?;
     match validating {
         Some(hooks) => validate_all(call, &hooks, &attributes).await,
         None => Ok(()),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::asking::{Trouble, ask, lay_over};
 use super::hooks::Hook;
-use super::matching::{self, Asked, Resource};
+use super::matching::{self, Asked, Constraints, Resource, Rule};
 use super::review::{self, Attributes, Invocation};
 use crate::apiserver::prepare;
 use crate::apiserver::refusal::{GroupName, Refusal};
@@ -111,27 +111,60 @@ fn invocation(
     hook: &Hook,
     attributes: &Attributes<'_>,
 ) -> Result<Option<Invocation>, Refusal> {
-    let labels = namespace_labels(call, hook, attributes);
+    let Some(invocation) = selected(call, &hook.constraints, attributes)? else {
+        return Ok(None);
+    };
+    if hook.conditions.is_empty() {
+        return Ok(Some(invocation));
+    }
     let (object, old) = (attributes.object.as_ref(), attributes.old.as_ref());
-    if matches!(labels, Ok(false)) || !hook.objects.selects_any([object, old]) {
+    let request = review::request(attributes, &invocation, "");
+    match matching::met(&hook.conditions, &request, object, old) {
+        Ok(true) => Ok(Some(invocation)),
+        Ok(false) => Ok(None),
+        Err(_) if hook.ignore_failure => Ok(None),
+        Err(why) => {
+            let resource = GroupName {
+                group: &attributes.resource.group,
+                name: &attributes.resource.plural,
+            };
+            Err(Refusal::forbidden(resource, &attributes.name, &why))
+        }
+    }
+}
+
+/// Whether a request is what the constraints are about, and in which version of the object.
+pub fn selected(
+    call: &Call<'_>,
+    constraints: &Constraints,
+    attributes: &Attributes<'_>,
+) -> Result<Option<Invocation>, Refusal> {
+    let labels = namespace_labels(call, constraints, attributes);
+    let (object, old) = (attributes.object.as_ref(), attributes.old.as_ref());
+    if matches!(labels, Ok(false)) || !constraints.objects.selects_any([object, old]) {
         return Ok(None);
     }
-    let covers = |resource: &Resource| {
+    let covered = |rules: &[Rule], resource: &Resource| {
         let asked = Asked {
             operation: attributes.operation,
             resource,
             subresource: attributes.subresource,
             namespace: &attributes.namespace,
+            name: &attributes.name,
         };
-        hook.rules.iter().any(|r| r.covers(asked))
+        rules.iter().any(|rule| rule.covers(asked))
     };
+    if covered(&constraints.excluded, &attributes.resource) {
+        return Ok(None);
+    }
+    let covers = |resource: &Resource| covered(&constraints.rules, resource);
     let served = &call.served;
     let own = covers(&attributes.resource).then(|| Invocation {
         resource: attributes.resource.clone(),
         kind: attributes.kind.clone(),
     });
     let found = own.or_else(|| {
-        let others = served.resource.versions.iter().filter(|_| hook.equivalent);
+        let others = served.resource.versions.iter().filter(|_| constraints.equivalent);
         others.into_iter().find_map(|version| {
             let resource = Resource {
                 version: version.name.clone(),
@@ -150,31 +183,16 @@ fn invocation(
         return Ok(None);
     };
     labels?;
-    if hook.conditions.is_empty() {
-        return Ok(Some(invocation));
-    }
-    let request = review::request(attributes, &invocation, "");
-    match matching::met(&hook.conditions, &request, object, old) {
-        Ok(true) => Ok(Some(invocation)),
-        Ok(false) => Ok(None),
-        Err(_) if hook.ignore_failure => Ok(None),
-        Err(why) => {
-            let resource = GroupName {
-                group: &attributes.resource.group,
-                name: &attributes.resource.plural,
-            };
-            Err(Refusal::forbidden(resource, &attributes.name, &why))
-        }
-    }
+    Ok(Some(invocation))
 }
 
-/// Whether the namespace of a request is one that the webhook wants; an error if it isn't there.
+/// Whether the namespace of a request is one that is wanted; an error if it isn't there.
 fn namespace_labels(
     call: &Call<'_>,
-    hook: &Hook,
+    constraints: &Constraints,
     attributes: &Attributes<'_>,
 ) -> Result<bool, Refusal> {
-    if hook.namespaces.is_empty() || attributes.namespace.is_empty() {
+    if constraints.namespaces.is_empty() || attributes.namespace.is_empty() {
         return Ok(true);
     }
     let own = matching::is_namespaces(&attributes.resource) && attributes.subresource.is_empty();
@@ -196,5 +214,5 @@ fn namespace_labels(
         }
     };
     let none = serde_json::Map::new();
-    Ok(hook.namespaces.selects(labels.as_object().unwrap_or(&none)))
+    Ok(constraints.namespaces.selects(labels.as_object().unwrap_or(&none)))
 }

@@ -107,7 +107,8 @@ fn definitions() -> Map<String, Value> {
         policy: PodDisruptionBudget Eviction;
         rbac: ClusterRoleBinding ClusterRole RoleBinding Role;
         storage: StorageClass;
-        admission: MutatingWebhookConfiguration ValidatingWebhookConfiguration;
+        admission: MutatingWebhookConfiguration ValidatingWebhookConfiguration ValidatingAdmissionPolicy
+            ValidatingAdmissionPolicyBinding;
         apiextensions: CustomResourceDefinition;
         apiregistration: APIService;
         scheduling: PriorityClass;

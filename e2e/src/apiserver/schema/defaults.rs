@@ -82,6 +82,11 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("ValidatingWebhook", "namespaceSelector", "{}"),
     ("ValidatingWebhook", "objectSelector", "{}"),
     ("ValidatingWebhook", "timeoutSeconds", "10"),
+    ("ValidatingAdmissionPolicySpec", "failurePolicy", r#""Fail""#),
+    ("MatchResources", "matchPolicy", r#""Equivalent""#),
+    ("MatchResources", "namespaceSelector", "{}"),
+    ("MatchResources", "objectSelector", "{}"),
+    ("NamedRuleWithOperations", "scope", r#""*""#),
     ("RuleWithOperations", "scope", r#""*""#),
     ("CustomResourceDefinitionSpec", "conversion", r#"{"strategy":"None"}"#),
 ];

@@ -115,7 +115,10 @@ fn at(value: &Value, index: &Value) -> Answer {
 
 fn has(arguments: &[Expr], scope: &mut Scope) -> Answer {
     match arguments {
-        [Expr::Member(inner, name)] => Ok(eval(inner, scope)?.get(name).is_some().into()),
+        [Expr::Member(inner, name)] => match eval(inner, scope)? {
+            Value::Object(fields) => Ok(fields.contains_key(name).into()),
+            _ => wrong("no such overload"),
+        },
         _ => wrong("invalid argument to has() macro"),
     }
 }

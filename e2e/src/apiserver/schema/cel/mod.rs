@@ -1,14 +1,16 @@
 //! CEL, as far as validation rules of CRDs and match conditions of webhooks use it: parsed once, evaluated over JSON.
 //!
 //! Left out are estimated costs, type checking before evaluation, and the libraries for quantities, addresses and
-//! formats. A rule that uses what is left out is taken to hold.
+//! formats. A rule of a definition that uses what is left out is taken to hold; an admission policy that does is refused.
 
+mod compile;
 mod eval;
 mod functions;
 mod parse;
 
 use serde_json::Value;
 
+pub use compile::Names;
 pub use parse::Expr;
 
 /// Why a rule has no answer.

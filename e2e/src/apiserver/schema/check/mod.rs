@@ -6,6 +6,7 @@ mod config;
 mod network;
 mod nodes;
 mod pods;
+mod policies;
 mod rbac;
 mod webhooks;
 mod workloads;
@@ -42,6 +43,12 @@ pub fn builtin(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError>
         ("scheduling.k8s.io", _) => config::priority_class(&mut check),
         ("coordination.k8s.io", _) => config::lease(&mut check),
         ("events.k8s.io", _) => config::event(&mut check),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
+            policies::policy(&mut check);
+        }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
+            policies::binding(&mut check);
+        }
         ("admissionregistration.k8s.io", _) => webhooks::configuration(&mut check),
         ("certificates.k8s.io", _) => config::signing_request(&mut check),
         ("", "Node") => nodes::node(&mut check),

@@ -89,7 +89,7 @@ fn texts(list: &Value) -> Vec<&str> {
     items.filter_map(Value::as_str).collect()
 }
 
-fn rule(check: &mut Check<'_>, path: &str, rule: &Value) {
+pub fn rule(check: &mut Check<'_>, path: &str, rule: &Value) {
     const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
     let lists = [
         ("operations", "operations"),
@@ -157,7 +157,7 @@ fn resources(check: &mut Check<'_>, path: &str, list: &Value) {
     }
 }
 
-fn selector(check: &mut Check<'_>, path: &str, selector: &Value) {
+pub fn selector(check: &mut Check<'_>, path: &str, selector: &Value) {
     let labels = format!("{path}.matchLabels");
     for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
         if let Err(detail) = names::label_key(key) {
@@ -277,7 +277,7 @@ fn service(check: &mut Check<'_>, path: &str, service: &Value) {
     }
 }
 
-fn conditions(check: &mut Check<'_>, path: &str, conditions: &Value) {
+pub fn conditions(check: &mut Check<'_>, path: &str, conditions: &Value) {
     let count = conditions.as_array().map_or(0, Vec::len);
     if count > MAX_CONDITIONS {
         check.push(FieldError::too_many(path, count, MAX_CONDITIONS));
