@@ -206,28 +206,28 @@ def fleet_access():
     keys = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
     check(f"{path}: every object once", len(keys) == len(set(keys)), str(keys))
     for member, other in [("m1", "m2"), ("m2", "m1")]:
-        named = rules(objects, "ClusterRole", f"muster-agent-{member}")
+        named = rules(objects, "ClusterRole", f"muster:agent:{member}")
         names = {name for rule in named for name in rule.get("resourceNames", ["*"])}
         check(f"{path}: {member} sees its own Cluster only", names == {member, "karmada-cluster", f"karmada-es-{member}"}, str(names))
-        check(f"{path}: {member} has its Works", bool(rules(objects, "Role", "muster-agent", f"karmada-es-{member}")))
+        check(f"{path}: {member} has its Works", bool(rules(objects, "Role", "muster:agent", f"karmada-es-{member}")))
         bound = [
             each["metadata"]["namespace"]
             for each in objects
             if each["kind"] == "RoleBinding" and each["subjects"][0]["name"] == f"muster-agent-{member}"
         ]
         check(f"{path}: {member} stays out of {other}", f"karmada-es-{other}" not in bound, str(bound))
-        secrets = f"muster-agent-{member}-secrets"
+        secrets = f"muster:agent:{member}:secrets"
         check(f"{path}: {member} writes no secrets unless asked to", not rules(objects, "Role", secrets, "karmada-cluster"))
         granted = rules(wide, "Role", secrets, "karmada-cluster")
         check(f"{path}: {member} may write its own two secrets", [rule["resourceNames"] for rule in granted] == [[member, f"{member}-impersonator"]], str(granted))
-        requests = rules(wide, "ClusterRole", f"muster-agent-{member}-certificates")
+        requests = rules(wide, "ClusterRole", f"muster:agent:{member}:certificates")
         check(f"{path}: {member} may ask for certificates and approve none", [rule["verbs"] for rule in requests] == [["get", "create"]], str(requests))
     joined = rendered(path, {"access": {**values["access"], "registration": True}})
     check(f"{path}: no name is left to fill in where members register", "MEMBER" not in yaml.safe_dump_all(joined))
-    check(f"{path}: nobody approves certificates unless asked to", not rules(wide, "ClusterRole", "muster-agent-approver"))
-    check(f"{path}: the approver may approve clients and nothing else", [rule.get("resourceNames") for rule in rules(joined, "ClusterRole", "muster-agent-approver")] == [None, ["kubernetes.io/kube-apiserver-client"]])
+    check(f"{path}: nobody approves certificates unless asked to", not rules(wide, "ClusterRole", "muster:approver"))
+    check(f"{path}: the approver may approve clients and nothing else", [rule.get("resourceNames") for rule in rules(joined, "ClusterRole", "muster:approver")] == [None, ["kubernetes.io/kube-apiserver-client"]])
     for member in ["m1", "m2"]:
-        token = rules(joined, "ClusterRole", f"muster-agent-{member}-registration")
+        token = rules(joined, "ClusterRole", f"muster:agent:{member}:registration")
         named = [rule["resourceNames"] for rule in token if "certificatesigningrequests/clusteragent" in rule["resources"]]
         check(f"{path}: a token for {member} is for {member} only", named == [[member]], str(token))
     words = refused(path, {"access": {"members": ["Member.1"]}})

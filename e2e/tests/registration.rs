@@ -332,7 +332,7 @@ async fn a_registration_that_fails_changes_nothing_and_says_why() {
     let error = bench.register(&line).await.unwrap_err().to_string();
     assert!(error.contains("another member called \"m1\""), "{error}");
     let roles: Api<ClusterRole> = Api::all(bench.ground.client.clone());
-    assert!(roles.get_opt("muster-agent-m1").await.unwrap().is_some());
+    assert!(roles.get_opt("muster:agent:m1").await.unwrap().is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -357,7 +357,7 @@ async fn a_member_with_workloads_stays_unless_that_is_forced() {
     let cluster = bench.clusters().get("m1").await.unwrap();
     assert!(cluster.metadata.deletion_timestamp.is_none());
     let roles: Api<ClusterRole> = Api::all(bench.ground.client.clone());
-    assert!(roles.get_opt("muster-agent-m1").await.unwrap().is_some());
+    assert!(roles.get_opt("muster:agent:m1").await.unwrap().is_some());
 
     // No agent of this member was ever heard of: nobody could carry its removal out, so that it is let go.
     let said = bench.at_fleet(&["unregister", "m1", "--force"]).await;

@@ -5,6 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -33,6 +36,8 @@ use crate::registration::token::Token;
 pub(super) const SECRET: &str = "karmada-kubeconfig";
 /// As whom we write.
 const FIELD_MANAGER: &str = "kubectl-muster";
+/// Bytes of a file with a token that are read: 23, and white space.
+const LONGEST_TOKEN: u64 = 4096;
 /// Between two looks at something that others have to do.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -41,9 +46,16 @@ pub(super) struct Options {
     /// Address of the fleet API, as HOST:PORT.
     #[arg(value_name = "API:PORT", value_parser = endpoint)]
     endpoint: String,
-    /// The bootstrap token.
-    #[arg(long)]
-    token: Token,
+    /// The bootstrap token. Arguments are seen by others (`ps`, the shell's history): see --token-file.
+    #[arg(
+        long,
+        required_unless_present = "token_file",
+        conflicts_with = "token_file"
+    )]
+    token: Option<Token>,
+    /// File with the bootstrap token; `-` for the standard input.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// Hashes of the fleet API's authority, as `token create --print-register-command` prints them.
     #[arg(long, value_delimiter = ',', value_name = "sha256:HEX")]
     discovery_token_ca_cert_hash: Vec<Hash>,
@@ -57,7 +69,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "NAME")]
     cluster_name: String,
     /// For how long the certificate is to be good, in seconds; the agent renews it.
-    #[arg(long, default_value_t = 31_536_000, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 7_776_000, value_name = "SECONDS")]
     cert_expiration_seconds: u32,
     /// Replace a Secret that is there.
     #[arg(long)]
@@ -80,6 +92,23 @@ impl Options {
             "give --discovery-token-ca-cert-hash, or --discovery-token-unsafe-skip-ca-verification to trust whoever answers"
         );
         Ok(())
+    }
+
+    /// The token, from where it was given. What cannot be read is not repeated: it may be a secret.
+    fn token(&self) -> anyhow::Result<Token> {
+        let Some(file) = &self.token_file else {
+            return self.token.clone().context("give --token or --token-file");
+        };
+        let text = if file.as_os_str() == "-" {
+            std::io::read_to_string(std::io::stdin().take(LONGEST_TOKEN))
+                .context("read the token from the standard input")?
+        } else {
+            let opened = File::open(file).map(|it| it.take(LONGEST_TOKEN));
+            let read = opened.and_then(std::io::read_to_string);
+            read.with_context(|| format!("read the token from {}", file.display()))?
+        };
+        let token = text.trim().parse();
+        token.with_context(|| format!("read the token from {}", file.display()))
     }
 
     fn server(&self) -> String {
@@ -106,6 +135,7 @@ pub(super) async fn carry_out(
     options: &Options,
 ) -> anyhow::Result<String> {
     options.check()?;
+    let token = options.token()?;
     let id = identify(&member).await?;
     let secrets: Api<Secret> = Api::namespaced(member.clone(), namespace);
     let there = call("read the member's Secret", secrets.get_opt(SECRET)).await?;
@@ -113,7 +143,7 @@ pub(super) async fn carry_out(
         there.is_none() || options.force,
         "Secret {namespace}/{SECRET} is there already: this member has joined a fleet. --force replaces it"
     );
-    let info = discover(options).await?;
+    let info = discover(options, &token).await?;
     if options.dry_run {
         return Ok(format!(
             "{} can be trusted, and this member can join it as {:?}. Nothing was changed.\n",
@@ -121,7 +151,7 @@ pub(super) async fn carry_out(
             options.cluster_name
         ));
     }
-    let (key, certificate) = certify(options, &info).await?;
+    let (key, certificate) = certify(options, &token, &info).await?;
     let kubeconfig = kubeconfig(options, &info, &key.pem(), &certificate);
     check_standing(options, &kubeconfig, &id).await?;
     store(&member, &secrets, namespace, &kubeconfig).await?;
@@ -139,14 +169,14 @@ async fn identify(member: &Client) -> anyhow::Result<String> {
 
 /// Finds out whom to trust: asks a server that nobody vouches for yet, checks what it says, and asks again over a connection that
 /// is verified.
-async fn discover(options: &Options) -> anyhow::Result<Info> {
+async fn discover(options: &Options, token: &Token) -> anyhow::Result<Info> {
     let (server, hashes) = (options.server(), &options.discovery_token_ca_cert_hash);
     let mut unverified = Config::new(server.parse().context("read the address")?);
     unverified.accept_invalid_certs = true;
     let deadline = Instant::now() + *options.discovery_timeout;
     let data = loop {
         let problem = match public(&unverified).await {
-            Ok(Some(data)) => match discovery::trust(&data, &options.token, hashes) {
+            Ok(Some(data)) => match discovery::trust(&data, token, hashes) {
                 Ok(_) => break data,
                 // The signer may be about to sign.
                 Err(error @ discovery::Error::Unsigned) => error.into(),
@@ -164,7 +194,7 @@ async fn discover(options: &Options) -> anyhow::Result<Info> {
         }
         tokio::time::sleep(PAUSE).await;
     };
-    let info = discovery::trust(&data, &options.token, hashes)?;
+    let info = discovery::trust(&data, token, hashes)?;
     let again = public(&verified(&server, &info)?).await;
     let again = again.context("ask the fleet API again over a verified connection")?;
     ensure!(
@@ -188,9 +218,13 @@ async fn public(config: &Config) -> anyhow::Result<Option<BTreeMap<String, Strin
 }
 
 /// Asks for a certificate with the token, and waits for it.
-async fn certify(options: &Options, info: &Info) -> anyhow::Result<(NewKey, Vec<u8>)> {
+async fn certify(
+    options: &Options,
+    token: &Token,
+    info: &Info,
+) -> anyhow::Result<(NewKey, Vec<u8>)> {
     let mut config = verified(&options.server(), info)?;
-    config.auth_info.token = Some(options.token.to_string().into());
+    config.auth_info.token = Some(token.to_string().into());
     let fleet = client::connect(&config, Profile::Write)?;
     let requests: Api<CertificateSigningRequest> = Api::all(fleet);
     let cluster = &options.cluster_name;
@@ -422,5 +456,27 @@ mod tests {
             "sha256:0",
         ]);
         assert!(refused.is_err());
+    }
+
+    #[test]
+    fn a_token_comes_from_the_command_line_or_a_file_and_is_not_repeated() {
+        let directory = std::env::temp_dir().join(format!("muster-token-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("token");
+        let line = |more: &[&str]| {
+            let line = ["register", "fleet:6443", "--cluster-name", "m1"];
+            Line::try_parse_from([&line, more].concat()).map(|it| it.options)
+        };
+        let path = file.to_str().unwrap();
+        std::fs::write(&file, "abcdef.0123456789abcdef\n").unwrap();
+        let token = line(&["--token-file", path]).unwrap().token().unwrap();
+        assert_eq!(token.to_string(), "abcdef.0123456789abcdef");
+        std::fs::write(&file, "abcdef.SECRET").unwrap();
+        let error = line(&["--token-file", path]).unwrap().token().unwrap_err();
+        assert!(!format!("{error:#}").contains("SECRET"), "{error:#}");
+        assert!(line(&[]).is_err(), "one of the two is needed");
+        let both = ["--token", "abcdef.0123456789abcdef", "--token-file", path];
+        assert!(line(&both).is_err());
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

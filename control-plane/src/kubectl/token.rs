@@ -8,12 +8,14 @@ use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use kube::Config;
 use kube::api::{DeleteParams, ListParams, PostParams};
+use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta, Secret};
 use muster_shared::names::{BOOTSTRAP_GROUP, CLUSTER_BOOTSTRAP_GROUP_PREFIX, is_cluster_name};
 use muster_shared::settings::Duration;
 
 use crate::registration::access;
+use crate::registration::decide::rivals;
 use crate::registration::discovery::{self, Info};
 use crate::registration::token::{self, Entry, SECRET_TYPE, Token, USAGES};
 
@@ -79,6 +81,9 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
             "{name:?} is not the name of a cluster: lower-case letters, digits and dashes, at most 48"
         );
     }
+    if let Some(name) = cluster {
+        refuse_a_rival(&fleet, name).await?;
+    }
     let now = Timestamp::now();
     let groups = match cluster {
         _ if !options.groups.is_empty() => options.groups,
@@ -127,6 +132,22 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
         entry.token,
         hashes.join(",")
     ))
+}
+
+/// Refuses a name whose Secrets would have the names of another cluster's.
+async fn refuse_a_rival(fleet: &Client, name: &str) -> anyhow::Result<()> {
+    let clusters: Api<Cluster> = Api::all(fleet.clone());
+    for rival in rivals(name) {
+        let found = clusters.get_metadata_opt(&rival).await;
+        let found = found.map_err(|it| anyhow::anyhow!(client::brief(&it)));
+        ensure!(
+            found
+                .with_context(|| format!("look for Cluster {rival:?}"))?
+                .is_none(),
+            "{name:?} cannot be beside the cluster {rival:?}: the names of their Secrets would be the same; choose another name"
+        );
+    }
+    Ok(())
 }
 
 /// When a token ends that is made now.

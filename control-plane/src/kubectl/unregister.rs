@@ -76,6 +76,13 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
             "Removed {roles} roles, bindings and accounts and {tokens} bootstrap tokens at the fleet API."
         ),
     );
+    // The API knows an agent by the name in its certificate, and a certificate cannot be taken back.
+    say(
+        &mut told,
+        &format!(
+            "A certificate that was issued for {name:?} is without rights now, and would have them again with the name: do not give the name to another member before it ends (register's --cert-expiration-seconds)."
+        ),
+    );
     if let Some(file) = &options.member_kubeconfig {
         let config = client::kubeconfig(Some(file), None).await?;
         let member = client::connect(&config, Profile::Write)?;

@@ -5,12 +5,15 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use muster_shared::client;
 use muster_shared::k8s::{
     Api, ApiResource, Client, DynamicObject, Error as CallError, GroupVersionKind, ObjectMeta,
-    ResourceExt,
+    Preconditions, ResourceExt,
 };
-use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
+use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, execution_namespace};
 
-/// What every fleet with bootstrap tokens needs.
-const REGISTRATION: &str = include_str!("../../../charts/control-plane/access/registration.yaml");
+/// What every fleet with bootstrap tokens needs: who approves requests, and what agents may write beyond what roles can say.
+const REGISTRATION: [&str; 2] = [
+    include_str!("../../../charts/control-plane/access/registration.yaml"),
+    include_str!("../../../charts/control-plane/access/agents.yaml"),
+];
 /// What the agent of a member may, what it needs to renew its certificate, and what a token for it may.
 const MEMBER: [&str; 3] = [
     include_str!("../../../charts/control-plane/access/member.yaml"),
@@ -44,7 +47,11 @@ pub enum Error {
 
 /// Everything that registration itself needs.
 pub fn of_registration() -> Result<Vec<DynamicObject>, Error> {
-    objects(REGISTRATION)
+    let mut all = Vec::new();
+    for text in REGISTRATION {
+        all.extend(objects(text)?);
+    }
+    Ok(all)
 }
 
 /// Everything that one member needs.
@@ -119,8 +126,74 @@ pub async fn revoke(fleet: &Client, cluster: &str) -> Result<usize, Error> {
             Err(error) if client::is_not_found(&error) => {}
             Err(error) => return Err(failed("remove", object, error)),
         }
+        gone += usize::from(revoke_former(fleet, cluster, object).await?);
     }
     Ok(gone)
+}
+
+/// Removes what a role or a binding was called before names had colons, if it is this member's. With dashes the roles of members `a`
+/// and `a-secrets` could have the same name.
+async fn revoke_former(
+    fleet: &Client,
+    cluster: &str,
+    object: &DynamicObject,
+) -> Result<bool, Error> {
+    let Some(name) = former_name(object) else {
+        return Ok(false);
+    };
+    let api = api(fleet, object);
+    let found = api.get_opt(&name).await;
+    let found = found.map_err(|error| failed("look for the former", object, error))?;
+    let Some(found) = found.filter(|found| is_former(found, object, cluster)) else {
+        return Ok(false);
+    };
+    let as_seen = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: found.metadata.uid,
+            resource_version: found.metadata.resource_version,
+        }),
+        ..DeleteParams::default()
+    };
+    match api.delete(&name, &as_seen).await {
+        Ok(_) => Ok(true),
+        Err(error) if client::is_not_found(&error) || client::is_conflict(&error) => Ok(false),
+        Err(error) => Err(failed("remove the former", object, error)),
+    }
+}
+
+/// What a role or a binding was called before names had colons.
+fn former_name(object: &DynamicObject) -> Option<String> {
+    let name = object.name_any();
+    (kind(object).contains("Role") && name.contains(':')).then(|| name.replace(':', "-"))
+}
+
+/// Whether a role or a binding of the former name is what this one is now: for the same subjects, or about the same resources and this
+/// member's objects only.
+fn is_former(found: &DynamicObject, now: &DynamicObject, cluster: &str) -> bool {
+    if kind(now).ends_with("Binding") {
+        return found.data["subjects"] == now.data["subjects"];
+    }
+    let own = [
+        cluster.to_owned(),
+        format!("{cluster}-impersonator"),
+        format!("karmada-agent-{cluster}"),
+        execution_namespace(cluster),
+        CLUSTER_NAMESPACE.to_owned(),
+    ];
+    let rules = |object: &DynamicObject| object.data["rules"].as_array().cloned();
+    let resources = |object: &DynamicObject| {
+        let rules = rules(object).unwrap_or_default();
+        let lists = rules.iter().map(|rule| rule["resources"].clone());
+        lists.collect::<Vec<_>>()
+    };
+    let names = rules(found).unwrap_or_default();
+    let mut names = names.iter().flat_map(|rule| {
+        rule["resourceNames"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    });
+    resources(found) == resources(now) && names.all(|name| own.iter().any(|it| name == **it))
 }
 
 fn kind(object: &DynamicObject) -> &str {
@@ -165,5 +238,69 @@ mod tests {
             }
         }
         assert!(!of_registration().unwrap().is_empty());
+    }
+
+    fn everything(cluster: &str) -> Vec<DynamicObject> {
+        let mut all = of_member(cluster).unwrap();
+        all.extend(objects(&MORE.replace("MEMBER", cluster)).unwrap());
+        all
+    }
+
+    #[test]
+    fn no_name_of_a_member_gives_it_the_roles_of_another() {
+        let roles = |objects: Vec<DynamicObject>| -> Vec<String> {
+            let roles = objects.iter().filter(|it| kind(it).contains("Role"));
+            roles
+                .map(|it| {
+                    let namespace = it.namespace().unwrap_or_default();
+                    format!("{} {namespace}/{}", kind(it), it.name_any())
+                })
+                .collect()
+        };
+        let fixed = roles(of_registration().unwrap());
+        let first = roles(everything("a"));
+        for other in [
+            "a-certificates",
+            "a-registration",
+            "a-secrets",
+            "approver",
+            "renewal",
+            "bootstrap",
+            "agent",
+        ] {
+            for role in roles(everything(other)) {
+                assert!(!first.contains(&role) && !fixed.contains(&role), "{role}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_former_names_only_a_members_own_are_removed() {
+        let former = |cluster: &str| -> Vec<DynamicObject> {
+            let mut all = everything(cluster);
+            all.retain(|it| former_name(it).is_some());
+            for object in &mut all {
+                object.metadata.name = former_name(object);
+            }
+            all
+        };
+        let removed = |of: &str, there: &[DynamicObject]| -> usize {
+            let all = everything(of);
+            let is_ours = |found: &DynamicObject| {
+                all.iter().any(|now| {
+                    kind(now) == kind(found)
+                        && now.namespace() == found.namespace()
+                        && former_name(now) == found.metadata.name
+                        && is_former(found, now, of)
+                })
+            };
+            there.iter().filter(|found| is_ours(found)).count()
+        };
+        let theirs = former("a");
+        assert_eq!(removed("a", &theirs), theirs.len());
+        for other in ["a-certificates", "a-registration", "a-secrets", "b"] {
+            assert_eq!(removed(other, &theirs), 0, "{other}");
+            assert_eq!(removed("a", &former(other)), 0, "{other}");
+        }
     }
 }

@@ -1,12 +1,14 @@
 //! Approves the signing requests of agents.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::events::EventType;
 use muster_shared::k8s::CertificateSigningRequest;
@@ -15,13 +17,15 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer, Selection};
 use serde_json::Value;
 
-use super::decide::{self, Question, Request};
+use super::decide::{self, Question, Request, Standing};
 use crate::fleet::{COMPONENT, Fleet};
 
-/// Requests are few, and each is looked at once.
-const WORKERS: usize = 2;
+/// One after another, so that of two requests for one name the second finds the first approved.
+const WORKERS: usize = 1;
 /// How soon a request is looked at again whose requester may not yet: roles are sometimes written after the token.
 const AGAIN: Duration = Duration::from_secs(30);
+/// For how long an approval is remembered here, where the watch has not shown it yet: as long as Kubernetes keeps the request.
+const REMEMBERED: Duration = Duration::from_hours(1);
 /// For how long that goes on.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(15);
 
@@ -33,6 +37,11 @@ enum Error {
     )]
     Review {
         request: String,
+        error: Box<kube::Error>,
+    },
+    #[error("look for Cluster {cluster:?}: {}", client::brief(error))]
+    Look {
+        cluster: String,
         error: Box<kube::Error>,
     },
     #[error("form the question about {request:?}: {error}")]
@@ -62,21 +71,43 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     });
     let shutdown = tasks.shutdown().clone();
     tasks.spawn("signing requests", requests.clone().run(shutdown));
+    let given = Arc::new(Given::default());
     fleet.work(
         tasks,
         "agent approver",
         queue,
         WORKERS,
         move |fleet, name| {
-            let requests = requests.clone();
-            async move { answer(&fleet, &requests, &name).await }
+            let (requests, given) = (requests.clone(), Arc::clone(&given));
+            async move { answer(&fleet, &requests, &given, &name).await }
         },
     );
+}
+
+/// Names for which a request was approved a moment ago, with that request.
+#[derive(Debug, Default)]
+struct Given(Mutex<HashMap<String, (String, Instant)>>);
+
+impl Given {
+    fn remember(&self, cluster: &str, request: &str) {
+        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        given.retain(|_, (_, at)| at.elapsed() < REMEMBERED);
+        given.insert(cluster.to_owned(), (request.to_owned(), Instant::now()));
+    }
+
+    /// Whether another request than this one was approved for the name.
+    fn is_promised(&self, cluster: &str, request: &str) -> bool {
+        let given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        given
+            .get(cluster)
+            .is_some_and(|(other, at)| other != request && at.elapsed() < REMEMBERED)
+    }
 }
 
 async fn answer(
     fleet: &Fleet,
     requests: &Informer<CertificateSigningRequest>,
+    given: &Given,
     name: &str,
 ) -> Result<Next, Error> {
     let Some(request) = requests.get(None, name) else {
@@ -94,21 +125,36 @@ async fn answer(
         }
         Request::Agent { cluster, renewal } => (cluster, renewal),
     };
-    let known = fleet.clusters.get(None, &cluster);
-    let known = known.is_some_and(|it| it.metadata.deletion_timestamp.is_none());
-    for question in decide::questions(renewal, known) {
+    if !renewal && let Some(rival) = rival(fleet, &cluster).await? {
+        let why = format!(
+            "cluster {cluster:?} cannot be beside cluster {rival:?}: the names of their Secrets would be the same"
+        );
+        leave(fleet, &request, &why);
+        return Ok(Next::Done);
+    }
+    let all = requests.list();
+    let standing = if is_there(fleet, &cluster).await? {
+        Standing::There
+    } else if given.is_promised(&cluster, name)
+        || decide::is_promised(name, &cluster, all.iter().map(|it| &**it))
+    {
+        Standing::Promised
+    } else {
+        Standing::New
+    };
+    for question in standing.questions(renewal) {
         if may(fleet, &request, &cluster, *question).await? {
+            given.remember(&cluster, name);
             return approve(fleet, &request, question.message).await;
         }
     }
-    let standing = if known {
-        "is there already"
-    } else {
-        "is not there"
-    };
     let who = request.spec.username.as_deref().unwrap_or_default();
-    let why = format!("{who:?} may not ask for the agent of cluster {cluster:?}, which {standing}");
+    let standing = standing.describe();
+    let why = format!("{who:?} may not ask for the agent of cluster {cluster:?}, {standing}");
     leave(fleet, &request, &why);
+    if !decide::is_among_the_newest(&request, all.iter().map(|it| &**it)) {
+        return Ok(Next::Done);
+    }
     let made = request.metadata.creation_timestamp.as_ref();
     let fresh = made.is_some_and(|it| Timestamp::now().duration_since(it.0) < PATIENCE);
     Ok(if fresh {
@@ -116,6 +162,28 @@ async fn answer(
     } else {
         Next::Done
     })
+}
+
+/// Whether there is a Cluster of this name, whatever its state and whether it can be read or not: asked at the decision, because a
+/// cache has only what it could read.
+async fn is_there(fleet: &Fleet, name: &str) -> Result<bool, Error> {
+    let clusters: Api<Cluster> = Api::all(fleet.client.clone());
+    let found = clusters.get_metadata_opt(name).await;
+    let found = found.map_err(|error| Error::Look {
+        cluster: name.to_owned(),
+        error: Box::new(error),
+    })?;
+    Ok(found.is_some())
+}
+
+/// A Cluster beside which one of this name cannot be.
+async fn rival(fleet: &Fleet, cluster: &str) -> Result<Option<String>, Error> {
+    for rival in decide::rivals(cluster) {
+        if is_there(fleet, &rival).await? {
+            return Ok(Some(rival));
+        }
+    }
+    Ok(None)
 }
 
 async fn may(

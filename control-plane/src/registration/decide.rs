@@ -15,6 +15,12 @@ use muster_shared::names::{
 };
 use serde_json::{Value, json};
 
+/// End of the name of the Secret of an impersonator; the cluster's is before it.
+const IMPERSONATOR: &str = "-impersonator";
+/// Seconds of the longest certificate: a year, which `karmadactl register` asks for, and a leap day.
+const LONGEST: i32 = 366 * 24 * 60 * 60;
+/// Requests of one requester that are looked at again after they were left.
+const LOOKED_AT_AGAIN: usize = 10;
 /// The name by which `karmadactl register` asks for the rights of an administrator.
 const RBAC_GENERATOR: &str = "rbac-generator";
 
@@ -55,7 +61,12 @@ pub fn read(request: &CertificateSigningRequest) -> Request {
     if !wanted.names.iter().any(agent) && !wanted.organizations.iter().any(|it| it == AGENT_GROUP) {
         return Request::Foreign;
     }
-    match cluster(&wanted).and_then(|cluster| usages(request).map(|()| cluster)) {
+    let exact = cluster(&wanted).and_then(|cluster| {
+        usages(request)?;
+        life(request)?;
+        Ok(cluster)
+    });
+    match exact {
         Ok(cluster) => Request::Agent {
             renewal: spec.username.as_deref() == wanted.names.first().map(String::as_str),
             cluster,
@@ -129,6 +140,16 @@ fn usages(request: &CertificateSigningRequest) -> Result<(), String> {
     Err(format!("its usages are {asked:?}"))
 }
 
+/// A certificate cannot be taken back, only outlived.
+fn life(request: &CertificateSigningRequest) -> Result<(), String> {
+    match request.spec.expiration_seconds {
+        Some(seconds) if seconds > LONGEST => Err(format!(
+            "it asks for a certificate of {seconds} s, and {LONGEST} s (366 days) is the longest"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Something that the requester must be allowed, and what is said when it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
@@ -158,13 +179,89 @@ const REPLACE: Question = Question {
     ..BRING
 };
 
-/// What to ask for, any of it sufficing; `known` tells whether there is a Cluster of that name that is not being deleted.
-pub fn questions(renewal: bool, known: bool) -> &'static [Question] {
-    match (renewal, known) {
-        (true, true) => &[RENEW, REPLACE],
-        (false, true) => &[REPLACE],
-        (_, false) => &[BRING],
+/// How a name stands for which a certificate is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// There is a Cluster of that name, whatever its state: one that is being removed has Works, and roles to read them.
+    There,
+    /// There is none, and somebody was given a certificate for the name already.
+    Promised,
+    /// Neither.
+    New,
+}
+
+impl Standing {
+    /// What to ask for, any of it sufficing.
+    pub fn questions(self, renewal: bool) -> &'static [Question] {
+        match (self, renewal) {
+            (Self::There, true) => &[RENEW, REPLACE],
+            (Self::There, false) | (Self::Promised, _) => &[REPLACE],
+            (Self::New, _) => &[BRING],
+        }
     }
+
+    /// The standing in words, behind the name of the cluster.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::There => "which is there already",
+            Self::Promised => {
+                "for which another request was approved already (a token for this name, `kubectl muster token create --cluster-name`, may ask again)"
+            }
+            Self::New => "which is not there",
+        }
+    }
+}
+
+/// Whether another request than this one was approved for the agent of a cluster. Kubernetes keeps such requests for an hour.
+pub fn is_promised<'a>(
+    name: &str,
+    cluster: &str,
+    requests: impl IntoIterator<Item = &'a CertificateSigningRequest>,
+) -> bool {
+    let is_for = |request: &CertificateSigningRequest| {
+        let wanted = reading::read(&request.spec.request.0);
+        wanted.is_ok_and(|wanted| self::cluster(&wanted).as_deref() == Ok(cluster))
+    };
+    requests.into_iter().any(|other| {
+        other.metadata.name.as_deref() != Some(name)
+            && other.spec.signer_name == SIGNER
+            && is_approved(other)
+            && is_for(other)
+    })
+}
+
+fn is_approved(request: &CertificateSigningRequest) -> bool {
+    let status = request.status.as_ref();
+    let mut conditions = status
+        .and_then(|it| it.conditions.as_deref())
+        .unwrap_or_default()
+        .iter();
+    conditions.any(|it| it.type_ == "Approved" && it.status == "True")
+}
+
+/// Whether a request that was left is looked at again: one of the newest of its requester's.
+pub fn is_among_the_newest<'a>(
+    request: &CertificateSigningRequest,
+    requests: impl IntoIterator<Item = &'a CertificateSigningRequest>,
+) -> bool {
+    let made = |it: &CertificateSigningRequest| it.metadata.creation_timestamp.clone();
+    let newer = requests.into_iter().filter(|other| {
+        other.spec.username == request.spec.username
+            && !is_answered(other)
+            && made(other) > made(request)
+    });
+    newer.take(LOOKED_AT_AGAIN).count() < LOOKED_AT_AGAIN
+}
+
+/// The names of clusters beside which this one cannot be: the credentials of `a-impersonator` would be in the Secret in which agent `a`
+/// puts those of its impersonator.
+pub fn rivals(cluster: &str) -> Vec<String> {
+    let stem = cluster.strip_suffix(IMPERSONATOR).map(str::to_owned);
+    let other = Some(format!("{cluster}{IMPERSONATOR}")).filter(|it| is_cluster_name(it));
+    stem.filter(|it| is_cluster_name(it))
+        .into_iter()
+        .chain(other)
+        .collect()
 }
 
 /// The SubjectAccessReview of a question about whoever made the request. The cluster is the name of the object, so that a role can

@@ -196,14 +196,88 @@ fn an_answer_is_left_as_it_is() {
 
 #[test]
 fn a_name_that_is_taken_is_not_for_whoever_may_bring_new_ones() {
-    for (renewal, known, expected) in [
-        (false, false, &[BRING][..]),
-        (false, true, &[REPLACE]),
-        (true, true, &[RENEW, REPLACE]),
+    use Standing::{New, Promised, There};
+    for (renewal, standing, expected) in [
+        (false, New, &[BRING][..]),
+        (false, There, &[REPLACE]),
+        (true, There, &[RENEW, REPLACE]),
+        (false, Promised, &[REPLACE]),
         // Its Cluster was removed: the old certificate is worth no new one.
-        (true, false, &[BRING]),
+        (true, Promised, &[REPLACE]),
+        (true, New, &[BRING]),
     ] {
-        assert_eq!(questions(renewal, known), expected, "{renewal} {known}");
+        let questions = standing.questions(renewal);
+        assert_eq!(questions, expected, "{renewal} {standing:?}");
+    }
+}
+
+#[test]
+fn a_name_is_promised_by_another_request_that_was_approved() {
+    let request = |name: &str, cluster: &str, condition: &str| -> CertificateSigningRequest {
+        let mut request = asked(AGENT_GROUP, &format!("system:karmada:agent:{cluster}"));
+        request["metadata"]["name"] = name.into();
+        request["status"] = json!({"conditions": [{"type": condition, "status": "True"}]});
+        serde_json::from_value(request).unwrap()
+    };
+    for (other, expected) in [
+        (request("b", "m1", "Approved"), true),
+        (request("a", "m1", "Approved"), false),
+        (request("b", "m2", "Approved"), false),
+        (request("b", "m1", "Denied"), false),
+        (request("b", "m1", "Seen"), false),
+    ] {
+        assert_eq!(is_promised("a", "m1", [&other]), expected, "{other:?}");
+    }
+}
+
+#[test]
+fn a_certificate_of_more_than_a_year_is_left_to_a_person() {
+    for (seconds, good) in [
+        (600, true),
+        (LONGEST, true),
+        (LONGEST + 1, false),
+        (i32::MAX, false),
+    ] {
+        match with(|it| it["spec"]["expirationSeconds"] = seconds.into()) {
+            Request::Agent { .. } => assert!(good, "{seconds}"),
+            other => {
+                assert!(!good, "{seconds}");
+                odd(other, "366 days");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_many_requests_of_one_requester_only_the_newest_are_looked_at_again() {
+    let made = |second: usize, user: &str| -> CertificateSigningRequest {
+        let mut request = asked(AGENT_GROUP, AGENT);
+        request["metadata"]["creationTimestamp"] = format!("2026-01-01T00:00:{second:02}Z").into();
+        request["spec"]["username"] = user.into();
+        serde_json::from_value(request).unwrap()
+    };
+    let all: Vec<_> = (0..LOOKED_AT_AGAIN + 5).map(|it| made(it, "a")).collect();
+    let again = |request| is_among_the_newest(request, &all);
+    let count = all.iter().filter(|request| again(request)).count();
+    assert_eq!(count, LOOKED_AT_AGAIN);
+    assert!(again(&all[all.len() - 1]) && !again(&all[0]));
+    assert!(again(&made(0, "b")), "another requester's");
+}
+
+#[test]
+fn names_whose_secrets_would_be_one_are_rivals() {
+    for (cluster, expected) in [
+        ("a", &["a-impersonator"][..]),
+        ("a-impersonator", &["a", "a-impersonator-impersonator"]),
+        ("-impersonator", &[]),
+    ] {
+        let found = rivals(cluster);
+        assert!(
+            expected
+                .iter()
+                .all(|it| found.iter().any(|name| name == it)),
+            "{found:?}"
+        );
     }
 }
 

@@ -177,25 +177,32 @@ impl Entry {
         }
     }
 
-    /// Reads a Secret; `None` when it is no token's.
+    /// Reads a Secret as the API does; `None` when it knows no token by it.
     pub fn read(secret: &Secret) -> Option<Self> {
+        if secret.type_.as_deref() != Some(SECRET_TYPE) {
+            return None;
+        }
         let field = |key: &str| {
             let value = secret.data.as_ref()?.get(key)?;
             String::from_utf8(value.0.clone()).ok()
         };
         let token = format!("{}.{}", field("token-id")?, field("token-secret")?);
+        let token: Token = token.parse().ok()?;
+        if secret.metadata.name.as_deref() != Some(&*token.name()) {
+            return None;
+        }
         let is_for = |usage: &&str| {
             field(&format!("usage-bootstrap-{usage}")).is_some_and(|it| it == "true")
         };
         let groups = field("auth-extra-groups").unwrap_or_default();
         let groups = groups.split(',').filter(|it| !it.is_empty());
         Some(Self {
-            token: token.parse().ok()?,
+            token,
             description: field("description").unwrap_or_default(),
             // A date that nobody understands is none that is to come.
             expiration: field("expiration")
                 .filter(|it| !it.is_empty())
-                .map(|end| end.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
+                .map(|end| read_time(&end).unwrap_or(Timestamp::UNIX_EPOCH)),
             usages: USAGES
                 .iter()
                 .filter(|it| is_for(it))
@@ -209,6 +216,24 @@ impl Entry {
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expiration.is_some_and(|end| end <= now)
     }
+}
+
+/// A time as RFC 3339 has it, and in no other form: for the API a token with any other has expired.
+fn read_time(text: &str) -> Option<Timestamp> {
+    let form: String = text
+        .chars()
+        .map(|c| if c.is_ascii_digit() { '0' } else { c })
+        .collect();
+    let rest = form.strip_prefix("0000-00-00T00:00:00")?;
+    // A fraction of a second may come before the offset.
+    let offset = match rest.strip_prefix('.') {
+        Some(fraction) => fraction.strip_prefix('0')?.trim_start_matches('0'),
+        None => rest,
+    };
+    if !["Z", "+00:00", "-00:00"].contains(&offset) {
+        return None;
+    }
+    text.parse().ok()
 }
 
 /// `\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z`
@@ -316,5 +341,45 @@ mod tests {
             .insert("expiration".to_owned(), bad);
         entry = Entry::read(&secret).unwrap();
         assert!(entry.has_expired("2030-01-01T00:00:00Z".parse().unwrap()));
+    }
+
+    #[test]
+    fn only_what_the_api_takes_for_a_token_is_one() {
+        let entry = Entry {
+            token: Token::generate().unwrap(),
+            description: String::new(),
+            expiration: None,
+            usages: Vec::new(),
+            groups: Vec::new(),
+        };
+        let with = |edit: &dyn Fn(&mut Secret)| {
+            let mut secret = entry.secret();
+            edit(&mut secret);
+            Entry::read(&secret).is_some()
+        };
+        assert!(with(&|_| ()));
+        assert!(!with(&|it| it.type_ = Some("Opaque".to_owned())));
+        assert!(!with(
+            &|it| it.metadata.name = Some("bootstrap-token-xxxxxx".to_owned())
+        ));
+    }
+
+    #[test]
+    fn the_end_of_a_token_is_read_as_the_api_reads_it() {
+        for (text, good) in [
+            ("2030-01-01T00:00:00Z", true),
+            ("2030-01-01T00:00:00+02:00", true),
+            ("2030-01-01T00:00:00.25Z", true),
+            ("2030-01-01T00:00:00.Z", false),
+            ("2030-01-01T00:00Z", false),
+            ("2030-01-01t00:00:00z", false),
+            ("2030-01-01 00:00:00Z", false),
+            ("2030-01-01T00:00:00Z[UTC]", false),
+            ("2030-01-01T00:00:00", false),
+            ("2030-13-01T00:00:00Z", false),
+            ("", false),
+        ] {
+            assert_eq!(read_time(text).is_some(), good, "{text:?}");
+        }
     }
 }

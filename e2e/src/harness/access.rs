@@ -15,6 +15,7 @@ use serde_json::json;
 use super::apply;
 
 const CONTROL_PLANE: &str = include_str!("../../../charts/control-plane/access/control-plane.yaml");
+const AGENTS: &str = include_str!("../../../charts/control-plane/access/agents.yaml");
 const MEMBER: &str = include_str!("../../../charts/control-plane/access/member.yaml");
 const SECRETS: &str = include_str!("../../../charts/control-plane/access/member-secrets.yaml");
 const CERTIFICATES: &str =
@@ -44,9 +45,10 @@ impl Account {
     }
 }
 
-/// Lets the control plane in at the fleet API.
+/// Lets the control plane in at the fleet API, with the policies that confine agents.
 pub async fn admit_control_plane(fleet: &Client) -> anyhow::Result<Account> {
     apply::apply(fleet, CONTROL_PLANE).await?;
+    apply::apply(fleet, AGENTS).await?;
     Ok(Account {
         namespace: SYSTEM_NAMESPACE,
         name: "muster-control-plane".to_owned(),

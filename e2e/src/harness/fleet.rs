@@ -329,7 +329,7 @@ impl Site {
 }
 
 /// Brings to the fleet API what an installation brings.
-async fn install(client: &Client) -> anyhow::Result<()> {
+pub async fn install(client: &Client) -> anyhow::Result<()> {
     let crds = Api::all(client.clone());
     for crd in muster_shared::api::crds() {
         let name = crd.metadata.name.clone().unwrap_or_default();

@@ -244,9 +244,8 @@ impl Policy {
                 fields.remove(field);
             }
         }
-        let failed = |message: String| {
-            (!self.ignore_failure).then(|| ("Invalid".to_owned(), message))
-        };
+        let failed =
+            |message: String| (!self.ignore_failure).then(|| ("Invalid".to_owned(), message));
         let shown = |object: &Value| (!object.is_null()).then(|| object.clone());
         let (new, before) = (shown(&object), shown(&old));
         match matching::met(&self.conditions, &request, new.as_ref(), before.as_ref()) {
@@ -260,9 +259,9 @@ impl Policy {
             match cel::evaluate_with(&validation.expression, &scope) {
                 Ok(Value::Bool(true)) => None,
                 Ok(_) => Some((validation.reason.clone(), validation.message(&scope))),
-                Err(Failure::Wrong(error)) => failed(format!(
-                    "expression '{source}' resulted in error: {error}"
-                )),
+                Err(Failure::Wrong(error)) => {
+                    failed(format!("expression '{source}' resulted in error: {error}"))
+                }
                 Err(Failure::Unsupported) => failed(format!(
                     "expression '{source}' uses what this API does not implement"
                 )),

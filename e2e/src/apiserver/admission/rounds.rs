@@ -164,7 +164,11 @@ pub fn selected(
         kind: attributes.kind.clone(),
     });
     let found = own.or_else(|| {
-        let others = served.resource.versions.iter().filter(|_| constraints.equivalent);
+        let others = served
+            .resource
+            .versions
+            .iter()
+            .filter(|_| constraints.equivalent);
         others.into_iter().find_map(|version| {
             let resource = Resource {
                 version: version.name.clone(),
@@ -214,5 +218,7 @@ fn namespace_labels(
         }
     };
     let none = serde_json::Map::new();
-    Ok(constraints.namespaces.selects(labels.as_object().unwrap_or(&none)))
+    Ok(constraints
+        .namespaces
+        .selects(labels.as_object().unwrap_or(&none)))
 }

@@ -150,10 +150,19 @@ mod tests {
         ];
         for (source, expected) in [
             ("variables.own", Ok(json!("agent-m1"))),
-            ("oldObject == null || variables.before == 'x'", Ok(json!(true))),
+            (
+                "oldObject == null || variables.before == 'x'",
+                Ok(json!(true)),
+            ),
             ("['m1'].exists(it, it == variables.name)", Ok(json!(true))),
-            ("has(variables.name.x)", Err(Failure::Wrong("no such overload".to_owned()))),
-            ("variables.before == 'x'", Err(Failure::Wrong("no such overload".to_owned()))),
+            (
+                "has(variables.name.x)",
+                Err(Failure::Wrong("no such overload".to_owned())),
+            ),
+            (
+                "variables.before == 'x'",
+                Err(Failure::Wrong("no such overload".to_owned())),
+            ),
         ] {
             let expression = names().compile(source).expect(source);
             assert_eq!(evaluate_with(&expression, &scope), expected, "{source}");

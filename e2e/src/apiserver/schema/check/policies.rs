@@ -13,14 +13,21 @@ pub fn policy(check: &mut Check<'_>) {
         let detail = "parameters are not implemented by this API";
         check.push(FieldError::forbidden("spec.paramKind", detail));
     }
-    check.one_of("spec.failurePolicy", &spec["failurePolicy"], &["Fail", "Ignore"]);
+    check.one_of(
+        "spec.failurePolicy",
+        &spec["failurePolicy"],
+        &["Fail", "Ignore"],
+    );
     if spec["matchConstraints"].is_null() {
         check.push(FieldError::required("spec.matchConstraints", ""));
     }
     constraints(check, "spec.matchConstraints", &spec["matchConstraints"]);
     let rules = &spec["matchConstraints"]["resourceRules"];
     if rules.as_array().is_none_or(Vec::is_empty) {
-        check.push(FieldError::required("spec.matchConstraints.resourceRules", ""));
+        check.push(FieldError::required(
+            "spec.matchConstraints.resourceRules",
+            "",
+        ));
     }
     webhooks::conditions(check, "spec.matchConditions", &spec["matchConditions"]);
     let none = |value: &Value| value.as_array().is_none_or(Vec::is_empty);
@@ -49,7 +56,12 @@ pub fn policy(check: &mut Check<'_>) {
             check.invalid(&path, &condition["expression"], &detail);
         }
     }
-    let reasons = ["Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge"];
+    let reasons = [
+        "Unauthorized",
+        "Forbidden",
+        "Invalid",
+        "RequestEntityTooLarge",
+    ];
     for (path, validation) in check.each("spec.validations") {
         check.one_of(&format!("{path}.reason"), &validation["reason"], &reasons);
         for field in ["expression", "messageExpression"] {
