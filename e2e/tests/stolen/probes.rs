@@ -267,7 +267,7 @@ fn works() -> Vec<Ask> {
         ),
         merge(
             "label it",
-            metadata(json!({"labels": {"work.karmada.io/permanent-id": "another's"}})),
+            metadata(json!({"labels": {"work.karmada.io/permanent-id": "other"}})),
         ),
         merge("take its labels off", metadata(json!({"labels": null}))),
         merge(
