@@ -257,6 +257,12 @@ impl<K: Followed> Informer<K> {
         self.objects().objects().cloned().collect()
     }
 
+    /// What the cache holds of a namespace, by name; of cluster-scoped kinds everything is in the empty one. The cost is that of what
+    /// is found.
+    pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.objects().objects_in(namespace).cloned().collect()
+    }
+
     /// How many objects the cache holds.
     pub fn len(&self) -> usize {
         self.objects().len()

@@ -1,19 +1,21 @@
 //! Objects by namespace and name, without a second copy of either.
 
 use std::borrow::Borrow;
-use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use kube::Resource;
 
 /// The objects of a collection, each found by the names in its own metadata. Names kept beside the objects would cost a small
-/// object a third of its memory again, and every look-up two allocations.
-pub(super) struct Shelf<K>(HashSet<Shelved<K>>);
+/// object a third of its memory again, and every look-up two allocations. They are sorted, so that those of one namespace are found
+/// without a look at the others.
+pub(super) struct Shelf<K>(BTreeSet<Shelved<K>>);
 
 impl<K: Resource> Shelf<K> {
     pub(super) fn new() -> Self {
-        Self(HashSet::new())
+        Self(BTreeSet::new())
     }
 
     /// The object of that name; the namespace of cluster-scoped objects is empty.
@@ -34,6 +36,19 @@ impl<K: Resource> Shelf<K> {
 
     pub(super) fn objects(&self) -> impl Iterator<Item = &Arc<K>> {
         self.0.iter().map(|it| &it.0)
+    }
+
+    /// The objects of a namespace, by name.
+    pub(super) fn objects_in<'a>(
+        &'a self,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<K>> + 'a {
+        let first = (namespace, "");
+        let from = Bound::Included(&first as &dyn Named);
+        self.0
+            .range::<dyn Named, _>((from, Bound::Unbounded))
+            .take_while(move |it| it.address().0 == namespace)
+            .map(|it| &it.0)
     }
 
     pub(super) fn into_objects(self) -> impl Iterator<Item = Arc<K>> {
@@ -88,9 +103,15 @@ impl PartialEq for dyn Named + '_ {
 
 impl Eq for dyn Named + '_ {}
 
-impl Hash for dyn Named + '_ {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.address().hash(state);
+impl PartialOrd for dyn Named + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for dyn Named + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.address().cmp(&other.address())
     }
 }
 
@@ -102,9 +123,15 @@ impl<K: Resource> PartialEq for Shelved<K> {
 
 impl<K: Resource> Eq for Shelved<K> {}
 
-impl<K: Resource> Hash for Shelved<K> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.address().hash(state);
+impl<K: Resource> PartialOrd for Shelved<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K: Resource> Ord for Shelved<K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.address().cmp(&other.address())
     }
 }
 
@@ -137,5 +164,22 @@ mod tests {
         assert_eq!(shelf.get("ax", ""), None);
         assert_eq!(shelf.remove("b", "x"), Some(object(Some("b"), "x", "2")));
         assert_eq!((shelf.remove("b", "x"), shelf.objects().count()), (None, 2));
+    }
+
+    #[test]
+    fn the_objects_of_a_namespace_are_found_without_a_look_at_the_others() {
+        let mut shelf = Shelf::new();
+        for (namespace, name) in [("b", "y"), ("a", "z"), ("b", "x"), ("ba", "x"), ("", "x")] {
+            let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+            shelf.put(object(namespace, name, "1"));
+        }
+        let names = |namespace: &str| -> Vec<String> {
+            let found = shelf.objects_in(namespace);
+            found.map(|it| it.metadata.name.clone().unwrap()).collect()
+        };
+        assert_eq!(names("b"), ["x", "y"]);
+        assert_eq!(names("a"), ["z"]);
+        assert_eq!(names(""), ["x"]);
+        assert_eq!(names("c"), [""; 0]);
     }
 }
