@@ -57,11 +57,11 @@ pub fn dependencies(object: &Value) -> Result<Option<Vec<Dependency>>, Error> {
         Some(Kind::Ingress) => {
             let mut secrets = Vec::new();
             for tls in list(object, &["spec", "tls"])? {
-                let name = text(tls, &["secretName"])?.unwrap_or_default();
-                if name.is_empty() {
-                    return Err(Error::NamelessDependency { kind: "Secret" });
+                // Without a name the default certificate is served, or another program brings one.
+                let name = text(tls, &["secretName"])?;
+                if let Some(name) = name.filter(|name| !name.is_empty()) {
+                    secrets.push(named("v1", "Secret", name));
                 }
-                secrets.push(named("v1", "Secret", name));
             }
             secrets
         }

@@ -65,12 +65,6 @@ pub enum Error {
         /// What is wrong with it.
         source: Box<Self>,
     },
-    /// A dependency cannot be named.
-    #[error("dependency on a {kind} without a name")]
-    NamelessDependency {
-        /// Kind of the nameless object.
-        kind: &'static str,
-    },
     /// A quantity cannot be parsed.
     #[error("read {path:?}: {text:?} is not a quantity")]
     Quantity {
