@@ -129,7 +129,6 @@ pub async fn run(
     health.expect("caches");
     let mut tasks = Tasks::new(shutdown.clone());
     serve_admin(&settings, &health, metrics.as_ref(), &mut tasks).await?;
-    let kept_certificate = webhook::start(&settings, &health, &mut tasks).await?;
 
     let leadership = if settings.leader_elect {
         Leadership::elected()
@@ -137,6 +136,7 @@ pub async fn run(
         Leadership::always()
     };
     let fleet = Fleet::new(&gateway, settings, leadership, &mut tasks)?;
+    let kept_certificate = webhook::start(&fleet, &health, &mut tasks).await?;
     tasks.spawn("credentials", gateway.follow(shutdown.clone()));
     start_controllers(&fleet, &mut tasks);
     if let Some(certificate) = kept_certificate {

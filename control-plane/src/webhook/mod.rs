@@ -4,6 +4,7 @@
 //! replica answers, the leader or not. Without a directory of certificates, or names to make one for, nothing is served, and everything works as it does without
 //! admission: what is wrong is then told by events and conditions.
 
+pub mod advice;
 pub mod binding;
 pub mod cluster;
 mod placement;
@@ -23,9 +24,10 @@ use jiff::Timestamp;
 use muster_shared::https::{self, Certificate, Reply};
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Doubt, Presence};
 
+use crate::detector::scope::Scope;
 use crate::fleet::Fleet;
-use crate::settings::Settings;
 use review::{Question, Rules};
 
 /// Name of the part in `/readyz`.
@@ -37,10 +39,11 @@ const PART: &str = "webhook";
 /// # Errors
 /// When the address cannot be had.
 pub async fn start(
-    settings: &Settings,
+    fleet: &Arc<Fleet>,
     health: &Health,
     tasks: &mut Tasks,
 ) -> anyhow::Result<Option<Arc<Certificate>>> {
+    let settings = &fleet.settings;
     let brought = settings.cert_dir.as_ref();
     if brought.is_none() && settings.webhook_certificate_names.0.is_empty() {
         return Ok(None);
@@ -73,7 +76,17 @@ pub async fn start(
         told.ready("shutdown", Err("under way".to_owned()));
     });
     let rules = Rules::of(settings);
-    let answer = move |path: &str, body: &[u8]| reply(path, body, rules);
+    // What cannot be understood here keeps the detector from starting, and is told there.
+    let scope = Scope::new(&settings.skipped_propagating_apis, &[]).unwrap_or_default();
+    let clusters = fleet.clusters.clone();
+    let has_cluster = move |name: &str| {
+        matches!(
+            clusters.presence(None, name),
+            Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. })
+        )
+    };
+    let advise = move |body: &[u8]| advice::warnings(body, &scope, &has_cluster);
+    let answer = move |path: &str, body: &[u8]| reply(path, body, rules, &advise);
     tasks.spawn(
         "webhook server",
         https::serve(listener, certificate, Arc::new(answer), shutdown),
@@ -92,7 +105,7 @@ pub fn keep_certificate(
 }
 
 /// Answers a request, and counts it.
-fn reply(path: &str, body: &[u8], rules: Rules) -> Reply {
+fn reply(path: &str, body: &[u8], rules: Rules, advise: &impl Fn(&[u8]) -> Vec<String>) -> Reply {
     let begun = Instant::now();
     let question = match path {
         "/mutate" => Question::Default,
@@ -106,7 +119,10 @@ fn reply(path: &str, body: &[u8], rules: Rules) -> Reply {
     };
     let (kind, operation, allowed, reply) =
         match review::answer(question, body, rules, Timestamp::now()) {
-            Ok(answer) => {
+            Ok(mut answer) => {
+                if question == Question::Check && answer.kind.ends_with("PropagationPolicy") {
+                    answer.warn(advise(body));
+                }
                 let allowed = if answer.allowed { "true" } else { "false" };
                 let text = answer.review.to_string().into_bytes();
                 (

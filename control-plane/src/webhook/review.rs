@@ -121,6 +121,20 @@ pub struct Answer {
     pub allowed: bool,
 }
 
+impl Answer {
+    /// Adds warnings for the author of the object.
+    pub fn warn(&mut self, warnings: Vec<String>) {
+        if warnings.is_empty() {
+            return;
+        }
+        let held = &mut self.review["response"]["warnings"];
+        match held.as_array_mut() {
+            Some(held) => held.extend(warnings.into_iter().map(Value::from)),
+            None => *held = json!(warnings),
+        }
+    }
+}
+
 /// Why a body is no review. The API server takes the answer for a failure of the webhook and does as its `failurePolicy` says.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -1,0 +1,105 @@
+//! What the author of a policy is told at admission: which parts of it have no effect. The policy is taken all the same, because kinds
+//! and clusters may come later; the control plane tells the rest by events.
+
+use muster_shared::names::is_cluster_name;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::policy::Policy;
+use crate::detector::audit::{clusters_of, written};
+use crate::detector::scope::Scope;
+
+/// Clusters that one warning lists. The API server cuts warnings that are long in sum.
+const MOST_NAMES: usize = 10;
+
+/// The warnings about the policy of a review. `has_cluster` says whether there is a cluster of a name, or might be.
+pub fn warnings(review: &[u8], scope: &Scope, has_cluster: impl Fn(&str) -> bool) -> Vec<String> {
+    let Ok(review) = serde_json::from_slice::<Value>(review) else {
+        return Vec::new();
+    };
+    let Ok(policy) = Policy::deserialize(&review["request"]["object"]) else {
+        return Vec::new();
+    };
+    if policy.metadata.deletion_timestamp.is_some() {
+        return Vec::new();
+    }
+    let namespace = policy.metadata.namespace.as_deref();
+    let found = written(&policy.spec, namespace, scope);
+    let mut warnings: Vec<String> = found.into_iter().map(|finding| finding.note).collect();
+    let mut unknown: Vec<&str> = clusters_of(&policy.spec.placement)
+        .filter(|name| !has_cluster(name))
+        .collect();
+    unknown.sort_unstable();
+    unknown.dedup();
+    if !unknown.is_empty() {
+        let named = unknown.iter().copied().filter(|name| is_cluster_name(name));
+        let mut names: Vec<&str> = named.take(MOST_NAMES).collect();
+        if unknown.len() > names.len() {
+            names.push("...");
+        }
+        warnings.push(format!(
+            "spec.placement names clusters that are not in the fleet: {}",
+            names.join(", ")
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_policy_that_names_what_there_is_not_is_taken_with_a_warning() {
+        let review = |kind: &str, clusters: Value, more: Value| {
+            let mut spec = json!({
+                "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": kind }],
+                "placement": { "clusterAffinity": { "clusterNames": clusters } },
+            });
+            let fields = spec.as_object_mut().unwrap();
+            fields.extend(more.as_object().unwrap().clone());
+            let object = json!({ "metadata": { "name": "p", "namespace": "shop" }, "spec": spec });
+            json!({ "request": { "object": object } }).to_string()
+        };
+        for (what, review, expected) in [
+            (
+                "sound",
+                review("Deployment", json!(["m1"]), json!({})),
+                &[][..],
+            ),
+            (
+                "a slip",
+                review("Deploymnt", json!(["m1"]), json!({})),
+                &["is Deployment of apps/v1 meant?"],
+            ),
+            (
+                "no such cluster",
+                review("Deployment", json!(["m1", "nosuch"]), json!({})),
+                &["not in the fleet: nosuch"],
+            ),
+            (
+                "no cluster's name",
+                review("Deployment", json!(["A b"]), json!({})),
+                &["not in the fleet: ..."],
+            ),
+            (
+                "overrides",
+                review(
+                    "Deployment",
+                    json!([]),
+                    json!({ "dependentOverrides": ["o"] }),
+                ),
+                &["dependentOverrides"],
+            ),
+            ("no review", "?".to_owned(), &[]),
+        ] {
+            let warnings = warnings(review.as_bytes(), &Scope::default(), |name| name == "m1");
+            assert_eq!(warnings.len(), expected.len(), "{what}: {warnings:?}");
+            for (warning, part) in warnings.iter().zip(expected) {
+                assert!(warning.contains(part), "{what}: {warning}");
+            }
+        }
+    }
+}
