@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
@@ -18,13 +18,14 @@ use muster_shared::lease::Leadership;
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Followed, Informer, Selection};
+use muster_shared::watch::{Change, Followed, Informer, Selection};
 use tokio_util::sync::CancellationToken;
 
 use crate::binding::form::Common;
+use crate::binding::kept::Kept;
 use crate::binding::{CachedWork, WorkIndex};
 use crate::clock::Clock;
-use crate::detector::Templates;
+use crate::detector::{Kind, Templates};
 use crate::settings::Settings;
 
 /// The name under which the control plane writes: field manager of its objects and source of its events.
@@ -72,6 +73,8 @@ pub struct Fleet {
     pub clock: Arc<Clock>,
     /// Where events are published.
     pub events: Events,
+    /// Whether the bindings name the kinds of their templates.
+    templates_followed: OnceLock<()>,
     /// Whether this process may act.
     pub leadership: Leadership,
     /// Cancelled when the process is to end.
@@ -101,7 +104,12 @@ impl Fleet {
         let common = Arc::new(Common::default());
         let works = Informer::new(Api::all(watch_client.clone()), everything());
         Ok(Arc::new(Self {
-            templates: Templates::new(client.clone(), watch_client.clone(), shutdown.clone()),
+            templates: Templates::new(
+                pool.client(Rank::Remark)?,
+                watch_client.clone(),
+                shutdown.clone(),
+            ),
+            templates_followed: OnceLock::new(),
             work_index: WorkIndex::new(&works),
             works,
             clusters: Informer::new(Api::all(watch_client.clone()), everything()),
@@ -135,6 +143,39 @@ impl Fleet {
             leadership,
             shutdown,
         }))
+    }
+
+    /// Has the kinds of the templates of all bindings watched, for controllers that read a binding's template. Call it before they install
+    /// their listeners.
+    pub fn follow_templates(&self) {
+        fn follow<B: Kept>(bindings: &Informer<B>, templates: &Templates) {
+            let templates = templates.clone();
+            bindings.on_change(move |change| {
+                fn kind<B: Kept>(binding: &B) -> (&str, &str) {
+                    let resource = &binding.spec().resource;
+                    (&resource.api_version, &resource.kind)
+                }
+                let (old, new) = match change {
+                    Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
+                    Change::Deleted { old } => (Some(old.as_ref()), None),
+                };
+                let (old, new) = (old.map(kind), new.map(kind));
+                if old == new {
+                    return;
+                }
+                let of = |(api_version, kind): (&str, &str)| Kind::new(api_version, kind);
+                if let Some(new) = new.map(of) {
+                    templates.name(&new);
+                }
+                if let Some(old) = old.map(of) {
+                    templates.unname(&old);
+                }
+            });
+        }
+        self.templates_followed.get_or_init(|| {
+            follow(&self.bindings, &self.templates);
+            follow(&self.cluster_bindings, &self.templates);
+        });
     }
 
     /// Starts following everything. Call it after every controller has installed its listeners.

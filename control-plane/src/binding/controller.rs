@@ -27,12 +27,10 @@ use super::purge;
 use super::render::{Origin, Rendered, Scope, render};
 use super::works::{CachedWork, binding_of, fingerprint};
 use crate::availability;
-use crate::detector::{Claim, Lookup, TemplateEvent, TemplateKey, binding_name};
+use crate::detector::{Claim, Lookup, Parked, TemplateEvent, TemplateKey, binding_name};
 use crate::fleet::Fleet;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
-/// How long to wait for the first list of a kind of template.
-const UNLISTED: Duration = Duration::from_millis(200);
 /// How long to wait for the claim of a template; its arrival is heard of earlier.
 const UNCLAIMED: Duration = Duration::from_secs(2);
 /// How long to wait for the execution namespace of a cluster that is just joining.
@@ -72,12 +70,16 @@ impl Error {
 
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    fleet.follow_templates();
     let queue = Queue::new("binding");
+    let parked = Arc::new(Parked::new(&fleet.templates, &queue));
     follow(&fleet.bindings, &queue);
     follow(&fleet.cluster_bindings, &queue);
     let claimed = queue.clone();
     fleet.templates.on_change(move |news| {
-        if news.event == TemplateEvent::Marked {
+        // The manifest follows the template itself. The binding names its version, and need not change before the template does: the
+        // detector may be another program, or see two changes as one.
+        if matches!(news.event, TemplateEvent::Changed | TemplateEvent::Marked) {
             claimed.add(BindingKey {
                 namespace: news.key.namespace.clone(),
                 name: binding_name(&news.key),
@@ -107,12 +109,12 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         queue,
         workers,
         move |fleet, key: BindingKey| {
-            let written = Arc::clone(&written);
+            let (written, parked) = (Arc::clone(&written), Arc::clone(&parked));
             async move {
                 if key.namespace.is_some() {
-                    sync::<ResourceBinding>(&fleet, &written, &key).await
+                    sync::<ResourceBinding>(&fleet, &written, &parked, &key).await
                 } else {
-                    sync::<ClusterResourceBinding>(&fleet, &written, &key).await
+                    sync::<ClusterResourceBinding>(&fleet, &written, &parked, &key).await
                 }
             }
         },
@@ -137,7 +139,12 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
     });
 }
 
-async fn sync<B: Kept>(fleet: &Fleet, written: &Written, key: &BindingKey) -> Result<Next, Error> {
+async fn sync<B: Kept>(
+    fleet: &Fleet,
+    written: &Written,
+    parked: &Parked<BindingKey>,
+    key: &BindingKey,
+) -> Result<Next, Error> {
     fleet.traffic.lull(Rank::Order).await;
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
         return Ok(Next::Done);
@@ -176,7 +183,7 @@ async fn sync<B: Kept>(fleet: &Fleet, written: &Written, key: &BindingKey) -> Re
         Lookup::Found(template) => template,
         // The binding follows it: garbage collection takes both.
         Lookup::Absent => return Ok(Next::Done),
-        Lookup::Unknown => return Ok(Next::After(UNLISTED)),
+        Lookup::Unknown => return Ok(parked.wait(&template_key.kind, key.clone())),
     };
     let origin = Origin {
         namespace: key.namespace.clone(),

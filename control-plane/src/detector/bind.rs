@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::api::{Api, Patch, PostParams};
 use muster_shared::queue::Next;
+use muster_shared::watch::{Doubt, Presence};
 use serde_json::Value;
 
 use super::build::Wanted;
@@ -12,34 +13,34 @@ use super::template::TemplateKey;
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::scheduler::FirstPlacement;
 
+/// How long to wait for a binding that is going away; its disappearance is heard of earlier.
+const LEAVING: Duration = Duration::from_secs(5);
+
 impl Detector {
     pub(super) async fn write<B: Kept>(
         &self,
         key: &TemplateKey,
         wanted: &Wanted<'_>,
-        changed: bool,
     ) -> Result<Next, Error> {
         let binding = BindingKey {
             namespace: key.namespace.clone(),
-            name: wanted.name(),
+            name: wanted.name().to_owned(),
         };
         let api = B::api(&self.fleet.client, &binding);
-        let Some(held) = B::cache(&self.fleet).get(binding.namespace.as_deref(), &binding.name)
-        else {
-            return self
-                .create(
-                    &api,
-                    key,
-                    &binding,
-                    wanted.create(|spec| self.first.as_ref()?.of(spec)),
-                )
-                .await;
+        let held = match B::cache(&self.fleet).presence(key.namespace.as_deref(), &binding.name) {
+            Presence::There(held) => held,
+            Presence::Unknown(Doubt::Unreadable { .. }) => {
+                return Err(Error::Unreadable { binding });
+            }
+            Presence::Gone | Presence::Unknown(_) => {
+                let object = wanted.create(|spec| self.first.as_ref()?.of(spec));
+                return self.create(&api, key, &binding, object).await;
+            }
         };
         if held.meta().deletion_timestamp.is_some() {
-            // It is made again when it is gone; its disappearance is heard of.
-            return Ok(Next::After(Duration::from_secs(5)));
+            return Ok(Next::After(LEAVING));
         }
-        let Some(patch) = wanted.patch(held.as_ref(), changed)? else {
+        let Some(patch) = wanted.patch(held.as_ref())? else {
             return Ok(Next::Done);
         };
         match api
@@ -62,24 +63,28 @@ impl Detector {
         object: Value,
     ) -> Result<Next, Error> {
         // Noted before the request, so that the event of the new binding finds it, however early it comes.
-        if !self.memory().arriving.insert(template.clone()) {
-            return Ok(Next::After(SOON));
+        let arriving = self.memory().arriving.begin(template);
+        if let Some(wait) = arriving {
+            return Ok(Next::After(wait));
         }
         let binding: B = serde_json::from_value(object)
             .map_err(|error| Error::api("compose", key)(kube::Error::SerdeError(error)))?;
-        let answer = api.create(&PostParams::default(), &binding).await;
-        if answer.is_err() {
-            self.memory().arriving.remove(template);
-        }
-        match answer {
+        match api.create(&PostParams::default(), &binding).await {
             Ok(created) => {
                 if !created.spec().clusters.is_empty() {
                     FirstPlacement::tell(&self.fleet, &created);
                 }
                 Ok(Next::Done)
             }
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Next::After(SOON)),
-            Err(error) => Err(Error::api("create", key)(error)),
+            // It is there, and the cache lags behind: its arrival brings the template back.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                let wait = self.memory().arriving.begin(template);
+                Ok(Next::After(wait.unwrap_or(SOON)))
+            }
+            Err(error) => {
+                self.memory().arriving.end(template);
+                Err(Error::api("create", key)(error))
+            }
         }
     }
 }

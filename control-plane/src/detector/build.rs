@@ -13,9 +13,14 @@ use muster_shared::names::{self, annotation, finalizer, label};
 use serde_json::{Value, json};
 
 use super::claim::{Claim, Pairs, missing};
+use super::identity::{Owner, owner, sound_name};
 use super::template::{Template, TemplateKey};
 use crate::scheduler::outcome::Placed;
 use crate::taint::default_tolerations::DefaultTolerations;
+
+/// On a binding (ours): fingerprint of the template that it was made of. Every write of a template's status makes a new version of it, so
+/// versions do not tell whether the template changed, and memory does not outlive the process.
+pub const TEMPLATE_FINGERPRINT: &str = "detector.muster.io/template-fingerprint";
 
 /// Why a binding cannot be built or must not be touched.
 #[derive(Debug, thiserror::Error)]
@@ -25,14 +30,55 @@ pub enum Error {
     Interpret(#[from] interpreter::Error),
     /// A former object of the same name still owns the binding.
     #[error(
-        "binding {binding:?} belongs to a template with uid {owner}; waiting until it is garbage-collected"
+        "binding {binding:?} belongs to a former {kind} with uid {owner}; waiting until garbage collection has removed it"
     )]
-    ForeignOwner {
+    FormerOwner {
         /// Name of the binding.
         binding: String,
+        /// Kind of the template.
+        kind: String,
         /// Uid of its owner.
         owner: String,
     },
+    /// The binding is another object's.
+    #[error(
+        "binding {binding:?} belongs to {owner}, whose kind and name are the same in another API group; the name of a binding \
+         says kind and name only, so one of the two has to be renamed to be propagated"
+    )]
+    OtherOwner {
+        /// Name of the binding.
+        binding: String,
+        /// API version, kind and name of its owner.
+        owner: String,
+    },
+    /// No API server takes the binding's name.
+    #[error(
+        "its binding or Work would be named {name:?}, which is no valid name: rename the template (lower-case letters, digits, \
+         `-` and `.`, so that the name made of it has 253 characters at most)"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Error {
+    /// Why a binding of a template's name is not its own, `None` when it is.
+    pub fn foreign(held: &impl Binding, template: &TemplateKey, uid: Option<&str>) -> Option<Self> {
+        let binding = held.meta().name.clone().unwrap_or_default();
+        match owner(held, template, uid) {
+            Owner::Template => None,
+            Owner::Former { uid } => Some(Self::FormerOwner {
+                binding,
+                kind: template.kind.kind.clone(),
+                owner: uid,
+            }),
+            Owner::Other(of) => Some(Self::OtherOwner {
+                binding,
+                owner: format!("{} {} of {}", of.kind, of.name, of.api_version),
+            }),
+        }
+    }
 }
 
 /// A binding as template and policy want it. Cluster-scoped templates have a `ClusterResourceBinding`.
@@ -40,6 +86,8 @@ pub enum Error {
 pub struct Wanted<'a> {
     template: &'a TemplateKey,
     metadata: &'a ObjectMeta,
+    name: String,
+    fingerprint: String,
     claim: &'a Claim,
     policy: &'a PropagationSpec,
     replicas: Option<Replicas>,
@@ -56,10 +104,15 @@ impl<'a> Wanted<'a> {
         policy: &'a PropagationSpec,
         schedule_priority: Option<i32>,
     ) -> Result<Self, Error> {
+        let namespace = key.namespace.as_deref().unwrap_or_default();
+        let name = sound_name(&key.kind.kind, namespace, &key.name)
+            .map_err(|name| Error::Name { name })?;
         let replicas = interpret_replica(&template.object(&key.kind))?;
         Ok(Self {
             template: key,
             metadata: template.metadata(),
+            name,
+            fingerprint: fingerprint(template),
             claim,
             policy,
             replicas,
@@ -76,8 +129,8 @@ impl<'a> Wanted<'a> {
     }
 
     /// The binding's name.
-    pub fn name(&self) -> String {
-        binding_name(self.template)
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The whole object, for a binding that does not exist yet.
@@ -90,6 +143,7 @@ impl<'a> Wanted<'a> {
         let mut spec = ResourceBindingSpec::default();
         self.apply(&mut spec);
         let mut annotations = self.claim.annotations();
+        annotations.insert(TEMPLATE_FINGERPRINT.to_owned(), self.fingerprint.clone());
         if let Some(placed) = place(&spec) {
             spec.clusters = placed.clusters;
             annotations.insert(
@@ -121,13 +175,13 @@ impl<'a> Wanted<'a> {
     /// The merge patch that brings an existing binding in line, `None` when it is.
     ///
     /// What others decide (clusters, eviction tasks, referrers, rescheduling, status) is not touched. A template whose version alone
-    /// differs is no change, unless `content_changed`: every write of a template's status makes a new version.
-    pub fn patch(
-        &self,
-        binding: &impl Binding,
-        content_changed: bool,
-    ) -> Result<Option<Value>, Error> {
-        self.refuse_foreign(binding.meta())?;
+    /// differs is no change, unless its fingerprint is another than the binding records: every write of a template's status makes a new
+    /// version. The patch holds for the version of the binding that was read: it was decided upon that one.
+    pub fn patch(&self, binding: &impl Binding) -> Result<Option<Value>, Error> {
+        if let Some(foreign) = Error::foreign(binding, self.template, self.metadata.uid.as_deref())
+        {
+            return Err(foreign);
+        }
         let mut patch = json!({});
         let mut spec = binding.spec().clone();
         self.apply(&mut spec);
@@ -140,21 +194,26 @@ impl<'a> Wanted<'a> {
                     .as_object()
                     .is_some_and(|difference| difference.len() == 1)
         };
-        if let Some(difference) =
-            differs.filter(|difference| content_changed || !version_alone(difference))
-        {
+        let changed = recorded(binding.meta()) != Some(self.fingerprint.as_str());
+        if let Some(difference) = differs.filter(|it| changed || !version_alone(it)) {
             patch["spec"] = difference;
         }
         let metadata = self.metadata_patch(binding.meta());
         if metadata != json!({}) {
             patch["metadata"] = metadata;
         }
-        Ok((patch != json!({})).then_some(patch))
+        if patch == json!({}) {
+            return Ok(None);
+        }
+        patch["metadata"]["resourceVersion"] = json!(binding.meta().resource_version);
+        Ok(Some(patch))
     }
 
     fn metadata_patch(&self, held: &ObjectMeta) -> Value {
         let mut labels = missing(held.labels.as_ref(), &self.claim.labels());
-        let mut annotations = missing(held.annotations.as_ref(), &self.claim.annotations());
+        let mut wanted = self.claim.annotations();
+        wanted.insert(TEMPLATE_FINGERPRINT.to_owned(), self.fingerprint.clone());
+        let mut annotations = missing(held.annotations.as_ref(), &wanted);
         if held
             .labels
             .as_ref()
@@ -204,10 +263,6 @@ impl<'a> Wanted<'a> {
         let owners = json!([self.owner()]);
         if json!(held.owner_references) != owners {
             metadata["ownerReferences"] = owners;
-        }
-        if metadata.get("finalizers").is_some() || metadata.get("ownerReferences").is_some() {
-            // Lists are replaced as a whole, so nobody else may have changed them meanwhile.
-            metadata["resourceVersion"] = json!(held.resource_version);
         }
         metadata
     }
@@ -265,21 +320,6 @@ impl<'a> Wanted<'a> {
         };
     }
 
-    fn refuse_foreign(&self, held: &ObjectMeta) -> Result<(), Error> {
-        let controller = held
-            .owner_references
-            .iter()
-            .flatten()
-            .find(|owner| owner.controller == Some(true));
-        match controller.filter(|owner| owner.uid != self.uid()) {
-            Some(owner) => Err(Error::ForeignOwner {
-                binding: held.name.clone().unwrap_or_default(),
-                owner: owner.uid.clone(),
-            }),
-            None => Ok(()),
-        }
-    }
-
     fn owner(&self) -> Value {
         json!({
             "apiVersion": self.template.kind.api_version,
@@ -316,3 +356,18 @@ impl<'a> Wanted<'a> {
 pub fn binding_name(template: &TemplateKey) -> String {
     names::binding(&template.kind.kind, &template.name)
 }
+
+/// The fingerprint of a template as bindings record it.
+pub fn fingerprint(template: &Template) -> String {
+    format!("{:016x}", template.fingerprint())
+}
+
+/// The fingerprint of the template that a binding was made of, `None` before one was recorded.
+pub fn recorded(binding: &ObjectMeta) -> Option<&str> {
+    let annotations = binding.annotations.as_ref()?;
+    annotations.get(TEMPLATE_FINGERPRINT).map(String::as_str)
+}
+
+#[cfg(test)]
+#[path = "build_tests.rs"]
+mod tests;

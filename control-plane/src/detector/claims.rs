@@ -4,6 +4,7 @@
 //! since the claim is read from the binding until the template carries it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::api::Patch;
 use kube::core::ObjectMeta;
@@ -16,9 +17,13 @@ use serde_json::{Value, json};
 use super::build;
 use super::claim::Claim;
 use super::controller::{Detector, Error, SOON};
-use super::template::{Template, TemplateKey};
+use super::identity::{Owner, owner};
+use super::template::TemplateKey;
 use super::templates::Lookup;
 use crate::binding::kept::{BindingKey, Kept, patch_params};
+
+/// How long to wait for a kind whose templates are not known for the moment.
+const UNKNOWN: Duration = Duration::from_secs(10);
 
 /// Starts the workers.
 pub fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
@@ -37,16 +42,6 @@ pub fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
     );
 }
 
-/// What came of a claim.
-enum Outcome {
-    /// It is on the template, whose content is now this.
-    Written(u64),
-    /// It is there already, or not to be made any more.
-    Needless,
-    /// The template is not as we know it.
-    Missed,
-}
-
 impl Detector {
     /// Has a claim written on a template. Of several claims on the same template the last one counts.
     pub(super) fn claim_later(&self, key: &TemplateKey, claim: Claim) {
@@ -59,52 +54,48 @@ impl Detector {
         let Some(claim) = self.memory().claims.get(&key).cloned() else {
             return Ok(Next::Done);
         };
-        let written = match self.claim(&key, &claim).await? {
-            Outcome::Missed => return Ok(Next::After(SOON)),
-            Outcome::Written(content) => Some(content),
-            Outcome::Needless => None,
-        };
+        let next = self.claim(&key, &claim).await?;
         let mut memory = self.memory();
-        if memory.claims.get(&key) == Some(&claim) {
+        if next == Next::Done && memory.claims.get(&key) == Some(&claim) {
             memory.claims.remove(&key);
         }
-        if let Some(content) = written {
-            // The claim is no change that the binding is to follow; one that came with it is found now.
-            memory.built.insert(key.clone(), content);
-            self.templates.add(key);
-        }
-        Ok(Next::Done)
+        Ok(next)
     }
 
-    async fn claim(&self, key: &TemplateKey, claim: &Claim) -> Result<Outcome, Error> {
+    async fn claim(&self, key: &TemplateKey, claim: &Claim) -> Result<Next, Error> {
         let template = match self.fleet.templates.get(key) {
             Lookup::Found(template) => template,
-            Lookup::Absent => return Ok(Outcome::Needless),
-            Lookup::Unknown => return Ok(Outcome::Missed),
+            Lookup::Absent => return Ok(Next::Done),
+            Lookup::Unknown => return Ok(Next::After(UNKNOWN)),
         };
         // A policy that went meanwhile has released what it had.
         let stands = self
             .policy(&claim.policy)
             .is_some_and(|policy| !policy.is_deleting());
         if !stands || template.is_deleting() {
-            return Ok(Outcome::Needless);
+            return Ok(Next::Done);
         }
         let Some(metadata) = claim.patch(template.metadata()) else {
-            return Ok(Outcome::Needless);
+            return Ok(Next::Done);
         };
         let marked = self.mark(key, template.metadata(), metadata).await?;
-        Ok(marked.map_or(Outcome::Missed, |marked| Outcome::Written(marked.content())))
+        // A template that is not as it was known needs another decision.
+        Ok(if marked {
+            Next::Done
+        } else {
+            Next::After(SOON)
+        })
     }
 
-    /// Patches the metadata of a template; `None` when it is not as we know it, so that the decision has to be made again.
+    /// Patches the metadata of a template; `false` when it is not as it was known, so that the decision has to be made again.
     pub(super) async fn mark(
         &self,
         key: &TemplateKey,
         known: &ObjectMeta,
         mut metadata: Value,
-    ) -> Result<Option<Template>, Error> {
+    ) -> Result<bool, Error> {
         let Some(api) = self.fleet.templates.api(key, &self.fleet.order_client) else {
-            return Ok(None);
+            return Ok(false);
         };
         metadata["resourceVersion"] = json!(known.resource_version);
         match api
@@ -115,9 +106,9 @@ impl Detector {
             )
             .await
         {
-            Ok(template) => Ok(Some(template)),
+            Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-                Ok(None)
+                Ok(false)
             }
             Err(error) => Err(Error::api("mark", key)(error)),
         }
@@ -125,31 +116,33 @@ impl Detector {
 
     /// Ends a claim: on the binding first, so that a crash between the two leaves a template that still names its policy.
     pub(super) async fn release(&self, key: &TemplateKey, claim: &Claim) -> Result<Next, Error> {
-        let binding = BindingKey {
-            namespace: key.namespace.clone(),
-            name: build::binding_name(key),
+        {
+            let mut memory = self.memory();
+            if memory.claims.get(key) == Some(claim) {
+                memory.claims.remove(key);
+            }
+        }
+        let template = self.fleet.templates.get(key);
+        let uid = match &template {
+            Lookup::Found(template) => template.metadata().uid.as_deref(),
+            Lookup::Absent | Lookup::Unknown => None,
         };
         let released = if key.namespace.is_some() {
-            self.release_binding::<ResourceBinding>(&binding, claim)
+            self.release_binding::<ResourceBinding>(key, uid, claim)
                 .await?
         } else {
-            self.release_binding::<ClusterResourceBinding>(&binding, claim)
+            self.release_binding::<ClusterResourceBinding>(key, uid, claim)
                 .await?
         };
         if !released {
             return Ok(Next::After(SOON));
         }
-        let template = match self.fleet.templates.get(key) {
-            Lookup::Found(template) => template,
-            Lookup::Absent => return Ok(Next::Done),
-            Lookup::Unknown => return Ok(Next::After(SOON)),
+        // One whose kind is not listed is released when it is: its policy has gone then.
+        let Lookup::Found(template) = &template else {
+            return Ok(Next::Done);
         };
         if let Some(metadata) = claim.release(template.metadata()) {
-            if self
-                .mark(key, template.metadata(), metadata)
-                .await?
-                .is_none()
-            {
+            if !self.mark(key, template.metadata(), metadata).await? {
                 return Ok(Next::After(SOON));
             }
             tracing::info!(template = %key, policy = %claim.policy, "released from its policy");
@@ -157,13 +150,22 @@ impl Detector {
         Ok(Next::Done)
     }
 
-    /// Ends a claim on a binding. Its Works stay: a deleted policy freezes what it placed, it does not remove it.
-    pub(super) async fn release_binding<B: Kept>(
+    /// Ends a claim on a template's binding. Its Works stay: a deleted policy freezes what it placed, it does not remove it. A binding of
+    /// the name that is another object's is left alone.
+    async fn release_binding<B: Kept>(
         &self,
-        key: &BindingKey,
+        template: &TemplateKey,
+        uid: Option<&str>,
         claim: &Claim,
     ) -> Result<bool, Error> {
-        let Some(held) = B::cache(&self.fleet).get(key.namespace.as_deref(), &key.name) else {
+        let key = BindingKey {
+            namespace: template.namespace.clone(),
+            name: build::binding_name(template),
+        };
+        let Some(held) = B::cache(&self.fleet)
+            .get(key.namespace.as_deref(), &key.name)
+            .filter(|held| !matches!(owner(held.as_ref(), template, uid), Owner::Other(_)))
+        else {
             return Ok(true);
         };
         let Some(mut metadata) = claim.release(held.meta()) else {
@@ -171,14 +173,14 @@ impl Detector {
         };
         metadata["resourceVersion"] = json!(held.meta().resource_version);
         let patch = Patch::Merge(json!({ "metadata": metadata }));
-        match B::api(&self.fleet.client, key)
+        match B::api(&self.fleet.client, &key)
             .patch(&key.name, &patch_params(), &patch)
             .await
         {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-            Err(error) => Err(Error::api("release", key)(error)),
+            Err(error) => Err(Error::api("release", &key)(error)),
         }
     }
 }

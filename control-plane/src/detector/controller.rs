@@ -4,31 +4,40 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::Api;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
-use muster_shared::api::policy::{PriorityClassSource, PropagationSpec};
+use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
+use muster_shared::events::EventType;
 use muster_shared::names::label;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::{Change, Doubt, Informer, Presence};
 
+use super::arrivals::Arrivals;
+use super::audits::Audits;
+use super::bound::Bound;
 use super::build::{self, Wanted};
+use super::candidates::Candidates;
 use super::claim::Claim;
+use super::identity::{Owner, owner};
+use super::parked::Parked;
 use super::policy::{Policy, PolicyKey};
+use super::priority::{Classes, Priority};
 use super::scope::Scope;
-use super::select::{Subject, selects, winner};
+use super::select::{Subject, reaches, selects, winner};
 use super::template::{Template, TemplateKey};
 use super::templates::{Lookup, TemplateEvent};
 use super::{claims, dependencies, policies};
-use crate::binding::kept::Kept;
+use crate::binding::kept::{BindingKey, Kept};
 use crate::fleet::Fleet;
 use crate::scheduler::FirstPlacement;
-use crate::settings::{PRIORITY_BASED_SCHEDULING, PROPAGATE_DEPS};
+use crate::settings::PROPAGATE_DEPS;
 use crate::taint::default_tolerations::DefaultTolerations;
 
 /// How long to wait for something of ours to arrive in a cache.
 pub(super) const SOON: Duration = Duration::from_millis(200);
+/// How long to wait where a change that ends the wait is heard of.
+const LATER: Duration = Duration::from_mins(1);
 
 /// Why a template has not the binding that it should have.
 #[derive(Debug, thiserror::Error)]
@@ -42,14 +51,20 @@ pub(super) enum Error {
         source: Box<kube::Error>,
     },
     #[error(
-        "{policy} waits for override policies ({overrides}), which this version does not apply"
+        "{policy} waits for override policies ({overrides}), which this version does not apply: take dependentOverrides out of it"
     )]
     Overrides {
         policy: PolicyKey,
         overrides: String,
     },
-    #[error("{policy} takes its schedule priority from {class:?}, which is no PriorityClass")]
+    #[error(
+        "{policy} takes its schedule priority from {class:?}, which is no PriorityClass: make it, or name another"
+    )]
     PriorityClass { policy: PolicyKey, class: String },
+    #[error("{failed} templates failed; the first: {first}")]
+    Some { failed: usize, first: Box<Self> },
+    #[error("{binding} is there and cannot be read: mend or delete it")]
+    Unreadable { binding: BindingKey },
 }
 
 impl Error {
@@ -71,9 +86,13 @@ pub(super) struct Detector {
     pub(super) fleet: Arc<Fleet>,
     pub(super) templates: Queue<TemplateKey>,
     pub(super) policies: Queue<PolicyKey>,
+    /// Policies that wait for a kind to be listed.
+    pub(super) parked: Parked<PolicyKey>,
     /// Templates whose policy is still to be written on them.
     pub(super) claims: Queue<TemplateKey>,
-    scope: Scope,
+    pub(super) audits: Audits,
+    pub(super) classes: Option<Classes>,
+    pub(super) scope: Scope,
     /// Places new bindings, where this process is the scheduler, too.
     pub(super) first: Option<FirstPlacement>,
     memory: Mutex<Memory>,
@@ -81,22 +100,26 @@ pub(super) struct Detector {
 
 #[derive(Default)]
 pub(super) struct Memory {
-    /// The content that each template had when its binding was last built.
-    pub(super) built: HashMap<TemplateKey, u64>,
     /// Templates whose binding was created and is not in the cache yet.
-    pub(super) arriving: HashSet<TemplateKey>,
-    /// Templates that did not change since their lazy policy did: their bindings are left alone.
-    for_policy: HashSet<TemplateKey>,
+    pub(super) arriving: Arrivals,
+    /// Templates that somebody changed, or whose binding went, since they were last looked at: a lazy policy takes effect on them.
+    changed: HashSet<TemplateKey>,
     /// What is to be written on the templates of the queue of claims.
     pub(super) claims: HashMap<TemplateKey, Claim>,
+    /// What was told of a template last, so that it is told once.
+    told: HashMap<TemplateKey, String>,
+    /// Which bindings each policy has.
+    pub(super) bound: Bound,
+    /// Which policies could select which templates.
+    pub(super) candidates: Candidates,
 }
 
 impl Memory {
     fn forget(&mut self, key: &TemplateKey) {
-        self.built.remove(key);
-        self.arriving.remove(key);
-        self.for_policy.remove(key);
+        self.arriving.end(key);
+        self.changed.remove(key);
         self.claims.remove(key);
+        self.told.remove(key);
     }
 }
 
@@ -116,11 +139,16 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             return;
         }
     };
+    fleet.follow_templates();
+    let policies = Queue::new("policies");
     let detector = Arc::new(Detector {
         fleet: Arc::clone(fleet),
         templates: Queue::new("detector"),
-        policies: Queue::new("policies"),
+        parked: Parked::new(&fleet.templates, &policies),
+        policies,
         claims: Queue::new("claims"),
+        audits: Audits::default(),
+        classes: Classes::of(fleet),
         scope: scope.clone(),
         first: FirstPlacement::follow(fleet),
         memory: Mutex::default(),
@@ -140,6 +168,8 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     );
     policies::start(&detector, tasks);
     claims::start(&detector, tasks);
+    super::audits::start(&detector, tasks);
+    super::priority::start(&detector, tasks);
     if settings.gate(&PROPAGATE_DEPS) {
         dependencies::start(fleet, scope, tasks);
     }
@@ -154,8 +184,8 @@ fn listen(detector: &Arc<Detector>) {
             return;
         }
         if to.scope.admits(&news.key) {
-            if news.event != TemplateEvent::Marked {
-                to.memory().for_policy.remove(&news.key);
+            if news.event == TemplateEvent::Changed {
+                to.memory().changed.insert(news.key.clone());
             }
             to.templates.add(news.key.clone());
         }
@@ -164,21 +194,38 @@ fn listen(detector: &Arc<Detector>) {
     listen_to_bindings(detector, &fleet.cluster_bindings);
 }
 
-/// A binding that somebody deleted is made again, and the kind of its template is watched even when no policy names it any more.
+/// A binding that somebody deleted is made again, and the template of one that lost its claim is looked at.
 fn listen_to_bindings<B: Kept>(detector: &Arc<Detector>, bindings: &Informer<B>) {
     let to = Arc::clone(detector);
     bindings.on_change(move |change| {
-        let key = TemplateKey::of(&change.object().spec().resource);
-        match change {
-            Change::Applied { old: None, .. } => {
-                to.memory().arriving.remove(&key);
-                to.fleet.templates.want(&key.kind);
-            }
-            Change::Applied { .. } => {}
-            Change::Deleted { .. } => {
-                to.memory().arriving.remove(&key);
+        let (old, new) = match change {
+            Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
+            Change::Deleted { old } => (Some(old.as_ref()), None),
+        };
+        to.memory().bound.change(old, new);
+        let key = || TemplateKey::of(&change.object().spec().resource);
+        match (old, new) {
+            (Some(_), None) => {
+                let key = key();
+                let mut memory = to.memory();
+                memory.arriving.end(&key);
+                memory.changed.insert(key.clone());
+                drop(memory);
                 to.templates.add(key);
             }
+            (None, Some(_)) => {
+                let key = key();
+                let again = to.memory().arriving.end(&key);
+                if again {
+                    to.templates.add(key);
+                }
+            }
+            (Some(old), Some(new)) => {
+                if Claim::on(old.meta()).is_some() && Claim::on(new.meta()).is_none() {
+                    to.templates.add(key());
+                }
+            }
+            (None, None) => {}
         }
     });
 }
@@ -188,95 +235,159 @@ impl Detector {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at a template because its policy changed. A lazy one leaves the binding as it is until the template itself changes.
-    pub(super) fn revisit(&self, key: TemplateKey, lazily: bool) {
-        if lazily {
-            self.memory().for_policy.insert(key.clone());
-        }
-        self.templates.add(key);
-    }
-
-    /// Whether templates of a kind and namespace are propagated.
-    pub(super) fn scope(&self) -> &Scope {
-        &self.scope
-    }
-
     async fn reconcile(&self, key: TemplateKey) -> Result<Next, Error> {
-        let template = match self.fleet.templates.get(&key) {
+        let changed = self.memory().changed.remove(&key);
+        let outcome = self.look_at(&key, changed).await;
+        if changed && !matches!(outcome, Ok(Next::Done)) {
+            self.memory().changed.insert(key);
+        }
+        outcome
+    }
+
+    async fn look_at(&self, key: &TemplateKey, changed: bool) -> Result<Next, Error> {
+        let template = match self.fleet.templates.get(key) {
             Lookup::Found(template) => template,
-            Lookup::Absent => return Ok(Next::Done),
-            Lookup::Unknown => return Ok(Next::After(SOON)),
+            // When its kind is listed, it is heard of.
+            Lookup::Absent | Lookup::Unknown => return Ok(Next::Done),
         };
         let claimed_elsewhere = template
             .label(label::CLAIMED_BY)
             .is_some_and(|by| !by.is_empty());
-        if template.is_deleting() || claimed_elsewhere || !self.scope.admits(&key) {
+        if template.is_deleting() || claimed_elsewhere || !self.scope.admits(key) {
             return Ok(Next::Done);
         }
-        let subject = Subject::of(&key, &template);
-        let claim = Claim::on(template.metadata()).or_else(|| self.claim_of_binding(&key));
+        let subject = Subject::of(key, &template);
+        let claim =
+            Claim::on(template.metadata()).or_else(|| self.claim_of_binding(key, &template));
         let Some(claim) = claim else {
             // A template without a policy waits; the policy that comes looks for it.
             return match self.match_policy(subject) {
-                Some(policy) => self.apply(&key, &template, &policy).await,
+                Some(policy) => self.apply(key, &template, &policy, changed).await,
                 None => Ok(Next::Done),
             };
         };
-        match self.policy(&claim.policy) {
-            None => self.release(&key, &claim).await,
-            // The policy's own reconciliation releases what it has.
-            Some(policy) if policy.is_deleting() => Ok(Next::Done),
-            // What is not selected any more is released when the policy changes. (The same object may be served by two API groups of
-            // which the policy names one: its other face must not release it.)
-            Some(policy) if !selects(policy.spec(), subject) => Ok(Next::Done),
-            Some(policy) => self.apply(&key, &template, &policy).await,
+        let Presence::There(policy) = self.presence(&claim.policy) else {
+            return if self.is_gone(&claim.policy).await? {
+                self.release(key, &claim).await
+            } else {
+                // It is looked at again when its policy is.
+                Ok(Next::Done)
+            };
+        };
+        if policy.is_deleting() {
+            return self.release(key, &claim).await;
         }
+        if selects(&policy, subject) {
+            return self.apply(key, &template, &policy, changed).await;
+        }
+        // A policy that does not select a template and has no binding of it is not in charge: the claim was copied with a manifest, or
+        // written by somebody who wanted that policy. With a binding it stays: what is not selected any more is released when the policy
+        // changes, and the same object may be served by two API groups of which the policy names one.
+        if reaches(&policy, subject) && self.has_binding(key, &template) {
+            return Ok(Next::Done);
+        }
+        self.release(key, &claim).await
     }
 
     /// The claim on a template that was not written on it yet.
-    fn claim_of_binding(&self, key: &TemplateKey) -> Option<Claim> {
-        let (namespace, name) = (key.namespace.as_deref(), build::binding_name(key));
-        if namespace.is_some() {
-            Claim::on(&self.fleet.bindings.get(namespace, &name)?.metadata)
+    fn claim_of_binding(&self, key: &TemplateKey, template: &Template) -> Option<Claim> {
+        if key.namespace.is_some() {
+            let held = self.binding_of::<ResourceBinding>(key, template)?;
+            Claim::on(&held.metadata)
         } else {
-            Claim::on(&self.fleet.cluster_bindings.get(None, &name)?.metadata)
+            let held = self.binding_of::<ClusterResourceBinding>(key, template)?;
+            Claim::on(&held.metadata)
         }
+    }
+
+    fn has_binding(&self, key: &TemplateKey, template: &Template) -> bool {
+        if key.namespace.is_some() {
+            self.binding_of::<ResourceBinding>(key, template).is_some()
+        } else {
+            self.binding_of::<ClusterResourceBinding>(key, template)
+                .is_some()
+        }
+    }
+
+    /// The binding of a template: one of its name that is another object's is not.
+    pub(super) fn binding_of<B: Kept>(
+        &self,
+        key: &TemplateKey,
+        template: &Template,
+    ) -> Option<Arc<B>> {
+        let name = build::binding_name(key);
+        let held = B::cache(&self.fleet).get(key.namespace.as_deref(), &name)?;
+        let uid = template.metadata().uid.as_deref();
+        (owner(held.as_ref(), key, uid) == Owner::Template).then_some(held)
     }
 
     /// The policy by name.
     pub(super) fn policy(&self, key: &PolicyKey) -> Option<Policy> {
-        match key {
-            PolicyKey::Namespaced { namespace, name } => self
-                .fleet
-                .policies
-                .get(Some(namespace), name)
-                .map(Policy::Namespaced),
-            PolicyKey::Cluster { name } => self
-                .fleet
-                .cluster_policies
-                .get(None, name)
-                .map(Policy::Cluster),
+        self.presence(key).there()
+    }
+
+    /// What is known of a policy by its name.
+    fn presence(&self, key: &PolicyKey) -> Presence<Policy> {
+        fn as_policy<K>(found: Presence<Arc<K>>, policy: fn(Arc<K>) -> Policy) -> Presence<Policy> {
+            match found {
+                Presence::There(found) => Presence::There(policy(found)),
+                Presence::Gone => Presence::Gone,
+                Presence::Unknown(doubt) => Presence::Unknown(doubt),
+            }
         }
+        match key {
+            PolicyKey::Namespaced { namespace, name } => as_policy(
+                self.fleet.policies.presence(Some(namespace), name),
+                Policy::Namespaced,
+            ),
+            PolicyKey::Cluster { name } => as_policy(
+                self.fleet.cluster_policies.presence(None, name),
+                Policy::Cluster,
+            ),
+        }
+    }
+
+    /// Whether a policy is no more. One that merely is not in the cache is asked for: a policy that cannot be read keeps what it has.
+    async fn is_gone(&self, key: &PolicyKey) -> Result<bool, Error> {
+        match self.presence(key) {
+            Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
+                return Ok(false);
+            }
+            Presence::Gone => return Ok(true),
+            Presence::Unknown(Doubt::Unseen | Doubt::Vanished) => {}
+        }
+        let client = self.fleet.client.clone();
+        let found = match key {
+            PolicyKey::Namespaced { namespace, name } => {
+                let api: Api<PropagationPolicy> = Api::namespaced(client, namespace);
+                let found = api.get_metadata_opt(name).await;
+                found.map(|found| found.is_some())
+            }
+            PolicyKey::Cluster { name } => {
+                let api: Api<ClusterPropagationPolicy> = Api::all(client);
+                let found = api.get_metadata_opt(name).await;
+                found.map(|found| found.is_some())
+            }
+        };
+        found
+            .map(|found| !found)
+            .map_err(Error::api("look for", key))
     }
 
     /// The policy for a template that has none: one of its namespace before any cluster-wide one.
     fn match_policy(&self, subject: Subject<'_>) -> Option<Policy> {
-        if let Some(namespace) = subject.namespace {
-            let all = self.fleet.policies.list().into_iter();
-            let near = all.filter(|policy| policy.metadata.namespace.as_deref() == Some(namespace));
-            let near: Vec<_> = near.map(Policy::Namespaced).collect();
-            if let Some(policy) = winner(&near, subject) {
-                return Some(policy.clone());
-            }
-        }
-        let wide: Vec<_> = self
-            .fleet
-            .cluster_policies
-            .list()
-            .into_iter()
-            .map(Policy::Cluster)
-            .collect();
-        winner(&wide, subject).cloned()
+        let best = |namespace: Option<&str>| {
+            let candidates = self.memory().candidates.of(namespace, subject);
+            let policies: Vec<_> = candidates
+                .iter()
+                .filter_map(|key| self.policy(key))
+                .collect();
+            winner(&policies, subject).cloned()
+        };
+        let near = subject
+            .namespace
+            .and_then(|namespace| best(Some(namespace)));
+        near.or_else(|| best(None))
     }
 
     async fn apply(
@@ -284,6 +395,45 @@ impl Detector {
         key: &TemplateKey,
         template: &Template,
         policy: &Policy,
+        changed: bool,
+    ) -> Result<Next, Error> {
+        let outcome = if key.namespace.is_some() {
+            self.bind::<ResourceBinding>(key, template, policy, changed)
+                .await
+        } else {
+            self.bind::<ClusterResourceBinding>(key, template, policy, changed)
+                .await
+        };
+        let error = match outcome {
+            Ok(next) => {
+                if next == Next::Done {
+                    self.memory().told.remove(key);
+                }
+                return Ok(next);
+            }
+            Err(error @ Error::Api { .. }) => return Err(error),
+            Err(error) => error,
+        };
+        // Trying again mends none of these: the template, its policy or what stands in its way has to change.
+        self.report(key, template, policy, &error);
+        let is_heard_of = !matches!(
+            error,
+            Error::Build(build::Error::FormerOwner { .. } | build::Error::OtherOwner { .. })
+                | Error::Unreadable { .. }
+        );
+        Ok(if is_heard_of {
+            Next::Done
+        } else {
+            Next::After(LATER)
+        })
+    }
+
+    async fn bind<B: Kept>(
+        &self,
+        key: &TemplateKey,
+        template: &Template,
+        policy: &Policy,
+        changed: bool,
     ) -> Result<Next, Error> {
         let spec = policy.spec();
         if !spec.dependent_overrides.is_empty() {
@@ -297,80 +447,155 @@ impl Detector {
             return Ok(Next::After(SOON));
         };
         let is_marked = claim.patch(template.metadata()).is_none();
-        if policy.is_lazy() && self.memory().for_policy.contains(key) {
-            if !is_marked {
-                self.claim_later(key, claim);
+        if policy.is_lazy() {
+            let held = self.binding_of::<B>(key, template);
+            let recorded = held.as_ref().map(|held| build::recorded(held.meta()));
+            if !activates(policy, template, recorded, changed) {
+                if !is_marked {
+                    self.claim_later(key, claim);
+                }
+                return Ok(Next::Done);
             }
-            return Ok(Next::Done);
         }
-        let priority = self.schedule_priority(policy, spec).await?;
-        let wanted = Wanted::new(key, template, &claim, spec, priority)
-            .map_err(|error| self.report(key, template, error))?
-            .tolerating(DefaultTolerations::of(&self.fleet.settings));
-        let content = template.content();
-        let (echo, changed) = {
-            let memory = self.memory();
-            // Our own claim, whose answer is still to come; what else it may show is looked at then.
-            let echo = is_marked && memory.claims.contains_key(key);
-            let differs = memory.built.get(key).is_some_and(|built| *built != content);
-            (echo, differs && !echo)
-        };
-        let next = if key.namespace.is_some() {
-            self.write::<ResourceBinding>(key, &wanted, changed).await?
-        } else {
-            self.write::<ClusterResourceBinding>(key, &wanted, changed)
-                .await?
-        };
-        if next == Next::Done && !echo {
-            self.memory().built.insert(key.clone(), content);
-            if !is_marked {
-                self.claim_later(key, claim);
+        let classes = self.classes.as_ref();
+        let priority = match classes.map_or(Priority::Known(None), |it| it.priority(spec)) {
+            Priority::Known(priority) => priority,
+            Priority::Unlisted => return Ok(Next::After(SOON * 10)),
+            Priority::Missing(class) => {
+                return Err(Error::PriorityClass {
+                    policy: policy.key(),
+                    class,
+                });
             }
+        };
+        let wanted = Wanted::new(key, template, &claim, spec, priority)?
+            .tolerating(DefaultTolerations::of(&self.fleet.settings));
+        let next = self.write::<B>(key, &wanted).await?;
+        if next == Next::Done && !is_marked {
+            self.claim_later(key, claim);
         }
         Ok(next)
     }
 
-    /// The number behind the priority class that a policy names.
-    async fn schedule_priority(
-        &self,
-        policy: &Policy,
-        spec: &PropagationSpec,
-    ) -> Result<Option<i32>, Error> {
-        let Some(priority) = &spec.schedule_priority else {
-            return Ok(None);
-        };
-        if !self.fleet.settings.gate(&PRIORITY_BASED_SCHEDULING) {
-            return Ok(None);
+    /// Tells the owners of a template and of its policy that nothing can be made of it: once, until it is another reason.
+    fn report(&self, key: &TemplateKey, template: &Template, policy: &Policy, error: &Error) {
+        let note = error.to_string();
+        let known = self.memory().told.insert(key.clone(), note.clone());
+        if known.as_ref() == Some(&note) {
+            return;
         }
-        let class = &priority.priority_class_name;
-        if priority.priority_class_source != PriorityClassSource::KubePriorityClass {
-            return Err(Error::PriorityClass {
-                policy: policy.key(),
-                class: class.clone(),
-            });
+        tracing::warn!(template = %key, policy = %policy.key(), error = note, "cannot propagate");
+        let events = &self.fleet.events;
+        let about = template.reference(key);
+        events.publish_about(about, EventType::Warning, "ApplyPolicyFailed", note.clone());
+        // What is wrong with the policy itself is told by its audit; this is about one of its templates.
+        if matches!(error, Error::Build(_) | Error::Unreadable { .. }) {
+            let note = format!("{key}: {note}");
+            policy.tell(events, EventType::Warning, "ApplyPolicyFailed", note);
         }
-        let classes: Api<PriorityClass> = Api::all(self.fleet.client.clone());
-        let found = classes
-            .get(class)
-            .await
-            .map_err(Error::api("read the priority class", class))?;
-        Ok(Some(found.value))
     }
+}
 
-    /// Tells the owner of a template that nothing can be made of it.
-    fn report(&self, key: &TemplateKey, template: &Template, error: build::Error) -> Error {
-        let about = k8s_openapi::api::core::v1::ObjectReference {
-            api_version: Some(key.kind.api_version.clone()),
-            kind: Some(key.kind.kind.clone()),
-            namespace: key.namespace.clone(),
-            name: Some(key.name.clone()),
-            uid: template.metadata().uid.clone(),
-            ..Default::default()
+/// Whether a lazy policy takes effect on a template: with the next change of the template after that of the policy, and at once on one
+/// that came after the policy. `recorded` is what the template's binding, if there is one, says that it was made of; `changed` is
+/// whether this process saw a change since it last looked. The first says it across restarts, so that a restart applies nothing that
+/// waits, and loses nothing that happened meanwhile.
+fn activates(
+    policy: &Policy,
+    template: &Template,
+    recorded: Option<Option<&str>>,
+    changed: bool,
+) -> bool {
+    match recorded {
+        Some(Some(recorded)) => recorded != build::fingerprint(template),
+        Some(None) => changed,
+        None => {
+            let older =
+                template.metadata().creation_timestamp < policy.metadata().creation_timestamp;
+            changed || !older
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::policy::ClusterPropagationPolicy;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_lazy_policy_takes_effect_with_the_next_change_of_a_template_whatever_was_forgotten() {
+        let created = |at: u8| format!("2026-01-01T00:00:0{at}Z");
+        let policy: ClusterPropagationPolicy = serde_json::from_value(json!({
+            "metadata": { "name": "p", "creationTimestamp": created(5) }, "spec": { "resourceSelectors": [] },
+        }))
+        .unwrap();
+        let policy = Policy::Cluster(Arc::new(policy));
+        let template = |at: u8, colour: &str| {
+            let metadata = json!({ "name": "web", "creationTimestamp": created(at) });
+            Template::new(json!({ "metadata": metadata, "data": { "colour": colour } })).unwrap()
         };
-        let kind = muster_shared::events::EventType::Warning;
-        self.fleet
-            .events
-            .publish_about(about, kind, "ApplyPolicyFailed", error.to_string());
-        error.into()
+        let record = |of: &Template| build::fingerprint(of);
+        let (older, newer) = (template(1, "red"), template(9, "red"));
+        let (same, other) = (record(&older), record(&template(1, "blue")));
+        for (what, template, recorded, changed, expected) in [
+            ("bound, unchanged", &older, Some(Some(&*same)), false, false),
+            (
+                "bound, only seen to change to what is bound",
+                &older,
+                Some(Some(&*same)),
+                true,
+                false,
+            ),
+            (
+                "bound, changed while nobody looked",
+                &older,
+                Some(Some(&*other)),
+                false,
+                true,
+            ),
+            (
+                "bound before there were records",
+                &older,
+                Some(None),
+                false,
+                false,
+            ),
+            (
+                "bound before there were records, changed",
+                &older,
+                Some(None),
+                true,
+                true,
+            ),
+            (
+                "older than the policy, not bound",
+                &older,
+                None,
+                false,
+                false,
+            ),
+            (
+                "older than the policy, not bound, changed",
+                &older,
+                None,
+                true,
+                true,
+            ),
+            (
+                "younger than the policy, not bound",
+                &newer,
+                None,
+                false,
+                true,
+            ),
+        ] {
+            assert_eq!(
+                activates(&policy, template, recorded, changed),
+                expected,
+                "{what}"
+            );
+        }
     }
 }

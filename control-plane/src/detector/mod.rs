@@ -2,17 +2,26 @@
 //!
 //! A template is any object of the fleet API that a policy selects. The policy claims it (labels and annotations on the template), and the
 //! pair becomes a binding: what is to be placed, by which rules. `select` says which policy, `claim` how it is marked, `build`
-//! what the binding says; `controller` and `policies` gather, call and write.
+//! what the binding says, `audit` what of a policy has no effect; `controller` and `policies` gather, call and write.
 
+mod arrivals;
+pub mod audit;
+mod audits;
 mod bind;
+mod bound;
 pub mod build;
+pub mod candidates;
 pub mod claim;
 mod claims;
 mod controller;
 mod dependencies;
+mod identity;
+mod kinds;
+mod parked;
 mod policies;
 pub mod policy;
 pub mod preempt;
+mod priority;
 pub mod scope;
 pub mod select;
 mod template;
@@ -24,5 +33,6 @@ mod conformance;
 pub use build::binding_name;
 pub use claim::Claim;
 pub use controller::start;
+pub use parked::Parked;
 pub use template::{Kind, Template, TemplateKey};
-pub use templates::{Lookup, News, TemplateEvent, Templates};
+pub use templates::{Lookup, News, Standing, TemplateEvent, Templates};

@@ -1,5 +1,6 @@
 //! What a change of a policy means for the templates it has, had, or could have.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +16,14 @@ use serde_json::{Value, json};
 
 use super::claim::Claim;
 use super::controller::{Detector, Error, SOON};
+use super::kinds::kinds_of;
 use super::policy::{Policy, PolicyKey};
 use super::preempt::takes_over;
-use super::select::{Strength, Subject, selects, strength};
+use super::select::{Subject, given, selects};
 use super::template::{Kind, Template, TemplateKey};
 use super::templates::Lookup;
-use crate::binding::kept::{Kept, patch_params};
+use crate::binding::kept::{BindingKey, Kept, patch_params};
+use crate::fleet::Fleet;
 use crate::settings::PROPAGATION_POLICY_PREEMPTION;
 
 /// How many policies are worked on at a time: they are few, and each may touch many templates.
@@ -49,23 +52,39 @@ fn listen<K: Followed>(
     policy: fn(Arc<K>) -> Policy,
 ) {
     let to = Arc::clone(detector);
-    policies.on_change(move |change| match change {
-        Change::Applied { old, new } => {
-            let (old, new) = (old.clone().map(policy), policy(Arc::clone(new)));
-            for selector in &new.spec().resource_selectors {
-                to.fleet
-                    .templates
-                    .want(&Kind::new(&*selector.api_version, &*selector.kind));
+    policies.on_change(move |change| {
+        let (old, new) = match change {
+            Change::Applied { old, new } => {
+                (old.clone().map(policy), Some(policy(Arc::clone(new))))
             }
-            if old.as_ref().is_none_or(|old| differ(old, &new)) {
-                to.policies.add(new.key());
-            }
-            if let Some(old) = old.filter(|old| old.spec().priority() > new.spec().priority()) {
-                to.offer_to_preemptors(&old, &new);
-            }
+            Change::Deleted { old } => (Some(policy(Arc::clone(old))), None),
+        };
+        let (old, new) = (old.as_ref(), new.as_ref());
+        to.memory().candidates.change(old, new);
+        let kinds = |policy: Option<&Policy>| {
+            policy.map_or_else(Vec::new, |policy| kinds_of(policy.spec(), &to.scope))
+        };
+        for kind in kinds(new) {
+            to.fleet.templates.name(&kind);
         }
-        // Normally the finalizer has seen to everything. This is for a policy that went without one.
-        Change::Deleted { old } => to.policies.add(policy(Arc::clone(old)).key()),
+        for kind in kinds(old) {
+            to.fleet.templates.unname(&kind);
+        }
+        let Some(new) = new else {
+            // Normally the finalizer has seen to everything. This is for a policy that went without one.
+            if let Some(old) = old {
+                to.audits.forget(&old.key());
+                to.policies.add(old.key());
+            }
+            return;
+        };
+        if old.is_none_or(|old| differ(old, new)) {
+            to.policies.add(new.key());
+            to.audits.add(new.key());
+        }
+        if let Some(old) = old.filter(|old| old.spec().priority() > new.spec().priority()) {
+            to.offer_to_preemptors(old, new);
+        }
     });
 }
 
@@ -90,30 +109,25 @@ impl Detector {
         let Some(claim) = Claim::by(&policy).filter(|_| has_finalizer(&policy)) else {
             return self.identify(&policy).await;
         };
-        let mut pending = false;
-        for template in self
-            .bound::<ResourceBinding>(&claim)
-            .into_iter()
-            .chain(self.bound::<ClusterResourceBinding>(&claim))
-        {
+        let mut rest = Rest::default();
+        for template in self.bound(&claim) {
             match self.fleet.templates.get(&template) {
-                Lookup::Found(found) if !selects(policy.spec(), Subject::of(&template, &found)) => {
-                    pending |= self.release(&template, &claim).await? != Next::Done;
+                Lookup::Found(found) if !selects(&policy, Subject::of(&template, &found)) => {
+                    rest.take(self.release(&template, &claim).await);
                 }
-                Lookup::Found(_) => self.revisit(template, policy.is_lazy()),
+                Lookup::Found(_) => self.templates.add(template),
                 Lookup::Absent => {}
-                Lookup::Unknown => pending = true,
+                Lookup::Unknown => rest.unlisted(&template.kind),
             }
         }
-        pending |= !self.revisit_unclaimed(&policy);
+        self.revisit_unclaimed(&policy, &mut rest);
         if self.fleet.settings.gate(&PROPAGATION_POLICY_PREEMPTION) {
-            pending |= !self.preempt(&policy, &claim).await?;
+            self.preempt(&policy, &claim, &mut rest).await;
         }
-        Ok(if pending {
-            Next::After(SOON)
-        } else {
-            Next::Done
-        })
+        for kind in &rest.unlisted {
+            self.parked.wait(kind, key.clone());
+        }
+        rest.next()
     }
 
     /// Gives a policy its permanent id (its uid, unless admission gave one) and the finalizer that lets us release its templates.
@@ -141,27 +155,33 @@ impl Detector {
             return Ok(Next::Done);
         }
         if let Some(claim) = Claim::by(policy) {
-            let mut claimed = self.bound::<ResourceBinding>(&claim);
-            claimed.extend(self.bound::<ClusterResourceBinding>(&claim));
-            for selector in &policy.spec().resource_selectors {
-                let kind = Kind::new(&*selector.api_version, &*selector.kind);
-                let Some(templates) = self.fleet.templates.list(&kind) else {
-                    return Ok(Next::After(SOON));
-                };
+            let mut claimed: BTreeSet<TemplateKey> = self.bound(&claim).into_iter().collect();
+            for kind in kinds_of(policy.spec(), &self.scope) {
+                // Those of a kind that is not listed are released when it is, since their policy has gone then: one kind that cannot be
+                // listed keeps neither the policy nor the templates of its other kinds.
+                let templates = self.fleet.templates.list(&kind, claim.policy.namespace());
                 let ours =
                     |template: &Template| template.label(id_label(policy)) == Some(&claim.id);
                 claimed.extend(
                     templates
                         .into_iter()
+                        .flatten()
                         .filter(|(_, template)| ours(template))
                         .map(|(key, _)| key),
                 );
             }
-            claimed.sort();
-            claimed.dedup();
+            let mut rest = Rest::default();
             for template in claimed {
-                if self.release(&template, &claim).await? != Next::Done {
-                    return Ok(Next::After(SOON));
+                rest.take(self.release(&template, &claim).await);
+            }
+            match rest.next() {
+                Ok(Next::Done) => {}
+                Ok(next) => return Ok(next),
+                Err(error) => {
+                    let note = format!("cannot be removed yet: {error}");
+                    let events = &self.fleet.events;
+                    policy.tell(events, EventType::Warning, "ReleaseFailed", note);
+                    return Err(error);
                 }
             }
         }
@@ -207,139 +227,141 @@ impl Detector {
     }
 
     /// The templates of the bindings that carry a claim.
-    fn bound<B: Kept>(&self, claim: &Claim) -> Vec<TemplateKey> {
-        let label = if claim.policy.namespace().is_some() {
-            label::PROPAGATION_POLICY_ID
-        } else {
-            label::CLUSTER_PROPAGATION_POLICY_ID
-        };
-        let carries = |binding: &B| {
-            binding
-                .meta()
-                .labels
-                .as_ref()
-                .and_then(|labels| labels.get(label))
-                == Some(&claim.id)
-        };
-        let bindings = B::cache(&self.fleet).list();
-        bindings
+    fn bound(&self, claim: &Claim) -> Vec<TemplateKey> {
+        let found = self.memory().bound.by_id(claim);
+        found
             .iter()
-            .filter(|binding| carries(binding))
-            .map(|binding| TemplateKey::of(&binding.spec().resource))
+            .filter_map(|key| self.template_of(key))
             .collect()
     }
 
     /// Looks again at everything that names a policy which is gone.
     fn revisit_claimed(&self, policy: &PolicyKey) {
-        fn revisit<B: Kept>(detector: &Detector, policy: &PolicyKey) {
-            for binding in B::cache(&detector.fleet).list() {
-                if Claim::on(binding.meta()).is_some_and(|claim| claim.policy == *policy) {
-                    detector.revisit(TemplateKey::of(&binding.spec().resource), false);
-                }
-            }
+        let found = self.memory().bound.by_policy(policy);
+        for template in found.iter().filter_map(|key| self.template_of(key)) {
+            self.templates.add(template);
         }
-        revisit::<ResourceBinding>(self, policy);
-        revisit::<ClusterResourceBinding>(self, policy);
     }
 
-    /// Looks at the templates without a policy that this one selects; `false` when some kinds are not listed yet.
-    fn revisit_unclaimed(&self, policy: &Policy) -> bool {
-        let mut kinds: Vec<_> = policy
-            .spec()
-            .resource_selectors
-            .iter()
-            .map(|selector| Kind::new(&*selector.api_version, &*selector.kind))
-            .collect();
-        kinds.sort();
-        kinds.dedup();
-        let mut complete = true;
-        for kind in kinds.iter().filter(|kind| self.scope().admits_kind(kind)) {
-            let Some(templates) = self.fleet.templates.list(kind) else {
-                complete = false;
-                continue;
-            };
-            for (key, template) in templates {
-                let near = policy
-                    .key()
-                    .namespace()
-                    .is_none_or(|namespace| key.namespace.as_deref() == Some(namespace));
-                let free = Claim::on(template.metadata()).is_none();
-                if near && free && selects(policy.spec(), Subject::of(&key, &template)) {
-                    // A template that came after its lazy policy is propagated at once.
-                    let older = template.metadata().creation_timestamp
-                        < policy.metadata().creation_timestamp;
-                    self.revisit(key, policy.is_lazy() && older);
-                }
-            }
+    fn template_of(&self, binding: &BindingKey) -> Option<TemplateKey> {
+        fn of<B: Kept>(fleet: &Fleet, key: &BindingKey) -> Option<TemplateKey> {
+            let held = B::cache(fleet).get(key.namespace.as_deref(), &key.name)?;
+            Some(TemplateKey::of(&held.spec().resource))
         }
-        complete
+        match binding.namespace {
+            Some(_) => of::<ResourceBinding>(&self.fleet, binding),
+            None => of::<ClusterResourceBinding>(&self.fleet, binding),
+        }
     }
 
-    /// Takes over the templates that this policy names and may have; `false` when some are not known yet.
-    async fn preempt(&self, policy: &Policy, claim: &Claim) -> Result<bool, Error> {
-        if policy.spec().preemption != Some(PreemptionBehavior::Always) {
-            return Ok(true);
-        }
-        let mut complete = true;
+    /// Looks at the templates without a policy that this one selects.
+    fn revisit_unclaimed(&self, policy: &Policy, rest: &mut Rest) {
+        let kinds = kinds_of(policy.spec(), &self.scope);
+        let mut seen = BTreeSet::new();
         for selector in &policy.spec().resource_selectors {
-            let Some(name) = selector.name.clone().filter(|name| !name.is_empty()) else {
+            let kind = Kind::new(&*selector.api_version, &*selector.kind);
+            if !kinds.contains(&kind) {
+                continue;
+            }
+            let own = policy.key();
+            let namespace = own
+                .namespace()
+                .or_else(|| given(selector.namespace.as_ref()));
+            let name = given(selector.name.as_ref());
+            if let Some(name) = name
+                && (namespace.is_some() || !self.fleet.templates.is_namespaced(&kind))
+            {
+                let key = TemplateKey {
+                    kind: Arc::new(kind),
+                    namespace: namespace.map(str::to_owned),
+                    name: name.to_owned(),
+                };
+                match self.fleet.templates.get(&key) {
+                    Lookup::Found(template) => self.revisit_free(policy, key, &template),
+                    Lookup::Absent => {}
+                    Lookup::Unknown => rest.unlisted(&key.kind),
+                }
+                continue;
+            }
+            if !seen.insert((kind.clone(), namespace.map(str::to_owned))) {
+                continue;
+            }
+            match self.fleet.templates.list(&kind, namespace) {
+                Some(templates) => {
+                    for (key, template) in templates {
+                        self.revisit_free(policy, key, &template);
+                    }
+                }
+                None => rest.unlisted(&kind),
+            }
+        }
+    }
+
+    fn revisit_free(&self, policy: &Policy, key: TemplateKey, template: &Template) {
+        let free = Claim::on(template.metadata()).is_none();
+        if free && selects(policy, Subject::of(&key, template)) {
+            self.templates.add(key);
+        }
+    }
+
+    /// Takes over the templates that this policy names and may have.
+    async fn preempt(&self, policy: &Policy, claim: &Claim, rest: &mut Rest) {
+        if policy.spec().preemption != Some(PreemptionBehavior::Always) {
+            return;
+        }
+        for selector in &policy.spec().resource_selectors {
+            let Some(name) = given(selector.name.as_ref()) else {
                 continue;
             };
+            let own = policy.key();
             let key = TemplateKey {
                 kind: Arc::new(Kind::new(&*selector.api_version, &*selector.kind)),
-                namespace: policy
-                    .key()
+                namespace: own
                     .namespace()
-                    .map(str::to_owned)
-                    .or_else(|| selector.namespace.clone()),
-                name,
+                    .or_else(|| given(selector.namespace.as_ref()))
+                    .map(str::to_owned),
+                name: name.to_owned(),
             };
             let template = match self.fleet.templates.get(&key) {
                 Lookup::Found(template) => template,
                 Lookup::Absent => continue,
                 Lookup::Unknown => {
-                    complete = false;
+                    rest.unlisted(&key.kind);
                     continue;
                 }
             };
-            let owner = Claim::on(template.metadata()).and_then(|claim| self.policy(&claim.policy));
-            let Some(owner) = owner.filter(|owner| takes_over(policy, owner)) else {
-                continue;
-            };
-            if template.is_deleting()
-                || strength(selector, Subject::of(&key, &template)) == Strength::Mismatch
-            {
-                continue;
-            }
-            let Some(metadata) = claim.patch(template.metadata()) else {
-                continue;
-            };
-            complete &= self
-                .mark(&key, template.metadata(), metadata)
-                .await?
-                .is_some();
-            let note = format!("{} takes {key} over from {}", policy.key(), owner.key());
-            tracing::info!("{note}");
-            match policy {
-                Policy::Namespaced(policy) => {
-                    self.fleet.events.publish(
-                        policy.as_ref(),
-                        EventType::Normal,
-                        "PreemptPolicySucceed",
-                        note,
-                    );
-                }
-                Policy::Cluster(policy) => {
-                    self.fleet.events.publish(
-                        policy.as_ref(),
-                        EventType::Normal,
-                        "PreemptPolicySucceed",
-                        note,
-                    );
-                }
-            }
+            rest.take(self.take_over(policy, claim, &key, &template).await);
         }
-        Ok(complete)
+    }
+
+    async fn take_over(
+        &self,
+        policy: &Policy,
+        claim: &Claim,
+        key: &TemplateKey,
+        template: &Template,
+    ) -> Result<Next, Error> {
+        let owner = Claim::on(template.metadata()).and_then(|claim| self.policy(&claim.policy));
+        let Some(owner) = owner.filter(|owner| takes_over(policy, owner)) else {
+            return Ok(Next::Done);
+        };
+        if template.is_deleting()
+            || !self.scope.admits(key)
+            || !selects(policy, Subject::of(key, template))
+        {
+            return Ok(Next::Done);
+        }
+        let Some(metadata) = claim.patch(template.metadata()) else {
+            return Ok(Next::Done);
+        };
+        if !self.mark(key, template.metadata(), metadata).await? {
+            return Ok(Next::After(SOON));
+        }
+        let note = format!("{} takes {key} over from {}", policy.key(), owner.key());
+        tracing::info!("{note}");
+        let events = &self.fleet.events;
+        policy.tell(events, EventType::Normal, "PreemptPolicySucceed", note);
+        Ok(Next::Done)
     }
 
     /// A policy whose priority fell may lose templates to those that it was above so far.
@@ -349,20 +371,15 @@ impl Detector {
         }
         let between = new.spec().priority() + 1..old.spec().priority();
         let all: Vec<Policy> = match new {
-            Policy::Namespaced(_) => self
-                .fleet
-                .policies
-                .list()
-                .into_iter()
-                .map(Policy::Namespaced)
-                .collect(),
-            Policy::Cluster(_) => self
-                .fleet
-                .cluster_policies
-                .list()
-                .into_iter()
-                .map(Policy::Cluster)
-                .collect(),
+            Policy::Namespaced(policy) => {
+                let namespace = policy.metadata.namespace.as_deref().unwrap_or_default();
+                let near = self.fleet.policies.list_in(namespace).into_iter();
+                near.map(Policy::Namespaced).collect()
+            }
+            Policy::Cluster(_) => {
+                let wide = self.fleet.cluster_policies.list().into_iter();
+                wide.map(Policy::Cluster).collect()
+            }
         };
         for policy in all {
             let may = policy.spec().preemption == Some(PreemptionBehavior::Always);
@@ -370,6 +387,46 @@ impl Detector {
                 self.policies
                     .add_after(policy.key(), Duration::from_millis(1));
             }
+        }
+    }
+}
+
+/// What a round over the templates of a policy left undone: one of them that cannot be written does not keep the others.
+#[derive(Default)]
+struct Rest {
+    unlisted: BTreeSet<Kind>,
+    again: bool,
+    failed: usize,
+    first: Option<Error>,
+}
+
+impl Rest {
+    fn unlisted(&mut self, kind: &Kind) {
+        if !self.unlisted.contains(kind) {
+            self.unlisted.insert(kind.clone());
+        }
+    }
+
+    fn take(&mut self, outcome: Result<Next, Error>) {
+        match outcome {
+            Ok(Next::Done) => {}
+            Ok(Next::After(_)) => self.again = true,
+            Err(error) => {
+                self.failed += 1;
+                self.first.get_or_insert(error);
+            }
+        }
+    }
+
+    fn next(self) -> Result<Next, Error> {
+        match self.first {
+            Some(first) if self.failed > 1 => Err(Error::Some {
+                failed: self.failed,
+                first: Box::new(first),
+            }),
+            Some(first) => Err(first),
+            None if self.again => Ok(Next::After(SOON)),
+            None => Ok(Next::Done),
         }
     }
 }

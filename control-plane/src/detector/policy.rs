@@ -7,6 +7,7 @@ use kube::core::ObjectMeta;
 use muster_shared::api::policy::{
     ActivationPreference, ClusterPropagationPolicy, PropagationPolicy, PropagationSpec,
 };
+use muster_shared::events::{EventType, Events};
 
 /// What names a policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,6 +95,14 @@ impl Policy {
     /// Whether it is going away.
     pub fn is_deleting(&self) -> bool {
         self.metadata().deletion_timestamp.is_some()
+    }
+
+    /// Publishes an event about it.
+    pub(super) fn tell(&self, events: &Events, kind: EventType, reason: &str, note: String) {
+        match self {
+            Self::Namespaced(policy) => events.publish(policy.as_ref(), kind, reason, note),
+            Self::Cluster(policy) => events.publish(policy.as_ref(), kind, reason, note),
+        }
     }
 
     /// Whether a change of it waits for the next change of each template.

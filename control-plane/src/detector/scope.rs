@@ -16,7 +16,13 @@ const RESERVED_GROUPS: &[&str] = &[
     "remedy.karmada.io",
     "apps.karmada.io",
     "events.k8s.io",
+    "coordination.k8s.io",
 ];
+
+/// Whether objects of a kind are about the fleet itself, or come and go too often: they are never templates, whatever names them.
+pub fn is_reserved(kind: &Kind) -> bool {
+    RESERVED_GROUPS.contains(&kind.group()) || (kind.group().is_empty() && kind.kind == "Event")
+}
 
 /// What is never propagated: the reserved, and what the settings add.
 #[derive(Clone, Debug, Default)]
@@ -62,10 +68,7 @@ impl Scope {
 
     /// Whether objects of a kind may be propagated.
     pub fn admits_kind(&self, kind: &Kind) -> bool {
-        let reserved = RESERVED_GROUPS.contains(&kind.group())
-            || kind.api_version == "coordination.k8s.io/v1"
-            || (kind.api_version == "v1" && kind.kind == "Event");
-        !reserved && !self.apis.iter().any(|skipped| skipped.covers(kind))
+        !is_reserved(kind) && !self.apis.iter().any(|skipped| skipped.covers(kind))
     }
 
     /// Whether objects of a namespace may be propagated.

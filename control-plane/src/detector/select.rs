@@ -73,7 +73,7 @@ pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
 }
 
 /// Absent and empty are the same.
-fn given(text: Option<&String>) -> Option<&str> {
+pub(super) fn given(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }
 
@@ -86,9 +86,18 @@ pub fn implicit_priority(policy: &PropagationSpec, subject: Subject<'_>) -> Stre
     strengths.max().unwrap_or(Strength::Mismatch)
 }
 
-/// Whether a policy selects the template at all.
-pub fn selects(policy: &PropagationSpec, subject: Subject<'_>) -> bool {
-    implicit_priority(policy, subject) > Strength::Mismatch
+/// Whether a policy selects the template at all. A namespaced one selects in its own namespace only, whatever its selectors say and
+/// whoever wrote its name on the template.
+pub fn selects(policy: &Policy, subject: Subject<'_>) -> bool {
+    reaches(policy, subject) && implicit_priority(policy.spec(), subject) > Strength::Mismatch
+}
+
+/// Whether a template is where a policy may select at all.
+pub fn reaches(policy: &Policy, subject: Subject<'_>) -> bool {
+    match policy {
+        Policy::Namespaced(policy) => policy.metadata.namespace.as_deref() == subject.namespace,
+        Policy::Cluster(_) => true,
+    }
 }
 
 /// The policy that gets the template among policies of one kind: the highest explicit priority, then the most specific, then the
@@ -99,7 +108,7 @@ pub fn winner<'p>(
 ) -> Option<&'p Policy> {
     policies
         .into_iter()
-        .filter(|policy| !policy.is_deleting())
+        .filter(|policy| !policy.is_deleting() && reaches(policy, subject))
         .map(|policy| {
             (
                 policy.spec().priority(),
@@ -110,4 +119,43 @@ pub fn winner<'p>(
         .filter(|(_, strength, _)| *strength > Strength::Mismatch)
         .max_by_key(|(priority, strength, policy)| (*priority, *strength, Reverse(policy.key())))
         .map(|(_, _, policy)| policy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_namespaced_policy_selects_in_its_own_namespace_only() {
+        let spec = || {
+            let selectors = json!([{ "apiVersion": "apps/v1", "kind": "Deployment" }]);
+            serde_json::from_value(json!({ "resourceSelectors": selectors })).unwrap()
+        };
+        let mut near = PropagationPolicy::new("p", spec());
+        near.metadata.namespace = Some("b".into());
+        let near = Policy::Namespaced(Arc::new(near));
+        let wide = Policy::Cluster(Arc::new(ClusterPropagationPolicy::new("p", spec())));
+        let kind = Kind::new("apps/v1", "Deployment");
+        let subject = |namespace| Subject {
+            kind: &kind,
+            namespace,
+            name: "web",
+            labels: None,
+        };
+        for (namespace, selected) in [(Some("a"), false), (Some("b"), true), (None, false)] {
+            let subject = subject(namespace);
+            assert_eq!(selects(&near, subject), selected, "{namespace:?}");
+            assert_eq!(
+                winner([&near], subject).is_some(),
+                selected,
+                "{namespace:?}"
+            );
+            assert!(selects(&wide, subject), "{namespace:?}");
+        }
+    }
 }

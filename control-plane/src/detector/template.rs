@@ -5,13 +5,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use kube::api::ApiResource;
 use kube::core::{DynamicResourceScope, ObjectMeta};
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::interpreter::Dependency;
+use muster_shared::names::{annotation, label};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ pub struct Template {
     metadata: ObjectMeta,
     text: Box<str>,
     content: u64,
-    users_content: u64,
+    fingerprint: u64,
 }
 
 impl fmt::Display for TemplateKey {
@@ -120,12 +120,12 @@ impl Template {
         }
         let text = object.to_string().into_boxed_str();
         let content = content(&mut object);
-        let users_content = users_content(object);
+        let fingerprint = without_claim(object);
         Ok(Self {
             metadata,
             text,
             content,
-            users_content,
+            fingerprint,
         })
     }
 
@@ -147,14 +147,26 @@ impl Template {
         self.metadata.labels.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// A fingerprint of everything but the status and what the server counts; only comparable within this process.
+    /// A fingerprint of everything but the status and what the server counts.
     pub fn content(&self) -> u64 {
         self.content
     }
 
-    /// The same without the labels and annotations that the fleet itself writes.
-    pub fn users_content(&self) -> u64 {
-        self.users_content
+    /// The same without the claim of a policy. It is the same in every process, so that a binding can record what it was made of.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// What an event about it refers to.
+    pub fn reference(&self, key: &TemplateKey) -> k8s_openapi::api::core::v1::ObjectReference {
+        k8s_openapi::api::core::v1::ObjectReference {
+            api_version: Some(key.kind.api_version.clone()),
+            kind: Some(key.kind.kind.clone()),
+            namespace: key.namespace.clone(),
+            name: Some(key.name.clone()),
+            uid: self.metadata.uid.clone(),
+            ..Default::default()
+        }
     }
 
     /// Whether it is going away.
@@ -177,16 +189,21 @@ fn content(object: &mut Value) -> u64 {
     fingerprint(object)
 }
 
-/// Karmada's keys all contain this; one of them is the user's to set (Karmada: `pkg/util/eventfilter`).
-fn users_content(mut object: Value) -> u64 {
-    let is_fleets = |key: &str| {
-        key.contains(".karmada.io") && key != "namespace.karmada.io/skip-auto-propagation"
-    };
+/// What a policy writes on a template, and therefore no change that a binding follows.
+const CLAIM: [&str; 5] = [
+    label::PROPAGATION_POLICY_ID,
+    label::CLUSTER_PROPAGATION_POLICY_ID,
+    annotation::PROPAGATION_POLICY_NAMESPACE,
+    annotation::PROPAGATION_POLICY_NAME,
+    annotation::CLUSTER_PROPAGATION_POLICY_NAME,
+];
+
+fn without_claim(mut object: Value) -> u64 {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("generation");
         for key in ["labels", "annotations"] {
             if let Some(pairs) = metadata.get_mut(key).and_then(Value::as_object_mut) {
-                pairs.retain(|key, _| !is_fleets(key));
+                pairs.retain(|key, _| !CLAIM.contains(&key.as_str()));
                 if pairs.is_empty() {
                     metadata.remove(key);
                 }
@@ -196,10 +213,14 @@ fn users_content(mut object: Value) -> u64 {
     fingerprint(&object)
 }
 
+/// FNV-1a of 64 bits over the text of the object, whose keys are sorted.
 fn fingerprint(object: &Value) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    object.to_string().hash(&mut hasher);
-    hasher.finish()
+    object
+        .to_string()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
 }
 
 impl<'de> Deserialize<'de> for Template {
@@ -253,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marks_of_the_fleet_are_not_the_users_change() {
+    fn the_claim_of_a_policy_is_no_change_of_the_template() {
         let template = |metadata: Value| Template::new(json!({ "metadata": metadata })).unwrap();
         let bare = template(json!({ "name": "web" }));
         let claimed = template(
@@ -261,8 +282,17 @@ mod tests {
         );
         let labelled = template(json!({ "name": "web", "labels": { "app": "web" } }));
         assert_ne!(bare.content(), claimed.content());
-        assert_eq!(bare.users_content(), claimed.users_content());
-        assert_ne!(bare.users_content(), labelled.users_content());
+        assert_eq!(bare.fingerprint(), claimed.fingerprint());
+        assert_ne!(bare.fingerprint(), labelled.fingerprint());
+    }
+
+    #[test]
+    fn a_fingerprint_is_the_same_in_every_process() {
+        let template = Template::new(
+            json!({ "metadata": { "name": "web", "uid": "u" }, "data": { "a": "1" } }),
+        );
+        // FNV-1a of {"data":{"a":"1"},"metadata":{"name":"web","uid":"u"}}.
+        assert_eq!(template.unwrap().fingerprint(), 0x649b_d551_a545_c93a);
     }
 
     #[test]

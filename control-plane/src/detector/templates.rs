@@ -1,10 +1,11 @@
-//! The templates of the fleet API: one watch for each kind that somebody asks for, started when asked.
+//! The templates of the fleet API: one watch for each kind that somebody names, for as long as it is named.
 //!
-//! Karmada watches every kind that the API server has. A policy names the kinds of what it selects, so watching just those sees
-//! the same templates and costs neither memory nor connections for the rest.
+//! Karmada watches every kind that the API server has. Policies, bindings and dependencies name the kinds of what they are about, so
+//! watching just those sees the same templates and costs neither memory nor connections for the rest. Each of them names its kinds and
+//! takes the names back; a kind that nothing names any more is forgotten after a while. Reserved kinds are never watched here.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use kube::api::{Api, ApiResource, GroupVersionKind};
@@ -14,10 +15,16 @@ use muster_shared::queue::{Next, Queue};
 use muster_shared::watch::{Change, Informer, Selection};
 use tokio_util::sync::CancellationToken;
 
+use super::scope::is_reserved;
 use super::template::{Kind, Template, TemplateKey};
 
-/// How long to wait before looking again for a kind that the API server does not have (yet).
-const MISSING_KIND: Duration = Duration::from_secs(5);
+/// First and longest time after which a kind that the API server does not have is looked for again.
+const FIRST_RETRY: Duration = Duration::from_secs(2);
+const LONGEST_RETRY: Duration = Duration::from_mins(1);
+/// Share of each missing kind in the time between two looks: 20 look-ups a second for all of them together.
+const RETRY_SHARE: Duration = Duration::from_millis(50);
+/// Time for which a kind is still watched after nothing names it any more: a policy that is replaced is gone for a moment.
+const LINGER: Duration = Duration::from_mins(1);
 /// Objects a page where lists are not streamed: templates of unknown kinds may be big.
 const PAGE: u32 = 100;
 
@@ -35,9 +42,9 @@ pub struct News {
 pub enum TemplateEvent {
     /// It is new to us.
     Appeared,
-    /// Somebody changed more than the status and the fleet's own marks.
+    /// Somebody changed more than the status and the claim of a policy.
     Changed,
-    /// Only the fleet's own labels and annotations changed.
+    /// Only the claim of a policy changed.
     Marked,
     /// It is gone.
     Gone,
@@ -48,13 +55,31 @@ pub enum TemplateEvent {
 pub enum Lookup {
     /// It exists.
     Found(Arc<Template>),
-    /// It does not exist: the kind has been listed, or the API server does not have the kind.
+    /// It does not exist: its kind has been listed, or is one whose objects are never templates.
     Absent,
-    /// Nothing is known yet: the kind has not been listed. It is being watched from now on.
+    /// Nothing is known: the kind has not been listed. [`Parked`](super::Parked) keys are worked on when it is.
     Unknown,
 }
 
+/// What is known about a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Its objects are about the fleet itself, and never templates.
+    Reserved,
+    /// It is to be found out whether the API server has it.
+    Sought,
+    /// The API server does not have it.
+    Missing,
+    /// It exists and cannot be listed, watched and deleted, which templates must be.
+    Unfit,
+    /// It exists, and no list of it has arrived.
+    Unlisted,
+    /// Its objects are known.
+    Listed,
+}
+
 type Listener = Box<dyn Fn(&News) + Send + Sync>;
+type KindListener = Box<dyn Fn(&Kind) + Send + Sync>;
 
 /// All watched templates. Cheap to clone.
 #[derive(Clone)]
@@ -65,28 +90,36 @@ pub struct Templates {
 struct Inner {
     client: Client,
     watch_client: Client,
-    kinds: RwLock<HashMap<Arc<Kind>, Watched>>,
+    kinds: RwLock<HashMap<Arc<Kind>, Entry>>,
     listeners: RwLock<Vec<Listener>>,
+    kind_listeners: RwLock<Vec<KindListener>>,
     wanted: Queue<Arc<Kind>>,
     shutdown: CancellationToken,
 }
 
+struct Entry {
+    /// How many policies, bindings and dependencies name the kind.
+    names: usize,
+    watched: Watched,
+}
+
 enum Watched {
-    /// Asked for; whether the API server has the kind is being found out.
+    /// Whether the API server has the kind is being found out.
     Sought,
-    /// The API server did not have the kind when it was last asked.
-    Missing,
+    /// The API server did not have the kind when it was asked, so many times in a row.
+    Missing { looks: u32 },
     /// It exists and cannot be listed, watched and deleted, which templates must be.
     Unfit,
     Following {
         resource: ApiResource,
         namespaced: bool,
         informer: Informer<Template>,
+        stop: CancellationToken,
     },
 }
 
 impl Templates {
-    /// No kind is watched yet. `watch_client` is for lists and watches, `client` for everything else.
+    /// No kind is watched yet. `watch_client` is for lists and watches; `client` asks which kinds there are, which can wait.
     pub fn new(client: Client, watch_client: Client, shutdown: CancellationToken) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -94,44 +127,64 @@ impl Templates {
                 watch_client,
                 kinds: RwLock::default(),
                 listeners: RwLock::default(),
+                kind_listeners: RwLock::default(),
                 wanted: Queue::new("template kinds"),
                 shutdown,
             }),
         }
     }
 
-    /// Adds a listener, called on a watch's own task: it must be quick. Add it before any kind is wanted.
+    /// Adds a listener, called on a watch's own task: it must be quick. Add it before any kind is named.
     pub fn on_change(&self, listener: impl Fn(&News) + Send + Sync + 'static) {
-        self.inner
-            .listeners
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Box::new(listener));
+        let mut listeners = self.inner.listeners.write();
+        let listeners = listeners.as_mut().unwrap_or_else(|poison| poison.get_mut());
+        listeners.push(Box::new(listener));
     }
 
-    /// Watches a kind from now on.
-    pub fn want(&self, kind: &Kind) {
-        if self.read().contains_key(kind) {
+    /// Adds a listener that is called whenever a kind becomes known: its objects were listed, or can never be.
+    pub fn on_known(&self, listener: impl Fn(&Kind) + Send + Sync + 'static) {
+        let mut listeners = self.inner.kind_listeners.write();
+        let listeners = listeners.as_mut().unwrap_or_else(|poison| poison.get_mut());
+        listeners.push(Box::new(listener));
+    }
+
+    /// Names a kind: it is watched from now on. Each call is to be taken back by [`unname`](Self::unname) when its reason ends.
+    pub fn name(&self, kind: &Kind) {
+        if is_reserved(kind) {
+            return;
+        }
+        let mut kinds = self.write();
+        if let Some(entry) = kinds.get_mut(kind) {
+            entry.names += 1;
             return;
         }
         let kind = Arc::new(kind.clone());
-        let first = {
-            let mut kinds = self
-                .inner
-                .kinds
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            kinds.insert(Arc::clone(&kind), Watched::Sought).is_none()
+        let entry = Entry {
+            names: 1,
+            watched: Watched::Sought,
         };
-        if first {
-            self.inner.wanted.add(kind);
-        }
+        kinds.insert(Arc::clone(&kind), entry);
+        drop(kinds);
+        self.inner.wanted.add(kind);
     }
 
-    /// What is known about a template; its kind is watched from now on.
+    /// Takes one naming of a kind back. When it was the last one, the kind is forgotten after a while.
+    pub fn unname(&self, kind: &Kind) {
+        let mut kinds = self.write();
+        let Some(entry) = kinds.get_mut(kind) else {
+            return;
+        };
+        entry.names = entry.names.saturating_sub(1);
+        if entry.names > 0 {
+            return;
+        }
+        drop(kinds);
+        self.inner.wanted.add_after(Arc::new(kind.clone()), LINGER);
+    }
+
+    /// What is known about a template.
     pub fn get(&self, key: &TemplateKey) -> Lookup {
-        self.want(&key.kind);
-        match self.read().get(&key.kind) {
+        match self.read().get(&key.kind).map(|entry| &entry.watched) {
             Some(Watched::Following { informer, .. }) => {
                 match informer.get(key.namespace.as_deref(), &key.name) {
                     Some(template) => Lookup::Found(template),
@@ -139,32 +192,76 @@ impl Templates {
                     None => Lookup::Unknown,
                 }
             }
-            Some(Watched::Missing | Watched::Unfit) => Lookup::Absent,
-            Some(Watched::Sought) | None => Lookup::Unknown,
+            Some(Watched::Unfit) => Lookup::Absent,
+            None if is_reserved(&key.kind) => Lookup::Absent,
+            Some(Watched::Sought | Watched::Missing { .. }) | None => Lookup::Unknown,
         }
     }
 
-    /// All templates of a kind, `None` while they have not been listed.
-    pub fn list(&self, kind: &Kind) -> Option<Vec<(TemplateKey, Arc<Template>)>> {
-        self.want(kind);
+    /// The templates of a kind, of one namespace if one is given; `None` while they have not been listed. The cost is that of what is found.
+    pub fn list(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+    ) -> Option<Vec<(TemplateKey, Arc<Template>)>> {
         let kinds = self.read();
-        match kinds.get_key_value(kind) {
-            Some((kind, Watched::Following { informer, .. })) => informer.is_synced().then(|| {
-                informer
-                    .list()
+        let Some((kind, entry)) = kinds.get_key_value(kind) else {
+            return is_reserved(kind).then(Vec::new);
+        };
+        match &entry.watched {
+            Watched::Following { informer, .. } if informer.is_synced() => {
+                let found = match namespace {
+                    Some(namespace) => informer.list_in(namespace),
+                    None => informer.list(),
+                };
+                let named = found
                     .into_iter()
-                    .map(|template| (key_of(kind, &template), template))
-                    .collect()
-            }),
-            Some((_, Watched::Missing | Watched::Unfit)) => Some(Vec::new()),
-            Some((_, Watched::Sought)) | None => None,
+                    .map(|template| (key_of(kind, &template), template));
+                Some(named.collect())
+            }
+            Watched::Unfit => Some(Vec::new()),
+            Watched::Following { .. } | Watched::Sought | Watched::Missing { .. } => None,
         }
+    }
+
+    /// What is known about a kind.
+    pub fn standing(&self, kind: &Kind) -> Standing {
+        match self.read().get(kind).map(|entry| &entry.watched) {
+            Some(Watched::Following { informer, .. }) if informer.is_synced() => Standing::Listed,
+            Some(Watched::Following { .. }) => Standing::Unlisted,
+            Some(Watched::Missing { .. }) => Standing::Missing,
+            Some(Watched::Unfit) => Standing::Unfit,
+            None if is_reserved(kind) => Standing::Reserved,
+            Some(Watched::Sought) | None => Standing::Sought,
+        }
+    }
+
+    /// Whether the objects of a kind live in namespaces; so is taken what is not known.
+    pub fn is_namespaced(&self, kind: &Kind) -> bool {
+        let kinds = self.read();
+        let watched = kinds.get(kind).map(|entry| &entry.watched);
+        !matches!(
+            watched,
+            Some(Watched::Following {
+                namespaced: false,
+                ..
+            })
+        )
+    }
+
+    /// Whether it is known which templates of a kind there are.
+    pub fn is_known(&self, kind: &Kind) -> bool {
+        let standing = self.standing(kind);
+        matches!(
+            standing,
+            Standing::Listed | Standing::Unfit | Standing::Reserved
+        )
     }
 
     /// Where a template is written; `None` while its kind is not known.
     pub fn api(&self, key: &TemplateKey, client: &Client) -> Option<Api<Template>> {
         let client = client.clone();
-        match self.read().get(&key.kind)? {
+        match &self.read().get(&key.kind)?.watched {
             Watched::Following {
                 resource,
                 namespaced: true,
@@ -175,11 +272,11 @@ impl Templates {
                 resource,
             )),
             Watched::Following { resource, .. } => Some(Api::all_with(client, resource)),
-            Watched::Sought | Watched::Missing | Watched::Unfit => None,
+            Watched::Sought | Watched::Missing { .. } | Watched::Unfit => None,
         }
     }
 
-    /// Looks for wanted kinds until shutdown.
+    /// Looks for named kinds until shutdown.
     pub async fn run(self) {
         let (queue, shutdown) = (self.inner.wanted.clone(), self.inner.shutdown.clone());
         queue
@@ -191,6 +288,9 @@ impl Templates {
     }
 
     async fn seek(&self, kind: Arc<Kind>) -> Result<Next, kube::Error> {
+        if !self.is_sought(&kind) {
+            return Ok(Next::Done);
+        }
         let named = GroupVersionKind::gvk(kind.group(), kind.version(), &kind.kind);
         let found = match pinned_kind(&self.inner.client, &named).await {
             Ok(found) => Some(found),
@@ -200,13 +300,7 @@ impl Templates {
             Err(error) => return Err(error),
         };
         let Some((resource, capabilities)) = found else {
-            tracing::debug!(
-                api_version = kind.api_version,
-                kind = kind.kind,
-                "the API server does not have the kind"
-            );
-            self.put(kind, Watched::Missing);
-            return Ok(Next::After(MISSING_KIND));
+            return Ok(self.miss(&kind));
         };
         if ![verbs::LIST, verbs::WATCH, verbs::DELETE]
             .iter()
@@ -217,11 +311,62 @@ impl Templates {
                 kind = kind.kind,
                 "the kind cannot be watched and is not propagated"
             );
-            self.put(kind, Watched::Unfit);
+            if self.put(&kind, Watched::Unfit) {
+                self.tell_known(&kind);
+            }
             return Ok(Next::Done);
         }
         self.follow(kind, resource, &capabilities);
         Ok(Next::Done)
+    }
+
+    /// Whether a kind is still to be found; one that nothing names any more is forgotten.
+    fn is_sought(&self, kind: &Kind) -> bool {
+        let mut kinds = self.write();
+        let Some(entry) = kinds.get(kind) else {
+            return false;
+        };
+        if entry.names > 0 {
+            return matches!(entry.watched, Watched::Sought | Watched::Missing { .. });
+        }
+        if let Some(Entry {
+            watched: Watched::Following { stop, .. },
+            ..
+        }) = kinds.remove(kind)
+        {
+            tracing::info!(
+                api_version = kind.api_version,
+                kind = kind.kind,
+                "nothing names the kind any more: its templates are not watched"
+            );
+            stop.cancel();
+        }
+        false
+    }
+
+    /// Notes that the API server does not have a kind, and says when to look again.
+    fn miss(&self, kind: &Kind) -> Next {
+        let mut kinds = self.write();
+        let Some(entry) = kinds.get_mut(kind) else {
+            return Next::Done;
+        };
+        let looks = match entry.watched {
+            Watched::Missing { looks } => looks.saturating_add(1),
+            _ => 1,
+        };
+        entry.watched = Watched::Missing { looks };
+        let missing = kinds
+            .values()
+            .filter(|entry| matches!(entry.watched, Watched::Missing { .. }))
+            .count();
+        drop(kinds);
+        tracing::debug!(
+            api_version = kind.api_version,
+            kind = kind.kind,
+            looks,
+            "the API server does not have the kind"
+        );
+        Next::After(retry_after(looks, missing))
     }
 
     fn follow(&self, kind: Arc<Kind>, resource: ApiResource, capabilities: &ApiCapabilities) {
@@ -241,44 +386,78 @@ impl Templates {
                 });
             }
         });
-        let namespaced = capabilities.scope == Scope::Namespaced;
-        self.put(
-            kind,
-            Watched::Following {
-                resource,
-                namespaced,
-                informer: informer.clone(),
-            },
-        );
-        tokio::spawn(informer.run(self.inner.shutdown.clone()));
+        let stop = self.inner.shutdown.child_token();
+        let following = Watched::Following {
+            resource,
+            namespaced: capabilities.scope == Scope::Namespaced,
+            informer: informer.clone(),
+            stop: stop.clone(),
+        };
+        if self.put(&kind, following) {
+            tokio::spawn(self.clone().attend(kind, informer, stop));
+        }
     }
 
-    fn put(&self, kind: Arc<Kind>, watched: Watched) {
-        self.inner
-            .kinds
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(kind, watched);
+    /// Runs an informer until it is stopped, tells when its first list has arrived, and has it started anew if it ends by itself.
+    async fn attend(self, kind: Arc<Kind>, informer: Informer<Template>, stop: CancellationToken) {
+        let mut running = tokio::spawn(informer.clone().run(stop.clone()));
+        tokio::select! {
+            () = informer.synced() => {
+                self.tell_known(&kind);
+                // An error is a panic; it is told below.
+                let _ = (&mut running).await;
+            }
+            _ = &mut running => {}
+        }
+        if stop.is_cancelled() {
+            return;
+        }
+        tracing::error!(
+            api_version = kind.api_version,
+            kind = kind.kind,
+            "the watch of the templates ended: it is started anew"
+        );
+        self.put(&kind, Watched::Sought);
+        self.inner.wanted.add_after(kind, FIRST_RETRY);
+    }
+
+    /// Notes what became of a kind; `false` when it was forgotten meanwhile.
+    fn put(&self, kind: &Kind, watched: Watched) -> bool {
+        let mut kinds = self.write();
+        let entry = kinds.get_mut(kind);
+        entry.map(|entry| entry.watched = watched).is_some()
     }
 
     fn tell(&self, news: &News) {
-        for listener in self
-            .inner
-            .listeners
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-        {
+        let listeners = self.inner.listeners.read();
+        for listener in &*listeners.unwrap_or_else(PoisonError::into_inner) {
             listener(news);
         }
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Arc<Kind>, Watched>> {
-        self.inner
-            .kinds
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn tell_known(&self, kind: &Kind) {
+        let listeners = self.inner.kind_listeners.read();
+        for listener in &*listeners.unwrap_or_else(PoisonError::into_inner) {
+            listener(kind);
+        }
     }
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<Arc<Kind>, Entry>> {
+        let kinds = self.inner.kinds.read();
+        kinds.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<Arc<Kind>, Entry>> {
+        let kinds = self.inner.kinds.write();
+        kinds.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long to wait before a kind is looked for again that was not there so many times, while so many are missing.
+fn retry_after(looks: u32, missing: usize) -> Duration {
+    let backoff = FIRST_RETRY.saturating_mul(1 << looks.saturating_sub(1).min(16));
+    let share = RETRY_SHARE.saturating_mul(u32::try_from(missing).unwrap_or(u32::MAX));
+    backoff.min(LONGEST_RETRY).max(share)
 }
 
 /// What a change of the cache means; `None` for one that nobody needs to hear of, such as that of a status.
@@ -288,7 +467,7 @@ fn event(change: &Change<Template>) -> Option<TemplateEvent> {
         Change::Applied {
             old: Some(old),
             new,
-        } if old.users_content() != new.users_content() => Some(TemplateEvent::Changed),
+        } if old.fingerprint() != new.fingerprint() => Some(TemplateEvent::Changed),
         Change::Applied {
             old: Some(old),
             new,
@@ -306,3 +485,7 @@ fn key_of(kind: &Arc<Kind>, template: &Template) -> TemplateKey {
         name: metadata.name.clone().unwrap_or_default(),
     }
 }
+
+#[cfg(test)]
+#[path = "templates_tests.rs"]
+mod tests;

@@ -21,12 +21,12 @@ use crate::binding::CachedWork;
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::binding::render::Scope;
 use crate::binding::works::binding_of;
-use crate::detector::{Lookup, TemplateKey};
+use crate::detector::{Lookup, Parked, TemplateKey};
 use crate::fleet::Fleet;
 
 /// Reports of several clusters about one binding come in bunches; one write says them all.
 const GATHERING: Duration = Duration::from_millis(100);
-/// How long to wait for the first list of a kind of template, or after somebody else's write.
+/// How long to wait after somebody else's write.
 const SOON: Duration = Duration::from_millis(200);
 
 /// Why a status is not as it should be.
@@ -43,7 +43,9 @@ enum Error {
 
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    fleet.follow_templates();
     let queue = Queue::new("binding status");
+    let parked = Arc::new(Parked::new(&fleet.templates, &queue));
     follow(&fleet.bindings, &queue);
     follow(&fleet.cluster_bindings, &queue);
     let reports = queue.clone();
@@ -69,11 +71,14 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         "binding status",
         queue,
         workers,
-        |fleet, key: BindingKey| async move {
-            if key.namespace.is_some() {
-                reconcile::<ResourceBinding>(&fleet, &key).await
-            } else {
-                reconcile::<ClusterResourceBinding>(&fleet, &key).await
+        move |fleet, key: BindingKey| {
+            let parked = Arc::clone(&parked);
+            async move {
+                if key.namespace.is_some() {
+                    reconcile::<ResourceBinding>(&fleet, &parked, &key).await
+                } else {
+                    reconcile::<ClusterResourceBinding>(&fleet, &parked, &key).await
+                }
             }
         },
     );
@@ -93,7 +98,11 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
     });
 }
 
-async fn reconcile<B: Kept>(fleet: &Fleet, key: &BindingKey) -> Result<Next, Error> {
+async fn reconcile<B: Kept>(
+    fleet: &Fleet,
+    parked: &Parked<BindingKey>,
+    key: &BindingKey,
+) -> Result<Next, Error> {
     fleet.traffic.lull(Rank::Report).await;
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
         return Ok(Next::Done);
@@ -130,12 +139,14 @@ async fn reconcile<B: Kept>(fleet: &Fleet, key: &BindingKey) -> Result<Next, Err
             }
         }
     }
-    reflect(fleet, &TemplateKey::of(&spec.resource), &items).await
+    reflect(fleet, parked, key, &TemplateKey::of(&spec.resource), &items).await
 }
 
 /// Shows the members' statuses on the template, as if its own controllers had written them.
 async fn reflect(
     fleet: &Fleet,
+    parked: &Parked<BindingKey>,
+    of: &BindingKey,
     key: &TemplateKey,
     items: &[AggregatedStatusItem],
 ) -> Result<Next, Error> {
@@ -149,7 +160,7 @@ async fn reflect(
     let template = match fleet.templates.get(key) {
         Lookup::Found(template) => template.object(&key.kind),
         Lookup::Absent => return Ok(Next::Done),
-        Lookup::Unknown => return Ok(Next::After(SOON)),
+        Lookup::Unknown => return Ok(parked.wait(&key.kind, of.clone())),
     };
     let members: Vec<_> = items
         .iter()

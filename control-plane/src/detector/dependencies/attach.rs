@@ -1,6 +1,6 @@
 //! The binding of a template that others refer to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use muster_shared::api::binding::{
     BindingSnapshot, ObjectReference, ResourceBinding, ResourceBindingSpec, TargetCluster,
@@ -11,7 +11,14 @@ use muster_shared::names::{self, finalizer, label};
 use serde_json::{Map, Value, json};
 
 use crate::binding::BindingKey;
+use crate::detector::build::{self, TEMPLATE_FINGERPRINT};
+use crate::detector::identity::sound_name;
 use crate::detector::{Template, TemplateKey};
+
+/// Referrers that a binding names, and clusters that it names for them. With a label for each referrer, an object of this size stays well
+/// below what an API server takes (1.5 MB), and beyond it only the clusters matter.
+pub const MOST_REFERRERS: usize = 1000;
+const MOST_TARGETS: usize = 5000;
 
 /// A binding that refers to the template.
 #[derive(Clone, Copy, Debug)]
@@ -81,27 +88,60 @@ pub enum Write {
 /// A template with those that refer to it.
 #[derive(Debug)]
 pub struct Attached<'a> {
-    /// The template.
-    pub key: &'a TemplateKey,
-    /// The template.
-    pub template: &'a Template,
-    /// Whether its content changed since its binding was last written.
-    pub content_changed: bool,
-    /// Those that refer to it and have clusters, in a stable order.
-    pub referrers: &'a [Referrer<'a>],
+    key: &'a TemplateKey,
+    template: &'a Template,
+    referrers: &'a [Referrer<'a>],
+    /// Those of them that the binding names, with their clusters.
+    snapshots: Vec<(BindingSnapshot, &'a Referrer<'a>)>,
+    name: String,
 }
 
-impl Attached<'_> {
+impl<'a> Attached<'a> {
+    /// A template with those that refer to it and have clusters, in a stable order.
+    ///
+    /// # Errors
+    /// When no API server takes the name of its binding.
+    pub fn new(
+        key: &'a TemplateKey,
+        template: &'a Template,
+        referrers: &'a [Referrer<'a>],
+    ) -> Result<Self, build::Error> {
+        let namespace = key.namespace.as_deref().unwrap_or_default();
+        let name = sound_name(&key.kind.kind, namespace, &key.name)
+            .map_err(|name| build::Error::Name { name })?;
+        Ok(Self {
+            key,
+            template,
+            referrers,
+            snapshots: snapshots(referrers),
+            name,
+        })
+    }
+
+    /// How many referrers its binding does not name.
+    pub fn left_out(&self) -> usize {
+        self.referrers.len() - self.snapshots.len()
+    }
+
     /// What has to be written. `undecided` are referrers of which it is not known yet what they need; their snapshots stay.
+    ///
+    /// # Errors
+    /// When the binding is another object's.
     pub fn write(
         &self,
         held: Option<&ResourceBinding>,
         undecided: impl Fn(&BindingKey) -> bool,
-    ) -> Option<Write> {
-        match held {
-            None if self.referrers.is_empty() => None,
-            None => Some(Write::Create(self.create())),
-            Some(held) => self.patch(held, undecided).map(Write::Patch),
+    ) -> Result<Option<Write>, build::Error> {
+        let Some(held) = held else {
+            let wanted = !self.referrers.is_empty();
+            return Ok(wanted.then(|| Write::Create(self.create())));
+        };
+        let uid = self.template.metadata().uid.as_deref();
+        match build::Error::foreign(held, self.key, uid) {
+            // Without referrers there is nothing to attach, whoever has the binding.
+            Some(_) if self.referrers.is_empty() => Ok(None),
+            Some(foreign) => Err(foreign),
+            None => Ok(self.patch(held, undecided).map(Write::Patch)),
         }
     }
 
@@ -110,7 +150,7 @@ impl Attached<'_> {
             resource: self.resource(),
             ..ResourceBindingSpec::default()
         };
-        spec.required_by = self.referrers.iter().map(Referrer::snapshot).collect();
+        spec.required_by = self.snapshots.iter().map(|it| it.0.clone()).collect();
         self.inherit(&mut spec);
         let mut labels = self.marks();
         let uid = self.template.metadata().uid.clone().unwrap_or_default();
@@ -120,8 +160,9 @@ impl Attached<'_> {
             "kind": "ResourceBinding",
             "metadata": {
                 "namespace": self.key.namespace,
-                "name": names::binding(&self.key.kind.kind, &self.key.name),
+                "name": self.name,
                 "labels": labels,
+                "annotations": { TEMPLATE_FINGERPRINT: build::fingerprint(self.template) },
                 "finalizers": [finalizer::RESOURCE_BINDING],
                 "ownerReferences": [{
                     "apiVersion": self.key.kind.api_version,
@@ -145,9 +186,10 @@ impl Attached<'_> {
         let kept: Vec<&BindingSnapshot> = held.spec.required_by.iter().filter(kept).collect();
         let mut spec = held.spec.clone();
         spec.required_by = self.merged(&held.spec.required_by, &kept);
-        let resource = self.resource();
-        if self.content_changed || held.spec.resource.uid != resource.uid {
-            spec.resource = resource;
+        let fingerprint = build::fingerprint(self.template);
+        let is_recorded = build::recorded(&held.metadata) == Some(&*fingerprint);
+        if !is_recorded {
+            spec.resource = self.resource();
         }
         if spec.placement.is_none() && kept.is_empty() {
             self.inherit(&mut spec);
@@ -156,9 +198,17 @@ impl Attached<'_> {
         if let Some(difference) = merge::difference(&json!(held.spec), &json!(spec)) {
             patch.insert("spec".to_owned(), difference);
         }
+        let mut metadata = Map::new();
         let labels = self.label_changes(held, &kept);
         if !labels.is_empty() {
-            patch.insert("metadata".to_owned(), json!({ "labels": labels }));
+            metadata.insert("labels".to_owned(), Value::Object(labels));
+        }
+        if !is_recorded {
+            let record = json!({ TEMPLATE_FINGERPRINT: fingerprint });
+            metadata.insert("annotations".to_owned(), record);
+        }
+        if !metadata.is_empty() {
+            patch.insert("metadata".to_owned(), Value::Object(metadata));
         }
         if patch.is_empty() {
             return None;
@@ -171,26 +221,31 @@ impl Attached<'_> {
 
     /// Present snapshots in the order in which they are held, new ones behind them.
     fn merged(&self, held: &[BindingSnapshot], kept: &[&BindingSnapshot]) -> Vec<BindingSnapshot> {
-        let mut fresh: Vec<_> = self.referrers.iter().map(Referrer::snapshot).collect();
+        let keep: HashSet<BindingKey> = kept.iter().map(|snapshot| key_of(snapshot)).collect();
+        let mut fresh: HashMap<BindingKey, &BindingSnapshot> = self
+            .snapshots
+            .iter()
+            .map(|(snapshot, referrer)| (referrer.key.clone(), snapshot))
+            .collect();
         let mut merged = Vec::with_capacity(fresh.len());
         for snapshot in held {
-            if let Some(at) = fresh
-                .iter()
-                .position(|fresh| key_of(fresh) == key_of(snapshot))
-            {
-                merged.push(fresh.remove(at));
-            } else if kept.contains(&snapshot) {
+            let key = key_of(snapshot);
+            if let Some(snapshot) = fresh.remove(&key) {
+                merged.push(snapshot.clone());
+            } else if keep.contains(&key) {
                 merged.push(snapshot.clone());
             }
         }
-        merged.append(&mut fresh);
+        let new = self.snapshots.iter();
+        let new = new.filter(|(_, referrer)| fresh.contains_key(referrer.key));
+        merged.extend(new.map(|(snapshot, _)| snapshot.clone()));
         merged
     }
 
     fn marks(&self) -> BTreeMap<String, String> {
-        self.referrers
+        self.snapshots
             .iter()
-            .map(|referrer| (mark(referrer.key), referrer.id.to_owned()))
+            .map(|(_, referrer)| (mark(referrer.key), referrer.id.to_owned()))
             .collect()
     }
 
@@ -200,7 +255,7 @@ impl Attached<'_> {
         kept: &[&BindingSnapshot],
     ) -> Map<String, Value> {
         let wanted = self.marks();
-        let kept: Vec<String> = kept
+        let kept: BTreeSet<String> = kept
             .iter()
             .map(|snapshot| mark(&key_of(snapshot)))
             .collect();
@@ -230,11 +285,12 @@ impl Attached<'_> {
         let overwrites = |referrer: &Referrer<'_>| {
             referrer.spec.conflict_resolution == Some(ConflictResolution::Overwrite)
         };
-        spec.conflict_resolution = match self.referrers {
-            [] => None,
-            referrers if referrers.iter().any(overwrites) => Some(ConflictResolution::Overwrite),
-            _ => Some(ConflictResolution::Abort),
-        };
+        // Abort is what the definition of the kind makes of nothing.
+        spec.conflict_resolution = Some(if self.referrers.iter().any(overwrites) {
+            ConflictResolution::Overwrite
+        } else {
+            ConflictResolution::Abort
+        });
         let preserves = self
             .referrers
             .iter()
@@ -252,6 +308,29 @@ impl Attached<'_> {
             resource_version: self.template.metadata().resource_version.clone(),
         }
     }
+}
+
+/// The referrers that a binding names, with their clusters. All of them are named as long as there is room; then only those that are in
+/// a cluster where none before them is, with just these clusters: wherever a referrer is, the template goes.
+fn snapshots<'a>(referrers: &'a [Referrer<'a>]) -> Vec<(BindingSnapshot, &'a Referrer<'a>)> {
+    let mut covered: HashSet<String> = HashSet::new();
+    let mut targets = 0;
+    let mut named = Vec::new();
+    for referrer in referrers {
+        let mut snapshot = referrer.snapshot();
+        if named.len() >= MOST_REFERRERS || targets + snapshot.clusters.len() > MOST_TARGETS {
+            snapshot
+                .clusters
+                .retain(|cluster| !covered.contains(&cluster.name));
+            if snapshot.clusters.is_empty() {
+                continue;
+            }
+        }
+        targets += snapshot.clusters.len();
+        covered.extend(snapshot.clusters.iter().map(|cluster| cluster.name.clone()));
+        named.push((snapshot, referrer));
+    }
+    named
 }
 
 #[cfg(test)]
@@ -288,13 +367,9 @@ mod tests {
         undecided: &[&str],
     ) -> Option<Write> {
         let (key, template) = fixture();
-        let attached = Attached {
-            key: &key,
-            template: &template,
-            content_changed: false,
-            referrers,
-        };
-        attached.write(held, |key| undecided.contains(&key.name.as_str()))
+        let attached = Attached::new(&key, &template, referrers).unwrap();
+        let write = attached.write(held, |key| undecided.contains(&key.name.as_str()));
+        write.unwrap()
     }
 
     fn created(referrers: &[Referrer<'_>]) -> ResourceBinding {
@@ -419,5 +494,112 @@ mod tests {
         };
         assert_eq!(patch["spec"].get("conflictResolution"), None);
         assert_eq!(patch["spec"]["requiredBy"][0]["name"], "a");
+    }
+
+    #[test]
+    fn a_binding_of_a_former_template_is_waited_for_and_not_made_the_new_ones() {
+        let (a, placed) = (
+            binding("a"),
+            spec(json!({ "clusters": [{ "name": "m1" }] })),
+        );
+        let referrers = [Referrer {
+            key: &a,
+            id: "ia",
+            spec: &placed,
+        }];
+        let mut held = created(&referrers);
+        held.metadata.owner_references.as_mut().unwrap()[0].uid = "old".into();
+        let (key, template) = fixture();
+        let attached = Attached::new(&key, &template, &referrers).unwrap();
+        let told = attached.write(Some(&held), |_| false).unwrap_err();
+        assert!(matches!(told, build::Error::FormerOwner { .. }), "{told}");
+        let attached = Attached::new(&key, &template, &[]).unwrap();
+        assert_eq!(attached.write(Some(&held), |_| false).unwrap(), None);
+    }
+
+    #[test]
+    fn a_change_of_the_template_is_found_by_what_the_binding_records() {
+        let (a, placed) = (
+            binding("a"),
+            spec(json!({ "clusters": [{ "name": "m1" }] })),
+        );
+        let referrers = [Referrer {
+            key: &a,
+            id: "ia",
+            spec: &placed,
+        }];
+        let held = created(&referrers);
+        let (key, _) = fixture();
+        let changed = json!({
+            "metadata": { "name": "conf", "namespace": "default", "uid": "u", "resourceVersion": "6" }, "data": { "a": "2" },
+        });
+        let changed = Template::new(changed).unwrap();
+        let attached = Attached::new(&key, &changed, &referrers).unwrap();
+        let Ok(Some(Write::Patch(patch))) = attached.write(Some(&held), |_| false) else {
+            panic!("expected a patch")
+        };
+        assert_eq!(patch["spec"]["resource"]["resourceVersion"], "6");
+    }
+
+    #[test]
+    fn a_binding_without_referrers_is_written_once() {
+        let (a, placed) = (
+            binding("a"),
+            spec(json!({ "clusters": [{ "name": "m1" }], "conflictResolution": "Overwrite" })),
+        );
+        let held = created(&[Referrer {
+            key: &a,
+            id: "ia",
+            spec: &placed,
+        }]);
+        let Some(Write::Patch(patch)) = write(Some(&held), &[], &[]) else {
+            panic!("expected a patch")
+        };
+        let mut left = json!(held);
+        merge::apply(&mut left, &patch);
+        // The definition of the kind gives what is absent this value.
+        if left["spec"]["conflictResolution"].is_null() {
+            left["spec"]["conflictResolution"] = json!("Abort");
+        }
+        let left: ResourceBinding = serde_json::from_value(left).unwrap();
+        assert_eq!(write(Some(&left), &[], &[]), None);
+    }
+
+    #[test]
+    fn a_binding_with_thousands_of_referrers_stays_small_and_goes_to_all_their_clusters() {
+        let keys: Vec<_> = (0..5000)
+            .map(|number| binding(&format!("b{number:04}")))
+            .collect();
+        let specs: Vec<_> = (0..5000)
+            .map(|number| {
+                let mut clusters = vec![json!({ "name": "m1" })];
+                if number % 1000 == 999 {
+                    clusters.push(json!({ "name": format!("m{number}") }));
+                }
+                spec(json!({ "clusters": clusters }))
+            })
+            .collect();
+        let referrers: Vec<_> = keys
+            .iter()
+            .zip(&specs)
+            .map(|(key, spec)| Referrer {
+                key,
+                id: "0123456789abcdef0123456789abcdef",
+                spec,
+            })
+            .collect();
+        let held = created(&referrers);
+        let targets = held.spec.required_by.iter().flat_map(|it| &it.clusters);
+        let reached: BTreeSet<_> = targets.map(|cluster| cluster.name.as_str()).collect();
+        assert_eq!(
+            Vec::from_iter(reached),
+            ["m1", "m1999", "m2999", "m3999", "m4999", "m999"]
+        );
+        let size = json!(held).to_string().len();
+        assert!(size < 500_000, "{size} bytes");
+        assert_eq!(write(Some(&held), &referrers, &[]), None, "it is stable");
+        let (key, template) = fixture();
+        let attached = Attached::new(&key, &template, &referrers).unwrap();
+        assert_eq!(attached.left_out(), 5000 - held.spec.required_by.len());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use kube::api::{Patch, PostParams};
 use muster_shared::api::binding::ResourceBinding;
@@ -10,34 +11,42 @@ use muster_shared::interpreter::{Dependency, dependencies};
 use muster_shared::names::{annotation, finalizer};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::Change;
+use muster_shared::watch::{Change, Doubt, Presence};
 use serde_json::{Value, json};
 
-use super::attach::{Attached, Referrer, Write};
-use super::index::Index;
+use super::attach::{Attached, MOST_REFERRERS, Referrer, Write};
+use super::index::{Index, Touched, kinds_of};
 use crate::binding::kept::{BindingKey, Kept, patch_params};
+use crate::detector::build;
 use crate::detector::controller::{Error, SOON};
 use crate::detector::scope::Scope;
 use crate::detector::templates::{Lookup, TemplateEvent};
-use crate::detector::{Kind, TemplateKey};
+use crate::detector::{Kind, Parked, Template, TemplateKey};
 use crate::fleet::Fleet;
 
 struct Distributor {
     referrers: Queue<BindingKey>,
     templates: Queue<TemplateKey>,
     index: Mutex<Index>,
-    /// The content that each template had when its binding was last written. May be lost.
-    written: Mutex<HashMap<TemplateKey, u64>>,
+    /// Referrers that wait for the kind of their template to be listed.
+    parked: Parked<BindingKey>,
+    /// What was told of a template last, so that it is told once. May be lost.
+    told: Mutex<HashMap<TemplateKey, String>>,
     scope: Scope,
 }
 
+/// How long to wait for a binding that is going away or another object's; its disappearance is heard of earlier.
+const LEAVING: Duration = Duration::from_secs(5);
+
 /// Starts distributing dependencies.
 pub(in crate::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut Tasks) {
+    let referrers = Queue::new("referrers");
     let distributor = Arc::new(Distributor {
-        referrers: Queue::new("referrers"),
+        parked: Parked::new(&fleet.templates, &referrers),
+        referrers,
         templates: Queue::new("dependencies"),
         index: Mutex::default(),
-        written: Mutex::default(),
+        told: Mutex::default(),
         scope,
     });
     let to = Arc::clone(&distributor);
@@ -45,7 +54,7 @@ pub(in crate::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut T
     let to = Arc::clone(&distributor);
     fleet.templates.on_change(move |news| {
         if news.event == TemplateEvent::Gone {
-            to.written().remove(&news.key);
+            to.told().remove(&news.key);
         }
         if to.index().concerns(&news.key) {
             to.templates.add(news.key.clone());
@@ -69,8 +78,8 @@ impl Distributor {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn written(&self) -> MutexGuard<'_, HashMap<TemplateKey, u64>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    fn told(&self) -> MutexGuard<'_, HashMap<TemplateKey, String>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hear(&self, change: &Change<ResourceBinding>) {
@@ -88,8 +97,9 @@ impl Distributor {
         if gone || leaving || new.spec.propagate_deps || did {
             self.referrers.add(BindingKey::of(new.as_ref()));
         }
-        // Snapshots of referrers that went while nobody was looking are found on what they referred to.
-        if old.is_none() && !gone && !new.spec.required_by.is_empty() {
+        // Snapshots of referrers that went while nobody was looking are found on what they referred to, and a binding that somebody
+        // deleted is made again.
+        if gone || (old.is_none() && !new.spec.required_by.is_empty()) {
             self.templates.add(TemplateKey::of(&new.spec.resource));
         }
     }
@@ -98,8 +108,12 @@ impl Distributor {
     async fn survey(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
         let binding = fleet.bindings.get(key.namespace.as_deref(), &key.name);
         let Some(binding) = binding.clone().filter(|binding| refers(binding)) else {
-            for template in self.index().forget(&key) {
+            let Touched { templates, kinds } = self.index().forget(&key);
+            for template in templates {
                 self.templates.add(template);
+            }
+            for kind in kinds {
+                fleet.templates.unname(&kind);
             }
             return match binding {
                 Some(binding) => release(fleet, &key, &binding).await,
@@ -110,7 +124,7 @@ impl Distributor {
         let template = match fleet.templates.get(&template_key) {
             Lookup::Found(template) => template.object(&template_key.kind),
             Lookup::Absent => return Ok(Next::Done),
-            Lookup::Unknown => return Ok(Next::After(SOON)),
+            Lookup::Unknown => return Ok(self.parked.wait(&template_key.kind, key)),
         };
         let needs = match dependencies(&template) {
             Ok(needs) => needs.unwrap_or_default(),
@@ -121,25 +135,31 @@ impl Distributor {
                     "GetDependenciesFailed",
                     error.to_string(),
                 );
-                return Err(Error::Build(error.into()));
+                // Another try finds the same; a change of the template is heard of.
+                return Ok(Next::Done);
             }
         };
-        record(fleet, &key, &binding, &needs).await?;
-        for need in &needs {
-            fleet
-                .templates
-                .want(&Kind::new(&*need.api_version, &*need.kind));
+        if !record(fleet, &key, &binding, &needs).await? {
+            return Ok(Next::After(SOON));
+        }
+        for kind in kinds_of(&needs) {
+            fleet.templates.name(&kind);
         }
         let chosen: Vec<Kind> = needs
             .iter()
             .filter(|need| need.name.is_none())
             .map(|need| Kind::new(&*need.api_version, &*need.kind))
             .collect();
-        for template in self.index().set(&key, needs) {
+        let Touched { templates, kinds } = self.index().set(&key, needs);
+        for template in templates {
             self.templates.add(template);
         }
+        for kind in kinds {
+            fleet.templates.unname(&kind);
+        }
         for kind in chosen {
-            for (template, _) in fleet.templates.list(&kind).into_iter().flatten() {
+            let near = fleet.templates.list(&kind, key.namespace.as_deref());
+            for (template, _) in near.into_iter().flatten() {
                 if self.index().concerns(&template) {
                     self.templates.add(template);
                 }
@@ -152,9 +172,8 @@ impl Distributor {
     async fn attach(&self, fleet: &Fleet, key: TemplateKey) -> Result<Next, Error> {
         let template = match fleet.templates.get(&key) {
             Lookup::Found(template) => template,
-            // It may come later, and is heard of then.
-            Lookup::Absent => return Ok(Next::Done),
-            Lookup::Unknown => return Ok(Next::After(SOON)),
+            // It may come later, and so may its kind: either is heard of then.
+            Lookup::Absent | Lookup::Unknown => return Ok(Next::Done),
         };
         if template.is_deleting() || !self.scope.admits(&key) || key.namespace.is_none() {
             return Ok(Next::Done);
@@ -163,14 +182,22 @@ impl Distributor {
             namespace: key.namespace.clone(),
             name: muster_shared::names::binding(&key.kind.kind, &key.name),
         };
-        let held = fleet
-            .bindings
-            .get(binding_key.namespace.as_deref(), &binding_key.name);
+        let namespace = binding_key.namespace.as_deref();
+        let held = match fleet.bindings.presence(namespace, &binding_key.name) {
+            Presence::There(held) => Some(held),
+            Presence::Unknown(Doubt::Unreadable { .. }) => {
+                let binding = binding_key;
+                let note = Error::Unreadable { binding }.to_string();
+                self.tell(fleet, &key, &template, "AttachFailed", note);
+                return Ok(Next::After(LEAVING));
+            }
+            Presence::Gone | Presence::Unknown(_) => None,
+        };
         if held
             .as_ref()
             .is_some_and(|held| held.metadata.deletion_timestamp.is_some())
         {
-            return Ok(Next::After(SOON));
+            return Ok(Next::After(LEAVING));
         }
         let bindings: Vec<_> = self
             .index()
@@ -199,16 +226,6 @@ impl Distributor {
                 })
             })
             .collect();
-        let content_changed = self
-            .written()
-            .get(&key)
-            .is_some_and(|content| *content != template.content());
-        let attached = Attached {
-            key: &key,
-            template: &template,
-            content_changed,
-            referrers: &referrers,
-        };
         let undecided = |referrer: &BindingKey| {
             let exists = || {
                 fleet
@@ -217,15 +234,49 @@ impl Distributor {
             };
             !self.index().knows(referrer) && exists().is_some_and(|binding| refers(&binding))
         };
-        let write = attached.write(held.as_deref(), undecided);
-        let next = match write {
-            Some(write) => send(fleet, &binding_key, write).await?,
-            None => Next::Done,
-        };
-        if next == Next::Done {
-            self.written().insert(key.clone(), template.content());
+        let write = Attached::new(&key, &template, &referrers).and_then(|attached| {
+            if attached.left_out() > 0 {
+                let note = format!(
+                    "more than {MOST_REFERRERS} bindings refer to it: some are not named on its own binding, to keep that small; it \
+                     goes wherever they are"
+                );
+                self.tell(fleet, &key, &template, "ManyReferrers", note);
+            }
+            attached.write(held.as_deref(), undecided)
+        });
+        match write {
+            Ok(Some(write)) => send(fleet, &binding_key, write).await,
+            Ok(None) => Ok(Next::Done),
+            Err(error) => {
+                self.tell(fleet, &key, &template, "AttachFailed", error.to_string());
+                let is_heard_of = matches!(error, build::Error::Name { .. });
+                Ok(if is_heard_of {
+                    Next::Done
+                } else {
+                    Next::After(LEAVING)
+                })
+            }
         }
-        Ok(next)
+    }
+
+    /// Tells the owner of a template: once, until there is something else to tell.
+    fn tell(
+        &self,
+        fleet: &Fleet,
+        key: &TemplateKey,
+        template: &Template,
+        reason: &str,
+        note: String,
+    ) {
+        let known = self.told().insert(key.clone(), note.clone());
+        if known.as_ref() == Some(&note) {
+            return;
+        }
+        tracing::warn!(template = %key, reason, note, "a template that others refer to");
+        let about = template.reference(key);
+        fleet
+            .events
+            .publish_about(about, EventType::Warning, reason, note);
     }
 }
 
@@ -249,23 +300,22 @@ async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Result<Next, Err
     };
     match outcome {
         Ok(_) => Ok(Next::Done),
-        // The cache lags behind.
-        Err(kube::Error::Api(status))
-            if status.is_already_exists() || status.is_conflict() || status.is_not_found() =>
-        {
+        // The cache lags behind. What is there already is heard of when it arrives.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Next::After(LEAVING)),
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
             Ok(Next::After(SOON))
         }
         Err(error) => Err(Error::api("attach", key)(error)),
     }
 }
 
-/// Shows on the binding what it refers to, for people and for other programs.
+/// Shows on the binding what it refers to, for people and for other programs; `false` when the binding is not as it was known.
 async fn record(
     fleet: &Fleet,
     key: &BindingKey,
     binding: &ResourceBinding,
     needs: &[Dependency],
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let held = binding
         .metadata
         .annotations
@@ -273,15 +323,19 @@ async fn record(
         .and_then(|all| all.get(annotation::DEPENDENCIES));
     let wanted = (!needs.is_empty()).then(|| json!(needs).to_string());
     if held == wanted.as_ref() {
-        return Ok(());
+        return Ok(true);
     }
-    let patch = json!({ "metadata": { "annotations": { annotation::DEPENDENCIES: wanted.map_or(Value::Null, Value::from) } } });
+    let patch = json!({ "metadata": {
+        "annotations": { annotation::DEPENDENCIES: wanted.map_or(Value::Null, Value::from) },
+        "resourceVersion": binding.metadata.resource_version,
+    } });
     match ResourceBinding::api(&fleet.client, key)
         .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
     {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
         Err(error) => Err(Error::api("record the dependencies of", key)(error)),
     }
 }

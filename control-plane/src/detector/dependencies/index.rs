@@ -5,7 +5,24 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use muster_shared::interpreter::Dependency;
 
 use crate::binding::BindingKey;
-use crate::detector::{Template, TemplateKey};
+use crate::detector::{Kind, Template, TemplateKey};
+
+/// What a change of the index concerns.
+#[derive(Debug, Default)]
+pub struct Touched {
+    /// The templates that the referrer needs or needed, by name.
+    pub templates: BTreeSet<TemplateKey>,
+    /// The kinds that it named before.
+    pub kinds: BTreeSet<Kind>,
+}
+
+/// The kinds of what a referrer needs.
+pub fn kinds_of(needs: &[Dependency]) -> BTreeSet<Kind> {
+    needs
+        .iter()
+        .map(|need| Kind::new(&*need.api_version, &*need.kind))
+        .collect()
+}
 
 /// The dependencies of each referrer that has been looked at.
 #[derive(Debug, Default)]
@@ -17,8 +34,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// Takes in what a referrer needs now. Answers with the templates by name that it needs or needed.
-    pub fn set(&mut self, referrer: &BindingKey, needs: Vec<Dependency>) -> BTreeSet<TemplateKey> {
+    /// Takes in what a referrer needs now.
+    pub fn set(&mut self, referrer: &BindingKey, needs: Vec<Dependency>) -> Touched {
         let mut touched = self.forget(referrer);
         for need in &needs {
             match TemplateKey::of_dependency(need) {
@@ -27,7 +44,7 @@ impl Index {
                         .entry(template.clone())
                         .or_default()
                         .insert(referrer.clone());
-                    touched.insert(template);
+                    touched.templates.insert(template);
                 }
                 None => {
                     self.choosing.insert(referrer.clone());
@@ -38,17 +55,15 @@ impl Index {
         touched
     }
 
-    /// Forgets a referrer. Answers with the templates by name that it needed.
-    pub fn forget(&mut self, referrer: &BindingKey) -> BTreeSet<TemplateKey> {
+    /// Forgets a referrer.
+    pub fn forget(&mut self, referrer: &BindingKey) -> Touched {
         self.choosing.remove(referrer);
-        let needed: BTreeSet<_> = self
-            .needs
-            .remove(referrer)
+        let needs = self.needs.remove(referrer).unwrap_or_default();
+        let templates: BTreeSet<_> = needs
             .iter()
-            .flatten()
             .filter_map(TemplateKey::of_dependency)
             .collect();
-        for template in &needed {
+        for template in &templates {
             if let Some(referrers) = self.named.get_mut(template) {
                 referrers.remove(referrer);
                 if referrers.is_empty() {
@@ -56,7 +71,10 @@ impl Index {
                 }
             }
         }
-        needed
+        Touched {
+            templates,
+            kinds: kinds_of(&needs),
+        }
     }
 
     /// Whether it is known what a referrer needs.
@@ -150,7 +168,11 @@ mod tests {
         let mut index = Index::default();
         index.set(&referrer("a"), vec![named("x"), named("y")]);
         let touched = index.set(&referrer("a"), vec![named("y"), named("z")]);
-        let names: Vec<_> = touched.iter().map(|key| key.name.as_str()).collect();
+        let names: Vec<_> = touched
+            .templates
+            .iter()
+            .map(|key| key.name.as_str())
+            .collect();
         assert_eq!(names, ["x", "y", "z"]);
         let (key, x) = template("x", &json!({}));
         assert_eq!(index.referrers(&key, &x), BTreeSet::new());

@@ -1,0 +1,207 @@
+//! What of a policy has no effect, and why: a policy that selects nothing, or names what there is not, is taken like any other, and its
+//! author wonders.
+
+use std::collections::BTreeSet;
+
+use muster_shared::api::policy::{
+    ClusterAffinity, Placement, PriorityClassSource, PropagationSpec, ResourceSelector,
+};
+
+use super::identity::sound_name;
+use super::kinds::{MOST_KINDS, kinds_of, meant};
+use super::scope::{Scope, is_reserved};
+use super::select::given;
+use super::template::Kind;
+use super::templates::Standing;
+
+/// Findings of one policy that are told; of the others the number is.
+const MOST_TOLD: usize = 8;
+/// Names that one finding lists.
+const MOST_NAMES: usize = 10;
+
+/// Something of a policy that has no effect.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// Reason of its event.
+    pub reason: &'static str,
+    /// Field, value, why it has no effect, and what to do.
+    pub note: String,
+}
+
+/// What the fleet says about what a policy names.
+pub trait Facts {
+    /// What is known about a kind.
+    fn standing(&self, kind: &Kind) -> Standing;
+    /// Whether a selector finds any template; `None` when it is not known.
+    fn finds(&self, selector: &ResourceSelector) -> Option<bool>;
+    /// Whether there is a cluster of this name, or might be.
+    fn has_cluster(&self, name: &str) -> bool;
+    /// Whether there is a priority class of this name, or might be.
+    fn has_class(&self, name: &str) -> bool;
+}
+
+/// What has no effect whatever the fleet is like. `namespace` is that of the policy, `None` for a cluster-wide one.
+pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut add = |reason, note| found.push(Finding { reason, note });
+    if !spec.dependent_overrides.is_empty() {
+        let note = "spec.dependentOverrides: this version applies no override policies, so nothing of this policy is propagated \
+                    until they are taken out";
+        add("DependentOverrides", note.to_owned());
+    }
+    if let Some(wanted) = &spec.schedule_priority
+        && wanted.priority_class_source != PriorityClassSource::KubePriorityClass
+    {
+        let note = "spec.schedulePriority.priorityClassSource: only KubePriorityClass is known, so nothing of this policy is \
+                    propagated";
+        add("UnknownPriorityClass", note.to_owned());
+    }
+    let kinds = kinds_of(spec, scope);
+    for (index, selector) in spec.resource_selectors.iter().enumerate() {
+        let at = format!("spec.resourceSelectors[{index}]");
+        let kind = Kind::new(&*selector.api_version, &*selector.kind);
+        let named = format!("{} of {}", kind.kind, kind.api_version);
+        if let Some(why) = excluded(&kind, scope) {
+            add("KindNotPropagated", format!("{at}: {named} {why}"));
+        } else if !kinds.contains(&kind) {
+            let note = format!("{at}: {named} is left out: a policy may name {MOST_KINDS} kinds");
+            add("TooManyKinds", note);
+        } else if let Some(meant) = meant(&kind) {
+            let note = format!("{at}: Kubernetes has no {named}: is {meant} meant?");
+            add("UnknownKind", note);
+        }
+        let elsewhere = given(selector.namespace.as_ref());
+        if let Some((own, elsewhere)) = namespace.zip(elsewhere).filter(|(own, it)| own != it) {
+            let note = format!(
+                "{at}.namespace: {elsewhere:?} is not the policy's own, {own:?}: nothing is selected there"
+            );
+            add("NothingSelected", note);
+        }
+        if let Some(name) = given(selector.name.as_ref()) {
+            let place = namespace.or(elsewhere).unwrap_or_default();
+            if let Err(made) = sound_name(&kind.kind, place, name) {
+                let note = format!(
+                    "{at}.name: the binding or Work of {name:?} would be named {made:?}, which no API server takes"
+                );
+                add("InvalidName", note);
+            }
+        }
+    }
+    bounded(found)
+}
+
+fn excluded(kind: &Kind, scope: &Scope) -> Option<&'static str> {
+    if is_reserved(kind) {
+        Some("is about the fleet itself and is never propagated")
+    } else if !scope.admits_kind(kind) {
+        Some("is left out by --skipped-propagating-apis")
+    } else {
+        None
+    }
+}
+
+/// What has no effect as the fleet is. Kinds, templates and clusters may be on their way: judge a policy that has just been written
+/// after a while.
+pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut add = |reason, note| found.push(Finding { reason, note });
+    let kinds = kinds_of(spec, scope);
+    let mut judged = BTreeSet::new();
+    for (index, selector) in spec.resource_selectors.iter().enumerate() {
+        let at = format!("spec.resourceSelectors[{index}]");
+        let kind = Kind::new(&*selector.api_version, &*selector.kind);
+        let named = format!("{} of {}", kind.kind, kind.api_version);
+        if !kinds.contains(&kind) {
+            continue;
+        }
+        let (reason, why) = match facts.standing(&kind) {
+            Standing::Listed => {
+                if facts.finds(selector) == Some(false) {
+                    let note = format!("{at}: selects no {named} that there is");
+                    add("NothingSelected", note);
+                }
+                continue;
+            }
+            Standing::Reserved => continue,
+            Standing::Missing => (
+                "UnknownKind",
+                "is not served by the fleet API: look at apiVersion and kind, or install its CustomResourceDefinition",
+            ),
+            Standing::Unfit => (
+                "KindNotPropagated",
+                "cannot be listed, watched and deleted, and so not be propagated",
+            ),
+            Standing::Sought | Standing::Unlisted => (
+                "KindNotListed",
+                "could not be listed so far: look at the rights of the control plane, and at the kind's conversion webhook",
+            ),
+        };
+        if judged.insert(kind) {
+            add(reason, format!("{at}: {named} {why}"));
+        }
+    }
+    if let Some(wanted) = &spec.schedule_priority
+        && wanted.priority_class_source == PriorityClassSource::KubePriorityClass
+        && !facts.has_class(&wanted.priority_class_name)
+    {
+        let note = format!(
+            "spec.schedulePriority.priorityClassName: there is no PriorityClass {:?}, so nothing of this policy is propagated",
+            wanted.priority_class_name
+        );
+        add("UnknownPriorityClass", note);
+    }
+    let unknown: BTreeSet<&str> = clusters_of(&spec.placement)
+        .filter(|name| !facts.has_cluster(name))
+        .collect();
+    if !unknown.is_empty() {
+        let mut names: Vec<&str> = unknown.iter().copied().take(MOST_NAMES).collect();
+        if unknown.len() > MOST_NAMES {
+            names.push("...");
+        }
+        let note = format!(
+            "spec.placement names clusters that are not in the fleet: {}",
+            names.join(", ")
+        );
+        add("UnknownCluster", note);
+    }
+    bounded(found)
+}
+
+/// The clusters that a placement wants by name.
+pub fn clusters_of(placement: &Placement) -> impl Iterator<Item = &str> {
+    fn names(affinity: &ClusterAffinity) -> impl Iterator<Item = &str> {
+        affinity.cluster_names.iter().map(String::as_str)
+    }
+    let terms = &placement.cluster_affinities;
+    let weights = placement.replica_scheduling.as_ref();
+    let weights = weights.and_then(|strategy| strategy.weight_preference.as_ref());
+    let overflow = terms.iter().flat_map(|term| &term.overflow_affinities);
+    let affinities = placement
+        .cluster_affinity
+        .iter()
+        .chain(terms.iter().map(|term| &term.cluster_affinity))
+        .chain(overflow.map(|term| &term.cluster_affinity))
+        .chain(
+            weights
+                .into_iter()
+                .flat_map(|weights| &weights.static_weight_list)
+                .map(|weight| &weight.target_cluster),
+        );
+    affinities.flat_map(names)
+}
+
+fn bounded(mut found: Vec<Finding>) -> Vec<Finding> {
+    if found.len() > MOST_TOLD {
+        let more = found.len() - MOST_TOLD;
+        found.truncate(MOST_TOLD);
+        found.push(Finding {
+            reason: "MoreFindings",
+            note: format!("{more} more parts of this policy have no effect"),
+        });
+    }
+    found
+}
+
+#[cfg(test)]
+#[path = "audit_tests.rs"]
+mod tests;

@@ -1,0 +1,175 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn spec(of: Value) -> PropagationSpec {
+    serde_json::from_value(of).unwrap()
+}
+
+fn selecting(api_version: &str, kind: &str, name: &str) -> Value {
+    json!({ "resourceSelectors": [{ "apiVersion": api_version, "kind": kind, "name": name }] })
+}
+
+fn with(mut spec: Value, field: &str, value: Value) -> Value {
+    spec[field] = value;
+    spec
+}
+
+fn reasons(found: &[Finding]) -> Vec<&'static str> {
+    found.iter().map(|finding| finding.reason).collect()
+}
+
+#[test]
+fn what_can_never_work_is_found_without_a_look_at_the_fleet() {
+    let web = || selecting("apps/v1", "Deployment", "web");
+    let scope = Scope::new("batch", &[]).unwrap();
+    for (what, of, expected) in [
+        ("a sound one", web(), &[][..]),
+        (
+            "overrides",
+            with(web(), "dependentOverrides", json!(["o"])),
+            &["DependentOverrides"],
+        ),
+        (
+            "another source of priorities",
+            with(
+                web(),
+                "schedulePriority",
+                json!({ "priorityClassSource": "PodPriorityClass", "priorityClassName": "x" }),
+            ),
+            &["UnknownPriorityClass"],
+        ),
+        (
+            "a slip",
+            selecting("apps/v1", "Deploymnt", "web"),
+            &["UnknownKind"],
+        ),
+        (
+            "a reserved kind",
+            selecting("work.karmada.io/v1alpha1", "Work", "w"),
+            &["KindNotPropagated"],
+        ),
+        (
+            "a skipped kind",
+            selecting("batch/v1", "Job", "j"),
+            &["KindNotPropagated"],
+        ),
+        (
+            "a name without a binding",
+            selecting("rbac.authorization.k8s.io/v1", "Role", "a_b"),
+            &["InvalidName"],
+        ),
+        (
+            "another namespace",
+            json!({ "resourceSelectors": [{ "apiVersion": "v1", "kind": "Secret", "namespace": "other" }] }),
+            &["NothingSelected"],
+        ),
+    ] {
+        let found = written(&spec(of), Some("shop"), &scope);
+        assert_eq!(reasons(&found), expected, "{what}: {found:?}");
+    }
+}
+
+#[test]
+fn thousands_of_findings_are_told_as_a_few() {
+    let selectors: Vec<_> = (0..10_000)
+        .map(|number| json!({ "apiVersion": "v1", "kind": "Event", "name": format!("e{number}") }))
+        .collect();
+    let found = written(
+        &spec(json!({ "resourceSelectors": selectors })),
+        None,
+        &Scope::default(),
+    );
+    assert_eq!(found.len(), MOST_TOLD + 1);
+    assert!(found[MOST_TOLD].note.starts_with("9992 more"), "{found:?}");
+}
+
+/// A fleet with Deployments `web` and no other object, cluster `m1` and class `high`.
+struct Fleet;
+
+impl Facts for Fleet {
+    fn standing(&self, kind: &Kind) -> Standing {
+        match kind.kind.as_str() {
+            "Deployment" => Standing::Listed,
+            "TokenReview" => Standing::Unfit,
+            "Broken" => Standing::Unlisted,
+            _ => Standing::Missing,
+        }
+    }
+    fn finds(&self, selector: &ResourceSelector) -> Option<bool> {
+        Some(selector.name.as_deref() == Some("web"))
+    }
+    fn has_cluster(&self, name: &str) -> bool {
+        name == "m1"
+    }
+    fn has_class(&self, name: &str) -> bool {
+        name == "high"
+    }
+}
+
+#[test]
+fn what_the_fleet_lacks_is_found_with_what_to_do() {
+    let web = || selecting("apps/v1", "Deployment", "web");
+    let class = |name: &str| json!({ "priorityClassSource": "KubePriorityClass", "priorityClassName": name });
+    let on = |clusters: Value| json!({ "clusterAffinity": { "clusterNames": clusters } });
+    for (what, of, expected) in [
+        ("a sound one", web(), &[][..]),
+        (
+            "nothing of the name",
+            selecting("apps/v1", "Deployment", "wbe"),
+            &["NothingSelected"],
+        ),
+        (
+            "an unknown kind",
+            selecting("example.com/v1", "Gizmo", "g"),
+            &["UnknownKind"],
+        ),
+        (
+            "a kind that cannot be listed by anybody",
+            selecting("authentication.k8s.io/v1", "TokenReview", "t"),
+            &["KindNotPropagated"],
+        ),
+        (
+            "a kind whose list fails",
+            selecting("example.com/v1", "Broken", "b"),
+            &["KindNotListed"],
+        ),
+        (
+            "a class",
+            with(web(), "schedulePriority", class("high")),
+            &[],
+        ),
+        (
+            "an unknown class",
+            with(web(), "schedulePriority", class("hihg")),
+            &["UnknownPriorityClass"],
+        ),
+        (
+            "a cluster",
+            with(web(), "placement", on(json!(["m1"]))),
+            &[],
+        ),
+        (
+            "an unknown cluster",
+            with(web(), "placement", on(json!(["m1", "nosuch"]))),
+            &["UnknownCluster"],
+        ),
+        (
+            "an unknown cluster of a later group",
+            with(
+                web(),
+                "placement",
+                json!({ "clusterAffinities": [
+                { "affinityName": "a", "clusterNames": ["m1"] }, { "affinityName": "b", "clusterNames": ["nosuch"] },
+            ] }),
+            ),
+            &["UnknownCluster"],
+        ),
+    ] {
+        let found = missing(&spec(of), &Scope::default(), &Fleet);
+        assert_eq!(reasons(&found), expected, "{what}: {found:?}");
+        if let Some(finding) = found.first() {
+            assert!(finding.note.starts_with("spec."), "{what}: {finding:?}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Tells the authors of policies what of them has no effect, by events: what can never work at once, and what the fleet lacks after a
+//! while, because templates, kinds and clusters often come after the policy.
+
+use std::collections::{BTreeSet, HashMap};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use muster_shared::api::policy::ResourceSelector;
+use muster_shared::events::EventType;
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Doubt, Presence};
+use tokio::time::Instant;
+
+use super::audit::{self, Facts, Finding};
+use super::controller::Detector;
+use super::policy::{Policy, PolicyKey};
+use super::select::{Strength, Subject, given, reaches, strength};
+use super::template::{Kind, TemplateKey};
+use super::templates::{Lookup, Standing};
+
+/// How long after a change of a policy the fleet may still lack what it names.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// The policies that are to be looked through, and what was told of each.
+pub(super) struct Audits {
+    queue: Queue<PolicyKey>,
+    state: Mutex<HashMap<PolicyKey, State>>,
+}
+
+struct State {
+    changed: Instant,
+    told: BTreeSet<Finding>,
+}
+
+impl Default for Audits {
+    fn default() -> Self {
+        Self {
+            queue: Queue::new("policy audits"),
+            state: Mutex::default(),
+        }
+    }
+}
+
+impl Audits {
+    /// Has a policy looked through that is new or changed.
+    pub(super) fn add(&self, key: PolicyKey) {
+        let changed = Instant::now();
+        let mut states = self.lock();
+        let state = states.entry(key.clone()).or_insert_with(|| State {
+            changed,
+            told: BTreeSet::new(),
+        });
+        state.changed = changed;
+        drop(states);
+        self.queue.add(key);
+    }
+
+    /// Forgets a policy that is gone.
+    pub(super) fn forget(&self, key: &PolicyKey) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<PolicyKey, State>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts looking through policies.
+pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
+    let work = Arc::clone(detector);
+    let queue = detector.audits.queue.clone();
+    detector
+        .fleet
+        .work(tasks, "policy audits", queue, 1, move |_, key| {
+            let detector = Arc::clone(&work);
+            async move { Ok::<_, Infallible>(look_through(&detector, &key)) }
+        });
+}
+
+fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
+    let Some(policy) = detector.policy(key).filter(|policy| !policy.is_deleting()) else {
+        return Next::Done;
+    };
+    let (spec, scope) = (policy.spec(), &detector.scope);
+    let mut found = audit::written(spec, key.namespace(), scope);
+    let mut states = detector.audits.lock();
+    let Some(state) = states.get_mut(key) else {
+        return Next::Done;
+    };
+    let left = GRACE.saturating_sub(state.changed.elapsed());
+    if left.is_zero() {
+        let facts = Now {
+            detector,
+            policy: &policy,
+        };
+        found.extend(audit::missing(spec, scope, &facts));
+        state.told.retain(|finding| found.contains(finding));
+    }
+    found.retain(|finding| state.told.insert(finding.clone()));
+    drop(states);
+    for Finding { reason, note } in found {
+        tracing::warn!(policy = %key, reason, note, "part of a policy has no effect");
+        policy.tell(&detector.fleet.events, EventType::Warning, reason, note);
+    }
+    if left.is_zero() {
+        Next::Done
+    } else {
+        Next::After(left)
+    }
+}
+
+/// The fleet as the caches have it.
+struct Now<'a> {
+    detector: &'a Detector,
+    policy: &'a Policy,
+}
+
+impl Facts for Now<'_> {
+    fn standing(&self, kind: &Kind) -> Standing {
+        self.detector.fleet.templates.standing(kind)
+    }
+
+    fn finds(&self, selector: &ResourceSelector) -> Option<bool> {
+        let templates = &self.detector.fleet.templates;
+        let kind = Kind::new(&*selector.api_version, &*selector.kind);
+        let own = self.policy.key();
+        let namespace = own
+            .namespace()
+            .or_else(|| given(selector.namespace.as_ref()));
+        if let (Some(name), Some(namespace)) = (given(selector.name.as_ref()), namespace) {
+            let key = TemplateKey {
+                kind: Arc::new(kind),
+                namespace: Some(namespace.to_owned()),
+                name: name.to_owned(),
+            };
+            return Some(matches!(templates.get(&key), Lookup::Found(_)));
+        }
+        let found = templates.list(&kind, namespace)?;
+        Some(found.iter().any(|(key, template)| {
+            let subject = Subject::of(key, template);
+            reaches(self.policy, subject) && strength(selector, subject) > Strength::Mismatch
+        }))
+    }
+
+    fn has_cluster(&self, name: &str) -> bool {
+        match self.detector.fleet.clusters.presence(None, name) {
+            Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
+                true
+            }
+            Presence::Gone | Presence::Unknown(Doubt::Unseen | Doubt::Vanished) => false,
+        }
+    }
+
+    fn has_class(&self, name: &str) -> bool {
+        let classes = self.detector.classes.as_ref();
+        classes.is_none_or(|classes| classes.has(name))
+    }
+}

@@ -1,0 +1,125 @@
+use std::sync::Arc;
+
+use muster_shared::api::binding::ResourceBinding;
+
+use super::super::policy::PolicyKey;
+use super::*;
+use crate::detector::Kind;
+
+fn key() -> TemplateKey {
+    TemplateKey {
+        kind: Arc::new(Kind::new("apps/v1", "Deployment")),
+        namespace: Some("shop".into()),
+        name: "web".into(),
+    }
+}
+
+fn template(version: &str, image: &str, ready: i64) -> Template {
+    Template::new(json!({
+        "metadata": { "name": "web", "namespace": "shop", "uid": "u", "resourceVersion": version },
+        "spec": { "replicas": 2, "template": { "spec": { "containers": [{ "name": "c", "image": image }] } } },
+        "status": { "readyReplicas": ready },
+    }))
+    .unwrap()
+}
+
+fn claim() -> Claim {
+    Claim {
+        policy: PolicyKey::Namespaced {
+            namespace: "shop".into(),
+            name: "p".into(),
+        },
+        id: "id".into(),
+    }
+}
+
+fn made_of(template: &Template) -> ResourceBinding {
+    let (key, claim, policy) = (key(), claim(), PropagationSpec::default());
+    let wanted = Wanted::new(&key, template, &claim, &policy, None).unwrap();
+    let mut binding: ResourceBinding = serde_json::from_value(wanted.create(|_| None)).unwrap();
+    binding.metadata.resource_version = Some("7".into());
+    binding
+}
+
+fn patch(held: &ResourceBinding, template: &Template) -> Result<Option<Value>, Error> {
+    let (key, claim, policy) = (key(), claim(), PropagationSpec::default());
+    Wanted::new(&key, template, &claim, &policy, None)?.patch(held)
+}
+
+#[test]
+fn a_process_that_remembers_nothing_knows_whether_the_template_changed() {
+    let held = made_of(&template("1", "a:1", 0));
+    assert_eq!(patch(&held, &template("1", "a:1", 0)).unwrap(), None);
+    let status_alone = patch(&held, &template("2", "a:1", 2)).unwrap();
+    assert_eq!(status_alone, None, "the status alone is no change");
+    let changed = patch(&held, &template("3", "a:2", 2)).unwrap().unwrap();
+    assert_eq!(changed["spec"]["resource"]["resourceVersion"], "3");
+    let mut held = made_of(&template("1", "a:1", 0));
+    held.metadata
+        .annotations
+        .as_mut()
+        .unwrap()
+        .remove(TEMPLATE_FINGERPRINT);
+    let first = patch(&held, &template("2", "a:1", 2)).unwrap().unwrap();
+    assert_eq!(
+        first["metadata"]["annotations"][TEMPLATE_FINGERPRINT],
+        fingerprint(&template("1", "a:1", 0)),
+        "a binding from before gets its record"
+    );
+}
+
+#[test]
+fn a_change_that_comes_with_the_claim_is_not_lost_with_it() {
+    let held = made_of(&template("1", "a:1", 0));
+    let claimed = |image: &str| {
+        let mut object = template("2", image, 0).object(&key().kind);
+        object["metadata"]["labels"] = json!(claim().labels());
+        object["metadata"]["annotations"] = json!(claim().annotations());
+        Template::new(object).unwrap()
+    };
+    assert_eq!(patch(&held, &claimed("a:1")).unwrap(), None);
+    assert!(patch(&held, &claimed("a:2")).unwrap().is_some());
+}
+
+#[test]
+fn every_patch_holds_for_the_version_that_it_was_decided_upon() {
+    let held = made_of(&template("1", "a:1", 0));
+    let changed = patch(&held, &template("3", "a:2", 2)).unwrap().unwrap();
+    assert_eq!(changed["metadata"]["resourceVersion"], "7");
+    let mut unlabelled = held;
+    unlabelled.metadata.labels = None;
+    let labelled = patch(&unlabelled, &template("1", "a:1", 0))
+        .unwrap()
+        .unwrap();
+    assert_eq!(labelled["metadata"]["resourceVersion"], "7");
+}
+
+#[test]
+fn the_binding_of_another_object_is_told_and_not_touched() {
+    let mut held = made_of(&template("1", "a:1", 0));
+    held.metadata.owner_references.as_mut().unwrap()[0].uid = "old".into();
+    assert!(matches!(
+        patch(&held, &template("2", "a:2", 0)),
+        Err(Error::FormerOwner { .. })
+    ));
+    held.spec.resource.api_version = "example.com/v1".into();
+    held.spec.resource.uid = Some("old".into());
+    let told = patch(&held, &template("2", "a:2", 0)).unwrap_err();
+    assert!(
+        told.to_string()
+            .contains("Deployment web of example.com/v1"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_template_whose_binding_no_api_server_takes_is_told() {
+    let mut key = key();
+    key.name = "under_score".into();
+    let (claim, policy) = (claim(), PropagationSpec::default());
+    let told = Wanted::new(&key, &template("1", "a", 0), &claim, &policy, None).unwrap_err();
+    assert!(
+        told.to_string().contains("under_score-deployment"),
+        "{told}"
+    );
+}

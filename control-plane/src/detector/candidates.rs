@@ -1,0 +1,166 @@
+//! Which policies could select a template.
+
+use std::collections::{BTreeSet, HashMap};
+
+use muster_shared::api::policy::ResourceSelector;
+
+use super::policy::{Policy, PolicyKey};
+use super::select::{Subject, given};
+use super::template::Kind;
+
+/// The policies by what their selectors name. A template is compared with those that name its kind and namespace, and either its own
+/// name or none: with a policy for each application that is one, however many there are.
+#[derive(Debug, Default)]
+pub struct Candidates {
+    places: HashMap<Place, Selecting>,
+}
+
+/// Namespace of a namespaced policy, `None` for cluster-wide ones, and the kind that a selector names.
+type Place = (Option<String>, Kind);
+
+#[derive(Debug, Default)]
+struct Selecting {
+    by_name: HashMap<String, BTreeSet<PolicyKey>>,
+    /// Those that select by labels, or everything of the kind.
+    others: BTreeSet<PolicyKey>,
+}
+
+impl Candidates {
+    /// Takes in a change of a policy: what it was and what it is.
+    pub fn change(&mut self, old: Option<&Policy>, new: Option<&Policy>) {
+        let selectors = |policy: Option<&Policy>| -> Vec<ResourceSelector> {
+            policy.map_or_else(Vec::new, |policy| policy.spec().resource_selectors.clone())
+        };
+        let same = old.is_some() && new.is_some() && selectors(old) == selectors(new);
+        if same {
+            return;
+        }
+        if let Some(old) = old {
+            let key = old.key();
+            for selector in &old.spec().resource_selectors {
+                self.take(&key, selector);
+            }
+        }
+        if let Some(new) = new {
+            let key = new.key();
+            for selector in &new.spec().resource_selectors {
+                self.put(&key, selector);
+            }
+        }
+    }
+
+    /// The policies of a namespace that could select a template, or the cluster-wide ones.
+    pub fn of(&self, namespace: Option<&str>, subject: Subject<'_>) -> Vec<PolicyKey> {
+        let place = (namespace.map(str::to_owned), subject.kind.clone());
+        let Some(selecting) = self.places.get(&place) else {
+            return Vec::new();
+        };
+        let named = selecting.by_name.get(subject.name).into_iter().flatten();
+        let all: BTreeSet<_> = named.chain(&selecting.others).cloned().collect();
+        all.into_iter().collect()
+    }
+
+    fn put(&mut self, key: &PolicyKey, selector: &ResourceSelector) {
+        let selecting = self.places.entry(place(key, selector)).or_default();
+        let policies = match given(selector.name.as_ref()) {
+            Some(name) => selecting.by_name.entry(name.to_owned()).or_default(),
+            None => &mut selecting.others,
+        };
+        policies.insert(key.clone());
+    }
+
+    fn take(&mut self, key: &PolicyKey, selector: &ResourceSelector) {
+        let place = place(key, selector);
+        let Some(selecting) = self.places.get_mut(&place) else {
+            return;
+        };
+        match given(selector.name.as_ref()) {
+            Some(name) => {
+                if let Some(policies) = selecting.by_name.get_mut(name) {
+                    policies.remove(key);
+                    if policies.is_empty() {
+                        selecting.by_name.remove(name);
+                    }
+                }
+            }
+            None => _ = selecting.others.remove(key),
+        }
+        if selecting.by_name.is_empty() && selecting.others.is_empty() {
+            self.places.remove(&place);
+        }
+    }
+}
+
+fn place(key: &PolicyKey, selector: &ResourceSelector) -> Place {
+    let kind = Kind::new(&*selector.api_version, &*selector.kind);
+    (key.namespace().map(str::to_owned), kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use muster_shared::api::policy::PropagationPolicy;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn policy(name: &str, selectors: &Value) -> Policy {
+        let policy = json!({
+            "metadata": { "name": name, "namespace": "shop" }, "spec": { "resourceSelectors": selectors },
+        });
+        Policy::Namespaced(Arc::new(
+            serde_json::from_value::<PropagationPolicy>(policy).unwrap(),
+        ))
+    }
+
+    fn named(name: &str) -> Value {
+        json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": name }])
+    }
+
+    fn found(candidates: &Candidates, namespace: &str, name: &str) -> Vec<String> {
+        let subject = Subject {
+            kind: &Kind::new("apps/v1", "Deployment"),
+            namespace: Some(namespace),
+            name,
+            labels: None,
+        };
+        let found = candidates.of(Some(namespace), subject);
+        found.iter().map(|key| key.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_template_meets_the_policies_that_name_it_or_no_name() {
+        let mut candidates = Candidates::default();
+        let all = json!([{ "apiVersion": "apps/v1", "kind": "Deployment" }]);
+        let maps = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "web" }]);
+        let before = policy("moved", &named("web"));
+        let after = policy("moved", &named("db"));
+        for policy in [&policy("all", &all), &policy("maps", &maps), &before] {
+            candidates.change(None, Some(policy));
+        }
+        assert_eq!(found(&candidates, "shop", "web"), ["all", "moved"]);
+        candidates.change(Some(&before), Some(&after));
+        assert_eq!(found(&candidates, "shop", "web"), ["all"]);
+        assert_eq!(found(&candidates, "shop", "db"), ["all", "moved"]);
+        assert_eq!(found(&candidates, "other", "db"), [""; 0]);
+        candidates.change(Some(&after), None);
+        candidates.change(Some(&policy("all", &all)), None);
+        candidates.change(Some(&policy("maps", &maps)), None);
+        assert!(candidates.places.is_empty());
+    }
+
+    #[test]
+    fn all_templates_together_visit_as_many_policies_as_there_are() {
+        let visited = |count: usize| -> usize {
+            let mut candidates = Candidates::default();
+            for number in 0..count {
+                let name = format!("app{number}");
+                candidates.change(None, Some(&policy(&name, &named(&name))));
+            }
+            let visit = |number| found(&candidates, "shop", &format!("app{number}")).len();
+            (0..count).map(visit).sum()
+        };
+        assert_eq!((visited(500), visited(1000)), (500, 1000));
+    }
+}
