@@ -2,21 +2,34 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::LazyLock;
 
-use kube::api::{Patch, PatchParams, PostParams};
+use futures::StreamExt;
+use kube::api::{
+    ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams, WatchEvent,
+    WatchParams,
+};
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::ground::{Ground, Task, until};
+use muster_e2e::apiserver::faults::Faults;
+use muster_e2e::harness::ground::{Ground, PATIENCE, Task, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{
-    Api, ConfigMap, Deployment, ListParams, Namespace, Resource, ResourceExt,
+    Api, ConfigMap, CustomResourceDefinition, Deployment, Event, ListParams, Namespace, Resource,
+    ResourceExt,
 };
 use muster_shared::names;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::timeout;
+
+/// A schema that lets everything in.
+static ANYTHING: LazyLock<Value> = LazyLock::new(
+    || json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } }),
+);
 
 pub const POLICY_ID: &str = "propagationpolicy.karmada.io/permanent-id";
 
@@ -57,6 +70,72 @@ impl Bench {
             .patch_status(member, &PatchParams::default(), &Patch::Merge(&status))
             .await
             .unwrap();
+    }
+
+    /// What goes wrong with requests to the fleet API.
+    pub fn faults(&self) -> &Faults {
+        self.ground.server.faults()
+    }
+
+    /// Makes a kind `example.com/v1` of this name, in namespaces.
+    pub async fn define(&self, kind: &str, plural: &str) {
+        let definition = json!({
+            "metadata": { "name": format!("{plural}.example.com") },
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": { "kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List") },
+                "versions": [{ "name": "v1", "served": true, "storage": true, "schema": *ANYTHING }],
+            },
+        });
+        create::<CustomResourceDefinition>(&self.all(), definition).await;
+        let name = format!("{plural}.example.com");
+        until::<CustomResourceDefinition>(&self.all(), &name, "it is served", |it| {
+            let conditions = it
+                .status
+                .iter()
+                .flat_map(|it| it.conditions.iter().flatten());
+            conditions
+                .into_iter()
+                .any(|it| it.type_ == "Established" && it.status == "True")
+        })
+        .await;
+    }
+
+    /// Lets the kind of a definition be anything, as an aggregated API does that stores what it is given.
+    pub async fn relax(&self, definition: &str) {
+        let definitions: Api<CustomResourceDefinition> = self.all();
+        let mut held = definitions.get(definition).await.unwrap();
+        held.spec.versions[0].schema = serde_json::from_value(ANYTHING.clone()).unwrap();
+        held.metadata.managed_fields = None;
+        definitions
+            .replace(definition, &PostParams::default(), &held)
+            .await
+            .unwrap();
+    }
+
+    /// Objects of a kind that a test has defined.
+    pub fn defined(&self, kind: &str, plural: &str) -> Api<DynamicObject> {
+        let named = GroupVersionKind::gvk("example.com", "v1", kind);
+        let resource = ApiResource::from_gvk_with_plural(&named, plural);
+        Api::namespaced_with(self.ground.client.clone(), "default", &resource)
+    }
+
+    /// Waits for an event about an object, and gives its message.
+    pub async fn told(&self, kind: &str, name: &str, reason: &str) -> String {
+        let events: Api<Event> = self.all();
+        let about =
+            format!("involvedObject.name={name},involvedObject.kind={kind},reason={reason}");
+        let told = events
+            .watch(&WatchParams::default().fields(&about), "0")
+            .await
+            .unwrap();
+        let mut told = told.boxed();
+        let what = format!("event {reason} about {kind} {name}");
+        let first = timeout(PATIENCE, told.next()).await;
+        match first.unwrap_or_else(|_| panic!("no {what}")) {
+            Some(Ok(WatchEvent::Added(event))) => event.message.unwrap_or_default(),
+            other => panic!("expected {what}, got {other:?}"),
+        }
     }
 
     pub fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {

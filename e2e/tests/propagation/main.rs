@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod bench;
+mod detector;
 mod failing;
 
 use std::collections::BTreeMap;

@@ -52,9 +52,9 @@ resource! {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["resourceSelectors"]))]
 pub struct PropagationSpec {
-    /// The resources.
+    /// The resources; at most 1,000 selectors (ours).
     #[serde(deserialize_with = "nullable")]
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 1000))]
     pub resource_selectors: Vec<ResourceSelector>,
 
     /// Deprecated and ignored; see `propagateDeps`.

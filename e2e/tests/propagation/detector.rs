@@ -1,0 +1,367 @@
+//! What the detector does where something is odd: copied claims, names that two objects share, kinds that cannot be listed, objects that
+//! cannot be read, restarts in between; and what it tells.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use kube::api::{DeleteParams, DynamicObject};
+use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::ground::{gone, until};
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
+use muster_shared::api::work::Work;
+use muster_shared::k8s::{Api, ConfigMap, Deployment, Namespace, ResourceExt};
+use muster_shared::names;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, POLICY_ID, create, deployment, merge};
+
+fn image(is: &'static str) -> impl Fn(&Value) -> bool {
+    move |manifest| manifest["spec"]["template"]["spec"]["containers"][0]["image"] == is
+}
+
+fn set_image(to: &str) -> Value {
+    json!({ "spec": { "template": { "spec": { "containers": [{ "name": "c", "image": to }] } } } })
+}
+
+/// A cluster-wide policy for one kind and name.
+async fn place_everywhere(bench: &Bench, name: &str, selector: Value, more: Value) {
+    let mut spec = json!({ "resourceSelectors": [selector] });
+    let fields = spec.as_object_mut().unwrap();
+    fields.extend(more.as_object().unwrap().clone());
+    let policy = json!({ "metadata": { "name": name }, "spec": spec });
+    create::<ClusterPropagationPolicy>(&bench.all(), policy).await;
+}
+
+/// Lets go of a Work as its agent would, and waits until there is another one.
+async fn replaced(
+    bench: &Bench,
+    member: &str,
+    kind: &str,
+    name: &str,
+    fits: impl Fn(&Value) -> bool,
+) {
+    bench.withdrawn(member, kind, name).await;
+    let fresh = |work: &Work| {
+        work.metadata.deletion_timestamp.is_none() && fits(&work.spec.workload.manifests[0].0)
+    };
+    let work = names::work(kind, name, "default");
+    until(&bench.works(member), &work, "it is made again", fresh).await;
+}
+
+#[tokio::test]
+async fn what_a_workload_refers_to_comes_back_when_it_or_its_binding_is_deleted() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    let conf = |value: &str| json!({ "metadata": { "name": "web-conf" }, "data": { "a": value } });
+    create::<ConfigMap>(&bench.here(), conf("1")).await;
+    bench.deploy("web").await;
+    bench.place("web", json!({ "propagateDeps": true })).await;
+    for member in ["m1", "m2"] {
+        bench.sent(member, "ConfigMap", "web-conf", |_| true).await;
+    }
+    let bindings: Api<ResourceBinding> = bench.here();
+    let delete = DeleteParams::default();
+    bindings
+        .delete("web-conf-configmap", &delete)
+        .await
+        .unwrap();
+    for member in ["m1", "m2"] {
+        replaced(&bench, member, "ConfigMap", "web-conf", |_| true).await;
+    }
+    let maps: Api<ConfigMap> = bench.here();
+    maps.delete("web-conf", &delete).await.unwrap();
+    create(&maps, conf("2")).await;
+    for member in ["m1", "m2"] {
+        let new = |manifest: &Value| manifest["data"]["a"] == "2";
+        replaced(&bench, member, "ConfigMap", "web-conf", new).await;
+    }
+}
+
+#[tokio::test]
+async fn a_change_while_nobody_looked_reaches_the_members_of_a_lazy_policy_too() {
+    let bench = Bench::start().await;
+    let control_plane = bench.control_plane();
+    bench
+        .place("web", json!({ "activationPreference": "Lazy" }))
+        .await;
+    bench.deploy("web").await;
+    bench.sent("m1", "Deployment", "web", image("nginx")).await;
+    // A change of the policy waits for the next change of the template, and outlives a restart.
+    let later = json!({ "spec": { "conflictResolution": "Overwrite" } });
+    merge::<PropagationPolicy>(&bench.here(), "web", later).await;
+    control_plane.stop().await.unwrap();
+    let control_plane = bench.control_plane();
+    bench.deploy("witness").await;
+    bench.place("witness", json!({})).await;
+    bench.sent("m2", "Deployment", "witness", |_| true).await;
+    let held: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
+    assert_eq!(json!(held.spec)["conflictResolution"], "Abort");
+    control_plane.stop().await.unwrap();
+    let mut change = set_image("nginx:2");
+    change["spec"]["replicas"] = json!(6);
+    merge::<Deployment>(&bench.here(), "web", change).await;
+    let _control_plane = bench.control_plane();
+    for member in ["m1", "m2"] {
+        let new =
+            |manifest: &Value| image("nginx:2")(manifest) && manifest["spec"]["replicas"] == 3;
+        bench.sent(member, "Deployment", "web", new).await;
+    }
+    bench
+        .bound("web-deployment", "the policy's change came with it", |it| {
+            json!(it.spec)["conflictResolution"] == "Overwrite"
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_policy_with_a_kind_that_cannot_be_listed_is_deleted_and_releases_the_others() {
+    let bench = Bench::start().await;
+    bench.define("Gizmo", "gizmos").await;
+    let scope = Scope {
+        path: Some("/example.com/v1/gizmos".to_owned()),
+        ..Scope::default()
+    };
+    let broken = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
+    bench.faults().inject_for(scope, broken);
+    let _control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    let selectors = json!({ "resourceSelectors": [
+        { "apiVersion": "example.com/v1", "kind": "Gizmo" }, { "apiVersion": "apps/v1", "kind": "Deployment" },
+    ] });
+    bench.place("web", selectors).await;
+    bench.sent("m1", "Deployment", "web", |_| true).await;
+    until::<Deployment>(&bench.here(), "web", "it is claimed", |it| {
+        it.labels().contains_key(POLICY_ID)
+    })
+    .await;
+    let policies: Api<PropagationPolicy> = bench.here();
+    let delete = DeleteParams::default();
+    policies.delete("web", &delete).await.unwrap();
+    gone(&policies, "web").await;
+    until::<Deployment>(&bench.here(), "web", "it is released", |it| {
+        !it.labels().contains_key(POLICY_ID)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_policy_of_another_namespace_is_not_taken_because_a_template_names_it() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    create::<Namespace>(&bench.all(), json!({ "metadata": { "name": "other" } })).await;
+    let policy = json!({ "metadata": { "name": "theirs", "namespace": "other" }, "spec": {
+        "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": "Deployment" }],
+    } });
+    let theirs: Api<PropagationPolicy> =
+        Api::namespaced(bench.here::<ConfigMap>().into_client(), "other");
+    create(&theirs, policy).await;
+    let mut forged = deployment("web");
+    forged["metadata"]["labels"] = json!({ POLICY_ID: "forged" });
+    forged["metadata"]["annotations"] = json!({
+        "propagationpolicy.karmada.io/namespace": "other", "propagationpolicy.karmada.io/name": "theirs",
+    });
+    create::<Deployment>(&bench.here(), forged).await;
+    until::<Deployment>(&bench.here(), "web", "the claim is taken off", |it| {
+        !it.labels().contains_key(POLICY_ID)
+    })
+    .await;
+    let binding: Api<ResourceBinding> = bench.here();
+    assert!(binding.get_opt("web-deployment").await.unwrap().is_none());
+    // Its own policy takes it.
+    bench.place("web", json!({})).await;
+    bench.sent("m1", "Deployment", "web", |_| true).await;
+}
+
+#[tokio::test]
+async fn two_kinds_of_one_name_in_two_groups_are_told_apart() {
+    let bench = Bench::start().await;
+    bench.define("Deployment", "otherdeployments").await;
+    let _control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    bench.place("web", json!({})).await;
+    bench.sent("m1", "Deployment", "web", |_| true).await;
+    let second: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "example.com/v1", "kind": "Deployment", "metadata": { "name": "web" },
+    }))
+    .unwrap();
+    let others = bench.defined("Deployment", "otherdeployments");
+    others.create(&Default::default(), &second).await.unwrap();
+    let selector = json!({ "apiVersion": "example.com/v1", "kind": "Deployment", "name": "web", "namespace": "default" });
+    place_everywhere(&bench, "second", selector, json!({})).await;
+    let told = bench
+        .told("ClusterPropagationPolicy", "second", "ApplyPolicyFailed")
+        .await;
+    assert!(told.contains("Deployment web of apps/v1"), "{told}");
+    // The first one's binding is as it was.
+    let held: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
+    assert_eq!(held.spec.resource.api_version, "apps/v1");
+    assert!(held.labels().contains_key(POLICY_ID));
+    let policies: Api<ClusterPropagationPolicy> = bench.all();
+    policies
+        .delete("second", &DeleteParams::default())
+        .await
+        .unwrap();
+    gone(&policies, "second").await;
+    let held: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
+    assert!(held.labels().contains_key(POLICY_ID), "{:?}", held.labels());
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_be_read_after_a_restart_keeps_its_templates() {
+    let bench = Bench::start().await;
+    let control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    bench.place("web", json!({})).await;
+    bench.sent("m1", "Deployment", "web", |_| true).await;
+    until::<Deployment>(&bench.here(), "web", "it is claimed", |it| {
+        it.labels().contains_key(POLICY_ID)
+    })
+    .await;
+    control_plane.stop().await.unwrap();
+    bench.relax("propagationpolicies.policy.karmada.io").await;
+    let odd: Api<kube::api::PartialObjectMeta<PropagationPolicy>> = bench.here();
+    let change = json!({ "spec": { "resourceSelectors": "odd" } });
+    let change = kube::api::Patch::Merge(change);
+    odd.patch("web", &Default::default(), &change)
+        .await
+        .unwrap();
+    let _control_plane = bench.control_plane();
+    // Another one that selects it does not get it meanwhile.
+    let selector = json!({ "apiVersion": "apps/v1", "kind": "Deployment" });
+    place_everywhere(&bench, "all", selector, json!({})).await;
+    bench.deploy("witness").await;
+    bench.sent("m2", "Deployment", "witness", |_| true).await;
+    let kept: Deployment = bench.here().get("web").await.unwrap();
+    assert!(kept.labels().contains_key(POLICY_ID), "{:?}", kept.labels());
+    let kept: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
+    assert!(kept.labels().contains_key(POLICY_ID), "{:?}", kept.labels());
+}
+
+#[tokio::test]
+async fn a_binding_that_cannot_be_read_is_told_and_not_made_again_and_again() {
+    let bench = Bench::start().await;
+    bench.relax("resourcebindings.work.karmada.io").await;
+    let odd: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+        "metadata": { "name": "web-deployment" }, "spec": "odd",
+    }))
+    .unwrap();
+    let named = kube::api::GroupVersionKind::gvk("work.karmada.io", "v1alpha2", "ResourceBinding");
+    let resource = kube::api::ApiResource::from_gvk(&named);
+    let client = bench.here::<ConfigMap>().into_client();
+    let bindings: Api<DynamicObject> = Api::namespaced_with(client, "default", &resource);
+    bindings.create(&Default::default(), &odd).await.unwrap();
+    let _control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    bench.place("web", json!({})).await;
+    let told = bench.told("Deployment", "web", "ApplyPolicyFailed").await;
+    assert!(
+        told.contains("ResourceBinding default/web-deployment"),
+        "{told}"
+    );
+    bindings
+        .delete("web-deployment", &DeleteParams::default())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_template_whose_policy_goes_gets_the_next_one() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    bench.place("web", json!({ "priority": 2 })).await;
+    bench.sent("m1", "Deployment", "web", |_| true).await;
+    let selector = json!({ "apiVersion": "apps/v1", "kind": "Deployment" });
+    place_everywhere(&bench, "all", selector, json!({})).await;
+    let policies: Api<PropagationPolicy> = bench.here();
+    policies
+        .delete("web", &DeleteParams::default())
+        .await
+        .unwrap();
+    let theirs = |labels: &BTreeMap<String, String>| {
+        labels.contains_key("clusterpropagationpolicy.karmada.io/permanent-id")
+            && !labels.contains_key(POLICY_ID)
+    };
+    until::<Deployment>(&bench.here(), "web", "the other policy has it", |it| {
+        theirs(it.labels())
+    })
+    .await;
+    bench
+        .bound("web-deployment", "the other policy has it", |it| {
+            theirs(it.labels())
+        })
+        .await;
+    // The same where the claim is only on the binding: somebody takes it off.
+    let off = json!({ "metadata": { "labels": { "clusterpropagationpolicy.karmada.io/permanent-id": null } } });
+    merge::<ResourceBinding>(&bench.here(), "web-deployment", off).await;
+    bench
+        .bound("web-deployment", "the claim is back", |it| {
+            theirs(it.labels())
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn what_of_a_policy_has_no_effect_is_told() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    let selecting = |kind: &str| json!({ "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": kind, "name": "web" }] });
+    bench.place("slip", selecting("Deploymnt")).await;
+    let told = bench.told("PropagationPolicy", "slip", "UnknownKind").await;
+    assert!(told.contains("Deployment of apps/v1"), "{told}");
+    bench.deploy("web").await;
+    bench
+        .place("web", json!({ "dependentOverrides": ["o"] }))
+        .await;
+    bench
+        .told("PropagationPolicy", "web", "DependentOverrides")
+        .await;
+    let told = bench.told("Deployment", "web", "ApplyPolicyFailed").await;
+    assert!(told.contains("override policies (o)"), "{told}");
+}
+
+#[tokio::test]
+async fn a_priority_class_that_comes_later_is_taken_then() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    let class = json!({ "priorityClassSource": "KubePriorityClass", "priorityClassName": "high" });
+    bench
+        .place("web", json!({ "schedulePriority": class }))
+        .await;
+    let told = bench.told("Deployment", "web", "ApplyPolicyFailed").await;
+    assert!(told.contains("\"high\""), "{told}");
+    let high = |value: i32| json!({ "metadata": { "name": "high" }, "value": value });
+    let classes: Api<k8s_openapi::api::scheduling::v1::PriorityClass> = bench.all();
+    create(&classes, high(7)).await;
+    let priority =
+        |binding: &ResourceBinding| json!(binding.spec)["schedulePriority"]["priority"] == 7;
+    bench
+        .bound("web-deployment", "it has the priority", priority)
+        .await;
+}
+
+#[tokio::test]
+async fn a_template_whose_binding_cannot_have_its_name_is_told() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    let role = json!({ "metadata": { "name": "under_score" }, "rules": [] });
+    create::<k8s_openapi::api::rbac::v1::ClusterRole>(&bench.all(), role).await;
+    let selector = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "under_score" });
+    place_everywhere(&bench, "roles", selector, json!({})).await;
+    let told = bench
+        .told("ClusterPropagationPolicy", "roles", "ApplyPolicyFailed")
+        .await;
+    assert!(told.contains("under_score-clusterrole"), "{told}");
+    let bindings: Api<ClusterResourceBinding> = bench.all();
+    assert!(
+        bindings
+            .list(&Default::default())
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+}
