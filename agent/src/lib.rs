@@ -8,6 +8,7 @@ pub mod apply;
 pub mod census;
 pub mod certificate;
 pub mod credentials;
+mod digest;
 pub mod discovery;
 pub mod health;
 pub mod heartbeat;

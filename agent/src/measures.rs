@@ -107,6 +107,14 @@ pub fn describe() {
         "muster_watched_kinds",
         "Kinds of objects that are watched in the member."
     );
+    describe_counter!(
+        "muster_member_watches_broken_total",
+        "Watches in the member that broke and were started again."
+    );
+    describe_gauge!(
+        "muster_orphaned_objects",
+        "Objects in the member that name a Work which is not there, by kind, of the kinds that are watched."
+    );
 }
 
 fn describe_cluster() {

@@ -61,6 +61,17 @@ impl<K: Resource> Written<K> {
         }
     }
 
+    /// Whether this version is the answer to our last write.
+    pub fn wrote(&self, seen: &K) -> bool {
+        let meta = seen.meta();
+        let entries = self.lock();
+        let entry = meta.name.as_ref().and_then(|name| entries.get(name));
+        let version = &meta.resource_version;
+        entry.is_some_and(|entry| {
+            version.is_some() && entry.after.meta().resource_version == *version
+        })
+    }
+
     /// Forgets an object that is gone.
     pub fn forget(&self, name: &str) {
         self.lock().remove(name);
@@ -104,5 +115,14 @@ mod tests {
         assert_eq!(newest("1"), "2");
         assert_eq!(newest("3"), "3");
         assert_eq!(newest("1"), "1", "an entry that was passed is forgotten");
+    }
+
+    #[test]
+    fn the_answer_to_our_write_is_told_from_a_write_of_somebody_else() {
+        let written = Written::default();
+        assert!(!written.wrote(&version("2")));
+        written.remember(&version("1").metadata, version("2"));
+        assert!(written.wrote(&version("2")));
+        assert!(!written.wrote(&version("3")));
     }
 }

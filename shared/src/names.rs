@@ -137,6 +137,8 @@ pub mod condition {
     pub const APPLIED: &str = "Applied";
     /// Of a Work: it may be sent to the member.
     pub const DISPATCHING: &str = "Dispatching";
+    /// Of a Work (ours): somebody else keeps changing its objects in the member. Written when there was such a contest.
+    pub const CONTENDED: &str = "Contended";
 }
 
 /// Why a cluster is being left, and who wants it.

@@ -70,12 +70,26 @@ impl ObjectKey {
         })
     }
 
-    /// Whether both name the same object, in whatever version of the API.
-    pub fn same_object(&self, other: &Self) -> bool {
-        self.kind.group == other.kind.group
-            && self.kind.kind == other.kind.kind
-            && self.namespace == other.namespace
-            && self.name == other.name
+    /// Group, kind, namespace and name: what two keys of one object have in common, in whatever version of the API.
+    pub fn object(&self) -> (String, String, String, String) {
+        let Self {
+            kind,
+            namespace,
+            name,
+        } = self.clone();
+        (kind.group, kind.kind, namespace, name)
+    }
+
+    /// By what keys are sorted.
+    pub fn order(&self) -> impl Ord + '_ {
+        let kind = &self.kind;
+        (
+            &self.name,
+            &self.namespace,
+            &kind.kind,
+            &kind.group,
+            &kind.version,
+        )
     }
 
     /// `namespace/name`, or the name alone.
@@ -190,8 +204,8 @@ mod tests {
                 "metadata": {"name": "web", "namespace": "default"}});
             ObjectKey::of(&manifest, 0).unwrap()
         };
-        assert!(key("apps/v1").same_object(&key("apps/v1beta1")));
-        assert!(!key("apps/v1").same_object(&key("extensions/v1")));
+        assert_eq!(key("apps/v1").object(), key("apps/v1beta1").object());
+        assert_ne!(key("apps/v1").object(), key("extensions/v1").object());
     }
 
     #[test]

@@ -5,8 +5,6 @@
 //! the same, nothing is to be done.
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -14,6 +12,7 @@ use serde_json::Value;
 use super::desired::ObjectKey;
 use super::member::FIELD_MANAGER;
 use super::settled::settled;
+use crate::digest::digest;
 
 /// What was sent and what came back, as hashes, by object. Only objects that do not look settled are remembered.
 #[derive(Debug, Default)]
@@ -60,13 +59,6 @@ fn digest_of_content(object: &Value) -> u64 {
         }
     }
     digest(&content)
-}
-
-/// A number that differs when the values do, within one process.
-pub fn digest(value: &Value) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::desired::ObjectKey;
-use super::echo::digest;
+use crate::digest::digest;
 
 /// How long Works wait for lists. A list of a thousand objects takes a fraction of a second; a kind that cannot be listed at all shall
 /// not keep its Works for longer than this.
@@ -71,7 +71,7 @@ impl Inventory {
         Some(left)
     }
 
-    /// The first list of a kind is complete: these objects are as desired, which each has the [`digest`] of. Gives the Works
+    /// The first list of a kind is complete: these objects are as desired, each with the digest of that. Gives the Works
     /// that waited for a list.
     pub fn list(
         &self,

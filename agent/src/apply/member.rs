@@ -1,25 +1,25 @@
 //! The member's objects of any kind: read, applied, deleted, each call within a deadline.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::client;
 use muster_shared::k8s::{
-    Api, ApiResource, Client, DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions,
-    PropagationPolicy, Resource,
+    Api, Client, DeleteParams, GroupVersionKind, Patch, PatchParams, Preconditions,
+    PropagationPolicy,
 };
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::desired::ObjectKey;
 use super::echo::Echoes;
-use crate::discovery::catalog::Completeness;
+pub use super::raw::Raw;
 use crate::discovery::{self, Discovery};
 
 /// The name under which our fields are recorded in `managedFields`.
 pub const FIELD_MANAGER: &str = "muster-agent";
+/// Namespace of an object whose manifest names none, as for kubectl.
+const DEFAULT_NAMESPACE: &str = "default";
 /// Deadline for one request to the member.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
 
@@ -33,8 +33,16 @@ pub enum Error {
         api_version: String,
         /// Kind.
         kind: String,
-        /// Whether everything that the member serves is known, so that it has no objects of this kind either.
-        certain: bool,
+    },
+    /// The answer cannot be read.
+    #[error("{step} {object}: cannot read the answer: {reason}")]
+    Unreadable {
+        /// What was tried.
+        step: &'static str,
+        /// The object.
+        object: String,
+        /// Why.
+        reason: String,
     },
     /// The member could not be asked what it serves.
     #[error(transparent)]
@@ -71,75 +79,28 @@ impl Error {
         matches!(self, Self::Request { source, .. } if client::is_not_found(source))
     }
 
+    /// Whether the member answered that the object of this name is not there. A path that is no longer served is not found either, and
+    /// says nothing about objects.
+    fn is_missing(&self, name: &str) -> bool {
+        let Self::Request { source, .. } = self else {
+            return false;
+        };
+        match source {
+            kube::Error::Api(status) if client::is_not_found(source) => {
+                let details = status.details.as_ref();
+                details.is_some_and(|details| details.name == name)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the member did not answer at all.
     pub fn is_silence(&self) -> bool {
         match self {
             Self::Deadline { .. } | Self::Discovery(_) => true,
             Self::Request { source, .. } => !matches!(source, kube::Error::Api(_)),
-            Self::UnknownKind { .. } => false,
+            Self::UnknownKind { .. } | Self::Unreadable { .. } => false,
         }
-    }
-}
-
-/// An object of any kind, as it came: nothing is lost and nothing invented when it is read.
-#[derive(Clone, Debug)]
-pub struct Raw {
-    meta: ObjectMeta,
-    /// The whole object.
-    pub object: Value,
-}
-
-impl<'de> Deserialize<'de> for Raw {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let object = Value::deserialize(deserializer)?;
-        let text = |key: &str| {
-            object
-                .get("metadata")?
-                .get(key)?
-                .as_str()
-                .map(str::to_owned)
-        };
-        let meta = ObjectMeta {
-            name: text("name"),
-            namespace: text("namespace"),
-            uid: text("uid"),
-            resource_version: text("resourceVersion"),
-            ..ObjectMeta::default()
-        };
-        Ok(Self { meta, object })
-    }
-}
-
-impl Serialize for Raw {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.object.serialize(serializer)
-    }
-}
-
-impl Resource for Raw {
-    type DynamicType = ApiResource;
-    type Scope = muster_shared::k8s::DynamicResourceScope;
-
-    fn kind(dt: &ApiResource) -> Cow<'_, str> {
-        dt.kind.as_str().into()
-    }
-    fn group(dt: &ApiResource) -> Cow<'_, str> {
-        dt.group.as_str().into()
-    }
-    fn version(dt: &ApiResource) -> Cow<'_, str> {
-        dt.version.as_str().into()
-    }
-    fn api_version(dt: &ApiResource) -> Cow<'_, str> {
-        dt.api_version.as_str().into()
-    }
-    fn plural(dt: &ApiResource) -> Cow<'_, str> {
-        dt.plural.as_str().into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
     }
 }
 
@@ -170,8 +131,8 @@ impl Member {
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<Value>, Error> {
         let api = self.api(key).await?;
         match within("read", key, api.get(&key.name)).await {
-            Ok(raw) => Ok(Some(raw.object)),
-            Err(error) if error.is_not_found() => Ok(None),
+            Ok(raw) => whole("read", key, raw).map(Some),
+            Err(error) if error.is_missing(&key.name) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -189,9 +150,8 @@ impl Member {
             ..PatchParams::apply(FIELD_MANAGER)
         };
         let patch = Patch::Apply(desired);
-        Ok(within("apply", key, api.patch(&key.name, &params, &patch))
-            .await?
-            .object)
+        let raw = within("apply", key, api.patch(&key.name, &params, &patch)).await?;
+        whole("apply", key, raw)
     }
 
     /// Merge patch of an object that exists; gives it as it is then.
@@ -202,9 +162,8 @@ impl Member {
             ..PatchParams::default()
         };
         let patch = Patch::Merge(patch);
-        Ok(within("patch", key, api.patch(&key.name, &params, &patch))
-            .await?
-            .object)
+        let raw = within("patch", key, api.patch(&key.name, &params, &patch)).await?;
+        whole("patch", key, raw)
     }
 
     /// Deletes exactly the object that was read, its dependents in the background; gone already is fine.
@@ -220,9 +179,37 @@ impl Member {
         };
         match within("delete", key, api.delete(&key.name, &params)).await {
             Ok(_) => Ok(()),
-            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) if error.is_missing(&key.name) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// The object under a version of its API that the member serves: an upgrade of the member may have taken the one that its Work names.
+    /// `None` when the member serves the kind in no version, so that it has no such object.
+    ///
+    /// # Errors
+    /// When the member does not say what it serves of the group: then the object may be there.
+    pub async fn served(&self, key: &ObjectKey) -> Result<Option<ObjectKey>, Error> {
+        let version = self.discovery.version_of(&key.kind).await?;
+        Ok(version.map(|version| ObjectKey {
+            kind: GroupVersionKind::gvk(&key.kind.group, &version, &key.kind.kind),
+            ..key.clone()
+        }))
+    }
+
+    /// The object where the server keeps it, so that two names of one object are equal: without a namespace where it has none, in the
+    /// default one where the manifest names none. As it is where the member does not serve the kind.
+    pub async fn place(&self, key: &ObjectKey) -> Result<ObjectKey, Error> {
+        let place = self.discovery.resolve(&key.kind).await?;
+        let namespace = match place {
+            Some(place) if !place.namespaced => String::new(),
+            Some(_) if key.namespace.is_empty() => DEFAULT_NAMESPACE.to_owned(),
+            _ => key.namespace.clone(),
+        };
+        Ok(ObjectKey {
+            namespace,
+            ..key.clone()
+        })
     }
 
     async fn api(&self, key: &ObjectKey) -> Result<Api<Raw>, Error> {
@@ -231,13 +218,11 @@ impl Member {
             return Err(Error::UnknownKind {
                 api_version: key.kind.api_version(),
                 kind: key.kind.kind.clone(),
-                certain: self.discovery.catalog().completeness() == Completeness::Complete,
             });
         };
         Ok(if place.namespaced {
-            // As kubectl does for a manifest without a namespace.
             let namespace = if key.namespace.is_empty() {
-                "default"
+                DEFAULT_NAMESPACE
             } else {
                 &key.namespace
             };
@@ -245,6 +230,17 @@ impl Member {
         } else {
             Api::all_with(self.client.clone(), &place.resource)
         })
+    }
+}
+
+fn whole(step: &'static str, key: &ObjectKey, raw: Raw) -> Result<Value, Error> {
+    match raw.unreadable {
+        None => Ok(raw.object),
+        Some(reason) => Err(Error::Unreadable {
+            step,
+            object: key.to_string(),
+            reason,
+        }),
     }
 }
 

@@ -2,12 +2,13 @@
 
 use muster_shared::interpreter::{self, Operation, hook_enabled};
 use muster_shared::names::annotation;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::desired::ObjectKey;
 use super::echo::Echoes;
 use super::marks;
-use super::member::{self, Member};
+use super::member::{self, FIELD_MANAGER, Member};
+use super::pods::with_admitted;
 use super::takeover::takeover;
 
 /// Attempts when others change the object between our read and our write.
@@ -63,6 +64,22 @@ pub enum Error {
         /// The object.
         object: String,
     },
+    /// Somebody made the object between our read and our write.
+    #[error("apply {object}: somebody else made it at the same moment")]
+    Appeared {
+        /// The object.
+        object: String,
+    },
+    /// An earlier manifest of the Work names the same object.
+    #[error("manifest {ordinal} of the work names {object}, as manifest {first} does")]
+    Twice {
+        /// Position in the Work.
+        ordinal: usize,
+        /// Position of the earlier one.
+        first: usize,
+        /// The object.
+        object: String,
+    },
 }
 
 /// What has to be sent for an object that exists.
@@ -92,6 +109,7 @@ pub fn plan(
     observed: &Value,
 ) -> Result<Plan, interpreter::Error> {
     let leftovers = marks::leftovers(desired, observed);
+    let desired = &*with_admitted(desired, observed);
     if echoes.settled(key, desired, observed) {
         return Ok(Plan {
             apply: None,
@@ -119,6 +137,7 @@ pub async fn bring(
     for _ in 0..ATTEMPTS {
         match attempt(member, cluster, key, desired).await {
             Err(Error::Member(error)) if error.is_conflict() => {}
+            Err(Error::Appeared { .. }) => {}
             outcome => return outcome,
         }
     }
@@ -136,6 +155,13 @@ async fn attempt(
     let Some(mut observed) = member.get(key).await? else {
         // Without force: should an object appear in this moment, it is not ours to take.
         let created = member.apply(key, desired, false).await?;
+        if was_there(&created) {
+            // An apply of nothing gives back everything that only we set. What to do with the object is decided when it is read.
+            member.apply(key, &nothing_of(desired), false).await?;
+            return Err(Error::Appeared {
+                object: key.to_string(),
+            });
+        }
         member.echoes().applied(key, desired, &created);
         return Ok((Change::Created, created));
     };
@@ -174,18 +200,36 @@ async fn attempt(
     Ok((Change::Updated, after))
 }
 
+/// Whether an object that we applied as a new one had been made by somebody else: then it has fields that we did not set.
+fn was_there(applied: &Value) -> bool {
+    let entries = applied.pointer("/metadata/managedFields");
+    let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
+    entries.any(|entry| entry["manager"] != FIELD_MANAGER || entry["operation"] != "Apply")
+}
+
+fn nothing_of(desired: &Value) -> Value {
+    let metadata = &desired["metadata"];
+    let mut nothing = json!({"apiVersion": desired["apiVersion"], "kind": desired["kind"],
+        "metadata": {"name": metadata["name"]}});
+    if let Some(namespace) = metadata.get("namespace") {
+        nothing["metadata"]["namespace"] = namespace.clone();
+    }
+    nothing
+}
+
 /// Removes one object on behalf of a Work, or leaves it to the member with our marks taken off. An object that is gone, was never
-/// ours, or belongs to another Work by now is none of our business; nor is one of a kind that the member does not serve.
+/// ours, or belongs to another Work by now is none of our business; nor is one of a kind that the member serves in no version.
 pub async fn remove(
     member: &Member,
     key: &ObjectKey,
     work: (&str, &str),
     preserve: bool,
 ) -> Result<(), member::Error> {
-    let observed = match member.get(key).await {
-        Ok(Some(observed)) => observed,
-        Ok(None) | Err(member::Error::UnknownKind { certain: true, .. }) => return Ok(()),
-        Err(error) => return Err(error),
+    let Some(key) = &member.served(key).await? else {
+        return Ok(());
+    };
+    let Some(observed) = member.get(key).await? else {
+        return Ok(());
     };
     if !marks::may_remove(&observed, work.0, work.1) {
         tracing::info!(object = %key, work = work.1, "left alone: it is not this work's object");
@@ -203,9 +247,6 @@ pub async fn remove(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
-    use super::super::member::FIELD_MANAGER;
     use super::*;
 
     fn plan_for(desired: &Value, observed: &Value) -> Plan {
@@ -250,5 +291,42 @@ mod tests {
         let found = service(&json!({"clusterIP": "10.0.0.1", "type": "ClusterIP"}));
         let observed = applied(&found, &json!({"f:spec": {"f:type": {}}}));
         assert!(plan_for(&service(&json!({"type": "ClusterIP"})), &observed).is_empty());
+    }
+
+    #[test]
+    fn what_admission_and_the_scheduler_add_to_a_bare_pod_is_no_reason_to_send_anything() {
+        let container = json!({"name": "web", "image": "nginx"});
+        let desired = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+            "spec": {"containers": [container], "tolerations": [{"key": "gpu"}], "nodeSelector": {"zone": "a"}}});
+        let mut found = desired.clone();
+        found["spec"]["tolerations"] = json!([{"key": "gpu"},
+            {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "tolerationSeconds": 300},
+            {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "tolerationSeconds": 300}]);
+        found["spec"]["nodeSelector"] = json!({"zone": "a", "pool": "x"});
+        found["spec"]["nodeName"] = json!("n1");
+        let fields = json!({"f:spec": {"f:tolerations": {}, "f:nodeSelector": {},
+            "f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:name": {}, "f:image": {}}}}});
+        let mut observed = applied(&found, &fields);
+        assert!(plan_for(&desired, &observed).is_empty());
+
+        observed["spec"]["containers"][0]["image"] = json!("other");
+        let sent = plan_for(&desired, &observed).apply.unwrap();
+        assert_eq!(sent["spec"]["tolerations"], found["spec"]["tolerations"]);
+    }
+
+    #[test]
+    fn an_object_that_has_fields_of_others_right_after_we_made_it_was_there_before() {
+        let desired = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default",
+            "labels": {"l": "1"}}, "data": {"k": "v"}});
+        let mut answer = applied(&desired, &json!({"f:data": {"f:k": {}}}));
+        assert!(!was_there(&answer));
+        let theirs = json!({"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:data": {"f:x": {}}}});
+        answer["metadata"]["managedFields"]
+            .as_array_mut()
+            .unwrap()
+            .push(theirs);
+        assert!(was_there(&answer));
+        let nothing = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}});
+        assert_eq!(nothing_of(&desired), nothing);
     }
 }

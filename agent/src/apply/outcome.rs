@@ -1,9 +1,15 @@
 //! What is said about a Work: its conditions, in Karmada's words.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::Condition;
-use muster_shared::names::condition::{APPLIED, DISPATCHING};
+use muster_shared::names::condition::{APPLIED, CONTENDED, DISPATCHING};
+
+use super::cached::Unreadable;
+use super::repairs::Contended;
 
 /// Whether dispatching is allowed or suspended.
 pub fn dispatching(suspended: bool, now: Timestamp) -> Condition {
@@ -27,32 +33,131 @@ pub fn dispatching(suspended: bool, now: Timestamp) -> Condition {
     )
 }
 
-/// Whether everything was applied: `failures` are the messages of those of the `total` objects that were not.
-pub fn applied(total: usize, failures: &[String], now: Timestamp) -> Condition {
-    if failures.is_empty() {
-        let message = "Manifest has been successfully applied";
-        return conditions::new(APPLIED, TRUE, "AppliedSuccessful", message, now);
+/// Bytes of a message about one object. A server may quote the object in its refusal.
+const LONGEST_FAILURE: usize = 1024;
+/// Bytes of a message about all of them. Kubernetes takes 32 KiB, and an event 1 KiB.
+const LONGEST_MESSAGE: usize = 4096;
+
+/// What went wrong with a Work.
+#[derive(Debug, Default)]
+pub struct Failures {
+    /// Messages about manifests that were not applied.
+    pub unapplied: Vec<String>,
+    /// Messages about objects that the Work no longer has, and that were not removed.
+    pub unremoved: Vec<String>,
+}
+
+impl Failures {
+    /// Whether nothing went wrong.
+    pub fn is_empty(&self) -> bool {
+        self.unapplied.is_empty() && self.unremoved.is_empty()
     }
-    let succeeded = total - failures.len();
-    let message = format!(
-        "Failed to apply all manifests ({succeeded}/{total}): {}",
-        aggregate(failures)
-    );
+
+    /// One message.
+    pub fn message(&self) -> String {
+        aggregate(self.unapplied.iter().chain(&self.unremoved))
+    }
+}
+
+/// Whether everything was applied of the `total` objects, and everything removed that is no longer wanted.
+pub fn applied(total: usize, failures: &Failures, now: Timestamp) -> Condition {
+    let Failures {
+        unapplied,
+        unremoved,
+    } = failures;
+    let message = match (unapplied.is_empty(), unremoved.is_empty()) {
+        (true, true) => {
+            let message = "Manifest has been successfully applied";
+            return conditions::new(APPLIED, TRUE, "AppliedSuccessful", message, now);
+        }
+        (false, true) => not_applied(total, unapplied),
+        (true, false) => not_removed(unremoved),
+        (false, false) => format!(
+            "{}; {}",
+            not_applied(total, unapplied),
+            not_removed(unremoved)
+        ),
+    };
     conditions::new(APPLIED, FALSE, "AppliedFailed", &message, now)
 }
 
-/// One message as it is, several as Kubernetes writes aggregates: each once, in brackets.
-fn aggregate(messages: &[String]) -> String {
-    let mut unique: Vec<&str> = Vec::new();
-    for message in messages {
-        if !unique.contains(&message.as_str()) {
-            unique.push(message);
+fn not_applied(total: usize, messages: &[String]) -> String {
+    let succeeded = total.saturating_sub(messages.len());
+    let messages = aggregate(messages);
+    format!("Failed to apply all manifests ({succeeded}/{total}): {messages}")
+}
+
+fn not_removed(messages: &[String]) -> String {
+    format!(
+        "Failed to remove {} objects that the work no longer has: {}",
+        messages.len(),
+        aggregate(messages)
+    )
+}
+
+/// That a Work cannot be read.
+pub fn unreadable(why: &Unreadable, now: Timestamp) -> Condition {
+    conditions::new(APPLIED, FALSE, "AppliedFailed", &why.to_string(), now)
+}
+
+/// Who else writes what we write; `None` when nobody does and nothing was said of it.
+pub fn contended(
+    known: &[Condition],
+    contended: &[Contended],
+    now: Timestamp,
+) -> Option<Condition> {
+    if contended.is_empty() {
+        let was = conditions::status(known, CONTENDED) == Some(TRUE);
+        let message = "Nobody else changes the objects of the work";
+        return was.then(|| conditions::new(CONTENDED, FALSE, "Calm", message, now));
+    }
+    let objects = contended.iter().map(|contended| {
+        let object = &contended.object;
+        match &contended.rival {
+            Some(rival) => {
+                format!("{object} is changed again and again by field manager {rival:?}")
+            }
+            None => format!("{object} is changed or deleted again and again"),
         }
+    });
+    let message = format!(
+        "{}. It is repaired with growing pauses of up to five minutes. Take the fields out of the resource template, or stop the other writer.",
+        aggregate(&objects.collect::<Vec<_>>())
+    );
+    let condition = conditions::new(CONTENDED, TRUE, "ChangedByOthers", &message, now);
+    Some(condition)
+}
+
+/// One message as it is, several as Kubernetes writes aggregates: each once, in brackets. Those that are too many are counted.
+fn aggregate<'a>(messages: impl IntoIterator<Item = &'a String>) -> String {
+    let mut known = HashSet::new();
+    let messages = messages.into_iter().map(|message| brief(message));
+    let unique: Vec<_> = messages
+        .filter(|message| known.insert(message.clone()))
+        .collect();
+    let mut told = 0;
+    let mut length = 0;
+    for message in &unique {
+        length += message.len() + 2;
+        if told > 0 && length > LONGEST_MESSAGE {
+            break;
+        }
+        told += 1;
     }
-    match unique[..] {
-        [one] => one.to_owned(),
-        _ => format!("[{}]", unique.join(", ")),
+    match (&unique[..told], unique.len() - told) {
+        ([one], 0) => one.to_string(),
+        (several, 0) => format!("[{}]", several.join(", ")),
+        (several, more) => format!("[{}, and {more} more]", several.join(", ")),
     }
+}
+
+/// The beginning of a message that is too long.
+fn brief(message: &str) -> Cow<'_, str> {
+    if message.len() <= LONGEST_FAILURE {
+        return message.into();
+    }
+    let end = message.floor_char_boundary(LONGEST_FAILURE);
+    format!("{}...", &message[..end]).into()
 }
 
 #[cfg(test)]
@@ -82,7 +187,10 @@ mod tests {
                 "Failed to apply all manifests (1/3): a",
             ),
         ] {
-            let failures: Vec<String> = failures.into_iter().map(str::to_owned).collect();
+            let failures = Failures {
+                unapplied: failures.into_iter().map(str::to_owned).collect(),
+                ..Failures::default()
+            };
             let condition = applied(total, &failures, Timestamp::UNIX_EPOCH);
             assert_eq!(
                 (condition.status.as_str(), condition.message.as_str()),
@@ -103,5 +211,76 @@ mod tests {
             (dispatched.status.as_str(), dispatched.reason.as_str()),
             ("True", "Dispatching")
         );
+    }
+
+    #[test]
+    fn what_was_not_removed_is_told_beside_what_was_not_applied() {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        for (unapplied, unremoved, message) in [
+            (
+                &[][..],
+                &["x"][..],
+                "Failed to remove 1 objects that the work no longer has: x",
+            ),
+            (
+                &["a"],
+                &["x"],
+                "Failed to apply all manifests (1/2): a; Failed to remove 1 objects that the work no longer has: x",
+            ),
+        ] {
+            let failures = Failures {
+                unapplied: texts(unapplied),
+                unremoved: texts(unremoved),
+            };
+            let condition = applied(2, &failures, Timestamp::UNIX_EPOCH);
+            assert_eq!(
+                (condition.status.as_str(), condition.message.as_str()),
+                ("False", message)
+            );
+        }
+    }
+
+    #[test]
+    fn ten_thousand_failures_and_long_ones_are_told_in_a_message_that_kubernetes_takes() {
+        let many = |text: &str| Failures {
+            unapplied: (0..10_000).map(|n| format!("object {n}: {text}")).collect(),
+            ..Failures::default()
+        };
+        for (failures, end) in [
+            (many("refused"), " more]"),
+            (many(&"\u{e9}".repeat(1000)), " more]"),
+            (
+                Failures {
+                    unapplied: vec!["\u{e9}".repeat(1_000_000)],
+                    ..Failures::default()
+                },
+                "...",
+            ),
+        ] {
+            let message = applied(10_000, &failures, Timestamp::UNIX_EPOCH).message;
+            assert!(message.len() < 6000, "{} bytes", message.len());
+            assert!(message.ends_with(end), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_contest_names_the_other_field_manager_and_its_end_is_told_where_it_was_told() {
+        let manifest =
+            serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+        let object = super::super::desired::ObjectKey::of(&manifest, 0).unwrap();
+        let rival = Some("cainjector".to_owned());
+        let contest = [Contended { object, rival }];
+        let begun = contended(&[], &contest, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(begun.status, "True");
+        assert!(begun.message.contains("ConfigMap a"), "{}", begun.message);
+        assert!(
+            begun.message.contains("\"cainjector\""),
+            "{}",
+            begun.message
+        );
+        let ended = contended(&[begun], &[], Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(ended.status, "False");
+        assert_eq!(contended(&[ended], &[], Timestamp::UNIX_EPOCH), None);
+        assert_eq!(contended(&[], &[], Timestamp::UNIX_EPOCH), None);
     }
 }

@@ -20,6 +20,31 @@ pub fn settled(desired: &Value, observed: &Value, manager: &str) -> bool {
     Comparison::of(desired).settled(desired, observed, manager)
 }
 
+/// Whether a set of fields, as `managedFields` has it, and what is desired have a field in common.
+pub fn touches(desired: &Value, fields: &Map<String, Value>) -> bool {
+    match desired {
+        Value::Object(desired) => fields.iter().any(|(key, below)| {
+            let wanted = key.strip_prefix("f:").and_then(|key| desired.get(key));
+            wanted.is_some_and(|wanted| touched(wanted, below))
+        }),
+        Value::Array(desired) => Identities::read(fields).is_some_and(|identities| {
+            let elements = Elements::of(desired, &identities);
+            identities.iter().any(|(identity, below)| {
+                let place = elements.find(identity);
+                place.is_some_and(|place| touched(&desired[place], below))
+            })
+        }),
+        _ => false,
+    }
+}
+
+fn touched(wanted: &Value, below: &Value) -> bool {
+    let Some(below) = below.as_object().filter(|_| !wanted.is_null()) else {
+        return false;
+    };
+    below.is_empty() || touches(wanted, below)
+}
+
 /// The fields that `manager` set by server-side apply on the object itself.
 fn owned_fields<'a>(observed: &'a Value, manager: &str) -> Option<&'a Map<String, Value>> {
     observed

@@ -1,5 +1,7 @@
 //! Reading a Work: what it wants, in which order, and what it wanted before.
 
+use std::collections::HashSet;
+
 use muster_shared::api::work::{ResourceIdentifier, Work};
 use muster_shared::k8s::{GroupVersionKind, ResourceExt};
 use muster_shared::names::annotation;
@@ -57,18 +59,19 @@ pub fn in_order(work: &Work) -> Vec<(usize, &Value)> {
     manifests
 }
 
-/// The manifests with what they name. Unreadable ones are reported when they are applied.
-pub fn keys(work: &Work) -> impl Iterator<Item = (ObjectKey, &Value)> {
+/// The manifests with their ordinals and what they name. Unreadable ones are reported when they are applied.
+pub fn keys(work: &Work) -> impl Iterator<Item = (usize, ObjectKey, &Value)> {
     let manifests = work.spec.workload.manifests.iter().enumerate();
-    manifests.filter_map(|(n, manifest)| Some((ObjectKey::of(&manifest.0, n).ok()?, &manifest.0)))
+    manifests
+        .filter_map(|(n, manifest)| Some((n, ObjectKey::of(&manifest.0, n).ok()?, &manifest.0)))
 }
 
 /// The objects that the Work's status names and its spec does not.
 pub fn dropped(work: &Work) -> Vec<ObjectKey> {
     let manifests = work.spec.workload.manifests.iter().enumerate();
-    let wanted: Result<Vec<ObjectKey>, _> = manifests
-        .map(|(ordinal, manifest)| ObjectKey::of(&manifest.0, ordinal))
-        .collect();
+    let wanted: Result<HashSet<_>, _> = manifests
+        .map(|(ordinal, manifest)| Ok(ObjectKey::of(&manifest.0, ordinal)?.object()))
+        .collect::<Result<_, desired::Error>>();
     // A manifest that cannot be read may be any of the known objects, so none of them counts as dropped.
     let Ok(wanted) = wanted else {
         return Vec::new();
@@ -79,7 +82,7 @@ pub fn dropped(work: &Work) -> Vec<ObjectKey> {
         .flat_map(|status| &status.manifest_statuses);
     known
         .map(|status| key_of(&status.identifier))
-        .filter(|key| !wanted.iter().any(|wanted| wanted.same_object(key)))
+        .filter(|key| !wanted.contains(&key.object()))
         .collect()
 }
 

@@ -84,6 +84,23 @@ impl Catalog {
             .map(|(version, served)| (version.as_str(), served.as_slice()))
     }
 
+    /// The group versions that are announced and could not be read.
+    pub fn unread(&self) -> impl Iterator<Item = &str> {
+        self.unread.iter().map(String::as_str)
+    }
+
+    /// A version in which a kind is served: the one that is asked for, else any other of the group.
+    pub fn version_of(&self, kind: &GroupVersionKind) -> Option<String> {
+        if self.resolve(kind).is_some() {
+            return Some(kind.version.clone());
+        }
+        self.versions.iter().find_map(|(name, served)| {
+            let (group, version) = name.split_once('/').unwrap_or(("", name));
+            let serves = group == kind.group && served.iter().any(|it| it.kind == kind.kind);
+            serves.then(|| version.to_owned())
+        })
+    }
+
     /// Where objects of a kind are found.
     pub fn resolve(&self, kind: &GroupVersionKind) -> Option<Place> {
         let served = self.versions.get(&kind.api_version())?;
@@ -160,6 +177,25 @@ mod tests {
         assert_eq!(merged.completeness(), Completeness::Partial);
         let kind = GroupVersionKind::gvk("metrics.k8s.io", "v1beta1", "PodMetrics");
         assert!(merged.resolve(&kind).is_some());
+    }
+
+    #[test]
+    fn a_kind_is_found_in_another_version_of_its_group_only() {
+        let mut catalog = Catalog::default();
+        let budgets = vec![served("poddisruptionbudgets", "PodDisruptionBudget")];
+        catalog.insert("policy/v1".into(), budgets);
+        catalog.insert("v1".into(), vec![served("pods", "Pod")]);
+        for (group, version, kind, expected) in [
+            ("policy", "v1", "PodDisruptionBudget", Some("v1")),
+            ("policy", "v1beta1", "PodDisruptionBudget", Some("v1")),
+            ("policy", "v1", "PodSecurityPolicy", None),
+            ("extensions", "v1beta1", "PodDisruptionBudget", None),
+            ("", "v2", "Pod", Some("v1")),
+        ] {
+            let kind = GroupVersionKind::gvk(group, version, kind);
+            let found = catalog.version_of(&kind);
+            assert_eq!(found.as_deref(), expected, "{kind:?}");
+        }
     }
 
     #[test]

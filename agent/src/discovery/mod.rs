@@ -20,6 +20,8 @@ use self::wire::Root;
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,\
                       application/json";
+/// Asks for one group in the old form.
+const PLAIN: &str = "application/json";
 /// Deadline for one request.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 /// Group versions that are asked for at the same time where the server does not aggregate.
@@ -63,6 +65,13 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
+}
+
+impl Error {
+    /// Whether the server answered that there is no such thing.
+    fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if *status == StatusCode::NOT_FOUND)
+    }
 }
 
 /// The catalog of one member, shared by everything that maps kinds to URLs.
@@ -120,10 +129,55 @@ impl Discovery {
             return Ok(Some(found));
         }
         let recent = asked.at.is_some_and(|at| at.elapsed() < MISS_INTERVAL);
-        if recent && self.catalog().completeness() == Completeness::Complete {
+        // While some group does not answer, each unknown kind would be a reason to ask for everything again.
+        if recent && self.catalog().completeness() != Completeness::Empty {
             return Ok(None);
         }
         Ok(find(&*self.ask(&mut asked).await?))
+    }
+
+    /// A version in which the member serves a kind: the one that is asked for if it is served, else any other of the group. `None` when
+    /// the member serves the kind in none.
+    ///
+    /// That a list of everything does not name a kind may be for want of one answer among many, so the group itself is asked then.
+    ///
+    /// # Errors
+    /// When a part of the group does not answer, so that the kind may be served there.
+    pub async fn version_of(&self, kind: &GroupVersionKind) -> Result<Option<String>, Error> {
+        if let Some(version) = self.catalog().version_of(kind) {
+            return Ok(Some(version));
+        }
+        if let Some(place) = self.resolve(kind).await? {
+            return Ok(Some(place.resource.version));
+        }
+        if let Some(version) = self.catalog().version_of(kind) {
+            return Ok(Some(version));
+        }
+        let (path, root) = match kind.group.as_str() {
+            "" => ("/api".to_owned(), "/api"),
+            group => (format!("/apis/{group}"), "/apis"),
+        };
+        let body = match self.get_as(&path, PLAIN, None).await {
+            Ok(answer) => answer.unwrap_or_default().0,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let garbled = |source| Error::Garbled {
+            path: path.clone(),
+            source,
+        };
+        for name in wire::group(&body).map_err(garbled)? {
+            let served = match self.group_version(root, &name).await {
+                Ok(served) => served,
+                Err(error) if error.is_not_found() => continue,
+                Err(error) => return Err(error),
+            };
+            if served.iter().any(|served| served.kind == kind.kind) {
+                let version = name.rsplit('/').next().unwrap_or(&name);
+                return Ok(Some(version.to_owned()));
+            }
+        }
+        Ok(None)
     }
 
     async fn ask(&self, asked: &mut Asked) -> Result<Arc<Catalog>, Error> {
@@ -189,11 +243,20 @@ impl Discovery {
         path: &str,
         tag: Option<&header::HeaderValue>,
     ) -> Result<Option<(String, Option<header::HeaderValue>)>, Error> {
+        self.get_as(path, ACCEPT, tag).await
+    }
+
+    async fn get_as(
+        &self,
+        path: &str,
+        accept: &str,
+        tag: Option<&header::HeaderValue>,
+    ) -> Result<Option<(String, Option<header::HeaderValue>)>, Error> {
         let failed = |source| Error::Request {
             path: path.to_owned(),
             source,
         };
-        let mut request = Request::get(path).header(header::ACCEPT, ACCEPT);
+        let mut request = Request::get(path).header(header::ACCEPT, accept);
         if let Some(tag) = tag {
             request = request.header(header::IF_NONE_MATCH, tag);
         }
@@ -226,3 +289,6 @@ impl Discovery {
             })
     }
 }
+
+#[cfg(test)]
+mod tests;

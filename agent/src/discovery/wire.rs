@@ -73,6 +73,18 @@ enum Document {
 }
 
 #[derive(Deserialize)]
+#[serde(tag = "kind")]
+enum GroupDocument {
+    #[serde(rename = "APIVersions")]
+    Core {
+        #[serde(default)]
+        versions: Vec<String>,
+    },
+    #[serde(rename = "APIGroup")]
+    Named(LegacyGroup),
+}
+
+#[derive(Deserialize)]
 struct LegacyGroup {
     #[serde(default)]
     versions: Vec<LegacyVersion>,
@@ -112,6 +124,18 @@ pub fn root(body: &str) -> Result<Root, serde_json::Error> {
                 .map(|version| version.group_version)
                 .collect(),
         ),
+    })
+}
+
+/// Reads the answer of `/api` or `/apis/GROUP` in the older form: the group versions.
+pub fn group(body: &str) -> Result<Vec<String>, serde_json::Error> {
+    Ok(match serde_json::from_str(body)? {
+        GroupDocument::Core { versions } => versions,
+        GroupDocument::Named(group) => group
+            .versions
+            .into_iter()
+            .map(|version| version.group_version)
+            .collect(),
     })
 }
 
@@ -221,6 +245,16 @@ mod tests {
             };
             assert_eq!(names, [expected]);
         }
+    }
+
+    #[test]
+    fn a_group_names_its_versions() {
+        let named = json!({"kind": "APIGroup", "name": "apps", "versions": [{"groupVersion": "apps/v1", "version": "v1"}]});
+        let core = json!({"kind": "APIVersions", "versions": ["v1"]});
+        for (body, expected) in [(named, "apps/v1"), (core, "v1")] {
+            assert_eq!(group(&body.to_string()).unwrap(), [expected]);
+        }
+        assert!(group(&json!({"kind": "Status"}).to_string()).is_err());
     }
 
     #[test]

@@ -1,42 +1,48 @@
 //! The status of a Work from the reflections of its objects.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::{ManifestStatus, ResourceIdentifier, Work};
 use muster_shared::k8s::RawExtension;
+use muster_shared::work_status;
 
 use super::reflections::Reflection;
 use crate::apply::desired::ObjectKey;
-use crate::apply::work::key_of;
+use crate::apply::work::{key_of, keys};
+
+/// Bytes that the manifests of a Work and what is said of its objects may take together. An object of more than 1.5 MB is refused by
+/// etcd; the rest is for the identifiers.
+const LONGEST_WORK: usize = 1024 * 1024;
+
+/// What is said of the objects of a Work.
+pub struct Report {
+    /// One entry for each object that is or was there.
+    pub statuses: Vec<ManifestStatus>,
+    /// Objects of which only the health is said, because all statuses together are too long.
+    pub shortened: usize,
+}
 
 /// One entry for each object that is or was there: what was seen of it, else what the status said before. Objects that the Work
 /// no longer wants keep their entry (by which the applier finds them) until they are gone.
-pub fn compose(
-    work: &Work,
-    seen: &HashMap<ObjectKey, Reflection>,
-    gone: &[ObjectKey],
-) -> Vec<ManifestStatus> {
+pub fn compose(work: &Work, seen: &HashMap<ObjectKey, Reflection>, gone: &[ObjectKey]) -> Report {
     let known = work
         .status
         .as_ref()
         .map_or(&[][..], |status| &status.manifest_statuses);
-    let before = |key: &ObjectKey| {
-        known
-            .iter()
-            .find(|status| key_of(&status.identifier).same_object(key))
-    };
+    let before: HashMap<_, &ManifestStatus> = known
+        .iter()
+        .rev()
+        .map(|status| (key_of(&status.identifier).object(), status))
+        .collect();
     let mut statuses = Vec::new();
-    let mut wanted = Vec::new();
-    for (ordinal, manifest) in work.spec.workload.manifests.iter().enumerate() {
-        let Ok(key) = ObjectKey::of(&manifest.0, ordinal) else {
-            continue;
-        };
+    let mut settled: HashSet<_> = gone.iter().map(ObjectKey::object).collect();
+    for (ordinal, key, _) in keys(work) {
         let now = seen
             .get(&key)
             .map(|now| (now.status().map(RawExtension), now.health.clone()));
         let said = || {
-            before(&key).map(|said| {
+            before.get(&key.object()).map(|said| {
                 let health = said.health.clone().unwrap_or(ResourceHealth::Unknown);
                 (said.status.clone(), health)
             })
@@ -48,15 +54,36 @@ pub fn compose(
                 health: Some(health),
             });
         }
-        wanted.push(key);
+        settled.insert(key.object());
     }
-    let no_longer_wanted = known.iter().filter(|status| {
-        let key = key_of(&status.identifier);
-        let listed = |keys: &[ObjectKey]| keys.iter().any(|other| other.same_object(&key));
-        !listed(&wanted) && !listed(gone)
-    });
+    let no_longer_wanted = known
+        .iter()
+        .filter(|status| !settled.contains(&key_of(&status.identifier).object()));
     statuses.extend(no_longer_wanted.cloned());
-    statuses
+    let shortened = shorten(work, &mut statuses);
+    Report {
+        statuses,
+        shortened,
+    }
+}
+
+/// Leaves out statuses from where they are too long together; gives how many.
+fn shorten(work: &Work, statuses: &mut [ManifestStatus]) -> usize {
+    let manifests = work.spec.workload.manifests.iter();
+    let manifests: usize = manifests.map(|it| work_status::length(&it.0)).sum();
+    let mut room = LONGEST_WORK.saturating_sub(manifests);
+    let mut shortened = 0;
+    for said in statuses {
+        let Some(status) = &said.status else { continue };
+        let length = work_status::length(&status.0);
+        if length > room {
+            said.status = None;
+            shortened += 1;
+        } else {
+            room -= length;
+        }
+    }
+    shortened
 }
 
 /// Karmada leaves `resource` empty, and so do we: its controllers compare identifiers.
@@ -121,7 +148,7 @@ mod tests {
             key("b"),
             Reflection::new(Some(&json!({"now": 1})), ResourceHealth::Unhealthy),
         )]);
-        let statuses = compose(&work(&["a", "b", "c"], &["a", "b"]), &seen, &[]);
+        let statuses = compose(&work(&["a", "b", "c"], &["a", "b"]), &seen, &[]).statuses;
         assert_eq!(
             names(&statuses),
             [
@@ -136,7 +163,30 @@ mod tests {
     fn an_object_that_is_no_longer_wanted_is_named_until_it_is_gone() {
         let work = work(&["a"], &["a", "old"]);
         let present = HashMap::new();
-        assert_eq!(compose(&work, &present, &[]).len(), 2);
-        assert_eq!(compose(&work, &present, &[key("old")]).len(), 1);
+        let count = |gone: &[ObjectKey]| compose(&work, &present, gone).statuses.len();
+        assert_eq!(count(&[]), 2);
+        assert_eq!(count(&[key("old")]), 1);
+    }
+
+    #[test]
+    fn statuses_that_are_too_long_together_are_left_out_and_health_is_not() {
+        let names: Vec<String> = (0..40).map(|n| format!("n{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let status = json!("x".repeat(60_000));
+        let seen = names
+            .iter()
+            .map(|name| {
+                let reflection = Reflection::new(Some(&status), ResourceHealth::Healthy);
+                (key(name), reflection)
+            })
+            .collect();
+        let report = compose(&work(&names, &[]), &seen, &[]);
+        let told = report.statuses.iter();
+        let told = told.filter(|status| status.status.is_some()).count();
+        assert_eq!((told, report.shortened), (17, 23));
+        let healthy = |status: &ManifestStatus| status.health == Some(ResourceHealth::Healthy);
+        assert!(report.statuses.iter().all(healthy));
+        let bytes = serde_json::to_vec(&report.statuses).unwrap().len();
+        assert!(bytes < 1_200_000, "{bytes} bytes");
     }
 }

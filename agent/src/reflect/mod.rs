@@ -4,9 +4,12 @@
 //! interpret it; what stays is what its Work's status says about it.
 
 mod compose;
+mod known;
 mod news;
 mod reflections;
 mod reporter;
+mod sent;
+mod supervised;
 mod watches;
 
 pub use self::news::Trouble;

@@ -3,10 +3,13 @@
 //! Karmada says that a status was reflected and what its health is on every change of every object, which the API server
 //! pays for with two events a change. We say it when it is news: the first status of an object, and each turn of its health.
 
+use std::collections::HashMap;
+
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::{ManifestStatus, ResourceIdentifier};
 
 use crate::apply::desired::ObjectKey;
+use crate::apply::work::key_of;
 
 /// Reason and text of an event, in Karmada's words.
 pub type Note = (&'static str, String);
@@ -40,10 +43,14 @@ impl Trouble {
 /// The events that lie between two reports.
 pub fn news(before: &[ManifestStatus], after: &[ManifestStatus]) -> Vec<Note> {
     let mut notes = Vec::new();
+    let known: HashMap<_, &ManifestStatus> = before
+        .iter()
+        .rev()
+        .map(|known| (key_of(&known.identifier).object(), known))
+        .collect();
     for now in after {
-        let known = before
-            .iter()
-            .find(|known| same_object(&known.identifier, &now.identifier));
+        // An object stays the same when its manifest moves to another place.
+        let known = known.get(&key_of(&now.identifier).object()).copied();
         let object = path(&now.identifier);
         if now.status.is_some() && known.is_none_or(|known| known.status.is_none()) {
             let text = format!("Reflect status for object({object}) succeed.");
@@ -65,16 +72,6 @@ fn judged(health: Option<&ResourceHealth>) -> Option<&'static str> {
         ResourceHealth::Unhealthy => Some("unhealthy"),
         _ => None,
     }
-}
-
-/// An object stays the same when its manifest moves to another place.
-fn same_object(one: &ResourceIdentifier, other: &ResourceIdentifier) -> bool {
-    let identity = |it: &ResourceIdentifier| {
-        let group = it.group.clone().unwrap_or_default();
-        let namespace = it.namespace.clone().unwrap_or_default();
-        (group, it.kind.clone(), namespace, it.name.clone())
-    };
-    identity(one) == identity(other)
 }
 
 /// Kind, namespace and name, as Karmada's messages have them: an object without a namespace has an empty one.

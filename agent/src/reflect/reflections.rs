@@ -7,6 +7,7 @@ use std::time::Duration;
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::interpreter;
 use muster_shared::queue::Queue;
+use muster_shared::work_status;
 use serde_json::Value;
 
 use super::news::Trouble;
@@ -63,6 +64,8 @@ impl Look {
             }
         };
         let (health, trouble) = match interpreter::health(object) {
+            // Whatever it says of itself, it will be gone.
+            Ok(_) if is_going(object) => (ResourceHealth::Unhealthy, None),
             Ok(Some(false)) => (ResourceHealth::Unhealthy, None),
             Ok(Some(true) | None) => (ResourceHealth::Healthy, None),
             Err(error) => {
@@ -70,11 +73,32 @@ impl Look {
                 (ResourceHealth::Unknown, Some(trouble))
             }
         };
+        let excess = status.as_ref().map(work_status::check);
+        if let Some(Err(excess)) = excess {
+            return Self {
+                reflection: Some(Reflection::new(None, health)),
+                trouble: Some(Trouble::Status(excess.to_string())),
+            };
+        }
         Self {
             reflection: Some(Reflection::new(status.as_ref(), health)),
             trouble,
         }
     }
+
+    /// Of an object that cannot be read.
+    pub fn unreadable(reason: String) -> Self {
+        Self {
+            reflection: None,
+            trouble: Some(Trouble::Status(reason)),
+        }
+    }
+}
+
+/// Whether somebody deletes the object in the member.
+fn is_going(object: &Value) -> bool {
+    let deleted = object.pointer("/metadata/deletionTimestamp");
+    deleted.is_some_and(|time| !time.is_null())
 }
 
 /// The reflections by Work, and the queue of Works whose status has to be written anew.
@@ -85,7 +109,7 @@ pub struct Reflections {
 
 #[derive(Default)]
 struct Objects {
-    /// Most Works have one object, for which a map would take four times the room.
+    /// In the order of their keys. Most Works have one object, for which a map would take four times the room.
     seen: Vec<(ObjectKey, Reflection)>,
     gone: Vec<ObjectKey>,
     /// What is not understood, and whether that was told.
@@ -103,24 +127,40 @@ impl Objects {
                 None => _ = self.troubles.remove(key),
             }
         }
-        if let Some(reflection) = look.reflection
-            && self.seen(key) != Some(&reflection)
-        {
-            self.lose(key);
-            self.seen.reserve_exact(1);
-            self.seen.push((key.clone(), reflection));
-            news = true;
+        if let Some(reflection) = look.reflection {
+            match self.place(key) {
+                Ok(place) if self.seen[place].1 == reflection => {}
+                Ok(place) => {
+                    self.seen[place].1 = reflection;
+                    news = true;
+                }
+                Err(place) => {
+                    if self.seen.is_empty() {
+                        self.seen.reserve_exact(1);
+                    }
+                    self.seen.insert(place, (key.clone(), reflection));
+                    news = true;
+                }
+            }
         }
         news
     }
 
     fn seen(&self, key: &ObjectKey) -> Option<&Reflection> {
-        let mut seen = self.seen.iter();
-        seen.find(|(known, _)| known == key).map(|(_, seen)| seen)
+        let place = self.place(key).ok()?;
+        Some(&self.seen[place].1)
     }
 
     fn lose(&mut self, key: &ObjectKey) {
-        self.seen.retain(|(known, _)| known != key);
+        if let Ok(place) = self.place(key) {
+            self.seen.remove(place);
+        }
+    }
+
+    /// Where the reflection of an object is, or would be.
+    fn place(&self, key: &ObjectKey) -> Result<usize, usize> {
+        self.seen
+            .binary_search_by(|(known, _)| known.order().cmp(&key.order()))
     }
 }
 
@@ -185,9 +225,16 @@ impl Reflections {
         let objects = works.entry(work.to_owned()).or_default();
         objects.lose(key);
         objects.troubles.remove(key);
-        objects.gone.push(key.clone());
+        if !objects.gone.contains(key) {
+            objects.gone.push(key.clone());
+        }
         drop(works);
         self.queue.add(work.to_owned());
+    }
+
+    /// What was reported of a Work has to be looked at again.
+    pub fn again(&self, work: &str, after: Duration) {
+        self.queue.add_after(work.to_owned(), after);
     }
 
     /// A Work is gone.
@@ -242,6 +289,66 @@ mod tests {
                 "{object}"
             );
         }
+    }
+
+    #[test]
+    fn an_object_that_goes_is_not_healthy_and_a_status_that_is_too_long_is_left_out_and_told() {
+        let object = |status: Value, deleted: bool| {
+            let mut object = json!({"apiVersion": "example.io/v1", "kind": "Thing", "metadata": {"name": "a"}, "status": status});
+            if deleted {
+                object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            }
+            object
+        };
+        let long = json!({"text": "x".repeat(work_status::LONGEST_STATUS)});
+        for (what, object, health, status, told) in [
+            (
+                "well",
+                object(json!({"a": 1}), false),
+                ResourceHealth::Healthy,
+                true,
+                false,
+            ),
+            (
+                "it goes",
+                object(json!({"a": 1}), true),
+                ResourceHealth::Unhealthy,
+                true,
+                false,
+            ),
+            (
+                "too long",
+                object(long, false),
+                ResourceHealth::Healthy,
+                false,
+                true,
+            ),
+        ] {
+            let look = Look::at(&object);
+            let reflection = look.reflection.unwrap();
+            assert_eq!(reflection.health, health, "{what}");
+            assert_eq!(reflection.status().is_some(), status, "{what}");
+            assert_eq!(look.trouble.is_some(), told, "{what}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_are_found_again_in_whatever_order_they_were_seen() {
+        let reflections = Reflections::new(Queue::new("test"));
+        let key = |name: &str| {
+            let manifest =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+            ObjectKey::of(&manifest, 0).unwrap()
+        };
+        let object = |value: u32| json!({"apiVersion": "example.io/v1", "kind": "Thing", "status": {"v": value}});
+        for (name, value) in [("c", 1), ("a", 2), ("b", 3), ("a", 4)] {
+            reflections.see("w", &key(name), Look::at(&object(value)));
+        }
+        reflections.lose("w", &key("c"));
+        let (seen, _) = reflections.of("w");
+        assert_eq!(seen.len(), 2);
+        assert_eq!(seen[&key("a")].status(), Some(json!({"v": 4})));
+        assert_eq!(seen[&key("b")].status(), Some(json!({"v": 3})));
     }
 
     #[tokio::test(start_paused = true)]

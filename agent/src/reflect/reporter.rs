@@ -1,9 +1,8 @@
 //! Writing what was seen into the status of Works.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
-use muster_shared::api::work::{ManifestStatus, Work};
 use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::Api;
 use muster_shared::k8s::ResourceExt;
@@ -14,8 +13,8 @@ use serde_json::json;
 use super::compose::compose;
 use super::news::news;
 use super::reflections::Reflections;
+use super::sent::{Sent, Verdict};
 use crate::apply::CachedWork;
-use crate::apply::echo::digest;
 use crate::write::{self, within};
 
 /// Writes `manifestStatuses`, the part of a Work's status that is ours alone.
@@ -24,8 +23,7 @@ pub struct Reporter {
     api: Api<CachedWork>,
     reflections: Arc<Reflections>,
     events: Events,
-    /// Digest of what we wrote last, by Work, with its uid. The cache may still show what was there before.
-    written: Mutex<HashMap<String, (Option<String>, u64)>>,
+    sent: Sent,
 }
 
 impl Reporter {
@@ -41,14 +39,28 @@ impl Reporter {
             api,
             reflections,
             events,
-            written: Mutex::default(),
+            sent: Sent::default(),
         });
-        let forget = Arc::downgrade(&reporter);
+        let weak = Arc::downgrade(&reporter);
         reporter.works.on_change(move |change| {
-            if let (Change::Deleted { old }, Some(reporter)) = (change, forget.upgrade()) {
-                let name = old.name_any();
-                reporter.reflections.forget(&name);
-                reporter.lock().remove(&name);
+            let Some(reporter) = weak.upgrade() else {
+                return;
+            };
+            match change {
+                Change::Applied { old, new } => {
+                    let name = new.name_any();
+                    // What was said is gone, or somebody else said it.
+                    if CachedWork::reports_otherwise(old.as_deref(), new)
+                        && reporter.sent.is_foreign(&name, new)
+                    {
+                        reporter.reflections.again(&name, Duration::ZERO);
+                    }
+                }
+                Change::Deleted { old } => {
+                    let name = old.name_any();
+                    reporter.reflections.forget(&name);
+                    reporter.sent.forget(&name);
+                }
             }
         });
         reporter
@@ -62,7 +74,10 @@ impl Reporter {
         if cached.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Done);
         }
-        let work = cached.open();
+        // Of a Work that cannot be read the applier tells.
+        let Ok(work) = cached.open() else {
+            return Ok(Next::Done);
+        };
         for (object, trouble) in self.reflections.new_troubles(&name) {
             let (reason, text) = trouble.note(&object);
             tracing::warn!(%object, work = name, reason, text, "cannot interpret an object");
@@ -70,45 +85,46 @@ impl Reporter {
         }
         let (seen, gone) = self.reflections.of(&name);
         let report = compose(&work, &seen, &gone);
-        let patch = json!({ "status": { "manifestStatuses": report } });
-        let digest = (work.uid(), digest(&patch));
-        if !self.is_news(&work, &report, &digest) {
-            return Ok(Next::Done);
+        let fingerprint = CachedWork::fingerprint(&report.statuses);
+        match self.sent.judge(&name, &cached, fingerprint) {
+            Verdict::Said => {
+                self.reflections.settle_gone(&name, &gone);
+                return Ok(Next::Done);
+            }
+            Verdict::Wait(rest) => return Ok(Next::After(rest)),
+            Verdict::Write => {}
         }
+        let patch = json!({ "status": { "manifestStatuses": report.statuses } });
         let call = write::merge(&self.api, &name, Some("status"), &patch);
         match within("report the status of a Work", call).await {
             Ok(_) => {
                 metrics::counter!("muster_work_reports_total").increment(1);
                 let before = work.status.as_ref();
                 let before = before.map_or(&[][..], |status| &status.manifest_statuses);
-                for (reason, text) in news(before, &report) {
+                for (reason, text) in news(before, &report.statuses) {
                     self.events.publish(&work, EventType::Normal, reason, text);
                 }
+                if report.shortened > 0 {
+                    let text = too_long(report.shortened);
+                    tracing::warn!(work = name, text, "cannot report everything");
+                    self.events
+                        .publish(&work, EventType::Warning, "ReflectStatusFailed", text);
+                }
                 self.reflections.settle_gone(&name, &gone);
-                self.lock().insert(name, digest);
+                let shown = self.works.get(self.api.namespace(), &name);
+                let uid = work.metadata.uid.as_deref();
+                self.sent.wrote(&name, shown.as_deref(), uid, fingerprint);
                 Ok(Next::Done)
             }
             Err(error) if error.is_not_found() => Ok(Next::Done),
             Err(error) => Err(error),
         }
     }
+}
 
-    fn is_news(
-        &self,
-        work: &Work,
-        report: &[ManifestStatus],
-        digest: &(Option<String>, u64),
-    ) -> bool {
-        match self.lock().get(&work.name_any()) {
-            Some(written) if written.0 == digest.0 => written.1 != digest.1,
-            _ => {
-                let status = work.status.as_ref();
-                status.map_or(&[][..], |status| &status.manifest_statuses) != report
-            }
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Option<String>, u64)>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn too_long(objects: usize) -> String {
+    format!(
+        "Reflect status for {objects} objects failed, err: the statuses of the Work's objects are too long together: \
+         only the health of these is reported."
+    )
 }

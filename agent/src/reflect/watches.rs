@@ -1,35 +1,37 @@
 //! Watching the kinds that Works mention, in the member.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use muster_shared::k8s::{Api, Client, GroupVersionKind, ResourceExt};
+use muster_shared::k8s::{Api, Client, GroupVersionKind};
 use muster_shared::names::label;
 use muster_shared::queue::Queue;
 use muster_shared::watch::{self, Change, Event, Informer, Selection};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::known::{Fits, Known, Opened, Watched};
 use super::reflections::{Look, Reflections};
-use crate::apply::CachedWork;
+use super::supervised::Supervised;
 use crate::apply::desired::ObjectKey;
-use crate::apply::echo::{Echoes, digest};
+use crate::apply::echo::Echoes;
 use crate::apply::inventory::Inventory;
 use crate::apply::member::Raw;
-use crate::apply::work::{desired_for, keys};
-use crate::apply::{marks, object};
-use crate::discovery::catalog::Place;
-use crate::discovery::{self, Discovery};
+use crate::apply::repairs::{Repairs, rival};
+use crate::apply::work::desired_for;
+use crate::apply::{CachedWork, marks, object};
+use crate::digest::digest;
+use crate::discovery::Discovery;
 
 /// Objects per page of a list: whole objects, of which a page is in memory at a time.
 const PAGE: u32 = 100;
 /// How often kinds that the member does not serve yet are looked for again: their definition is applied from here, too.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Drift is repaired after this pause: somebody who fights us shall not make us a load.
-const REPAIR_PAUSE: Duration = Duration::from_millis(500);
+/// How often objects are counted whose Work is gone.
+const COUNT_ORPHANS: Duration = Duration::from_mins(1);
 
 /// The watches in the member.
 pub struct Watches {
@@ -39,8 +41,9 @@ pub struct Watches {
     reflections: Arc<Reflections>,
     echoes: Arc<Echoes>,
     inventory: Arc<Inventory>,
+    repairs: Arc<Repairs>,
     /// Works to be applied again.
-    repairs: Queue<String>,
+    to_apply: Queue<String>,
     kinds_changed: Arc<Notify>,
 }
 
@@ -51,7 +54,7 @@ impl Watches {
         member: Client,
         discovery: Discovery,
         (reflections, echoes, inventory): (Arc<Reflections>, Arc<Echoes>, Arc<Inventory>),
-        repairs: Queue<String>,
+        (repairs, to_apply): (Arc<Repairs>, Queue<String>),
     ) -> Arc<Self> {
         let kinds_changed = Arc::new(Notify::new());
         let changed = Arc::clone(&kinds_changed);
@@ -67,68 +70,64 @@ impl Watches {
             echoes,
             inventory,
             repairs,
+            to_apply,
             kinds_changed,
         })
     }
 
-    /// Keeps one watch for each kind that Works mention, until shutdown.
+    /// Keeps one watch for each kind that Works mention, until shutdown. One that breaks is started again without touching the others.
     pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
         self.works.synced().await;
-        let mut watched: HashMap<GroupVersionKind, CancellationToken> = HashMap::new();
-        let mut tasks: JoinSet<()> = JoinSet::new();
+        let mut watches: Supervised<GroupVersionKind> = Supervised::new();
         loop {
             let wanted = self.kinds();
+            watches.retain(|kind| wanted.contains(kind));
             let mut unserved = 0;
-            watched.retain(|kind, stop| {
-                let keep = wanted.contains(kind);
-                if !keep {
-                    stop.cancel();
-                }
-                keep
-            });
             for kind in wanted {
-                if watched.contains_key(&kind) {
+                if !watches.is_due(&kind) {
                     continue;
                 }
                 let stop = shutdown.child_token();
-                match self.place(&kind).await {
+                let ends = stop.clone();
+                match self.discovery.resolve(&kind).await {
                     Err(error) => {
                         tracing::debug!(kind = kind.kind, %error, "cannot watch yet");
                         unserved += 1;
-                        continue;
                     }
                     Ok(None) => {
                         self.go_on(self.inventory.give_up(&kind));
                         unserved += 1;
-                        continue;
                     }
                     // Nothing to see there, ever.
                     Ok(Some(place)) if !place.watchable => {
                         self.go_on(self.inventory.give_up(&kind));
+                        watches.start(kind, stop, async move { ends.cancelled().await });
                     }
                     Ok(Some(place)) => {
                         let api = Api::all_with(self.member.clone(), &place.resource);
-                        tasks.spawn(Arc::clone(&self).follow(api, kind.clone(), stop.clone()));
+                        let of = Watched {
+                            kind: kind.clone(),
+                            namespaced: place.namespaced,
+                        };
+                        let task = Arc::clone(&self).follow(api, of, ends);
+                        watches.start(kind, stop, task);
                     }
                 }
-                watched.insert(kind, stop);
             }
             metrics::gauge!("muster_watched_kinds")
-                .set(u32::try_from(watched.len()).unwrap_or(u32::MAX));
+                .set(u32::try_from(watches.len()).unwrap_or(u32::MAX));
+            let next = watches.next_start();
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 () = self.kinds_changed.notified() => {}
-                Some(ended) = tasks.join_next() => if let Err(error) = ended {
-                    // Which of them it was is not known; all start anew from a fresh list.
-                    tracing::error!(%error, "a watch in the member broke, starting all of them again");
-                    for (_, stop) in watched.drain() {
-                        stop.cancel();
-                    }
-                },
+                () = watches.broke() => {
+                    metrics::counter!("muster_member_watches_broken_total").increment(1);
+                }
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
                 () = tokio::time::sleep(LOOK_AGAIN), if unserved > 0 => {}
             }
         }
-        while tasks.join_next().await.is_some() {}
+        watches.drain().await;
     }
 
     fn kinds(&self) -> HashSet<GroupVersionKind> {
@@ -140,175 +139,224 @@ impl Watches {
             .collect()
     }
 
-    /// Where objects of a kind are found; `None` (and a later attempt) while the member does not serve it.
-    async fn place(&self, kind: &GroupVersionKind) -> Result<Option<Place>, discovery::Error> {
-        self.discovery.resolve(kind).await
-    }
-
     /// Works that waited for a list are worked on.
     fn go_on(&self, works: Vec<String>) {
         for work in works {
-            self.repairs.add(work);
+            self.to_apply.add(work);
         }
     }
 
-    async fn follow(
-        self: Arc<Self>,
-        api: Api<Raw>,
-        kind: GroupVersionKind,
-        stop: CancellationToken,
-    ) {
+    async fn follow(self: Arc<Self>, api: Api<Raw>, watched: Watched, stop: CancellationToken) {
         let selection = Selection::everything()
             .labels(format!("{}=true", label::MANAGED))
             .page_size(PAGE);
         let mut events = std::pin::pin!(watch::events(&api, selection));
-        let mut known = Known::new();
+        let mut known = Known::default();
         let mut listed: Option<(Known, Fits)> = None;
+        let mut opened = None;
+        let mut count = tokio::time::interval(COUNT_ORPHANS);
         loop {
             let event = tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => break,
+                _ = count.tick() => {
+                    self.count_orphans(&watched, &known);
+                    continue;
+                }
                 Some(event) = events.next() => event,
             };
             match event {
-                Event::Init => listed = Some((Known::new(), Fits::new())),
-                Event::InitApply(object) => {
-                    if let (Some(seen), Some((present, fits))) =
-                        (self.see(&kind, object), &mut listed)
-                    {
-                        present.insert(seen.place, seen.work);
-                        // A streamed list may show an object twice: the last counts.
+                Event::Init => listed = Some((Known::default(), Fits::new())),
+                Event::InitApply(raw) => {
+                    let Some((present, fits)) = &mut listed else {
+                        continue;
+                    };
+                    let place = watched.place(&raw);
+                    let seen = self.see(&watched, &place, raw, &mut opened);
+                    // A streamed list may show an object twice: the last counts.
+                    if let Some(key) = seen.key {
                         match seen.fit {
-                            Some(wish) => _ = fits.insert(seen.key, wish),
-                            None => _ = fits.remove(&seen.key),
+                            Some(wish) => _ = fits.insert(key, wish),
+                            None => _ = fits.remove(&key),
                         }
                     }
+                    present.note(place, seen.work, seen.wanted);
                 }
                 Event::InitDone => {
+                    opened = None;
                     let (present, fits) = listed.take().unwrap_or_default();
-                    self.go_on(self.inventory.list(&kind, fits));
+                    self.go_on(self.inventory.list(&watched.kind, fits));
                     let before = std::mem::replace(&mut known, present);
-                    for (key, work) in before.iter().filter(|(key, _)| !known.contains_key(*key)) {
-                        self.lose(key, work);
+                    for (place, work) in before.wanted() {
+                        if !known.is_wanted(place) {
+                            self.lose(&watched, place, work);
+                        }
+                    }
+                    self.count_orphans(&watched, &known);
+                }
+                Event::Apply(raw) => {
+                    let place = watched.place(&raw);
+                    let seen = self.see(&watched, &place, raw, &mut opened);
+                    if !seen.wanted
+                        && let Some(work) = known.work(&place)
+                    {
+                        self.mark_again(&watched, &place, work);
+                    }
+                    if seen.wanted || !known.is_wanted(&place) {
+                        known.note(place, seen.work, seen.wanted);
                     }
                 }
-                Event::Apply(object) => {
-                    let place = place(&kind, &object);
-                    if let Some(seen) = self.see(&kind, object) {
-                        known.insert(seen.place, seen.work);
-                    } else if let Some(work) = known.get(&place) {
-                        self.mark_again(&place, work);
-                    }
-                }
-                Event::Delete(object) => {
-                    let key = place(&kind, &object);
-                    if let Some(work) = known.remove(&key) {
-                        self.lose(&key, &work);
+                Event::Delete(raw) => {
+                    let place = watched.place(&raw);
+                    if let Some(work) = known.remove(&place) {
+                        self.lose(&watched, &place, &work);
                     }
                 }
             }
         }
+        gauge_orphans(&watched, 0);
     }
 
-    /// Reflects an object and has it repaired if it is not what its Work wants. `None` when no Work of ours wants it.
-    fn see(&self, kind: &GroupVersionKind, raw: Raw) -> Option<Seen> {
-        let place = place(kind, &raw);
+    /// Reflects an object and has it repaired if it is not what its Work wants.
+    fn see(
+        &self,
+        watched: &Watched,
+        place: &ObjectKey,
+        raw: Raw,
+        opened: &mut Option<Opened>,
+    ) -> Seen {
         let mut object = raw.object;
         // Elements of a list come without them.
-        object["apiVersion"] = kind.api_version().into();
-        object["kind"] = kind.kind.as_str().into();
-        let (namespace, name) = marks::work_of(&object)?;
-        let cached = self.works.get(Some(namespace), name)?;
-        let (work, name) = (cached.open(), name.to_owned());
-        let (key, manifest) = keys(&work).find(|(key, _)| names(key, &place))?;
-        self.reflections.see(&name, &key, Look::at(&object));
-        let mut fit = None;
-        if cached.is_to_be_kept() {
-            let wanted = desired_for(&work, manifest);
-            let plan = object::plan(&self.echoes, &key, &wanted, &object);
-            if plan.as_ref().is_ok_and(object::Plan::is_empty) {
-                fit = Some(digest(&wanted));
-            } else {
-                self.inventory.doubt(&key);
-                if plan.is_ok() {
-                    metrics::counter!("muster_drift_detected_total", "kind" => key.kind.kind.clone())
-                        .increment(1);
-                    tracing::debug!(object = %key, work = name, "differs from its work");
-                    self.repairs.add_after(name.clone(), REPAIR_PAUSE);
-                }
-            }
+        object["apiVersion"] = watched.kind.api_version().into();
+        object["kind"] = watched.kind.kind.as_str().into();
+        let ours = marks::work_of(&object)
+            .filter(|(namespace, _)| Some(*namespace) == self.works.api().namespace())
+            .map(|(_, name)| name.to_owned());
+        let mut seen = Seen {
+            work: ours,
+            ..Seen::default()
+        };
+        let Some(name) = &seen.work else { return seen };
+        let Some(open) = self.open(watched, name, opened) else {
+            return seen;
+        };
+        let Some((key, manifest)) = open.find(place) else {
+            return seen;
+        };
+        seen.wanted = true;
+        seen.key = Some(key.clone());
+        if let Some(reason) = raw.unreadable {
+            self.reflections.see(name, &key, Look::unreadable(reason));
+            self.inventory.doubt(&key);
+            return seen;
         }
-        Some(Seen {
-            place,
-            work: name,
-            key,
-            fit,
-        })
+        self.reflections.see(name, &key, Look::at(&object));
+        if !open.cached.is_to_be_kept() {
+            return seen;
+        }
+        let wanted = desired_for(&open.work, manifest);
+        let plan = object::plan(&self.echoes, &key, &wanted, &object);
+        if plan.as_ref().is_ok_and(object::Plan::is_empty) {
+            seen.fit = Some(digest(&wanted));
+            return seen;
+        }
+        self.inventory.doubt(&key);
+        if plan.is_ok() {
+            metrics::counter!("muster_drift_detected_total", "kind" => key.kind.kind.clone())
+                .increment(1);
+            let by = rival(&wanted, &object);
+            let pause = self.repairs.differs(name, &key, digest(&wanted), by);
+            tracing::debug!(object = %key, work = name, by, ?pause, "differs from its work");
+            self.to_apply.add_after(name.clone(), pause);
+        }
+        seen
+    }
+
+    /// The Work of this name, from `opened` where it is the last one that was opened: a list shows the objects of one Work together,
+    /// and a Work may have thousands.
+    fn open<'a>(
+        &self,
+        watched: &Watched,
+        name: &str,
+        opened: &'a mut Option<Opened>,
+    ) -> Option<&'a Opened> {
+        let cached = self.works.get(self.works.api().namespace(), name)?;
+        let is_open = |open: &Opened| Arc::ptr_eq(&open.cached, &cached);
+        if !opened.as_ref().is_some_and(is_open) {
+            *opened = Opened::new(watched, cached);
+        }
+        opened.as_ref()
     }
 
     /// An object that was a Work's does not say so any more: somebody took our marks off.
-    fn mark_again(&self, place: &ObjectKey, name: &str) {
-        let Some((work, key)) = self.owner(place, name) else {
+    fn mark_again(&self, watched: &Watched, place: &ObjectKey, name: &str) {
+        let mut opened = None;
+        let Some(open) = self.open(watched, name, &mut opened) else {
+            return;
+        };
+        let Some((key, manifest)) = open.find(place) else {
             return;
         };
         self.inventory.doubt(&key);
-        if work.is_to_be_kept() {
+        if open.cached.is_to_be_kept() {
             tracing::info!(object = %key, work = name, "does not name its work any more");
-            self.repairs.add_after(name.to_owned(), REPAIR_PAUSE);
+            let wish = digest(&desired_for(&open.work, manifest));
+            let pause = self.repairs.differs(name, &key, wish, None);
+            self.to_apply.add_after(name.to_owned(), pause);
         }
     }
 
-    /// A Work by its name, and what it calls the object at this place.
-    fn owner(&self, place: &ObjectKey, name: &str) -> Option<(Arc<CachedWork>, ObjectKey)> {
-        let work = self.works.get(self.works.api().namespace(), name)?;
-        let key = keys(&work.open())
-            .map(|(key, _)| key)
-            .find(|key| names(key, place))?;
-        Some((work, key))
+    fn lose(&self, watched: &Watched, place: &ObjectKey, name: &str) {
+        let mut opened = None;
+        let Some(open) = self.open(watched, name, &mut opened) else {
+            return;
+        };
+        let Some((key, manifest)) = open.find(place) else {
+            return;
+        };
+        self.reflections.lose(name, &key);
+        self.echoes.forget(&key);
+        self.inventory.doubt(&key);
+        if open.cached.is_to_be_kept() {
+            tracing::info!(object = %key, work = name, "disappeared from the member");
+            let wish = digest(&desired_for(&open.work, manifest));
+            let pause = self.repairs.disappeared(name, &key, wish);
+            self.to_apply.add_after(name.to_owned(), pause);
+        }
     }
 
-    fn lose(&self, place: &ObjectKey, name: &str) {
-        if let Some((work, key)) = self.owner(place, name) {
-            self.reflections.lose(name, &key);
-            self.echoes.forget(&key);
-            self.inventory.doubt(&key);
-            if work.is_to_be_kept() {
-                tracing::info!(object = %key, work = name, "disappeared from the member");
-                self.repairs.add(name.to_owned());
-            }
+    /// Counts the objects that name a Work which is not there: nobody updates or removes them.
+    fn count_orphans(&self, watched: &Watched, known: &Known) {
+        if !self.works.is_synced() {
+            return;
         }
+        let namespace = self.works.api().namespace();
+        let mut orphans = known
+            .all()
+            .filter(|(_, work)| self.works.get(namespace, work).is_none());
+        let Some((first, work)) = orphans.next() else {
+            return gauge_orphans(watched, 0);
+        };
+        let count = orphans.count() + 1;
+        tracing::debug!(object = %first, work, count, "objects name a Work that is not there");
+        gauge_orphans(watched, count);
     }
 }
 
-/// An object of one of our Works.
+#[allow(clippy::cast_precision_loss)] // a gauge
+fn gauge_orphans(watched: &Watched, count: usize) {
+    metrics::gauge!("muster_orphaned_objects", "kind" => watched.kind.kind.clone())
+        .set(count as f64);
+}
+
+/// What was found out about an object.
+#[derive(Default)]
 struct Seen {
-    /// What it is and where.
-    place: ObjectKey,
-    /// Name of its Work.
-    work: String,
+    /// Name of the Work that it says it is from, if that is one of this member's.
+    work: Option<String>,
+    /// Whether that Work wants it.
+    wanted: bool,
     /// What its Work calls it.
-    key: ObjectKey,
+    key: Option<ObjectKey>,
     /// The digest of what its Work wants, when it is so.
     fit: Option<u64>,
-}
-
-/// Objects that are as their Works want them, with the digests of that.
-type Fits = HashMap<ObjectKey, u64>;
-
-/// Objects of one kind, and the names of their Works.
-type Known = HashMap<ObjectKey, String>;
-
-fn place(kind: &GroupVersionKind, raw: &Raw) -> ObjectKey {
-    ObjectKey {
-        kind: kind.clone(),
-        namespace: raw.namespace().unwrap_or_default(),
-        name: raw.name_any(),
-    }
-}
-
-/// Whether a manifest names the object at this place; without a namespace it means the default one, as for kubectl.
-fn names(manifest: &ObjectKey, place: &ObjectKey) -> bool {
-    manifest.kind == place.kind
-        && manifest.name == place.name
-        && (manifest.namespace == place.namespace
-            || (manifest.namespace.is_empty() && place.namespace == "default"))
 }

@@ -124,7 +124,7 @@ impl Reporter {
         };
         let mut cluster = memories.written.newest(cluster);
         let started = Instant::now();
-        for _ in 0..ATTEMPTS {
+        for attempt in 1..=ATTEMPTS {
             let findings = self.findings(&cluster, &health, memories);
             let Some(patch) = status::patch(&cluster, &findings) else {
                 break;
@@ -136,7 +136,7 @@ impl Reporter {
                     cluster = memories.written.remember(&cluster.metadata, after);
                     break;
                 }
-                Err(error) if error.is_conflict() => {
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
                     let call = self.api.get_opt(&self.cluster);
                     match within("read the Cluster", call).await? {
                         Some(fresh) => cluster = fresh.into(),
@@ -168,7 +168,9 @@ impl Reporter {
         findings.version.clone_from(&collected.version);
         let mut served = collected.catalog_since;
         if let Some(catalog) = &collected.catalog {
-            let (enablements, complete) = status::enablements(catalog, now);
+            let known = cluster.status.as_ref();
+            let known = known.map_or(&[][..], |status| &status.api_enablements);
+            let (enablements, complete) = status::enablements(catalog, known, now);
             findings.enablements = enablements;
             findings.conditions.push(complete);
         } else if cluster

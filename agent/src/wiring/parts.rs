@@ -17,6 +17,7 @@ use super::Agent;
 use crate::apply::echo::Echoes;
 use crate::apply::inventory::Inventory;
 use crate::apply::member::Member;
+use crate::apply::repairs::Repairs;
 use crate::apply::{Applier, CachedWork};
 use crate::census::Census;
 use crate::discovery::Discovery;
@@ -167,7 +168,10 @@ impl Agent {
             move |work: &mut CachedWork| work.share(&kinds),
         );
         let api: Api<CachedWork> = Api::namespaced(self.fleet_client(Profile::Write)?, &namespace);
-        let (to_apply, to_report) = (Queue::new("works"), Queue::new("work-status"));
+        let repairs = Arc::new(Repairs::default());
+        let ranks = Arc::clone(&repairs);
+        let to_apply = Queue::ranked("works", move |work: &String| ranks.rank(work));
+        let to_report = Queue::new("work-status");
         let reflections = Arc::new(Reflections::new(to_report.clone()));
         let echoes = Arc::new(Echoes::default());
         let both = self.runs("workStatus") && self.runs("execution");
@@ -182,7 +186,7 @@ impl Agent {
                     Arc::clone(&echoes),
                     Arc::clone(&inventory),
                 ),
-                to_apply.clone(),
+                (Arc::clone(&repairs), to_apply.clone()),
             );
             self.spawn_as(
                 Standing::Member,
@@ -216,7 +220,7 @@ impl Agent {
                 self.settings.cluster_name.clone(),
                 (works.clone(), api),
                 clusters,
-                (member, inventory),
+                (member, inventory, repairs),
                 events,
                 reflections,
                 to_apply.clone(),

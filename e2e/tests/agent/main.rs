@@ -10,6 +10,7 @@ mod election;
 mod events;
 mod held;
 mod meter;
+mod odd;
 mod outages;
 mod process;
 mod report;

@@ -1,0 +1,155 @@
+//! Reading a Work as it comes, and as much as possible of one that does not read.
+
+use muster_shared::api::binding::ResourceHealth;
+use muster_shared::api::work::{ManifestStatus, ResourceIdentifier, Work, WorkStatus};
+use muster_shared::conditions;
+use muster_shared::k8s::{Condition, ObjectMeta};
+use muster_shared::names::condition::APPLIED;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::{CachedWork, Content, Unreadable, kinds, wish};
+use crate::digest::digest;
+
+/// Bytes of the reason why a Work cannot be read. It may quote what it could not read.
+const LONGEST_REASON: usize = 512;
+
+/// A Work of which only the metadata is read; the rest stays as it was sent.
+#[derive(Serialize, Deserialize)]
+struct Parts<'a> {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<&'a RawValue>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    status: Option<&'a RawValue>,
+}
+
+/// A spec that is there: null is none that could be read, where an absent one is empty.
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(spec: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(spec).map(Some)
+}
+
+/// What a status says without the status of any object. Those are passed over without being read, however deep they are.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Outline {
+    conditions: Vec<Condition>,
+    manifest_statuses: Vec<OutlineOfObject>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OutlineOfObject {
+    identifier: ResourceIdentifier,
+    health: Option<ResourceHealth>,
+}
+
+impl From<Outline> for WorkStatus {
+    fn from(outline: Outline) -> Self {
+        let objects = outline.manifest_statuses.into_iter();
+        Self {
+            conditions: outline.conditions,
+            manifest_statuses: objects
+                .map(|object| ManifestStatus {
+                    identifier: object.identifier,
+                    health: object.health,
+                    status: None,
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Reads a Work from its JSON.
+///
+/// # Errors
+/// When not even its metadata can be read, so that it is no object at all.
+pub(super) fn read(raw: &RawValue) -> Result<CachedWork, serde_json::Error> {
+    let mut parts: Parts<'_> = serde_json::from_str(raw.get())?;
+    parts.metadata.managed_fields = None;
+    // The text that is kept is the one that is read: what reads now does so whenever it is opened. Its parts do not tell that, because
+    // a reader ends at a depth, and each part is less deep than the whole.
+    let text = serde_json::to_string(&parts)?;
+    Ok(match serde_json::from_str::<Work>(&text) {
+        Ok(work) => {
+            let status = work.status.as_ref();
+            let reports = status.map_or(&[][..], |status| &status.manifest_statuses);
+            readable(&work, text, Some(CachedWork::fingerprint(reports)))
+        }
+        Err(error) => without_reports(&parts).unwrap_or_else(|| unread(&parts, &error)),
+    })
+}
+
+/// A Work whose wish can be read although what is said of its objects cannot, as happens when a member reports a status that is
+/// nested deeper than may be.
+fn without_reports(parts: &Parts<'_>) -> Option<CachedWork> {
+    let wish = Parts {
+        metadata: parts.metadata.clone(),
+        spec: parts.spec,
+        status: None,
+    };
+    let mut work: Work = serde_json::from_str(&serde_json::to_string(&wish).ok()?).ok()?;
+    work.status = Some(outline(parts)?);
+    let text = serde_json::to_string(&work).ok()?;
+    Some(readable(&work, text, None))
+}
+
+fn outline(parts: &Parts<'_>) -> Option<WorkStatus> {
+    let outline: Outline = serde_json::from_str(parts.status?.get()).ok()?;
+    Some(outline.into())
+}
+
+fn readable(work: &Work, text: String, reported: Option<u64>) -> CachedWork {
+    let status = work.status.as_ref();
+    let conditions = status.map_or(&[][..], |status| &status.conditions);
+    let says = |value| conditions::status(conditions, APPLIED) == Some(value);
+    CachedWork {
+        metadata: short(&work.metadata),
+        content: Content::Text(text.into()),
+        wish: wish(&work.metadata, &work.spec),
+        reported,
+        kinds: kinds(&work.spec),
+        suspended: work.spec.suspend_dispatching == Some(true),
+        applied: says(conditions::TRUE),
+        failed: says(conditions::FALSE),
+    }
+}
+
+fn unread(parts: &Parts<'_>, error: &serde_json::Error) -> CachedWork {
+    let metadata = &parts.metadata;
+    let marks = (&metadata.finalizers, &metadata.annotations);
+    let conditions = outline(parts).unwrap_or_default().conditions;
+    let says = |value| conditions::status(&conditions, APPLIED) == Some(value);
+    CachedWork {
+        metadata: short(metadata),
+        wish: digest(&(marks, parts.spec.map(RawValue::get))),
+        reported: None,
+        kinds: Box::default(),
+        suspended: false,
+        applied: says(conditions::TRUE),
+        failed: says(conditions::FALSE),
+        content: Content::Unreadable(Box::new(unreadable(error, conditions))),
+    }
+}
+
+pub(super) fn unreadable(error: &serde_json::Error, conditions: Vec<Condition>) -> Unreadable {
+    let mut reason = error.to_string();
+    if reason.len() > LONGEST_REASON {
+        reason.truncate(reason.floor_char_boundary(LONGEST_REASON));
+        reason.push_str("...");
+    }
+    Unreadable { reason, conditions }
+}
+
+fn short(metadata: &ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone(),
+        uid: metadata.uid.clone(),
+        resource_version: metadata.resource_version.clone(),
+        deletion_timestamp: metadata.deletion_timestamp.clone(),
+        ..ObjectMeta::default()
+    }
+}

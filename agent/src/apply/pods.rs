@@ -1,0 +1,85 @@
+//! What a pod without a controller may be given.
+//!
+//! Next to nothing of a pod can be changed once it is there, and of what admission adds nothing can be taken away. Some of that lies in
+//! fields which are set as a whole, so that an apply of the manifest alone would take it away, and be refused for ever.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+/// The pod as it can be had: with the tolerations and node labels that were added in the member. Objects of other kinds stay as they are.
+pub fn with_admitted<'a>(desired: &'a Value, observed: &Value) -> Cow<'a, Value> {
+    let spec = |object: &Value, key: &str| object.pointer(&format!("/spec/{key}")).cloned();
+    if desired["apiVersion"] != "v1" || desired["kind"] != "Pod" || !desired["spec"].is_object() {
+        return Cow::Borrowed(desired);
+    }
+    let mut pod = Cow::Borrowed(desired);
+    let (ours, theirs) = (spec(desired, "tolerations"), spec(observed, "tolerations"));
+    if let (Some(Value::Array(ours)), Some(Value::Array(mut all))) = (&ours, theirs) {
+        // Further ones can be added.
+        let added: Vec<Value> = ours
+            .iter()
+            .filter(|it| !all.contains(it))
+            .cloned()
+            .collect();
+        all.extend(added);
+        if ours != &all {
+            pod.to_mut()["spec"]["tolerations"] = Value::Array(all);
+        }
+    }
+    let (ours, theirs) = (
+        spec(desired, "nodeSelector"),
+        spec(observed, "nodeSelector"),
+    );
+    if let (Some(Value::Object(ours)), Some(Value::Object(mut all))) = (ours, theirs) {
+        let wanted: Map<String, Value> = ours.clone();
+        all.extend(wanted);
+        if ours != all {
+            pod.to_mut()["spec"]["nodeSelector"] = Value::Object(all);
+        }
+    }
+    pod
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_admission_added_is_kept_and_what_is_wanted_comes_along() {
+        let pod = |spec: Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec});
+        let toleration = |key: &str| json!({"key": key});
+        for (what, desired, observed, expected) in [
+            (
+                "tolerations were added",
+                json!({"tolerations": [toleration("a")]}),
+                json!({"tolerations": [toleration("a"), toleration("b")]}),
+                json!({"tolerations": [toleration("a"), toleration("b")]}),
+            ),
+            (
+                "one more is wanted",
+                json!({"tolerations": [toleration("a"), toleration("c")]}),
+                json!({"tolerations": [toleration("a"), toleration("b")]}),
+                json!({"tolerations": [toleration("a"), toleration("b"), toleration("c")]}),
+            ),
+            (
+                "none is wanted",
+                json!({}),
+                json!({"tolerations": [toleration("b")]}),
+                json!({}),
+            ),
+            (
+                "node labels were added and one is wanted otherwise",
+                json!({"nodeSelector": {"zone": "a"}}),
+                json!({"nodeSelector": {"zone": "b", "pool": "x"}}),
+                json!({"nodeSelector": {"zone": "a", "pool": "x"}}),
+            ),
+        ] {
+            let desired = pod(desired);
+            let got = with_admitted(&desired, &pod(observed));
+            assert_eq!(*got, pod(expected), "{what}");
+        }
+    }
+}

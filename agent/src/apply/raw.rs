@@ -1,0 +1,131 @@
+//! Objects of any kind, as they come.
+
+use std::borrow::Cow;
+
+use muster_shared::k8s::{ApiResource, ObjectMeta, Resource};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// An object of any kind: nothing is lost and nothing invented when it is read.
+#[derive(Clone, Debug)]
+pub struct Raw {
+    meta: ObjectMeta,
+    /// The whole object; the metadata alone where the rest cannot be read.
+    pub object: Value,
+    /// Why the object cannot be read: it is nested deeper than a reader goes.
+    pub unreadable: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        match serde_json::from_str(text.get()) {
+            Ok(object) => Ok(Self::of(object, None)),
+            Err(error) => {
+                let head: Head = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+                let object = json!({ "metadata": head.metadata });
+                Ok(Self::of(object, Some(error.to_string())))
+            }
+        }
+    }
+}
+
+/// What is read of an object that cannot be read as a whole: all but the record of who set what, which is as deep as the object.
+#[derive(Deserialize)]
+struct Head {
+    metadata: HeadMeta,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HeadMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    #[serde(default)]
+    labels: Value,
+    #[serde(default)]
+    annotations: Value,
+}
+
+impl Raw {
+    fn of(object: Value, unreadable: Option<String>) -> Self {
+        let text = |key: &str| {
+            object
+                .get("metadata")?
+                .get(key)?
+                .as_str()
+                .map(str::to_owned)
+        };
+        let meta = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        Self {
+            meta,
+            object,
+            unreadable,
+        }
+    }
+}
+
+impl Serialize for Raw {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.object.serialize(serializer)
+    }
+}
+
+impl Resource for Raw {
+    type DynamicType = ApiResource;
+    type Scope = muster_shared::k8s::DynamicResourceScope;
+
+    fn kind(dt: &ApiResource) -> Cow<'_, str> {
+        dt.kind.as_str().into()
+    }
+    fn group(dt: &ApiResource) -> Cow<'_, str> {
+        dt.group.as_str().into()
+    }
+    fn version(dt: &ApiResource) -> Cow<'_, str> {
+        dt.version.as_str().into()
+    }
+    fn api_version(dt: &ApiResource) -> Cow<'_, str> {
+        dt.api_version.as_str().into()
+    }
+    fn plural(dt: &ApiResource) -> Cow<'_, str> {
+        dt.plural.as_str().into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_is_too_deep_is_known_by_its_metadata() {
+        for levels in [1, 100, 126, 127, 128, 200] {
+            let text = format!(
+                r#"{{"metadata":{{"name":"a","annotations":{{"k":"v"}}}},"status":{}1{}}}"#,
+                r#"{"a":"#.repeat(levels),
+                "}".repeat(levels),
+            );
+            let raw: Raw = serde_json::from_str(&text).unwrap();
+            assert_eq!(raw.meta.name.as_deref(), Some("a"), "{levels}");
+            assert_eq!(raw.object["metadata"]["annotations"]["k"], "v", "{levels}");
+            let whole = raw.object.get("status").is_some();
+            assert_eq!(raw.unreadable.is_none(), whole, "{levels}");
+            assert_eq!(whole, levels < 127, "{levels}");
+        }
+        assert!(serde_json::from_str::<Raw>("[]").is_ok_and(|raw| raw.meta.name.is_none()));
+    }
+}

@@ -1,0 +1,314 @@
+//! Objects that differ from their Works again and again, because somebody else in the member writes the same fields.
+//!
+//! A repair follows soon after the first difference. Each further one of the same object waits twice as long as the one before: a
+//! controller that answers every write of ours must not become a load on the member and the fleet, behind which new Works wait.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::desired::ObjectKey;
+use super::member::FIELD_MANAGER;
+use super::settled::touches;
+
+/// Pause before the first repair.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// Longest pause between two repairs of one object.
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// An object that stayed as it was for so long after its repair is contended no more.
+const CALM: Duration = Duration::from_mins(10);
+/// Repairs of one object after which it is told: people drift once or twice, controllers go on.
+const TOLD_AFTER: u32 = 4;
+/// Remembered objects above which those that are calm are looked for.
+const MANY: usize = 1024;
+
+/// What is repaired, how often and for whom.
+#[derive(Debug, Default)]
+pub struct Repairs {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    objects: HashMap<ObjectKey, Repaired>,
+    /// Works that wait for a repair.
+    waiting: HashSet<String>,
+    /// Works that wait because they are new or changed.
+    asked: HashSet<String>,
+}
+
+#[derive(Debug)]
+struct Repaired {
+    work: String,
+    /// Digest of what the Work wants: another wish begins anew.
+    wish: u64,
+    times: u32,
+    /// When the last repair was due.
+    due: Instant,
+    /// The field manager that wrote what we had set.
+    rival: Option<String>,
+}
+
+/// An object that somebody else keeps changing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contended {
+    /// The object.
+    pub object: ObjectKey,
+    /// The field manager that does; `None` when the object is deleted again and again, or the server does not say.
+    pub rival: Option<String>,
+}
+
+impl Repairs {
+    /// An object differs from what its Work wants. Gives the pause before the repair, and notes that the Work waits for that.
+    pub fn differs(&self, work: &str, key: &ObjectKey, wish: u64, rival: Option<&str>) -> Duration {
+        self.next(work, key, wish, rival, FIRST_PAUSE)
+    }
+
+    /// An object disappeared. The first time it is made again at once.
+    pub fn disappeared(&self, work: &str, key: &ObjectKey, wish: u64) -> Duration {
+        self.next(work, key, wish, None, Duration::ZERO)
+    }
+
+    fn next(
+        &self,
+        work: &str,
+        key: &ObjectKey,
+        wish: u64,
+        rival: Option<&str>,
+        first: Duration,
+    ) -> Duration {
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.waiting.insert(work.to_owned());
+        if state.objects.len() >= MANY {
+            state.objects.retain(|_, known| !known.is_calm(now));
+        }
+        let known = state.objects.get_mut(key);
+        if let Some(known) = known
+            && (known.work.as_str(), known.wish) == (work, wish)
+            && !known.is_calm(now)
+        {
+            if known.due > now {
+                // The repair is still to come.
+                return known.due - now;
+            }
+            let pause = pause(known.times);
+            known.times = known.times.saturating_add(1);
+            known.due = now + pause;
+            known.rival = rival.map(str::to_owned);
+            return pause;
+        }
+        let repaired = Repaired {
+            work: work.to_owned(),
+            wish,
+            times: 1,
+            due: now + first,
+            rival: rival.map(str::to_owned),
+        };
+        state.objects.insert(key.clone(), repaired);
+        first
+    }
+
+    /// The objects of a Work that somebody else keeps changing, in the order of their names, and after what time to ask again.
+    pub fn contended(&self, work: &str) -> (Vec<Contended>, Option<Duration>) {
+        let now = Instant::now();
+        let state = self.lock();
+        let mut contended = Vec::new();
+        let mut calm = None;
+        for (object, known) in &state.objects {
+            if known.work == work && known.times >= TOLD_AFTER && !known.is_calm(now) {
+                let rival = known.rival.clone();
+                contended.push(Contended {
+                    object: object.clone(),
+                    rival,
+                });
+                calm = calm.max(Some(known.due + CALM));
+            }
+        }
+        contended.sort_by_cached_key(|contended| contended.object.to_string());
+        (
+            contended,
+            calm.map(|calm| calm.saturating_duration_since(now)),
+        )
+    }
+
+    /// A Work is new, or asks for something else than before.
+    pub fn ask(&self, work: &str) {
+        self.lock().asked.insert(work.to_owned());
+    }
+
+    /// A Work is being worked on: it waits for nothing any more.
+    pub fn begin(&self, work: &str) {
+        let mut state = self.lock();
+        state.waiting.remove(work);
+        state.asked.remove(work);
+    }
+
+    /// A Work is gone.
+    pub fn forget(&self, work: &str) {
+        let mut state = self.lock();
+        state.waiting.remove(work);
+        state.asked.remove(work);
+        state.objects.retain(|_, known| known.work != work);
+    }
+
+    /// The rank of a Work in the queue: what is new or changed comes before repairs.
+    pub fn rank(&self, work: &str) -> i32 {
+        let state = self.lock();
+        i32::from(state.asked.contains(work) || !state.waiting.contains(work))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Repaired {
+    fn is_calm(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.due) >= CALM
+    }
+}
+
+/// The pause after so many repairs: doubled each time.
+fn pause(times: u32) -> Duration {
+    FIRST_PAUSE
+        .saturating_mul(1 << times.min(16))
+        .min(LONGEST_PAUSE)
+}
+
+/// The field manager that wrote last among those who own a field that is desired.
+pub fn rival<'a>(desired: &Value, observed: &'a Value) -> Option<&'a str> {
+    let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
+    let others = entries.iter().filter(|entry| {
+        let ours = entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply";
+        let subresource = entry["subresource"].as_str().unwrap_or_default();
+        let owns = entry["fieldsV1"].as_object();
+        !ours
+            && subresource.is_empty()
+            && owns.is_some_and(|fields: &Map<_, _>| touches(desired, fields))
+    });
+    let last = others.max_by_key(|entry| entry["time"].as_str().unwrap_or_default())?;
+    last["manager"].as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn key() -> ObjectKey {
+        let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+        ObjectKey::of(&manifest, 0).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_field_that_is_changed_back_at_once_is_written_ten_times_in_ten_minutes() {
+        let repairs = Repairs::default();
+        let begun = Instant::now();
+        let mut times = 0;
+        while begun.elapsed() < Duration::from_mins(10) {
+            let pause = repairs.differs("w", &key(), 1, Some("cainjector"));
+            tokio::time::advance(pause).await;
+            times += 1;
+        }
+        assert!(times <= 11, "{times} repairs");
+        let (contended, again) = repairs.contended("w");
+        assert_eq!(contended.len(), 1);
+        assert_eq!(contended[0].rival.as_deref(), Some("cainjector"));
+        tokio::time::advance(again.unwrap()).await;
+        assert_eq!(repairs.contended("w"), (Vec::new(), None));
+        let again = repairs.differs("w", &key(), 1, None);
+        assert_eq!(again, FIRST_PAUSE, "it was calm for long");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_repair_answers_all_changes_until_it_is_due_and_another_wish_begins_anew() {
+        let repairs = Repairs::default();
+        let differs = |wish| repairs.differs("w", &key(), wish, None).as_millis();
+        assert_eq!(differs(1), 500);
+        tokio::time::advance(Duration::from_millis(200)).await;
+        assert_eq!(differs(1), 300, "the same repair");
+        tokio::time::advance(Duration::from_millis(300)).await;
+        assert_eq!(differs(1), 1000);
+        assert_eq!(differs(2), 500, "the template changed");
+        assert_eq!(
+            repairs.contended("w"),
+            (Vec::new(), None),
+            "twice is no contest"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_disappears_is_made_again_at_once_and_then_with_pauses() {
+        let repairs = Repairs::default();
+        let mut pauses = Vec::new();
+        for _ in 0..3 {
+            let pause = repairs.disappeared("w", &key(), 1);
+            pauses.push(pause.as_millis());
+            tokio::time::advance(pause).await;
+        }
+        assert_eq!(pauses, [0, 1000, 2000]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_new_ranks_before_repairs() {
+        let repairs = Repairs::default();
+        let ranks = || (repairs.rank("repaired"), repairs.rank("new"));
+        repairs.differs("repaired", &key(), 1, None);
+        assert_eq!(ranks(), (0, 1));
+        repairs.ask("repaired");
+        assert_eq!(ranks(), (1, 1), "its template changed, too");
+        repairs.begin("repaired");
+        repairs.differs("repaired", &key(), 1, None);
+        assert_eq!(ranks(), (0, 1));
+    }
+
+    #[test]
+    fn the_rival_is_the_last_who_wrote_a_field_of_ours() {
+        let desired = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"replicas": 2,
+            "containers": [{"name": "web", "image": "nginx"}]}});
+        let entry = |manager: &str, second: u32, fields: Value| json!({"manager": manager, "operation": "Update", "time": format!("2026-01-01T00:00:0{second}Z"), "fieldsV1": fields});
+        let ours = json!({"manager": FIELD_MANAGER, "operation": "Apply", "time": "2026-01-01T00:00:09Z",
+            "fieldsV1": {"f:spec": {"f:replicas": {}}}});
+        let mut status = entry("kubelet", 8, json!({"f:spec": {"f:replicas": {}}}));
+        status["subresource"] = json!("status");
+        let image =
+            json!({"f:spec": {"f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:image": {}}}}});
+        for (what, entries, expected) in [
+            ("nobody", vec![ours.clone(), status.clone()], None),
+            (
+                "somebody with fields of their own",
+                vec![entry(
+                    "kubectl",
+                    7,
+                    json!({"f:metadata": {"f:annotations": {"f:x": {}}}}),
+                )],
+                None,
+            ),
+            (
+                "an autoscaler",
+                vec![
+                    ours,
+                    status,
+                    entry("hpa", 3, json!({"f:spec": {"f:replicas": {}}})),
+                ],
+                Some("hpa"),
+            ),
+            (
+                "the later of two",
+                vec![
+                    entry("early", 1, json!({"f:spec": {"f:replicas": {}}})),
+                    entry("late", 2, image),
+                ],
+                Some("late"),
+            ),
+        ] {
+            let observed = json!({"metadata": {"managedFields": entries}});
+            assert_eq!(rival(&desired, &observed), expected, "{what}");
+        }
+    }
+}

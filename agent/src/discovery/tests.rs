@@ -1,0 +1,111 @@
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use http::{Request, Response};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A member that answers these paths, and nothing else.
+fn member(answers: &[(&str, u16, Value)]) -> Discovery {
+    let answers: BTreeMap<String, (u16, String)> = answers
+        .iter()
+        .map(|(path, code, body)| ((*path).to_owned(), (*code, body.to_string())))
+        .collect();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let answer = answers.get(request.uri().path()).cloned();
+        async move {
+            let (code, body) = answer.unwrap_or_else(|| (404, "404 page not found".to_owned()));
+            let answer = Response::builder().status(code);
+            Ok::<_, Infallible>(answer.body(Body::from(body.into_bytes())).unwrap())
+        }
+    });
+    Discovery::new(Client::new(service, "default"))
+}
+
+fn core() -> Value {
+    json!({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": ""}, "versions": [
+        {"version": "v1", "freshness": "Current", "resources": []}]}]})
+}
+
+/// A group `policy` in these versions, and one whose server is down.
+fn groups(versions: &[&str]) -> Value {
+    let budgets = json!([{"resource": "poddisruptionbudgets", "scope": "Namespaced", "verbs": ["get", "watch"],
+        "responseKind": {"group": "policy", "version": "", "kind": "PodDisruptionBudget"}}]);
+    let versions: Vec<Value> = versions
+        .iter()
+        .map(|version| json!({"version": version, "freshness": "Current", "resources": budgets}))
+        .collect();
+    json!({"kind": "APIGroupDiscoveryList", "items": [
+        {"metadata": {"name": "policy"}, "versions": versions},
+        {"metadata": {"name": "metrics.k8s.io"}, "versions": [{"version": "v1beta1", "freshness": "Stale", "resources": []}]}]})
+}
+
+fn group(name: &str) -> Value {
+    let version = format!("{name}/v1");
+    json!({"kind": "APIGroup", "name": name, "versions": [{"groupVersion": version, "version": "v1"}]})
+}
+
+fn resources(kind: &str) -> Value {
+    let resource = json!({"name": "things", "kind": kind, "namespaced": true, "verbs": ["get"]});
+    json!({"kind": "APIResourceList", "resources": [resource]})
+}
+
+#[tokio::test]
+async fn a_kind_is_missing_only_when_its_own_group_says_so() {
+    let down = json!({"kind": "Status", "code": 503});
+    for (what, more, group_name, expected) in [
+        ("the group is unknown", vec![], "example.io", Ok(None)),
+        (
+            "the group has other kinds",
+            vec![
+                ("/apis/example.io", 200, group("example.io")),
+                ("/apis/example.io/v1", 200, resources("Other")),
+            ],
+            "example.io",
+            Ok(None),
+        ),
+        (
+            "the list of everything left it out",
+            vec![
+                ("/apis/example.io", 200, group("example.io")),
+                ("/apis/example.io/v1", 200, resources("PodDisruptionBudget")),
+            ],
+            "example.io",
+            Ok(Some("v1")),
+        ),
+        (
+            "the group does not answer",
+            vec![
+                ("/apis/example.io", 200, group("example.io")),
+                ("/apis/example.io/v1", 503, down.clone()),
+            ],
+            "example.io",
+            Err(()),
+        ),
+        (
+            "nobody knows of the group",
+            vec![("/apis/example.io", 503, down)],
+            "example.io",
+            Err(()),
+        ),
+        ("another version of it", vec![], "policy", Ok(Some("v1"))),
+    ] {
+        let mut answers = vec![("/api", 200, core()), ("/apis", 200, groups(&["v1"]))];
+        answers.extend(more);
+        let discovery = member(&answers);
+        let kind = GroupVersionKind::gvk(group_name, "v1beta1", "PodDisruptionBudget");
+        let found = discovery.version_of(&kind).await;
+        assert_eq!(
+            discovery.catalog().completeness(),
+            Completeness::Partial,
+            "{what}"
+        );
+        let found = found.map_err(|_| ());
+        assert_eq!(
+            found,
+            expected.map(|it: Option<&str>| it.map(str::to_owned)),
+            "{what}"
+        );
+    }
+}

@@ -1,0 +1,298 @@
+//! What becomes of Works and objects that are not as they should be: unreadable, contested, of versions that are gone.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_shared::k8s::{Api, Event, ListParams, ResourceExt};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::bench::{
+    AGENT, Bench, WORKS, applied, config_map, delete, deployment, gone, patch, until, value,
+};
+use crate::meter::Meter;
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!("x"), |inner, _| json!({ "a": inner }))
+}
+
+/// Waits for an event about a Work.
+async fn told(bench: &Bench, work: &str, reason: &str) -> String {
+    let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), WORKS);
+    let told = async {
+        loop {
+            let all = events.list(&ListParams::default()).await.unwrap();
+            let found = all.items.into_iter().find(|event| {
+                event.reason.as_deref() == Some(reason)
+                    && event.involved_object.name.as_deref() == Some(work)
+            });
+            if let Some(event) = found {
+                return event.message.unwrap_or_default();
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, told).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_work_and_an_object_that_cannot_be_read_are_told_of_and_harm_no_other() {
+    let bench = Bench::start().await;
+    let meter = Meter::install();
+    let _agent = bench.agent();
+    bench.joined().await;
+    for name in ["web", "odd"] {
+        bench
+            .create_work(name, |work| {
+                work["spec"]["workload"]["manifests"] = json!([deployment(name)]);
+            })
+            .await;
+        bench.applied(name, "True").await;
+    }
+    // The status of one object grows deeper in the member than can be read.
+    let seeds = bench.member.seeds("apps", "v1", "deployments").unwrap();
+    let mut object = seeds.get("default", "odd").unwrap();
+    object["status"] = json!({ "odd": nested(130) });
+    seeds.put(object).unwrap();
+    told(&bench, "odd", "ReflectStatusFailed").await;
+
+    // And a Work is none: whoever may write Works directly is not asked what they are.
+    let works = bench
+        .fleet
+        .seeds("work.karmada.io", "v1alpha1", "works")
+        .unwrap();
+    let mut work = works.get(WORKS, "web").unwrap();
+    work["metadata"]["name"] = json!("broken");
+    work["metadata"]["uid"] = json!("00000000-0000-0000-0000-000000000001");
+    work["spec"]["workload"]["manifests"] = json!({"a": 1});
+    work["status"] = json!({});
+    works.put(work).unwrap();
+    let refused = told(&bench, "broken", "SyncFailed").await;
+    assert!(refused.contains("cannot be read"), "{refused}");
+
+    let lists = || {
+        meter.sum(
+            "muster_api_requests_total",
+            &["api=\"member\"", "method=\"GET\""],
+        )
+    };
+    let before = lists();
+    let status = json!({"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2,
+        "availableReplicas": 2});
+    patch_status(&bench, "web", &status).await;
+    until(&bench.works(), "web", "it is reported healthy", |work| {
+        let mut statuses = work
+            .status
+            .iter()
+            .flat_map(|status| &status.manifest_statuses);
+        statuses.any(|status| {
+            let status = status.status.as_ref();
+            status.is_some_and(|status| status.0["availableReplicas"] == 2)
+        })
+    })
+    .await;
+    assert!(
+        lists() < before + 50.0,
+        "the watches did not start anew\n{}",
+        meter.text()
+    );
+}
+
+async fn patch_status(bench: &Bench, name: &str, status: &Value) {
+    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    let patch = kube::api::Patch::Merge(json!({ "status": status }));
+    deployments
+        .patch_status(name, &kube::api::PatchParams::default(), &patch)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn texts_that_are_one_quantity_are_two_values_of_a_config_map() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench
+        .create_work("a", |work| {
+            work["spec"]["workload"]["manifests"] = json!([config_map("a", "1.1")]);
+        })
+        .await;
+    bench.applied("a", "True").await;
+    let change = json!({"spec": {"workload": {"manifests": [config_map("a", "1.10")]}}});
+    patch(&bench.works(), "a", &change).await;
+    until(&bench.config_maps(), "a", "it has the new text", |object| {
+        value(object) == "1.10"
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_keeps_changing_an_object_is_named_and_answered_ever_more_slowly() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    let maps = bench.config_maps();
+    let theirs = kube::api::PatchParams {
+        field_manager: Some("injector".into()),
+        ..kube::api::PatchParams::default()
+    };
+    let contest = async {
+        loop {
+            let work = bench.works().get("a").await.unwrap();
+            let mut conditions = work.status.into_iter().flat_map(|status| status.conditions);
+            if let Some(contended) = conditions.find(|condition| condition.type_ == "Contended") {
+                return contended;
+            }
+            let drift = kube::api::Patch::Merge(json!({"data": {"k": "theirs"}}));
+            maps.patch("a", &theirs, &drift).await.unwrap();
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let contended = timeout(PATIENCE, contest).await.unwrap();
+    assert_eq!(contended.status, "True");
+    assert!(
+        contended.message.contains("\"injector\""),
+        "{}",
+        contended.message
+    );
+    told(&bench, "a", "Contended").await;
+}
+
+/// As after an upgrade of the member: what the Work names in an old version is there in another one.
+#[tokio::test]
+async fn an_object_whose_version_of_the_api_is_gone_is_removed_in_another_one() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    let manifest = |version: &str| {
+        json!({"apiVersion": format!("policy/{version}"), "kind": "PodDisruptionBudget",
+            "metadata": {"name": "a", "namespace": "default"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}})
+    };
+    bench
+        .create_work("a", |work| {
+            work["spec"]["workload"]["manifests"] = json!([manifest("v1")]);
+        })
+        .await;
+    bench.applied("a", "True").await;
+    let old = json!({"spec": {"workload": {"manifests": [manifest("v1beta1")]}}});
+    patch(&bench.works(), "a", &old).await;
+    bench.applied("a", "False").await;
+    delete(&bench.works(), "a").await;
+    gone(&bench.works(), "a").await;
+    let budgets = bench.objects("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets");
+    gone(&budgets, "a").await;
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_removed_keeps_no_other_and_is_told_of() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench
+        .create_work("a", |work| {
+            work["spec"]["workload"]["manifests"] =
+                json!([config_map("first", "1"), config_map("second", "1")]);
+        })
+        .await;
+    bench.applied("a", "True").await;
+    let scope = Scope {
+        user: Some(AGENT.into()),
+        path: Some("/configmaps/first".into()),
+    };
+    let refused = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
+    bench.member.faults().inject_for(scope, refused);
+    delete(&bench.works(), "a").await;
+    gone(&bench.config_maps(), "second").await;
+    let told = told(&bench, "a", "SyncFailed").await;
+    assert!(told.contains("ConfigMap default/first"), "{told}");
+    bench.member.faults().heal();
+    gone(&bench.works(), "a").await;
+    gone(&bench.config_maps(), "first").await;
+}
+
+#[tokio::test]
+async fn a_report_that_is_lost_or_put_back_is_written_again() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    let reported = |work: &muster_shared::api::work::Work| {
+        let status = work.status.as_ref();
+        status.is_some_and(|status| !status.manifest_statuses.is_empty())
+            && applied(work).is_some_and(|(status, _)| status == "True")
+    };
+    until(&bench.works(), "a", "it is reported", reported).await;
+    let emptied = kube::api::Patch::Merge(json!({"status": null}));
+    let params = kube::api::PatchParams::default();
+    bench
+        .works()
+        .patch_status("a", &params, &emptied)
+        .await
+        .unwrap();
+    until(&bench.works(), "a", "it is reported again", reported).await;
+}
+
+#[tokio::test]
+async fn an_object_that_gets_another_name_in_its_work_and_stays_the_same_is_not_removed() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    let mut nameless = config_map("a", "1");
+    nameless["metadata"] = json!({"name": "a"});
+    bench
+        .create_work("a", |work| {
+            work["spec"]["workload"]["manifests"] = json!([nameless]);
+        })
+        .await;
+    bench.applied("a", "True").await;
+    until(&bench.works(), "a", "it is reported", |work| {
+        let status = work.status.as_ref();
+        status.is_some_and(|status| !status.manifest_statuses.is_empty())
+    })
+    .await;
+    let maps = bench.config_maps();
+    let before = maps.get("a").await.unwrap();
+    let named = json!({"spec": {"workload": {"manifests": [config_map("a", "2")]}}});
+    patch(&bench.works(), "a", &named).await;
+    until(
+        &bench.works(),
+        "a",
+        "the other name has no report any more",
+        |work| {
+            let status = work.status.as_ref().unwrap();
+            status.manifest_statuses.len() == 1
+                && status.manifest_statuses[0].identifier.namespace.as_deref() == Some("default")
+        },
+    )
+    .await;
+    let after = maps.get("a").await.unwrap();
+    assert_eq!(after.uid(), before.uid());
+    assert_eq!(value(&after), "2");
+}
+
+#[tokio::test]
+async fn two_manifests_of_one_object_are_refused_and_the_first_counts() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    bench
+        .create_work("a", |work| {
+            work["spec"]["workload"]["manifests"] =
+                json!([config_map("a", "1"), config_map("a", "2")]);
+        })
+        .await;
+    let work = bench.applied("a", "False").await;
+    let message = applied(&work).unwrap().1;
+    assert!(
+        message.contains("manifest 1 of the work names ConfigMap default/a"),
+        "{message}"
+    );
+    assert_eq!(value(&bench.config_maps().get("a").await.unwrap()), "1");
+}
