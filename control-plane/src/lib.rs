@@ -22,6 +22,7 @@ pub mod scheduler;
 pub mod settings;
 pub mod status;
 pub mod taint;
+mod unsupported;
 pub mod webhook;
 
 use std::ffi::OsString;
@@ -195,6 +196,9 @@ fn start_controllers(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
     }
     if settings.runs("binding") {
         binding::start(fleet, tasks);
+    }
+    if settings.runs("binding") || settings.runs("bindingStatus") {
+        unsupported::start(fleet, tasks);
     }
     if settings.runs("bindingStatus") {
         status::start(fleet, tasks);

@@ -360,3 +360,35 @@ async fn a_certificate_of_its_own_is_trusted_and_made_anew_when_it_is_gone() {
     .await;
     stage.answered().await;
 }
+
+#[tokio::test]
+async fn what_is_taken_and_not_acted_on_is_told() {
+    let stage = Stage::set("webhook-told").await;
+    let path = "/apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations";
+    let customization = json!({
+        "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization",
+        "metadata": { "name": "flink" },
+        "spec": {
+            "target": { "apiVersion": "flink.apache.org/v1beta1", "kind": "FlinkDeployment" },
+            "customizations": { "healthInterpretation": { "luaScript": "this is not lua at all (((" } },
+        },
+    });
+    let made = stage.send("POST", path, &customization).await;
+    assert_eq!(made["metadata"]["name"], "flink", "{made}");
+    let _control_plane = stage.ground.control_plane(Settings::default()).unwrap();
+    let events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=flink";
+    let told = async {
+        loop {
+            let list = stage.send("GET", events, &Value::Null).await;
+            if let Some(event) = list["items"].get(0) {
+                return event.clone();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let event = timeout(PATIENCE, told).await.expect("an event tells it");
+    assert_eq!(
+        (&event["type"], &event["reason"]),
+        (&json!("Warning"), &json!("NotSupported"))
+    );
+}

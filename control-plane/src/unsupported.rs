@@ -1,0 +1,81 @@
+//! Tells people who ask for what this control plane does not do: interpreters of resources, written in Lua or asked as web services.
+//!
+//! Their definitions are served because Karmada's own programs wait for them, so objects of these kinds are taken without a word. An event about
+//! each says that the built-in rules apply in their place.
+
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use kube::api::Api;
+use muster_shared::api::Object;
+use muster_shared::api::interpreter::ResourceInterpreterCustomization;
+use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
+use muster_shared::events::EventType;
+use muster_shared::k8s::ResourceExt as _;
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Followed, Informer, Selection};
+
+use crate::fleet::Fleet;
+
+/// Reason of the event.
+const REASON: &str = "NotSupported";
+
+/// Starts telling; nothing waits for these caches.
+pub(crate) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    watch::<ResourceInterpreterCustomization>(
+        fleet,
+        tasks,
+        "interpreter customizations",
+        "this control plane runs no Lua: the built-in rules of the kind apply, and none for a kind that has none",
+    );
+    watch::<ResourceInterpreterWebhookConfiguration>(
+        fleet,
+        tasks,
+        "interpreter webhooks",
+        "this control plane asks no interpreter webhooks: the built-in rules of the kinds apply, and none for kinds that have none",
+    );
+}
+
+fn watch<K: Object + Followed>(
+    fleet: &Arc<Fleet>,
+    tasks: &mut Tasks,
+    name: &'static str,
+    note: &'static str,
+) where
+    K: kube::Resource<Scope = kube::core::ClusterResourceScope> + Debug,
+{
+    let informer: Informer<K> = Informer::new(
+        Api::all(fleet.watch_client.clone()),
+        Selection::everything(),
+    );
+    let queue = Queue::<String>::new(name);
+    informer.on_change({
+        let queue = queue.clone();
+        move |change| {
+            if let Change::Applied { old, new } = change
+                && old
+                    .as_ref()
+                    .is_none_or(|old| old.meta().generation != new.meta().generation)
+            {
+                queue.add(new.name_any());
+            }
+        }
+    });
+    let objects = informer.clone();
+    fleet.work(tasks, name, queue, 1, move |fleet, key| {
+        let object = objects.get(None, &key);
+        async move {
+            if let Some(object) = object {
+                tracing::warn!(object = %key, kind = %K::kind(&()), "{note}");
+                fleet
+                    .events
+                    .publish(&*object, EventType::Warning, REASON, note);
+            }
+            Ok::<_, Infallible>(Next::Done)
+        }
+    });
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn(name, informer.run(shutdown));
+}
