@@ -18,7 +18,7 @@ use super::motive::Motive;
 use super::preserve;
 use super::record::Record;
 use crate::availability::{Workload, can_stand_in};
-use crate::scheduler::outcome::record;
+use crate::scheduler::record::record;
 use crate::scheduler::{Facts, NoFit, Options, Snapshot, schedule};
 
 /// A task's message may not be longer (the schema's rule).

@@ -24,7 +24,7 @@ use crate::eviction::explain::CONDITION;
 use crate::eviction::judge::placement;
 use crate::scheduler::explain::{Explanation, Fate, explain};
 use crate::scheduler::need::need;
-use crate::scheduler::outcome::record;
+use crate::scheduler::record::record;
 use crate::scheduler::{Facts, Options, Snapshot};
 
 /// How an answer is printed.

@@ -87,7 +87,7 @@ mod tests {
                     pairs
                         .iter()
                         .cloned()
-                        .for_each(|pair| tell.send(pair).unwrap())
+                        .for_each(|pair| tell.send(pair).unwrap());
                 })
                 .await;
         });

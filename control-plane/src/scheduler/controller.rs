@@ -9,11 +9,10 @@ use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBindi
 use muster_shared::client::{self, Rank};
 use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
 use muster_shared::names::DEFAULT_SCHEDULER;
-use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Options;
 use super::changes::{Changes, Pair};
@@ -22,11 +21,13 @@ use super::echo::Replaced;
 use super::kinds::{Key, Stored, spec_of};
 use super::live::LiveSnapshot;
 use super::measure::{self, Incoming};
-use super::news::{ClusterNews, Turn, Wait};
-use super::outcome::{Placed, Subject, pass};
+use super::news::{ClusterNews, Turn};
+use super::outcome::{Subject, pass};
 use super::report::{Report, Verdict};
 use super::tell::{tell, tell_failure};
 use super::waiting::Waiting;
+use super::wish::Wait;
+use super::write::write;
 use crate::fleet::Fleet;
 use crate::settings::PRIORITY_BASED_SCHEDULING;
 
@@ -389,57 +390,7 @@ fn is_ours<B: Binding>(binding: &B, fleet: &Fleet) -> bool {
         && spec.placement.is_some()
 }
 
-/// Writes the result and the placement it was made for at once, on the state that they were decided on.
-async fn write<B: Stored>(api: &Api<B>, binding: &B, placed: &Placed) -> Result<B, kube::Error> {
-    api.patch(
-        &binding.name_any(),
-        &PatchParams::default(),
-        &Patch::Merge(&result_patch(binding, placed)),
-    )
-    .await
-}
-
-fn result_patch<B: Binding>(binding: &B, placed: &Placed) -> Value {
-    // An empty list is not stored: null takes the field away, as Go leaves it out.
-    let clusters = Some(&placed.clusters).filter(|clusters| !clusters.is_empty());
-    let mut patch = json!({
-        "metadata": {
-            "resourceVersion": binding.resource_version(),
-            "annotations": { APPLIED_PLACEMENT: placed.applied_placement },
-        },
-        "spec": { "clusters": clusters },
-    });
-    if let Some(tasks) = &placed.tasks {
-        patch["spec"]["gracefulEvictionTasks"] = json!(tasks);
-    }
-    patch
-}
-
 /// Times in the API have whole seconds.
 fn whole_second(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_result_is_written_only_on_the_state_that_it_was_decided_on() {
-        let mut binding = ResourceBinding::default();
-        binding.metadata.resource_version = Some("7".into());
-        for tasks in [None, Some(Vec::new())] {
-            let placed = Placed {
-                clusters: Vec::new(),
-                applied_placement: "{}".into(),
-                tasks: tasks.clone(),
-            };
-            let patch = result_patch(&binding, &placed);
-            assert_eq!(patch["metadata"]["resourceVersion"], "7");
-            assert_eq!(patch["metadata"]["annotations"][APPLIED_PLACEMENT], "{}");
-            // Nothing else is touched, an eviction that runs least of all.
-            let has_tasks = patch["spec"].get("gracefulEvictionTasks").is_some();
-            assert_eq!(has_tasks, tasks.is_some());
-        }
-    }
 }

@@ -31,6 +31,7 @@ mod pass;
 mod plugin;
 #[cfg(test)]
 mod properties;
+pub(crate) mod record;
 pub mod report;
 pub mod select;
 mod snapshot;
@@ -41,6 +42,8 @@ mod spreading;
 mod tell;
 mod unknown;
 pub mod waiting;
+pub mod wish;
+mod write;
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::settings::{Error, Words};

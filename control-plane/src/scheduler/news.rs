@@ -8,10 +8,6 @@ use muster_shared::taints::keeps_away;
 
 use super::capacity::{Capacity, Demand, GradeRule};
 use super::concern::may_choose;
-use super::divide::DivideError;
-use super::nofit::NoFit;
-use super::pass::Attempt;
-use super::select::SelectError;
 
 /// What changed about a cluster, as far as placements depend on it.
 #[derive(Debug)]
@@ -118,7 +114,7 @@ impl Needs {
     }
 
     /// A text that is the same for bindings with the same needs.
-    pub fn name(spec: &ResourceBindingSpec) -> String {
+    pub(super) fn name(spec: &ResourceBindingSpec) -> String {
         let placement = spec.placement.as_deref();
         let affinities = placement.map(|it| (&it.cluster_affinity, &it.cluster_affinities));
         let requests = spec
@@ -149,69 +145,6 @@ impl Help {
             admits: self.admits || other.admits,
             touches: self.touches || other.touches,
             growth: self.growth.saturating_add(other.growth),
-        }
-    }
-}
-
-/// What a binding waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wait {
-    /// What has to change.
-    pub wish: Wish,
-    /// Replicas for which room has to appear at least, if it is room.
-    pub lacking: i64,
-}
-
-/// What has to change about clusters before a binding that waits is worth another look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wish {
-    /// No change of a cluster helps: the placement asks for what cannot be.
-    Nothing,
-    /// A cluster that lets in what it did not let in.
-    Admission,
-    /// That, or more room.
-    Room,
-    /// Whatever may change the choice, a cluster that goes included: the choice that was made turned out not to do.
-    Anything,
-}
-
-impl Wish {
-    fn after(spec: &ResourceBindingSpec, attempts: &[Attempt]) -> Self {
-        let constrained = spec
-            .placement
-            .as_ref()
-            .is_some_and(|placement| !placement.spread_constraints.is_empty());
-        let failures = attempts
-            .iter()
-            .filter_map(|attempt| attempt.failure.as_ref());
-        let wish = |failure: &NoFit| match failure {
-            NoFit::NoPlacement
-            | NoFit::Select(SelectError::Unsupported)
-            | NoFit::Divide(DivideError::Unsupported { .. }) => Self::Nothing,
-            NoFit::NoClusterFit(_)
-            | NoFit::Select(SelectError::TooFewClusters | SelectError::TooFewGroups(_)) => {
-                Self::Admission
-            }
-            NoFit::Divide(_) if !constrained => Self::Room,
-            NoFit::Divide(_) | NoFit::Select(_) | NoFit::Unknown(_) => Self::Anything,
-        };
-        failures.map(wish).max().unwrap_or(Self::Nothing)
-    }
-}
-
-impl Wait {
-    /// What a binding waits for after these attempts, of which none did.
-    pub fn after(spec: &ResourceBindingSpec, attempts: &[Attempt]) -> Self {
-        let failures = attempts
-            .iter()
-            .filter_map(|attempt| attempt.failure.as_ref());
-        let lacking = failures.filter_map(|failure| match failure {
-            NoFit::Divide(error) => error.lacking(),
-            _ => None,
-        });
-        Self {
-            wish: Wish::after(spec, attempts),
-            lacking: lacking.min().unwrap_or(1),
         }
     }
 }
@@ -294,13 +227,12 @@ fn more_room(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<(Option<Cap
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::api::binding::ResourceBindingStatus;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::scheduler::fixtures::{aggregated, cluster, decoded, deployment, snapshot, tainted};
+    use crate::scheduler::fixtures::{cluster, decoded, deployment, tainted};
     use crate::scheduler::waiting::Waiting;
-    use crate::scheduler::{Options, Pass};
+    use crate::scheduler::wish::{Wait, Wish};
 
     /// What a change does to bindings that wait: for a cluster in general, for regions, for room in general, and for
     /// anything, each with whether it may go to that cluster at all.
@@ -400,64 +332,6 @@ mod tests {
         for (what, old, new, expected) in cases {
             let (old, new) = (old.map(decoded), new.map(decoded));
             assert_eq!(woken(old.as_ref(), new.as_ref()), *expected, "{what}");
-        }
-    }
-
-    #[test]
-    fn a_failure_tells_what_a_binding_waits_for() {
-        let spread = |constraint: Value| {
-            let mut placement = aggregated();
-            placement["spreadConstraints"] = json!([constraint]);
-            placement
-        };
-        let groups = |first: &str, second: &str| {
-            let group = |name: &str| json!({ "affinityName": name, "clusterNames": [name] });
-            let mut placement = aggregated();
-            placement["clusterAffinities"] = json!([group(first), group(second)]);
-            placement
-        };
-        let mut unsupported =
-            json!({ "replicaScheduling": { "replicaSchedulingType": "Divided" } });
-        for (placement, expected) in [
-            (
-                json!({ "clusterAffinity": { "clusterNames": ["none"] } }),
-                Wish::Admission,
-            ),
-            (aggregated(), Wish::Room),
-            (
-                spread(json!({ "spreadByField": "cluster", "minGroups": 3 })),
-                Wish::Admission,
-            ),
-            (
-                spread(json!({ "spreadByField": "region", "minGroups": 1 })),
-                Wish::Admission,
-            ),
-            (
-                spread(json!({ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 })),
-                Wish::Anything,
-            ),
-            // Of several groups the one counts that is helped most easily.
-            (groups("none", "m1"), Wish::Room),
-            (unsupported.take(), Wish::Nothing),
-        ] {
-            let spec = deployment(30, &placement);
-            let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
-            let pass = Pass::run(
-                &spec,
-                &ResourceBindingStatus::default(),
-                &clusters,
-                &Options::default(),
-            );
-            assert!(pass.result.is_err(), "{placement}");
-            let wait = Wait::after(&spec, &pass.attempts);
-            assert_eq!(wait.wish, expected, "{placement}");
-            // Twenty of thirty replicas fit in all, ten on the one cluster of a group.
-            let lacking = match wait.wish {
-                Wish::Room if placement["clusterAffinities"].is_null() => 10,
-                Wish::Room => 20,
-                _ => continue,
-            };
-            assert_eq!(wait.lacking, lacking, "{placement}");
         }
     }
 }

@@ -15,6 +15,7 @@ use super::laps::Spent;
 use super::need::{Need, need};
 use super::nofit::{Kind, NoFit};
 use super::pass::{Attempt, Pass};
+use super::record::record;
 use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
 use super::{Decision, Listing, Options};
@@ -271,38 +272,12 @@ fn is_same(some: &[TargetCluster], others: &[TargetCluster]) -> bool {
     some == others || (some.len() == others.len() && sorted(some) == sorted(others))
 }
 
-/// Bytes of a placement that the annotation keeps. All annotations of an object hold 256 KiB, and static weights may name thousands of
-/// clusters: with a text that does not fit, neither a result nor an eviction could be written.
-const LONGEST_RECORD: usize = 128 * 1024;
-/// The beginning of what is kept of a longer one. A text in quotes is no placement, so that whoever expects one sees that it is none.
-const DIGEST: &str = "\"placement too long for an annotation, sha256:";
-
-/// The placement as the annotation keeps it: its text, or, where that is too long, a digest of it, which tells whether it changed but not
-/// in which part.
-pub(crate) fn record(spec: &ResourceBindingSpec) -> String {
-    let text = serde_json::to_string(&spec.placement)
-        .expect("a placement has text keys: invariant of its type");
-    if text.len() <= LONGEST_RECORD {
-        return text;
-    }
-    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
-    format!("{DIGEST}{}\"", digits.collect::<String>())
-}
-
-/// Whether an annotation keeps a digest in place of the placement.
-pub(crate) fn is_digest(record: &str) -> bool {
-    record.starts_with(DIGEST)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::scheduler::fixtures::{
-        cluster, deployment, dynamic, placed, snapshot, static_weights,
-    };
+    use crate::scheduler::fixtures::{cluster, deployment, dynamic, placed, snapshot};
 
     /// What a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the targets, and the tasks it
     /// adds.
@@ -392,31 +367,6 @@ mod tests {
             Some(1),
             "a cluster that may keep it does"
         );
-    }
-
-    #[test]
-    fn a_placement_too_long_for_an_annotation_is_kept_as_a_digest_that_tells_a_change() {
-        let names: Vec<String> = (0..3_500)
-            .map(|number| format!("member-{number}"))
-            .collect();
-        let weighted = |weight: i64| {
-            let weights: Vec<(&str, i64)> =
-                names.iter().map(|name| (name.as_str(), weight)).collect();
-            placed(deployment(2, &static_weights(&weights)), &[("member-1", 2)])
-        };
-        let (spec, other) = (weighted(1), weighted(2));
-        let (applied, changed) = (record(&spec), record(&other));
-        assert!(applied.len() < 200 && is_digest(&applied));
-        assert_ne!(applied, changed);
-        let clusters = snapshot(&[cluster("member-1", 10)]);
-        let status = ResourceBindingStatus::default();
-        let needs = |spec: &ResourceBindingSpec| {
-            need(spec, &status, Some(&applied), &record(spec), &clusters)
-        };
-        assert_eq!(needs(&spec), None);
-        assert_eq!(needs(&other), Some(Need::PlacementChanged));
-        // What fits is kept whole.
-        assert!(!is_digest(&record(&deployment(2, &dynamic()))));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use muster_shared::events::EventType;
 use muster_shared::names::condition::SCHEDULED;
 
 use super::kinds::Key;
-use super::outcome::{Outcome, Placed, is_digest};
+use super::outcome::{Outcome, Placed};
+use super::record::is_digest;
 use super::report::Verdict;
 use crate::fleet::Fleet;
 use crate::graceful_eviction::controller::reference;
@@ -103,7 +104,7 @@ mod tests {
 
     use super::*;
     use crate::scheduler::fixtures::deployment;
-    use crate::scheduler::outcome::record;
+    use crate::scheduler::record::record;
 
     #[test]
     fn what_of_a_placement_has_no_effect_is_said() {

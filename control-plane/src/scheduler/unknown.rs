@@ -113,7 +113,10 @@ pub(super) fn rest(
         for constraint in &mut rest.placement.spread_constraints {
             let field = constraint.spread_by_field.as_ref();
             let by_label = constraint.spread_by_label.as_ref();
-            let by_cluster = field.map_or(by_label.is_none(), |field| field.as_str() == "cluster");
+            let by_cluster = match field {
+                Some(field) => field.as_str() == "cluster",
+                None => by_label.is_none(),
+            };
             // The groups of an unknown cluster are unknown, too.
             if !by_cluster {
                 return Err(unknown());

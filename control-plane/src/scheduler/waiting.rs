@@ -13,7 +13,8 @@ use muster_shared::api::binding::ResourceBindingSpec;
 
 use super::capacity::GradeRule;
 use super::measure;
-use super::news::{ClusterNews, Help, Needs, Wait, Wish};
+use super::news::{ClusterNews, Help, Needs};
+use super::wish::{Wait, Wish};
 
 /// Room that appears wakes the waiting this much later, so that many reports of many clusters are answered once.
 const GATHER_ROOM: Duration = Duration::from_millis(300);
@@ -285,8 +286,8 @@ mod tests {
 
     #[test]
     fn looks_in_vain_become_rarer() {
-        let seconds = |vain| pause(vain).as_secs_f64();
-        assert_eq!([seconds(1), seconds(2), seconds(5)], [0.3, 0.6, 4.8]);
+        let millis = |vain| pause(vain).as_millis();
+        assert_eq!([millis(1), millis(2), millis(5)], [300, 600, 4_800]);
         assert_eq!(pause(u32::MAX), LONGEST_GATHER);
     }
 

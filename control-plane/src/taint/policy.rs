@@ -82,15 +82,17 @@ pub fn faults(spec: &ClusterTaintPolicySpec) -> Vec<Fault> {
     targets.into_iter().chain(operators).chain(taints).collect()
 }
 
+/// Effects that a policy may give a taint.
+const EFFECTS: [&str; 4] = [
+    NO_SCHEDULE,
+    PREFER_NO_SCHEDULE,
+    PREFER_NO_EXECUTE,
+    NO_EXECUTE,
+];
+
 /// Why a taint cannot be put on a cluster by a policy.
 pub fn taint_fault(taint: &Taint) -> Option<Fault> {
     let (key, effect) = (taint.key.clone(), taint.effect.as_str());
-    const EFFECTS: [&str; 4] = [
-        NO_SCHEDULE,
-        PREFER_NO_SCHEDULE,
-        PREFER_NO_EXECUTE,
-        NO_EXECUTE,
-    ];
     if !EFFECTS.contains(&effect) {
         return Some(Fault::Effect {
             key,

@@ -142,9 +142,9 @@ impl<'g> Sets<'g> {
         // The largest groups make a complete set; the least preferred of them gives way to a preferred group where that leaves enough.
         let mut chosen: Vec<usize> = all().take(count).collect();
         let mut is_chosen = vec![false; self.groups.len()];
-        chosen
-            .iter()
-            .for_each(|&position| is_chosen[position] = true);
+        for &position in &chosen {
+            is_chosen[position] = true;
+        }
         chosen.sort_by(&preference);
         let mut preferred: Vec<usize> = all().filter(|&position| !is_chosen[position]).collect();
         preferred.sort_by(&preference);
@@ -158,10 +158,10 @@ impl<'g> Sets<'g> {
                     last = 0;
                     break;
                 }
-                let (lost, won) = (self.groups[worst].clusters, self.groups[position].clusters);
-                if lost <= won + spare {
+                let (less, more) = (self.groups[worst].clusters, self.groups[position].clusters);
+                if less <= more + spare {
                     chosen[last - 1] = position;
-                    spare = spare + won - lost;
+                    spare = spare + more - less;
                     last -= 1;
                     break;
                 }

@@ -1,0 +1,151 @@
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::*;
+
+fn map(uid: &str, version: Option<&str>) -> Arc<ConfigMap> {
+    let mut map = ConfigMap::default();
+    map.metadata.uid = Some(uid.into());
+    map.metadata.resource_version = version.map(str::to_owned);
+    Arc::new(map)
+}
+
+#[test]
+fn a_list_takes_over_what_it_shows_unchanged() {
+    let known = map("1", Some("7"));
+    for (what, listed, same) in [
+        ("the same version", map("1", Some("7")), true),
+        ("another version", map("1", Some("8")), false),
+        ("made anew", map("2", Some("7")), false),
+        ("of no version", map("1", None), false),
+    ] {
+        let taken = unchanged(Some(&known), &listed);
+        let is_known = taken.is_some_and(|taken| Arc::ptr_eq(&taken, &known));
+        assert_eq!(is_known, same, "{what}");
+    }
+    assert!(unchanged(None, known.as_ref()).is_none());
+}
+
+fn informer(selection: Selection) -> Informer<ConfigMap> {
+    let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    Informer::new(Api::all(kube::Client::try_from(config).unwrap()), selection)
+}
+
+/// An object `x`, which a finalizer keeps, or which is being deleted, or neither.
+fn object(state: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some("x".into());
+    match state {
+        "kept" => map.metadata.finalizers = Some(vec!["a/b".into()]),
+        "leaving" => {
+            map.metadata.deletion_timestamp = Some(crate::k8s::Time(jiff::Timestamp::UNIX_EPOCH));
+        }
+        _ => {}
+    }
+    map
+}
+
+fn odd(deleting: bool, deleted: bool) -> News<ConfigMap> {
+    News::Unreadable(Rejected {
+        namespace: String::new(),
+        name: "x".into(),
+        error: String::new(),
+        resource_version: None,
+        deleting,
+        deleted,
+    })
+}
+
+/// What happens, as pieces of news, then what is known of `x`, and whether its departure was told.
+type Case = (&'static str, Vec<Vec<News<ConfigMap>>>, &'static str, bool);
+
+/// What is known of `x` after these pieces of news, and whether its departure was told.
+fn known(selection: Selection, news: Vec<News<ConfigMap>>) -> (String, bool) {
+    let informer = informer(selection);
+    let told = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (deleted, unread) = (Arc::clone(&told), Arc::clone(&told));
+    let set = |told: &std::sync::atomic::AtomicBool| {
+        told.store(true, std::sync::atomic::Ordering::Relaxed);
+    };
+    informer.on_change(move |change| {
+        if matches!(change, Change::Deleted { .. }) {
+            set(&deleted);
+        }
+    });
+    informer.on_unread_departure(move |_, _| set(&unread));
+    let mut list = None;
+    for news in news {
+        informer.hear(news, &mut list);
+    }
+    let presence = informer.presence(None, "x");
+    assert_eq!(presence.is_gone(), informer.departed().is_gone(None, "x"));
+    let presence = match presence {
+        Presence::There(_) => "there".to_owned(),
+        Presence::Gone => "gone".to_owned(),
+        Presence::Unknown(doubt) => format!("{doubt:?}"),
+    };
+    (presence, told.load(std::sync::atomic::Ordering::Relaxed))
+}
+
+#[tokio::test]
+async fn only_what_was_seen_leaving_is_gone() {
+    let event = News::Event;
+    let list = |objects: Vec<News<ConfigMap>>| {
+        let mut list = vec![event(Event::Init)];
+        list.extend(objects);
+        list.push(event(Event::InitDone));
+        list
+    };
+    let listed = |state: &str| list(vec![event(Event::InitApply(object(state)))]);
+    let applied = |state: &str| event(Event::Apply(object(state)));
+    let deleted = || event(Event::Delete(object("free")));
+    let empty = || list(vec![]);
+    #[rustfmt::skip]
+    let cases: Vec<Case> = vec![
+        ("nothing heard", vec![], "Unlisted", false),
+        ("half a list", vec![vec![event(Event::Init)]], "Unlisted", false),
+        ("a list without it", vec![empty()], "Unseen", false),
+        ("a list with it", vec![listed("kept")], "there", false),
+        ("its deletion", vec![listed("kept"), vec![deleted()]], "gone", true),
+        ("its deletion while it was not known", vec![empty(), vec![deleted()]], "gone", true),
+        ("made again", vec![listed("kept"), vec![deleted(), applied("kept")]], "there", true),
+        // A short or empty list is no departure of what a finalizer holds.
+        ("it is missing from a later list", vec![listed("kept"), empty()], "Vanished", true),
+        ("it is back", vec![listed("kept"), empty(), listed("kept")], "there", true),
+        ("it was on its way out, and is missing", vec![listed("leaving"), empty()], "gone", true),
+        ("nothing held it, and it is missing", vec![listed("free"), empty()], "gone", true),
+        // A start over an object that does not decode.
+        ("listed unreadable", vec![list(vec![odd(false, false)])], "Unreadable { deleting: false }", false),
+        ("listed unreadable, being deleted", vec![list(vec![odd(true, false)])], "Unreadable { deleting: true }", false),
+        ("unreadable, then readable", vec![list(vec![odd(false, false)]), vec![applied("kept")]], "there", false),
+        ("unreadable, then missing", vec![list(vec![odd(false, false)]), empty()], "Vanished", false),
+        ("unreadable and leaving, then missing", vec![list(vec![odd(true, false)]), empty()], "gone", true),
+        ("unreadable, then deleted", vec![list(vec![odd(false, false)]), vec![odd(true, true)]], "gone", true),
+        ("it arrives unreadable", vec![empty(), vec![odd(false, false)]], "Unreadable { deleting: false }", false),
+        ("deleted and made again unreadably", vec![listed("kept"), vec![deleted(), odd(false, false)]], "Unreadable { deleting: false }", true),
+        // The last version that decoded is the last known good one.
+        ("it became unreadable", vec![listed("kept"), vec![odd(false, false)]], "there", false),
+        ("it is listed unreadable later", vec![listed("kept"), list(vec![odd(false, false)])], "there", false),
+        ("it became unreadable and left", vec![listed("kept"), vec![odd(true, false)], empty()], "gone", true),
+        ("a deletion that does not decode", vec![listed("kept"), vec![odd(true, true)]], "gone", true),
+        ("such a deletion while a list arrives",
+            vec![vec![event(Event::Init), event(Event::InitApply(object("kept"))), odd(true, true), event(Event::InitDone)]], "gone", true),
+    ];
+    for (what, news, presence, told) in cases {
+        let news = news.into_iter().flatten().collect();
+        assert_eq!(
+            known(Selection::everything(), news),
+            (presence.to_owned(), told),
+            "{what}"
+        );
+    }
+    // A selection is left without being deleted.
+    let labelled = || Selection::everything().labels("a=b");
+    let left = |object| {
+        [listed("kept"), vec![event(Event::Delete(object))]]
+            .into_iter()
+            .flatten()
+            .collect()
+    };
+    assert_eq!(known(labelled(), left(object("kept"))).0, "Vanished");
+    assert_eq!(known(labelled(), left(object("leaving"))).0, "gone");
+}
