@@ -246,6 +246,58 @@ async fn each_workload_says_why_it_leaves_waits_or_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_last_living_copy_is_not_given_up_for_one_on_a_silent_cluster() {
+    let setting = Setting::named("refuge", 6)
+        .flag("--resource-eviction-rate=50")
+        .flag("--no-execute-taint-eviction-purge-mode=Directly");
+    roll::call(setting, async |roll| {
+        let both = json!({
+            "clusters": [{"name": "member1"}, {"name": "member2"}],
+            "placement": {"clusterAffinity": {"clusterNames": ["member1", "member2"]}},
+        });
+        roll.place("web", "member1", &both)?;
+        roll.cut(["member2"]);
+        roll::until(roll, "it is missed", |view| silent(view, "member2")).await?;
+        let taints =
+            json!({"spec": {"taints": [{"key": "example.com/drain", "effect": "NoExecute"}]}});
+        Api::<Cluster>::all(roll.client.clone())
+            .patch("member1", &PatchParams::default(), &Patch::Merge(taints))
+            .await?;
+        let says = |status: &str, reason: &str| {
+            let expected = (status.to_owned(), reason.to_owned());
+            move |view: &View| {
+                let says = pending(view, "web");
+                if says == expected {
+                    Ok(())
+                } else {
+                    Err(format!("{says:?}"))
+                }
+            }
+        };
+        roll::until(roll, "it has nowhere to go", says("True", "NowhereToGo")).await?;
+        roll::holds(roll, "it stays", Duration::from_secs(3), |view| {
+            let on = roll::placed(view, "web");
+            if on == ["member1", "member2"] {
+                Ok(())
+            } else {
+                Err(format!("web is on {on:?}"))
+            }
+        })
+        .await?;
+        roll.heal(["member2"]);
+        roll::until(
+            roll,
+            "it leaves for a living copy",
+            says("False", "Evicted"),
+        )
+        .await?;
+        assert_eq!(roll::placed(&roll.observer.view, "web"), ["member2"]);
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_removed() {
     let setting = Setting::named("gate-off", 3).without_failover();
     roll::call(setting, async |roll| {
@@ -266,6 +318,18 @@ async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_re
                 Err(format!("web is on {on:?}"))
             }
         };
+        let off = ("False".to_owned(), "FailoverOff".to_owned());
+        roll::until(roll, "it is said why", |view| {
+            let says = pending(view, "web");
+            if says == off {
+                Ok(())
+            } else {
+                Err(format!("{says:?}"))
+            }
+        })
+        .await?;
+        told(roll, "web", &["FailoverOff"]).await?;
+        told(roll, "member1", &["EvictionOff"]).await?;
         roll::holds(roll, "it stays", Duration::from_secs(3), stays).await?;
         clusters.delete("member1", &DeleteParams::default()).await?;
         roll::until(roll, "the cluster is gone", |view| {

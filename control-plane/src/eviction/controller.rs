@@ -63,9 +63,15 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
         move |change| match change {
             Change::Applied { new, .. } => office.with(|desk, now| desk.cluster(new, now)),
             Change::Deleted { old } => {
-                office.with(|desk, now| desk.cluster_gone(&old.name_any(), now));
+                let name = old.name_any();
+                let left = office.clusters.presence(None, &name).is_gone();
+                office.with(|desk, now| desk.cluster_gone(&name, left, now));
             }
         }
+    });
+    fleet.clusters.on_unread_departure({
+        let office = Arc::clone(&office);
+        move |_, name| office.with(|desk, now| desk.cluster_gone(name, true, now))
     });
     follow(&office, &fleet.bindings);
     follow(&office, &fleet.cluster_bindings);

@@ -18,7 +18,7 @@ use super::fleet_view::{FleetView, evicts, has_failed};
 use super::judge::{Judgement, Switches, judge, purge_mode};
 use super::pace::{Pace, Payer};
 use super::rate::{Band, Rates};
-use super::record::whole;
+use super::record::{bounded, whole};
 use super::subject::Subject;
 use crate::binding::BindingKey;
 
@@ -145,9 +145,9 @@ impl Desk {
         self.tell_of_queue(&name);
     }
 
-    /// A cluster is not known any more.
-    pub fn cluster_gone(&mut self, name: &str, now: Now) {
-        self.fleet.remove(name);
+    /// A cluster is not known any more; `left` says whether it was seen leaving the fleet.
+    pub fn cluster_gone(&mut self, name: &str, left: bool, now: Now) {
+        self.fleet.remove(name, left);
         self.pace.remove(name, now.tick);
         let dropped = self.backlog.drop_cluster(name);
         self.tallies.remove(name);
@@ -286,7 +286,7 @@ impl Desk {
         let pause = match outcome {
             Outcome::Evicted { subject, to } => {
                 let turn = Turn::Evicted {
-                    cause: errand.cause.to_string(),
+                    cause: bounded(errand.cause.to_string()),
                     to,
                     mode: errand.purge_mode.to_string(),
                     at: whole(now.wall),
@@ -305,13 +305,16 @@ impl Desk {
             }
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {
+                let why = bounded(why);
                 return self.strand(cluster, key, rank, Turn::Nowhere { why });
             }
             Outcome::Unpreserved(why) => {
+                let why = bounded(why);
                 return self.strand(cluster, key, rank, Turn::Unpreserved { why });
             }
             Outcome::Conflict => CONFLICT,
             Outcome::Failed(why) | Outcome::Unclear(why) => {
+                let why = bounded(why);
                 self.note(key.clone(), cluster, Turn::Failed { why });
                 let failures = self.failures.entry(key.clone()).or_default();
                 *failures = failures.saturating_add(1);
@@ -330,6 +333,8 @@ impl Desk {
                     rank,
                 },
             );
+        } else {
+            self.note_end(&key, cluster);
         }
     }
 
@@ -337,6 +342,8 @@ impl Desk {
         if self.is_on(cluster, &key) {
             self.note(key.clone(), cluster, turn);
             self.backlog.put(cluster, key, Place::Stranded(rank));
+        } else {
+            self.note_end(&key, cluster);
         }
     }
 
@@ -405,7 +412,7 @@ impl Desk {
                     (self.turn_of_ready(&cause), Place::Ready(rank))
                 } else {
                     let turn = Turn::Tolerated {
-                        cause: cause.to_string(),
+                        cause: bounded(cause.to_string()),
                         until: due,
                     };
                     (

@@ -556,7 +556,7 @@ fn what_somebody_else_moves_while_it_waits_is_not_said_to_wait_any_more() {
     assert_eq!(world.told(), [("w0-0".to_owned(), "AbandonedOnMove")]);
     let mut world = World::new(10, 1, 1);
     world.told();
-    world.desk.cluster_gone("c0", world.now());
+    world.desk.cluster_gone("c0", true, world.now());
     assert_eq!(world.told(), [("w0-0".to_owned(), "AbandonedClusterGone")]);
 }
 
@@ -579,6 +579,73 @@ fn the_answer_to_our_own_write_never_replaces_what_the_watch_told_since() {
         evicted.contains(&"w0-0".to_owned()),
         "it is known to be on c7"
     );
+}
+
+#[test]
+fn whatever_ends_an_eviction_that_is_under_way_the_workload_is_not_said_to_wait_any_more() {
+    let start = || {
+        let mut world = World::new(10, 1, 1);
+        world.second = 10.0;
+        let Step::Evict(errand) = world.desk.next(world.now()) else {
+            panic!("one has to leave")
+        };
+        world.told();
+        (world, *errand)
+    };
+    let outcomes: [fn() -> Outcome; 3] = [
+        || Outcome::Conflict,
+        || Outcome::Failed("no answer".into()),
+        || Outcome::Nowhere("full".into()),
+    ];
+    let moved = |annotated: bool| {
+        let mut moved = ResourceBinding::clone(&binding("w0-0", &["c5"], &json!({})));
+        moved.metadata.resource_version = Some("2".into());
+        if annotated {
+            let at = Timestamp::from_second(1_010).unwrap();
+            let record = Record::new("c0", "c5", "Directly", "taint", at);
+            moved.metadata.annotations = Some([(LAST_EVICTION.to_owned(), record.write())].into());
+        }
+        Arc::new(moved)
+    };
+    for outcome in outcomes {
+        // Written, and the answer was lost; moved by somebody else; recovered; gone.
+        let ends: [(fn(&mut World, Arc<ResourceBinding>), bool, &str); 4] = [
+            (|world, moved| world.put(&moved), true, "Evicted"),
+            (|world, moved| world.put(&moved), false, "AbandonedOnMove"),
+            (
+                |world, _| world.set(&cluster("c0", &json!([]))),
+                false,
+                "AbandonedOnRecovery",
+            ),
+            (
+                |world, _| world.desk.cluster_gone("c0", true, world.now()),
+                false,
+                "AbandonedClusterGone",
+            ),
+        ];
+        for (end, annotated, expected) in ends {
+            let (mut world, errand) = start();
+            end(&mut world, moved(annotated));
+            world.desk.done(&errand, outcome(), world.now());
+            let told = world.told();
+            let last = told.last().map(|(_, reason)| *reason);
+            assert_eq!(last, Some(expected), "{:?}", outcome());
+        }
+    }
+}
+
+#[test]
+fn long_texts_of_others_are_cut_before_they_are_kept_for_each_workload() {
+    let long = "x".repeat(1_000_000);
+    let taints = json!([{"key": "down", "value": long, "effect": "NoExecute"}]);
+    let clusters = vec![cluster("c0", &taints), cluster("c1", &json!([]))];
+    let workload = binding("w", &["c0"], &json!({}));
+    let mut world = World::of(clusters, vec![workload], true);
+    world.pass(10.0, |_| Outcome::Nowhere("y".repeat(1_000_000)));
+    for (_, note) in world.desk.take_news().bindings {
+        let length = note.message().len();
+        assert!(length < 2_000, "{} has {length} bytes", note.reason());
+    }
 }
 
 /// How many of so many workloads that have nowhere to go are tried within some seconds after a change of room.
@@ -643,9 +710,12 @@ fn clusters_that_never_reported_or_are_being_removed_do_not_make_a_fleet_look_he
             "after {name}"
         );
     }
-    view.remove("c");
-    view.remove("e");
+    view.remove("c", true);
+    view.remove("e", false);
     assert_eq!((view.health().total, view.health().failed), (2, 0));
+    let snapshot = view.snapshot();
+    assert!(snapshot.presence("c").is_gone(), "seen leaving");
+    assert!(snapshot.presence("e").is_unknown(), "it may be there");
 }
 
 #[test]

@@ -51,10 +51,14 @@ impl FleetView {
         effect
     }
 
-    /// Takes a cluster out.
-    pub fn remove(&mut self, name: &str) {
+    /// Takes a cluster out; `left` says whether it was seen leaving the fleet, or nobody knows.
+    pub fn remove(&mut self, name: &str, left: bool) {
         if let Some(old) = self.clusters.remove(name) {
             self.count(&old, false);
+        }
+        if left {
+            self.snapshot.depart(name);
+        } else {
             self.snapshot.remove(name);
         }
     }

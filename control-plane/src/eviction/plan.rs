@@ -163,14 +163,18 @@ fn require_available(
 }
 
 impl Plan {
-    /// The new targets, for people.
+    /// The new targets, for people: a few by name, and how many more there are.
     pub fn destination(&self) -> String {
         let names: Vec<&str> = self
             .clusters
             .iter()
             .map(|target| target.name.as_str())
             .collect();
-        names.join(",")
+        if names.len() <= LONGEST_LIST {
+            return names.join(",");
+        }
+        let more = names.len() - LONGEST_LIST;
+        format!("{} and {more} more", names[..LONGEST_LIST].join(","))
     }
 }
 

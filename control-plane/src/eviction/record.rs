@@ -34,12 +34,12 @@ pub struct Record {
 impl Record {
     /// The record of an eviction at `now`.
     pub fn new(from: &str, to: &str, mode: &str, cause: &str, now: Timestamp) -> Self {
-        let bounded = |text: &str| text[..text.floor_char_boundary(LONGEST)].to_owned();
+        let text = |text: &str| bounded(text.to_owned());
         Self {
-            from: bounded(from),
-            to: bounded(to),
-            mode: bounded(mode),
-            cause: bounded(cause),
+            from: text(from),
+            to: text(to),
+            mode: text(mode),
+            cause: text(cause),
             at: whole(now),
         }
     }
@@ -72,6 +72,13 @@ impl Record {
             },
         }
     }
+}
+
+/// A text of somebody else's that is not longer than an explanation may be: there are as many as workloads wait.
+pub fn bounded(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(LONGEST));
+    text.shrink_to_fit();
+    text
 }
 
 /// A moment without its fraction of a second, as conditions have it.

@@ -4,7 +4,7 @@
 //! workload has to leave. Waiting for the rate may concern very many bindings at once, so such notes are written slowly and
 //! never delay the others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,13 +43,14 @@ struct Error {
     error: Box<kube::Error>,
 }
 
-/// What is known of one workload, by cluster: what is pending, and what came to an end and was not told yet.
+/// What is known of one workload: what is pending, and what came to an end and was not told yet. One entry for each cluster, by name. A list,
+/// since there are as many of these as workloads wait, and most have one entry.
 #[derive(Clone, Debug, Default)]
-struct Book(BTreeMap<String, Entry>);
+struct Book(Vec<Entry>);
 
 #[derive(Clone, Debug)]
 struct Entry {
-    turn: Turn,
+    note: Note,
     /// When it was written.
     told: Option<Instant>,
 }
@@ -57,61 +58,61 @@ struct Entry {
 impl Book {
     /// Takes a note; says whether it is news.
     fn take(&mut self, note: Note, now: Instant) -> bool {
-        if let Some(Entry {
-            turn: known,
-            told: Some(told),
-        }) = self.0.get(&note.cluster)
-        {
-            let both_nowhere = matches!(
-                (known, &note.turn),
-                (Turn::Nowhere { .. }, Turn::Nowhere { .. })
-            );
-            let is_fresh = both_nowhere && now.duration_since(*told) < STALE;
-            if is_fresh || *known == note.turn {
-                return false;
+        match self.place(&note.cluster) {
+            Ok(at) => {
+                let known = &mut self.0[at];
+                let both_nowhere = matches!(
+                    (&known.note.turn, &note.turn),
+                    (Turn::Nowhere { .. }, Turn::Nowhere { .. })
+                );
+                let is_known = known.told.is_some_and(|told| {
+                    known.note == note || both_nowhere && now.duration_since(told) < STALE
+                });
+                if !is_known {
+                    *known = Entry { note, told: None };
+                }
+                !is_known
+            }
+            Err(at) => {
+                self.0.reserve_exact(1);
+                self.0.insert(at, Entry { note, told: None });
+                true
             }
         }
-        let Note { cluster, turn } = note;
-        self.0.insert(cluster, Entry { turn, told: None });
-        true
     }
 
-    /// All notes, by cluster.
+    /// All notes.
     fn notes(&self) -> Vec<Note> {
-        let note = |(cluster, entry): (&String, &Entry)| Note {
-            cluster: cluster.clone(),
-            turn: entry.turn.clone(),
-        };
-        self.0.iter().map(note).collect()
+        self.0.iter().map(|entry| entry.note.clone()).collect()
     }
 
     /// The notes that were not written yet.
-    fn untold(&self) -> impl Iterator<Item = Note> {
-        self.0
-            .iter()
-            .filter(|(_, entry)| entry.told.is_none())
-            .map(|(cluster, entry)| Note {
-                cluster: cluster.clone(),
-                turn: entry.turn.clone(),
-            })
+    fn untold(&self) -> impl Iterator<Item = &Note> {
+        let untold = self.0.iter().filter(|entry| entry.told.is_none());
+        untold.map(|entry| &entry.note)
     }
 
     /// These notes were written: what came to an end is forgotten.
     fn told(&mut self, notes: &[Note], now: Instant) {
         for note in notes {
-            let Some(entry) = self.0.get_mut(&note.cluster) else {
+            let Ok(at) = self.place(&note.cluster) else {
                 continue;
             };
-            if entry.turn != note.turn {
+            if self.0[at].note != *note {
                 // There has been news since.
                 continue;
             }
             if note.is_pending() {
-                entry.told.get_or_insert(now);
+                self.0[at].told.get_or_insert(now);
             } else {
-                self.0.remove(&note.cluster);
+                self.0.remove(at);
             }
         }
+    }
+
+    fn place(&self, cluster: &str) -> Result<usize, usize> {
+        self.0
+            .binary_search_by(|entry| entry.note.cluster.as_str().cmp(cluster))
     }
 }
 
@@ -206,7 +207,7 @@ impl Teller {
             {
                 Ok(_) => book
                     .untold()
-                    .for_each(|note| publish(fleet, binding.as_ref(), &note)),
+                    .for_each(|note| publish(fleet, binding.as_ref(), note)),
                 Err(error) if client::is_conflict(&error) => return Ok(Next::After(CONFLICT)),
                 Err(error) if client::is_not_found(&error) => {}
                 Err(error) => {
@@ -299,8 +300,8 @@ mod tests {
         book.take(nowhere("m2", "full"), now);
         book.told(&book.notes(), now);
         book.take(note("m1", Turn::Recovered), now);
-        let untold: Vec<Note> = book.untold().collect();
-        assert_eq!(untold, [note("m1", Turn::Recovered)]);
+        let untold: Vec<&Note> = book.untold().collect();
+        assert_eq!(untold, [&note("m1", Turn::Recovered)]);
         assert_eq!(book.notes().len(), 2, "the condition speaks of both");
         let written = book.notes();
         book.take(nowhere("m1", "full"), now);

@@ -11,7 +11,7 @@ use super::super::explain::{CONDITION, Note, REASON_REMOVAL, Turn};
 use super::super::fleet_view::evicts;
 use super::super::judge::Cause;
 use super::super::rate::Band;
-use super::super::record::Record;
+use super::super::record::{Record, bounded};
 use super::super::subject::Subject;
 use super::{ClusterNote, Desk, Key, Now};
 
@@ -82,7 +82,7 @@ impl Desk {
                 health: self.fleet.health(),
             },
             Band::Primary | Band::Secondary => Turn::Queued {
-                cause: cause.to_string(),
+                cause: bounded(cause.to_string()),
             },
         }
     }
@@ -146,9 +146,7 @@ impl Desk {
     /// recovered, or the workload was moved, while nobody looked.
     pub(super) fn tell_what_was_not(&mut self, subject: &Subject) {
         let conditions = &subject.status().conditions;
-        let record = Record::read(subject.meta().annotations.as_ref());
-        if let Some(record) = record.filter(|record| !record.is_told(conditions)) {
-            let Note { cluster, turn } = record.note();
+        if let Some(Note { cluster, turn }) = untold(subject) {
             return self.note(self.key_of(subject), &cluster, turn);
         }
         let Some(stale) = conditions::get(conditions, CONDITION) else {
@@ -171,6 +169,23 @@ impl Desk {
         self.note(self.key_of(subject), &cluster, turn);
     }
 
+    /// A workload does not have to leave a cluster any more, other than by an eviction that was answered: by one whose answer was lost, because
+    /// somebody else moved it, because the cluster recovered or is not known any more.
+    pub(super) fn note_end(&mut self, key: &Key, cluster: &str) {
+        let Some(subject) = self.subjects.get(key) else {
+            return;
+        };
+        let turn = if subject.spec().target(cluster).is_none() {
+            let evicted = untold(subject).filter(|note| note.cluster == cluster);
+            evicted.map_or(Turn::Moved, |note| note.turn)
+        } else if self.fleet.get(cluster).is_some() {
+            Turn::Recovered
+        } else {
+            Turn::ClusterGone
+        };
+        self.note(Arc::clone(key), cluster, turn);
+    }
+
     pub(super) fn note(&mut self, key: Key, cluster: &str, turn: Turn) {
         self.news.bindings.push((
             key,
@@ -188,6 +203,13 @@ impl Desk {
             message,
         });
     }
+}
+
+/// The last eviction of a workload, if nobody has told of it.
+fn untold(subject: &Subject) -> Option<Note> {
+    let record = Record::read(subject.meta().annotations.as_ref())?;
+    let told = record.is_told(&subject.status().conditions);
+    (!told).then(|| record.note())
 }
 
 /// Whether a message speaks of a cluster, and not only of one whose name contains that one's.
