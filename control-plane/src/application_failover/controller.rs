@@ -27,7 +27,6 @@ use super::turns::{Paid, Turns};
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::cluster::controller::until;
 use crate::eviction::backlog;
-use crate::eviction::fleet_view::has_failed;
 use crate::eviction::motive::application;
 use crate::eviction::pace::Pace;
 use crate::eviction::rate::Band;
@@ -149,7 +148,7 @@ fn feed(ward: &Arc<Ward>, fleet: &Fleet) {
     fleet.clusters.on_change(move |change| {
         let (pace, now) = (ward.turns.pace(), Instant::now());
         match change {
-            Change::Applied { new, .. } => pace.put(&new.name_any(), has_failed(new), now),
+            Change::Applied { new, .. } => pace.hear(new, now),
             Change::Deleted { old } => pace.remove(&old.name_any(), now),
         }
     });

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 pub use self::errand::{ClusterNote, Errand, News, Now, Outcome, Step};
 use super::backlog::{Backlog, Place, Rank};
 use super::explain::Turn;
-use super::fleet_view::{FleetView, evicts, has_failed};
+use super::fleet_view::{FleetView, evicts};
 use super::judge::{Judgement, Switches, judge, purge_mode};
 use super::pace::{Pace, Payer};
 use super::rate::{Band, Rates};
@@ -106,8 +106,7 @@ impl Desk {
     /// A cluster is new or changed.
     pub fn cluster(&mut self, cluster: &Arc<Cluster>, now: Now) {
         let effect = self.fleet.put(cluster);
-        self.pace
-            .put(&cluster.name_any(), has_failed(cluster), now.tick);
+        self.pace.hear(cluster, now.tick);
         if !self.open {
             return;
         }

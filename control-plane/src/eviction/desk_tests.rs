@@ -710,6 +710,21 @@ fn clusters_that_never_reported_or_are_being_removed_do_not_make_a_fleet_look_he
             "after {name}"
         );
     }
+    let pace = Pace::new(Rates::default(), Instant::now());
+    for (name, taints, how) in [
+        ("a", json!([]), begun),
+        ("b", down(0), begun),
+        ("c", json!([]), new),
+        ("d", down(0), going),
+    ] {
+        pace.hear(&change(name, &taints, how), Instant::now());
+    }
+    let counted = pace.health();
+    assert_eq!(
+        (counted.total, counted.failed),
+        (2, 1),
+        "the budget counts the same"
+    );
     view.remove("c", true);
     view.remove("e", false);
     assert_eq!((view.health().total, view.health().failed), (2, 0));

@@ -7,9 +7,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::fleet_view::{has_failed, is_counted};
 use super::rate::{Band, Budget, FleetHealth, Rates};
 use crate::settings::Settings;
 
@@ -98,7 +101,16 @@ impl Pace {
         inner.budget.set_rate(per_second, now);
     }
 
-    /// A cluster is new or changed.
+    /// A cluster is new or changed: it counts once it has begun and as long as it stays.
+    pub fn hear(&self, cluster: &Cluster, now: Instant) {
+        if is_counted(cluster) {
+            self.put(&cluster.name_any(), has_failed(cluster), now);
+        } else {
+            self.remove(&cluster.name_any(), now);
+        }
+    }
+
+    /// A cluster that counts is new or changed.
     pub fn put(&self, cluster: &str, has_failed: bool, now: Instant) {
         let mut inner = self.lock();
         let before = if let Some(known) = inner.clusters.get_mut(cluster) {
