@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{
+    DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use muster_control_plane::kubectl;
 use muster_control_plane::settings::Settings;
@@ -19,7 +21,7 @@ use muster_shared::api::work::Work;
 use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
 use muster_shared::k8s::{
-    Api, CertificateSigningRequest, Client, Event, ObjectMeta, ResourceExt, Secret,
+    Api, ByteString, CertificateSigningRequest, Client, Event, ObjectMeta, ResourceExt, Secret,
 };
 use muster_shared::settings::BindAddress;
 use tokio::time::timeout;
@@ -120,6 +122,16 @@ impl Bench {
 
     /// Asks for the certificate of an agent with a token, as a program of somebody else's would, and gives the request's name.
     async fn ask(&self, line: &[String], cluster: &str) -> String {
+        self.ask_with(line, cluster, str::to_owned).await
+    }
+
+    /// The same with another text of the request.
+    async fn ask_with(
+        &self,
+        line: &[String],
+        cluster: &str,
+        edit: impl FnOnce(&str) -> String,
+    ) -> String {
         let at = line.iter().position(|it| it == "--token").unwrap();
         let mut config = self.ground.server.admin_kubeconfig().unwrap();
         config.auth_infos[0].auth_info = Some(AuthInfo {
@@ -135,10 +147,11 @@ impl Bench {
         );
         let key = NewKey::generate().unwrap();
         let request = key.asking(cluster, &subject, std::time::Duration::from_hours(1));
+        let mut request = request.unwrap();
+        let text = String::from_utf8(request.spec.request.0).unwrap();
+        request.spec.request = ByteString(edit(&text).into_bytes());
         let requests: Api<CertificateSigningRequest> = Api::all(stranger);
-        let made = requests
-            .create(&PostParams::default(), &request.unwrap())
-            .await;
+        let made = requests.create(&PostParams::default(), &request).await;
         made.unwrap().name_any()
     }
 
@@ -285,6 +298,44 @@ async fn a_token_brings_the_cluster_that_it_is_for_and_no_other() {
     .await;
     let why = bench.is_left(&bench.ask(&any, "m3").await).await;
     assert!(why.contains("which is there already"), "{why}");
+
+    // A Cluster that is being removed still has Works, and roles to read them.
+    let hold = serde_json::json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    let params = PatchParams::default();
+    let held = bench.clusters().patch("m3", &params, &Patch::Merge(hold));
+    held.await.unwrap();
+    let params = DeleteParams::default();
+    bench.clusters().delete("m3", &params).await.unwrap();
+    let why = bench.is_left(&bench.ask(&any, "m3").await).await;
+    assert!(why.contains("which is there already"), "{why}");
+
+    // A name is given once, before there is a Cluster as well.
+    bench.is_issued(&bench.ask(&any, "m4").await).await;
+    let why = bench.is_left(&bench.ask(&any, "m4").await).await;
+    assert!(why.contains("was approved already"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_the_signer_would_read_otherwise_is_never_approved() {
+    let bench = Bench::start("two-readings").await;
+    let line = bench.invitation(&["--cluster-name", "m1"]).await;
+    let theirs = NewKey::generate().unwrap().request(&subject::of(
+        "system:karmada:agents",
+        "system:serviceaccount:karmada-system:muster-control-plane",
+    ));
+    let theirs = theirs.unwrap();
+    // Go skips a block that is not right, and signs the next one.
+    let edits: [&dyn Fn(&str) -> String; 4] = [
+        &|ours| format!("{}x\n{theirs}", ours.trim_end()),
+        &|ours| format!("{ours}{theirs}"),
+        &|ours| format!("text\n{ours}"),
+        &|ours| ours.replace('\n', "\r\n"),
+    ];
+    for edit in edits {
+        let request = bench.ask_with(&line, "m1", edit).await;
+        let why = bench.is_left(&request).await;
+        assert!(why.contains("canonical form"), "{why}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

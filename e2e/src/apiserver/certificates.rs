@@ -7,11 +7,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer, ParsedExtension};
 
 use super::authorize::{self, Attributes};
 use super::metadata;
+use super::pem;
 use super::refusal::Refusal;
 use super::schema::FieldError;
 use super::verbs::Call;
@@ -44,16 +44,10 @@ pub fn read(encoded: &Value) -> Result<Request, String> {
     let pem = STANDARD
         .decode(encoded.as_str().unwrap_or_default())
         .unwrap_or_default();
-    let block = Pem::iter_from_buffer(&pem).next().and_then(Result::ok);
-    let block = block
-        .filter(|b| {
-            matches!(
-                b.label.as_str(),
-                "CERTIFICATE REQUEST" | "NEW CERTIFICATE REQUEST"
-            )
-        })
+    let (_, der) = pem::first(&String::from_utf8_lossy(&pem))
+        .filter(|(label, _)| label == "CERTIFICATE REQUEST")
         .ok_or("PEM block type must be CERTIFICATE REQUEST")?;
-    let (_, csr) = X509CertificationRequest::from_der(&block.contents)
+    let (_, csr) = X509CertificationRequest::from_der(&der)
         .map_err(|_| "asn1: syntax error: truncated tag or length")?;
     csr.verify_signature()
         .map_err(|_| "x509: signature verification failed")?;

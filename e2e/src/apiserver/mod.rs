@@ -24,6 +24,7 @@ mod names;
 pub mod openapi;
 pub mod patch;
 mod paths;
+mod pem;
 mod prepare;
 pub mod protobuf;
 mod rbac;

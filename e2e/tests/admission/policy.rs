@@ -1,0 +1,176 @@
+//! Validating admission policies of the embedded API: what counts, what is said, and what is refused when it is written.
+
+use serde_json::{Value, json};
+
+use super::{MAPS, Talk, map};
+
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+
+impl Talk {
+    async fn policy(&self, name: &str, spec: Value) -> Value {
+        let mut spec = spec;
+        if spec["matchConstraints"].is_null() {
+            spec["matchConstraints"] = json!({"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
+                "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["configmaps"]}]});
+        }
+        let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name}, "spec": spec});
+        let path = format!("{GROUP}/validatingadmissionpolicies");
+        self.send("POST", &path, &policy).await.0
+    }
+
+    async fn bind(&self, name: &str, policy: &str, actions: Value) -> Value {
+        let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name}, "spec": {"policyName": policy, "validationActions": actions}});
+        let path = format!("{GROUP}/validatingadmissionpolicybindings");
+        self.send("POST", &path, &binding).await.0
+    }
+}
+
+fn with(name: &str, data: &Value) -> Value {
+    let mut map = map(name);
+    map["data"] = data.clone();
+    map
+}
+
+#[tokio::test]
+async fn a_policy_denies_through_its_binding_and_says_why() {
+    let talk = Talk::begin().await;
+    let spec = json!({
+        "matchConditions": [{"name": "not-system", "expression": "!object.metadata.name.startsWith('system-')"}],
+        "variables": [
+            {"name": "size", "expression": "has(object.data) ? object.data.size() : 0"},
+            {"name": "before", "expression": "oldObject.data.size()"},
+        ],
+        "validations": [
+            {"expression": "variables.size < 3"},
+            {"expression": "!has(object.data) || !('secret' in object.data)", "message": "no secrets", "reason": "Forbidden"},
+            {"expression": "request.operation != 'UPDATE' || variables.size >= variables.before",
+                "messageExpression": "'it had ' + string(variables.before)"},
+        ],
+    });
+    let made = talk.policy("p", spec).await;
+    assert_eq!(made["spec"]["failurePolicy"], "Fail", "{made}");
+    let big = with("big", &json!({"a": "1", "b": "2", "c": "3"}));
+    let (unbound, _) = talk.create(&big).await;
+    assert_eq!(unbound["metadata"]["name"], "big", "no binding: {unbound}");
+    let made = talk.bind("b", "p", json!(["Deny"])).await;
+    assert_eq!(made["metadata"]["name"], "b", "{made}");
+
+    let denied = |name: &str, why: &str| {
+        format!(
+            "configmaps \"{name}\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: {why}"
+        )
+    };
+    for (object, code, message) in [
+        (
+            with("one", &json!({"a": "1", "b": "2", "c": "3"})),
+            422,
+            denied("one", "failed expression: variables.size < 3"),
+        ),
+        (
+            with("two", &json!({"secret": "1"})),
+            403,
+            denied("two", "no secrets"),
+        ),
+    ] {
+        let (answer, _) = talk.create(&object).await;
+        assert_eq!(
+            (&answer["code"], &answer["message"]),
+            (&json!(code), &json!(message))
+        );
+    }
+    let (good, _) = talk
+        .create(&with("good", &json!({"a": "1", "b": "2"})))
+        .await;
+    assert_eq!(good["metadata"]["name"], "good", "{good}");
+    let (exempt, _) = talk
+        .create(&with("system-x", &json!({"secret": "1"})))
+        .await;
+    assert_eq!(exempt["metadata"]["name"], "system-x", "{exempt}");
+    let path = format!("{MAPS}/good");
+    let (less, _) = talk
+        .send("PATCH", &path, &json!({"data": {"a": null}}))
+        .await;
+    assert_eq!(less["message"], denied("good", "it had 2"));
+    // There is no object, so that its name cannot be had: what goes wrong is decided by the failure policy.
+    let (gone, _) = talk.send("DELETE", &path, &json!({})).await;
+    assert_eq!(gone["code"], 422, "{gone}");
+    let message = gone["message"].as_str().unwrap_or_default();
+    assert!(
+        message.contains("failed to evaluate match condition 'not-system'"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_policy_may_ignore_failures_and_a_binding_may_only_warn() {
+    let talk = Talk::begin().await;
+    let odd =
+        json!({"failurePolicy": "Ignore", "validations": [{"expression": "object.data.x == 'y'"}]});
+    talk.policy("odd", odd).await;
+    talk.bind("odd", "odd", json!(["Deny"])).await;
+    let (made, _) = talk.create(&map("a")).await;
+    assert_eq!(made["metadata"]["name"], "a", "{made}");
+    let (denied, _) = talk.create(&with("b", &json!({"x": "z"}))).await;
+    assert_eq!(denied["code"], 422, "{denied}");
+
+    talk.policy("no", json!({"validations": [{"expression": "false"}]}))
+        .await;
+    talk.bind("no", "no", json!(["Warn", "Audit"])).await;
+    let (made, warnings) = talk.create(&map("c")).await;
+    assert_eq!(made["metadata"]["name"], "c", "{made}");
+    assert!(
+        warnings.iter().any(|it| it.contains("'no'")),
+        "{warnings:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_be_evaluated_here_is_refused() {
+    let talk = Talk::begin().await;
+    let validation = |expression: &str| json!({"validations": [{"expression": expression}]});
+    for (spec, words) in [
+        (
+            validation("authorizer.group('').resource('pods').check('get').allowed()"),
+            "authorizer",
+        ),
+        (validation("params.x == 1"), "params"),
+        (validation("variables.x == 1"), "undefined field 'x'"),
+        (validation("object.spec ="), "compilation failed"),
+        (
+            validation("quantity('1').isLessThan(quantity('2'))"),
+            "quantity",
+        ),
+        (validation(""), "Required value"),
+        (json!({}), "validations or auditAnnotations"),
+        (
+            json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": [{"expression": "true"}]}),
+            "paramKind",
+        ),
+        (
+            json!({"matchConditions": [{"name": "a", "expression": "variables.x"}], "variables": [{"name": "x", "expression": "true"}],
+            "validations": [{"expression": "true"}]}),
+            "undefined field 'x'",
+        ),
+        (
+            json!({"matchConstraints": {"resourceRules": []}, "validations": [{"expression": "true"}]}),
+            "resourceRules",
+        ),
+        (
+            json!({"validations": [{"expression": "true", "reason": "Because"}]}),
+            "reason",
+        ),
+    ] {
+        let refused = talk.policy("p", spec.clone()).await;
+        let message = refused["message"].as_str().unwrap_or_default();
+        assert!(
+            refused["code"] == 422 && message.contains(words),
+            "{spec}: {refused}"
+        );
+    }
+    for actions in [json!([]), json!(["Deny", "Warn"]), json!(["Refuse"])] {
+        let refused = talk.bind("b", "p", actions).await;
+        assert_eq!(refused["code"], 422, "{refused}");
+    }
+}
