@@ -301,11 +301,11 @@ async fn a_token_brings_the_cluster_that_it_is_for_and_no_other() {
 
     // A Cluster that is being removed still has Works, and roles to read them.
     let hold = serde_json::json!({"metadata": {"finalizers": ["example.com/hold"]}});
-    let params = PatchParams::default();
-    let held = bench.clusters().patch("m3", &params, &Patch::Merge(hold));
-    held.await.unwrap();
-    let params = DeleteParams::default();
-    bench.clusters().delete("m3", &params).await.unwrap();
+    let (clusters, params) = (bench.clusters(), PatchParams::default());
+    let held = clusters.patch("m3", &params, &Patch::Merge(hold)).await;
+    held.unwrap();
+    let gone = clusters.delete("m3", &DeleteParams::default()).await;
+    gone.unwrap();
     let why = bench.is_left(&bench.ask(&any, "m3").await).await;
     assert!(why.contains("which is there already"), "{why}");
 

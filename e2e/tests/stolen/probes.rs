@@ -29,17 +29,19 @@ pub(crate) fn all() -> Vec<Ask> {
     .concat()
 }
 
-/// Those that an agent's role allows, so that only a policy can refuse them: changes of what it may write.
+/// Those that an agent's role allows, so that only a policy can refuse them: changes of what it may write. The id of a Cluster, which
+/// the definition keeps from everybody, is not among them.
 pub(crate) fn of_policies() -> Vec<Ask> {
     let mut all = [own_cluster(), works(), events()].concat();
     all.retain(|ask| {
+        let id = ask.what.ends_with(" id") || ask.what.contains("the id");
         let own = [
             "own Cluster",
             "own Work:",
             "events: rewrite",
             "events: count",
         ];
-        ask.method == "PATCH"
+        !id && ask.method == "PATCH"
             && !ask.path.contains('?')
             && own.iter().any(|it| ask.what.starts_with(it))
     });
