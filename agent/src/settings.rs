@@ -104,8 +104,8 @@ pub struct Settings {
     pub cluster_zones: Words,
 
     /// Credentials of the member that the fleet is given: `KubeCredentials` (an account that may do everything),
-    /// `KubeImpersonator`, both, or `None`.
-    #[arg(long, default_value = "KubeCredentials,KubeImpersonator")]
+    /// `KubeImpersonator`, both, or `None`. What was given earlier and is not named any more is taken back.
+    #[arg(long, default_value = "None")]
     pub report_secrets: Words,
 
     /// How often the controller certRotation looks at the certificate for the fleet API.

@@ -209,6 +209,33 @@ impl Fleet {
         self.namespaces.synced().await;
     }
 
+    /// The caches that hold no complete list yet, each with the reason where there is one; `None` when all do.
+    pub fn waits_for(&self) -> Option<String> {
+        fn missing<K: Followed>(name: &str, informer: &Informer<K>) -> Option<String> {
+            let reason = || {
+                informer
+                    .trouble()
+                    .unwrap_or_else(|| "not listed yet".to_owned())
+            };
+            (!informer.is_synced()).then(|| format!("{name}: {}", reason()))
+        }
+        let missing: Vec<String> = [
+            missing("clusters", &self.clusters),
+            missing("bindings", &self.bindings),
+            missing("cluster bindings", &self.cluster_bindings),
+            missing("policies", &self.policies),
+            missing("cluster policies", &self.cluster_policies),
+            missing("taint policies", &self.taint_policies),
+            missing("works", &self.works),
+            missing("leases", &self.leases),
+            missing("namespaces", &self.namespaces),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        (!missing.is_empty()).then(|| missing.join("; "))
+    }
+
     /// Waits until this process may act and knows the fleet; `false` when it is to end instead.
     ///
     /// Nothing is decided before: a decision on half a list would be a decision on stale knowledge (safety contract 5).

@@ -149,6 +149,7 @@ pub async fn run(
         async move {
             tokio::select! {
                 () = fleet.synced() => health.ready("caches", Ok(())),
+                () = say_what_is_waited_for(&fleet, &health) => {}
                 () = shutdown.cancelled() => {}
             }
             shutdown.cancelled().await;
@@ -167,6 +168,16 @@ pub async fn run(
     tasks.supervise(SHUTDOWN_GRACE).await?;
     anyhow::ensure!(lost.try_recv().is_err(), "leadership was lost");
     Ok(())
+}
+
+/// Says in `/readyz` which caches are missing, and why, for as long as it is polled.
+async fn say_what_is_waited_for(fleet: &Fleet, health: &Health) {
+    loop {
+        if let Some(missing) = fleet.waits_for() {
+            health.ready("caches", Err(missing));
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 fn start_controllers(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {

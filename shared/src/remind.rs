@@ -32,6 +32,11 @@ impl Reminder {
         Self::after(Duration::ZERO)
     }
 
+    /// Sets for how long the trouble has to last before it is told.
+    pub const fn patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// Notes that the trouble is there. Returns for how long it has been when it is to be told now.
     pub fn trouble(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.since.get_or_insert(now);

@@ -56,6 +56,11 @@ impl Health {
         self.change(part, |entry| entry.alive = Err(reason));
     }
 
+    /// Whether no part is broken: what `/livez` says.
+    pub fn is_alive(&self) -> bool {
+        self.report(|part| &part.alive).0
+    }
+
     /// Names a part that is not ready yet, so that readiness waits for it.
     pub fn expect(&self, part: &'static str) {
         self.change(part, |_| {});

@@ -183,6 +183,14 @@ fn describe() {
         "muster_client_certificate_remaining_seconds",
         "How long the client certificate for an API is still good; negative when it has expired."
     );
+    describe_gauge!(
+        "muster_client_token_remaining_seconds",
+        "How long the bearer token for an API is still good, where it names its end; negative when it has expired."
+    );
+    describe_gauge!(
+        "muster_client_connection_verified",
+        "1 when the connection to an API is encrypted and the server's certificate verified, else 0."
+    );
     describe_counter!(
         "muster_watch_errors_total",
         "Lists and watches that failed and were begun again."

@@ -17,8 +17,6 @@ use crate::measures::Step;
 /// Pods that have run to their end take nothing. The server leaves them out, which in clusters full of finished jobs is most of them;
 /// one that ends while we watch is told as deleted.
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
-/// Objects per page where lists do not stream: the page is the peak of the census' memory.
-const PAGE: u32 = 100;
 
 /// The running sums. Cheap to clone: all clones share them.
 #[derive(Clone)]
@@ -68,7 +66,8 @@ impl Census {
     pub async fn run(self, member: Client, shutdown: CancellationToken) {
         let nodes: Api<NodeView> = Api::all(member.clone());
         let pods: Api<PodView> = Api::all(member);
-        let every = Selection::everything().page_size(PAGE);
+        // Sums of a moment ago are as good as any: they are a report, and the watch brings them up to date.
+        let every = Selection::everything().recent();
         let nodes = watch::compact_events(&nodes, every.clone(), Arc::clone(&self.nodes));
         let pods = watch::compact_events(&pods, every.fields(UNFINISHED), Arc::clone(&self.pods));
         tokio::select! {

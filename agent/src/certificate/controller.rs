@@ -32,7 +32,7 @@ const ASK: Duration = Duration::from_secs(1);
 /// After this time without an answer that is told, and the answer looked for less often (Karmada then makes another request, and
 /// another, each with a new key).
 const PATIENCE: Duration = Duration::from_mins(5);
-/// How long to wait while another agent leads.
+/// How long to wait while another agent of the member leads, or none does, as in an outage.
 const WHEN_LED: Duration = Duration::from_secs(10);
 /// The longest pause after a refusal.
 const LONGEST: Duration = Duration::from_hours(1);
@@ -67,6 +67,11 @@ enum Error {
     Unanswered(String),
     #[error("what was issued for signing request {0:?} is of no use: {1}")]
     Useless(String, Useless),
+    #[error(
+        "a certificate issued just now ends at {1:.0}, which is soon or past by this machine's clock ({0:.0}): one of the two \
+         clocks is wrong"
+    )]
+    Clock(Timestamp, Timestamp),
 }
 
 impl Error {
@@ -80,9 +85,12 @@ impl Error {
         }
     }
 
-    /// Whether a person has decided: asking again soon would be pestering.
+    /// Whether asking again soon would bring the same: a person has decided, or a clock is wrong.
     fn is_decision(&self) -> bool {
-        matches!(self, Self::Refused(..) | Self::Useless(..))
+        matches!(
+            self,
+            Self::Refused(..) | Self::Useless(..) | Self::Clock(..)
+        )
     }
 }
 
@@ -137,7 +145,6 @@ impl Rotation {
     }
 
     async fn look_after(&self) {
-        self.clusters.synced().await;
         let mut stage = Stage::Idle;
         let mut failures = 0;
         let mut refusals = 0;
@@ -190,19 +197,21 @@ impl Rotation {
 
     /// One look, and the next thing to do. Says when to look again.
     async fn step(&self, stage: &mut Stage) -> Result<Duration, Error> {
+        let secrets: Api<Secret> = Api::namespaced(self.member.clone(), &self.place.namespace);
+        let read = secrets.get(&self.place.name);
+        let secret = within("read the member's Secret with our kubeconfig", read).await?;
+        let document = self.document(&secret)?;
+        // Whoever leads, and whether or not the fleet answers: an agent whose certificate has expired leads no longer, and the Secret is
+        // where a new one comes from.
+        self.show_the_better(&document);
+        if !self.leadership.is_current() {
+            return Ok(WHEN_LED.min(self.interval));
+        }
         let cluster = self.clusters.get(None, &self.cluster);
         let stays = |cluster: &Arc<Cluster>| cluster.metadata.deletion_timestamp.is_none();
         if !cluster.as_ref().is_some_and(stays) {
             return Ok(self.interval);
         }
-        if !self.leadership.is_current() {
-            return Ok(WHEN_LED.min(self.interval));
-        }
-        let secrets: Api<Secret> = Api::namespaced(self.member.clone(), &self.place.namespace);
-        let read = secrets.get(&self.place.name);
-        let secret = within("read the member's Secret with our kubeconfig", read).await?;
-        let document = self.document(&secret)?;
-        self.show_the_better(&document);
         let validity = Validity::of(&document.chain);
         let now = Timestamp::now();
         if validity.is_none_or(|it| !it.is_short(self.threshold, now)) {
@@ -224,9 +233,20 @@ impl Rotation {
                 }
                 self.store(&secrets, &secret, &document, (certificate, key))
                     .await?;
+                let issued = tls::certificates(certificate).ok();
                 *stage = Stage::Idle;
+                self.doubt_the_clock(issued.as_deref().unwrap_or_default(), now)?;
                 Ok(self.interval)
             }
+        }
+    }
+
+    /// A certificate that has just been issued and has hardly anything left of its life says that this machine's clock is wrong: asking
+    /// for another would bring another of the same kind.
+    fn doubt_the_clock(&self, issued: &[tls::Certificate], now: Timestamp) -> Result<(), Error> {
+        match Validity::of(issued).filter(|it| it.is_short(self.threshold, now)) {
+            Some(validity) => Err(Error::Clock(now, validity.until)),
+            None => Ok(()),
         }
     }
 

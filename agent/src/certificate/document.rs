@@ -4,13 +4,14 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use muster_shared::client;
 use muster_shared::tls::{self, Certificate};
 use serde_json::{Value, json};
 
 /// Why a kubeconfig has no certificate that could be renewed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is not YAML.
+    /// It is not YAML. Says where, and quotes nothing: the text holds keys, and the words go into an event.
     #[error("the kubeconfig cannot be read: {0}")]
     Syntax(String),
     /// Its context leads to no user.
@@ -45,9 +46,9 @@ pub struct Document {
 impl Document {
     /// Reads a kubeconfig; `context` is the one to use, or its own current one.
     pub fn read(text: &[u8], context: Option<&str>) -> Result<Self, Error> {
-        let syntax = |error: &dyn std::fmt::Display| Error::Syntax(error.to_string());
-        let text = std::str::from_utf8(text).map_err(|error| syntax(&error))?;
-        let root: Value = serde_saphyr::from_str(text).map_err(|error| syntax(&error))?;
+        let text = std::str::from_utf8(text).map_err(|error| Error::Syntax(error.to_string()))?;
+        let root: Value = serde_saphyr::from_str(text)
+            .map_err(|error| Error::Syntax(format!("it is no YAML {}", client::place(&error))))?;
         let current = context.or_else(|| root["current-context"].as_str());
         let current = current.unwrap_or_default().to_owned();
         let entry = |list: &str, name: &Value| {
@@ -115,6 +116,18 @@ mod tests {
         ] {
             let error = Document::read(text.as_bytes(), context).unwrap_err();
             assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_yaml_is_not_quoted() {
+        for user in ["{client-key-data: SECRET\"", "\"SECRET", "{token: *SECRET}"] {
+            let error = Document::read(text(user).as_bytes(), None).unwrap_err();
+            let words = format!("{error} {error:?}");
+            assert!(
+                words.contains("line") && !words.contains("SECRET"),
+                "{words}"
+            );
         }
     }
 

@@ -6,6 +6,8 @@
 pub mod account;
 mod controller;
 pub mod report;
+mod withdrawal;
 
 pub use self::account::Report;
 pub use self::controller::Reporter;
+pub use self::withdrawal::Withdrawal;

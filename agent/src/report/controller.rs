@@ -7,6 +7,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Api, Condition};
 use muster_shared::lease::Leadership;
 use muster_shared::names::condition::READY;
+use muster_shared::queue::jittered;
 use muster_shared::watch::Informer;
 use muster_shared::write::Verbs;
 use tokio::sync::watch;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::collector::Collected;
 use super::status::{self, Age, Findings};
+use crate::apply::CachedWork;
 use crate::census::Census;
 use crate::health::Health;
 use crate::health::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
@@ -26,9 +28,11 @@ use crate::written::Written;
 
 /// Attempts to write when others write the same Cluster.
 const ATTEMPTS: usize = 4;
-/// Changes of nodes and pods within this part of the update frequency become one report: a busy cluster must not turn every
-/// pod into a write, while a scheduler should not decide on capacity that is ten seconds old.
+/// Changes of nodes and pods that a scheduler should know of become one report in this part of the update frequency; smaller ones wait
+/// for the whole of it. A busy cluster must not turn every pod into a write: an API server takes a thousand a second, from all members.
 const CENSUS_PER_PERIOD: u32 = 5;
+/// How long the fleet's Works may be out of reach before that is told: servers restart.
+const WORKS_GRACE: Duration = Duration::from_secs(30);
 /// The reason that the control plane gives when no agent ever reported. Then there is no earlier observation to hold on to.
 const NEVER_UPDATED: &str = "ClusterStatusNeverUpdated";
 
@@ -48,6 +52,8 @@ pub struct Reporter {
     pub collected: watch::Receiver<Collected>,
     /// What nodes and pods add up to; `None` when they are not watched.
     pub census: Option<Census>,
+    /// What the fleet wants of the member; `None` where no Works are worked on.
+    pub works: Option<Informer<CachedWork>>,
     /// What else is asked about the member.
     pub deeper: Deeper,
     /// Whether nodes are counted by grades.
@@ -66,6 +72,8 @@ struct Memories {
     resumed: bool,
     reachable_at: Timestamp,
     written: Written<Cluster>,
+    /// When the status was written last.
+    wrote: Option<Instant>,
     /// How the status may be written.
     verbs: Verbs,
 }
@@ -79,6 +87,7 @@ impl Reporter {
             resumed: false,
             reachable_at: Timestamp::now(),
             written: Written::default(),
+            wrote: None,
             verbs: Verbs::default(),
         };
         tokio::select! {
@@ -87,12 +96,14 @@ impl Reporter {
         }
         let mut due: Option<Instant> = None;
         let mut last = Instant::now();
+        // Whether more than the sums of nodes and pods may have changed.
+        let mut urgent = false;
         loop {
             let soon = |due: Option<Instant>, at: Instant| Some(due.map_or(at, |due| due.min(at)));
             tokio::select! {
                 () = shutdown.cancelled() => return,
-                Ok(()) = self.health.changed() => due = Some(Instant::now()),
-                Ok(()) = self.collected.changed() => due = Some(Instant::now()),
+                Ok(()) = self.health.changed() => (due, urgent) = (Some(Instant::now()), true),
+                Ok(()) = self.collected.changed() => (due, urgent) = (Some(Instant::now()), true),
                 () = changed(self.census.as_ref()) => {
                     let quiet = self.frequency / CENSUS_PER_PERIOD;
                     due = soon(due, (last + quiet).max(Instant::now()));
@@ -100,14 +111,30 @@ impl Reporter {
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     due = None;
                     last = Instant::now();
+                    if !std::mem::take(&mut urgent) && let Some(later) = self.postponed(&memories) {
+                        due = Some(later);
+                        continue;
+                    }
                     if let Err(error) = self.report(&mut memories).await {
                         tracing::warn!(%error, "could not report the status of the member");
                         metrics::counter!("muster_status_report_failures_total").increment(1);
                         due = Some(last + self.frequency / CENSUS_PER_PERIOD);
+                        urgent = true;
                     }
                 }
             }
         }
+    }
+
+    /// When a report is due of sums that changed a little since the last; `None` when they changed much, or long ago.
+    fn postponed(&self, memories: &Memories) -> Option<Instant> {
+        let due = memories.wrote? + jittered(self.frequency).max(self.frequency);
+        let cluster = self.clusters.get(None, &self.cluster)?;
+        let cluster = memories.written.newest(cluster);
+        let (nodes, resources) = self.census.as_ref()?.summary(&[])?;
+        let notable = status::is_notable(cluster.status.as_ref()?, nodes, &resources);
+        let early = Instant::now() < due.checked_sub(self.frequency / CENSUS_PER_PERIOD)?;
+        (early && !notable).then_some(due)
     }
 
     async fn report(&self, memories: &mut Memories) -> Result<(), write::Error> {
@@ -133,6 +160,7 @@ impl Reporter {
             let call = verbs.merge(&self.api, &self.cluster, Some("status"), &patch, manager);
             match within("write the status of the Cluster", call).await {
                 Ok(after) => {
+                    memories.wrote = Some(Instant::now());
                     cluster = memories.written.remember(&cluster.metadata, after);
                     break;
                 }
@@ -214,6 +242,15 @@ impl Reporter {
             }
         }
         findings.conditions.push(status::up_to_date(&ages, now));
+        if let Some(works) = &self.works {
+            let lost = works.lost_since();
+            let lost = lost.filter(|since| now.duration_since(*since).unsigned_abs() > WORKS_GRACE);
+            let why = || works.trouble().unwrap_or_else(|| "no answer".to_owned());
+            let lost = lost.map(|since| (since, why()));
+            findings
+                .conditions
+                .push(status::works_up_to_date(lost, now));
+        }
         if !unreachable {
             let observed = self.deeper.observe(findings.nodes, now);
             let stored = cluster.status.as_ref();

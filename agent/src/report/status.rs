@@ -1,12 +1,15 @@
 //! What is written to the Cluster's status: the difference between what was found and what is there.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use muster_shared::api::cluster::{
     APIEnablement, APIResource, Cluster, ClusterStatus, NodeSummary, ResourceSummary,
 };
 use muster_shared::conditions::{self, FALSE, TRUE};
-use muster_shared::k8s::Condition;
+use muster_shared::k8s::{Condition, Quantity};
 use muster_shared::names::condition::{COMPLETE_API_ENABLEMENTS, READY};
+use muster_shared::quantity;
 use serde_json::{Value, json};
 
 use crate::discovery::catalog::{Catalog, Completeness};
@@ -16,6 +19,13 @@ use crate::write::merge_patch;
 /// The condition that tells how old the rest of the status is. Ours: Karmada has none, and overwrites with nothing what it
 /// failed to collect (defects K6 and K7).
 pub const UP_TO_DATE: &str = "StatusUpToDate";
+
+/// The condition that tells whether the agent reads what the fleet wants of the member. Ours: a member that cannot read its Works reports
+/// and beats like any other, and whatever is placed there never starts.
+pub const WORKS_UP_TO_DATE: &str = "WorksUpToDate";
+
+/// Part of what the nodes offer by which a sum has to change to be worth a report at once.
+const NOTABLE_PERCENT: i128 = 5;
 
 /// What one collection found. `None` and empty mean "not this time": the status keeps what it has.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -189,11 +199,108 @@ pub fn up_to_date(ages: &[Age], now: Timestamp) -> Condition {
     }
 }
 
+/// Whether Works are read: `lost` says since when they are not, and why.
+pub fn works_up_to_date(lost: Option<(Timestamp, String)>, now: Timestamp) -> Condition {
+    match lost {
+        None => conditions::new(
+            WORKS_UP_TO_DATE,
+            TRUE,
+            "Followed",
+            "the agent follows the Works of the member",
+            now,
+        ),
+        Some((since, why)) => {
+            let message = format!("the Works of the member were last read at {since:.0}: {why}");
+            conditions::new(WORKS_UP_TO_DATE, FALSE, "CannotFollow", &message, now)
+        }
+    }
+}
+
+/// Whether sums of nodes and pods differ so much from those in the status that a scheduler would decide otherwise. A busy member's
+/// sums differ a little all the time; those are reported with the next report that is due.
+pub fn is_notable(
+    current: &ClusterStatus,
+    nodes: NodeSummary,
+    resources: &ResourceSummary,
+) -> bool {
+    let Some(known) = &current.resource_summary else {
+        return true;
+    };
+    if current.node_summary != Some(nodes) || known.allocatable != resources.allocatable {
+        return true;
+    }
+    let amount = |of: &BTreeMap<String, Quantity>, name: &str| -> i128 {
+        let found = of
+            .get(name)
+            .and_then(|it| it.0.parse::<quantity::Quantity>().ok());
+        found.map_or(0, |it| it.milli_value().into())
+    };
+    let differs = |before: &BTreeMap<String, Quantity>, after: &BTreeMap<String, Quantity>| {
+        before.keys().chain(after.keys()).any(|name| {
+            let change = (amount(before, name) - amount(after, name)).abs();
+            change * 100 > amount(&resources.allocatable, name) * NOTABLE_PERCENT
+        })
+    };
+    differs(&known.allocated, &resources.allocated)
+        || differs(&known.allocating, &resources.allocating)
+}
+
 #[cfg(test)]
 mod tests {
     use muster_shared::k8s::Time;
 
     use super::*;
+
+    #[test]
+    fn only_what_changes_a_decision_is_reported_before_its_time() {
+        let summary = |allocatable: &str, allocated: &str, allocating: &str| -> ResourceSummary {
+            serde_json::from_value(json!({
+                "allocatable": {"cpu": allocatable}, "allocated": {"cpu": allocated}, "allocating": {"cpu": allocating},
+            }))
+            .unwrap()
+        };
+        let nodes = |ready_num| NodeSummary {
+            total_num: 2,
+            ready_num,
+        };
+        let current = ClusterStatus {
+            node_summary: Some(nodes(2)),
+            resource_summary: Some(summary("100", "50", "0")),
+            ..ClusterStatus::default()
+        };
+        for (what, ready, found, notable) in [
+            ("nothing", 2, summary("100", "50", "0"), false),
+            ("a little", 2, summary("100", "54900m", "5"), false),
+            ("much is taken", 2, summary("100", "55100m", "0"), true),
+            ("much is free", 2, summary("100", "44", "0"), true),
+            ("much waits", 2, summary("100", "50", "6"), true),
+            ("a node is not ready", 1, summary("100", "50", "0"), true),
+            ("a node came", 2, summary("104", "50", "0"), true),
+        ] {
+            assert_eq!(
+                is_notable(&current, nodes(ready), &found),
+                notable,
+                "{what}"
+            );
+        }
+        let never = ClusterStatus::default();
+        assert!(is_notable(&never, nodes(2), &summary("1", "0", "0")));
+    }
+
+    #[test]
+    fn a_member_that_cannot_read_its_works_says_since_when_and_why() {
+        let lost = works_up_to_date(Some((T0, "works is forbidden".to_owned())), T1);
+        assert_eq!(
+            (lost.status.as_str(), lost.reason.as_str()),
+            (FALSE, "CannotFollow")
+        );
+        assert!(
+            lost.message.contains("forbidden") && lost.message.contains("2027"),
+            "{}",
+            lost.message
+        );
+        assert_eq!(works_up_to_date(None, T1).status, TRUE);
+    }
 
     const T0: Timestamp = Timestamp::constant(1_800_000_000, 0);
     const T1: Timestamp = Timestamp::constant(1_800_000_060, 0);

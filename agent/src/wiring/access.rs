@@ -9,7 +9,7 @@ use muster_shared::watch::Informer;
 
 use super::Agent;
 use crate::certificate::{Place, Rotation};
-use crate::credentials;
+use crate::credentials::{self, Report};
 use crate::join::Standing;
 use crate::settings::CERT_ROTATION;
 
@@ -25,7 +25,7 @@ impl Agent {
             let reporter = credentials::Reporter {
                 cluster: self.settings.cluster_name.clone(),
                 namespace: self.settings.cluster_namespace.clone(),
-                reports,
+                reports: reports.clone(),
                 leadership: self.leadership.clone(),
                 clusters: clusters.clone(),
                 fleet: self.fleet_client(Profile::Write)?,
@@ -35,6 +35,22 @@ impl Agent {
             };
             let reporting = reporter.run(self.shutdown.clone());
             self.spawn_as(Standing::Member, "credentials", reporting);
+        }
+        let is_unasked = |report: &Report| !reports.contains(report);
+        let unasked: Vec<Report> = Report::ALL.into_iter().filter(is_unasked).collect();
+        if !unasked.is_empty() {
+            let withdrawal = credentials::Withdrawal {
+                cluster: self.settings.cluster_name.clone(),
+                namespace: self.settings.cluster_namespace.clone(),
+                reports: unasked,
+                leadership: self.leadership.clone(),
+                clusters: clusters.clone(),
+                fleet: self.fleet_client(Profile::Write)?,
+                member: self.member_client(Profile::Write)?,
+                events: events.clone(),
+            };
+            let withdrawing = withdrawal.run(self.shutdown.clone());
+            self.spawn_as(Standing::Member, "withdrawal of credentials", withdrawing);
         }
         if self.runs(CERT_ROTATION) {
             let settings = &self.settings;
@@ -56,7 +72,8 @@ impl Agent {
                 events: events.clone(),
             };
             let rotating = rotation.run(self.shutdown.clone());
-            self.spawn_as(Standing::Registered, "certificate rotation", rotating);
+            // At once: with an expired certificate the fleet does not answer, and the Secret may have a better one.
+            self.spawn_as(Standing::Stranger, "certificate rotation", rotating);
         }
         Ok(())
     }

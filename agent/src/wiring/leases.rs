@@ -1,12 +1,14 @@
 //! The two leases of an agent, of its election and of its member, renewed on a thread, a runtime and a connection of their own.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{Gateway, Limits, Profile};
 use muster_shared::k8s::{Client, OwnerReference, Resource};
 use muster_shared::lease::{self, Leadership};
+use muster_shared::serve::Health;
 use muster_shared::tasks;
 use muster_shared::watch::Informer;
 use tokio::sync::{Notify, watch};
@@ -16,6 +18,11 @@ use super::{Agent, Threads};
 use crate::COMPONENT;
 use crate::heartbeat::Heartbeat;
 use crate::join::Standing;
+
+/// How often the thread of the leases shows that it runs, and after how long without that it counts as stuck. A kubelet restarts the
+/// agent then, so it has to be out of the question that it is only slow.
+const PULSE: Duration = Duration::from_secs(1);
+const STUCK_AFTER: Duration = Duration::from_mins(1);
 
 /// What the renewal of the leases needs. Nothing in it waits for the rest of the agent: what the rest knows is read from what it last
 /// wrote down.
@@ -29,6 +36,8 @@ struct Leases {
     standing: watch::Receiver<Standing>,
     returned: Arc<Notify>,
     shutdown: CancellationToken,
+    /// When the thread last showed that it runs, by a clock that all threads share.
+    pulse: Arc<watch::Sender<Instant>>,
     /// Ends the renewal, once the rest of the agent has come to its end.
     retire: CancellationToken,
 }
@@ -65,8 +74,15 @@ impl Agent {
             standing: self.standing.clone(),
             returned,
             shutdown: self.shutdown.clone(),
+            pulse: Arc::new(watch::Sender::new(Instant::now())),
             retire: self.tasks.retire().clone(),
         };
+        let judging = judge(
+            leases.pulse.subscribe(),
+            self.health.clone(),
+            self.shutdown.clone(),
+        );
+        self.tasks.spawn("pulse of the leases", judging);
         match self.threads {
             Threads::Apart => {
                 let thread = tasks::on_own_thread("leases", move || leases.renew())
@@ -90,7 +106,22 @@ impl Leases {
                 return;
             }
         };
-        tokio::join!(self.campaign(client.clone()), self.beat(client));
+        tokio::join!(
+            self.campaign(client.clone()),
+            self.beat(client),
+            self.show()
+        );
+    }
+
+    /// Shows that the thread runs, until it is told to retire.
+    async fn show(&self) {
+        loop {
+            self.pulse.send_replace(Instant::now());
+            tokio::select! {
+                () = self.retire.cancelled() => return,
+                () = tokio::time::sleep(PULSE) => {}
+            }
+        }
     }
 
     /// Campaigns where that was asked for, again after every loss.
@@ -132,6 +163,25 @@ impl Leases {
     }
 }
 
+/// Fails liveness when the thread of the leases has been stuck for long, seen twice: after the whole process was stopped for a while its
+/// threads go on in any order.
+async fn judge(pulse: watch::Receiver<Instant>, health: Health, shutdown: CancellationToken) {
+    let mut suspected = false;
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(STUCK_AFTER / 4) => {}
+        }
+        let silent = pulse.borrow().elapsed();
+        let stuck = silent >= STUCK_AFTER;
+        if stuck && suspected {
+            let reason = format!("the thread that renews them has been stuck for {silent:.0?}");
+            health.broken("leases", reason);
+        }
+        suspected = stuck;
+    }
+}
+
 /// The reference by which the lease belongs to the Cluster; none while there is no Cluster.
 fn owner_of(clusters: &Informer<Cluster>, name: &str) -> Option<OwnerReference> {
     let cluster = clusters.get(None, name)?;
@@ -142,4 +192,24 @@ fn owner_of(clusters: &Informer<Cluster>, name: &str) -> Option<OwnerReference> 
         uid: cluster.metadata.uid.clone()?,
         ..OwnerReference::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thread_that_is_stuck_for_a_minute_is_no_longer_alive() {
+        let now = Instant::now();
+        for (since, alive) in [
+            (now, true),
+            (now.checked_sub(STUCK_AFTER).unwrap_or(now), false),
+        ] {
+            let (health, pulse) = (Health::default(), watch::Sender::new(since));
+            let judging = judge(pulse.subscribe(), health.clone(), CancellationToken::new());
+            // Paused time: the looks themselves.
+            assert!(tokio::time::timeout(STUCK_AFTER, judging).await.is_err());
+            assert_eq!(health.is_alive(), alive);
+        }
+    }
 }

@@ -47,12 +47,15 @@ impl Agent {
         let returned = Arc::new(Notify::new());
         self.start_leases(&clusters, Arc::clone(&returned))?;
         let discovery = Discovery::new(self.member_client(Profile::Write)?);
+        let works_run = self.runs("execution") || self.runs("workStatus");
+        let works = works_run.then(|| self.works()).transpose()?;
         if self.runs("clusterStatus") {
-            self.start_report(clusters.clone(), &discovery, Arc::clone(&returned))?;
+            let returned = Arc::clone(&returned);
+            self.start_report(clusters.clone(), works.clone(), &discovery, returned)?;
         }
         self.start_credentials(&clusters, &events)?;
-        if self.runs("execution") || self.runs("workStatus") {
-            self.start_works(clusters, discovery, events, returned)?;
+        if let Some(works) = works {
+            self.start_works(clusters, works, discovery, events, returned)?;
         }
         Ok(())
     }
@@ -73,6 +76,7 @@ impl Agent {
     fn start_report(
         &mut self,
         clusters: Informer<Cluster>,
+        works: Option<Informer<CachedWork>>,
         discovery: &Discovery,
         returned: Arc<Notify>,
     ) -> anyhow::Result<()> {
@@ -124,6 +128,7 @@ impl Agent {
             health,
             collected,
             census,
+            works,
             deeper,
             models: self.settings.models_enabled(),
             thresholds: Thresholds {
@@ -152,21 +157,27 @@ impl Agent {
         Some(answers)
     }
 
+    /// What the fleet wants of the member; nothing is sent yet.
+    fn works(&self) -> anyhow::Result<Informer<CachedWork>> {
+        let namespace = names::execution_namespace(&self.settings.cluster_name);
+        let watching = self.fleet.client(Profile::Watch, Limits::NONE)?;
+        let kinds = Pool::default();
+        Ok(Informer::keeping(
+            Api::namespaced(watching, &namespace),
+            Selection::everything().page_size(WORKS_PER_PAGE),
+            move |work: &mut CachedWork| work.share(&kinds),
+        ))
+    }
+
     fn start_works(
         &mut self,
         clusters: Informer<Cluster>,
+        works: Informer<CachedWork>,
         discovery: Discovery,
         events: Events,
         returned: Arc<Notify>,
     ) -> anyhow::Result<()> {
         let namespace = names::execution_namespace(&self.settings.cluster_name);
-        let watching = self.fleet.client(Profile::Watch, Limits::NONE)?;
-        let kinds = Pool::default();
-        let works: Informer<CachedWork> = Informer::keeping(
-            Api::namespaced(watching, &namespace),
-            Selection::everything().page_size(WORKS_PER_PAGE),
-            move |work: &mut CachedWork| work.share(&kinds),
-        );
         let api: Api<CachedWork> = Api::namespaced(self.fleet_client(Profile::Write)?, &namespace);
         let repairs = Arc::new(Repairs::default());
         let ranks = Arc::clone(&repairs);
@@ -284,9 +295,18 @@ impl Agent {
     fn start_readiness(&mut self, works: Informer<CachedWork>) {
         let (health, shutdown) = (self.health.clone(), self.shutdown.clone());
         self.spawn_as(Standing::Member, "works readiness", async move {
+            let explains = async {
+                loop {
+                    if let Some(trouble) = works.trouble() {
+                        health.ready("works", Err(trouble));
+                    }
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            };
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = works.synced() => health.ready("works", Ok(())),
+                () = explains => {}
             }
             shutdown.cancelled().await;
         });

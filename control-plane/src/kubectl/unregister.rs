@@ -9,9 +9,12 @@ use kube::api::{DeleteParams, ListParams, Preconditions};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::api::work::Work;
 use muster_shared::client::{self, Profile};
-use muster_shared::k8s::{Api, Client, ResourceExt, Secret};
+use muster_shared::k8s::{
+    Api, Client, ClusterRole, ClusterRoleBinding, Resource, ResourceExt, Secret, ServiceAccount,
+};
 use muster_shared::names::{
-    CLUSTER_BOOTSTRAP_GROUP_PREFIX, SYSTEM_NAMESPACE, execution_namespace, is_cluster_name,
+    CLUSTER_BOOTSTRAP_GROUP_PREFIX, CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, execution_namespace,
+    is_cluster_name, label,
 };
 use muster_shared::settings::Duration;
 use tokio::time::Instant;
@@ -20,6 +23,8 @@ use super::register::{SECRET, call};
 use crate::registration::access;
 use crate::registration::token::{self, Entry, SECRET_TYPE};
 
+/// The name under which agents write.
+const AGENT: &str = "muster-agent";
 /// Between two looks whether the Cluster is gone.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -86,12 +91,31 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     if let Some(file) = &options.member_kubeconfig {
         let config = client::kubeconfig(Some(file), None).await?;
         let member = client::connect(&config, Profile::Write)?;
+        let accounts = take_credentials_back(&member, name).await?;
+        if accounts > 0 {
+            say(
+                &mut told,
+                &format!(
+                    "Removed {accounts} accounts whose tokens the fleet had, with their roles, from the member."
+                ),
+            );
+        }
         let secrets: Api<Secret> = Api::namespaced(member, &options.member_namespace);
         match secrets.delete(SECRET, &DeleteParams::default()).await {
             Ok(_) => say(&mut told, "Removed the agent's kubeconfig from the member."),
             Err(error) if client::is_not_found(&error) => {}
             Err(error) => bail!("remove the member's Secret: {}", client::brief(&error)),
         }
+    }
+    if options.member_kubeconfig.is_none() {
+        say(
+            &mut told,
+            &format!(
+                "If the agent reported credentials (--report-secrets), they are in the member still: repeat this with --member-kubeconfig, or \
+                 kubectl delete clusterrolebinding,clusterrole karmada-controller-manager:karmada-{name} --ignore-not-found && \
+                 kubectl -n {CLUSTER_NAMESPACE} delete serviceaccount,secret karmada-{name} --ignore-not-found"
+            ),
+        );
     }
     say(
         &mut told,
@@ -101,6 +125,55 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
         ),
     );
     Ok(told)
+}
+
+/// Removes from the member the accounts whose tokens the fleet had, where an agent of ours made them. Returns how many there were.
+async fn take_credentials_back(member: &Client, cluster: &str) -> anyhow::Result<usize> {
+    let (bindings, roles): (Api<ClusterRoleBinding>, Api<ClusterRole>) =
+        (Api::all(member.clone()), Api::all(member.clone()));
+    let secrets: Api<Secret> = Api::namespaced(member.clone(), CLUSTER_NAMESPACE);
+    let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), CLUSTER_NAMESPACE);
+    let mut removed = 0;
+    for account in [
+        format!("karmada-{cluster}"),
+        "karmada-impersonator".to_owned(),
+    ] {
+        let role = format!("karmada-controller-manager:{account}");
+        remove_if_ours(&bindings, &role).await?;
+        remove_if_ours(&roles, &role).await?;
+        remove_if_ours(&secrets, &account).await?;
+        removed += usize::from(remove_if_ours(&accounts, &account).await?);
+    }
+    Ok(removed)
+}
+
+/// Deletes an object if an agent of ours made it: Karmada's tools make objects of the same names.
+async fn remove_if_ours<K>(api: &Api<K>, name: &str) -> anyhow::Result<bool>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let Some(found) = call("look into the member", api.get_opt(name)).await? else {
+        return Ok(false);
+    };
+    let labels = found.labels().contains_key(label::SYSTEM);
+    let mut managers = found.managed_fields().iter();
+    if !(labels && managers.any(|it| it.manager.as_deref() == Some(AGENT))) {
+        return Ok(false);
+    }
+    let preconditions = Preconditions {
+        uid: found.uid(),
+        resource_version: None,
+    };
+    let params = DeleteParams::default().preconditions(preconditions);
+    match api.delete(name, &params).await {
+        Ok(_) => Ok(true),
+        Err(error) if client::is_not_found(&error) => Ok(false),
+        Err(error) => bail!(
+            "remove {} {name:?} from the member: {}",
+            K::kind(&()),
+            client::brief(&error)
+        ),
+    }
 }
 
 /// Deletes the Cluster and waits until the control plane has let it go.

@@ -75,8 +75,8 @@ async fn told(bench: &Bench, reason: &str, words: &str) {
 async fn both_tokens_are_reported_as_karmadas_agent_does() {
     let bench = Bench::start().await;
     allow(&bench).await;
-    let defaults = Settings::default().report_secrets.to_string();
-    let _agent = start(&bench, &[AGENTS], &defaults);
+    assert_eq!(Settings::default().report_secrets.to_string(), "None");
+    let _agent = start(&bench, &[AGENTS], "KubeCredentials,KubeImpersonator");
     let fleet = secrets(&bench.fleet_client);
     let all = until(&fleet, MEMBER, "it has a token", |secret| {
         !data(secret, "token").is_empty()
@@ -270,4 +270,41 @@ async fn with_karmadactls_role_the_cluster_names_its_secrets_from_the_beginning(
     until(&fleet, "m1-impersonator", "it is there", |_| true).await;
     let cluster = bench.joined().await;
     assert_eq!(cluster.spec.secret_ref.unwrap().name, MEMBER);
+}
+
+#[tokio::test]
+async fn what_is_no_longer_reported_is_taken_back_and_what_others_made_stays() {
+    let bench = Bench::start().await;
+    allow(&bench).await;
+    let agent = start(&bench, &[AGENTS], "KubeCredentials");
+    let fleet = secrets(&bench.fleet_client);
+    until(&fleet, MEMBER, "it has a token", |secret| {
+        !data(secret, "token").is_empty()
+    })
+    .await;
+    until(&bench.clusters(), MEMBER, "it names it", |cluster| {
+        cluster.spec.secret_ref.is_some()
+    })
+    .await;
+    agent.stop().await;
+    // As karmada-agent makes it.
+    let accounts: Api<ServiceAccount> = Api::namespaced(bench.member_client.clone(), NAMESPACE);
+    let account = json!({"metadata": {"name": "karmada-impersonator", "labels": {"karmada.io/system": "true"}}});
+    let account = serde_json::from_value(account).unwrap();
+    accounts
+        .create(&PostParams::default(), &account)
+        .await
+        .unwrap();
+
+    let _agent = start(&bench, &[AGENTS], "None");
+    gone(&accounts, "karmada-m1").await;
+    gone(&secrets(&bench.member_client), "karmada-m1").await;
+    gone(&fleet, MEMBER).await;
+    let roles: Api<ClusterRole> = Api::all(bench.member_client.clone());
+    gone(&roles, "karmada-controller-manager:karmada-m1").await;
+    until(&bench.clusters(), MEMBER, "it names no Secret", |cluster| {
+        cluster.spec.secret_ref.is_none()
+    })
+    .await;
+    accounts.get("karmada-impersonator").await.unwrap();
 }

@@ -12,7 +12,7 @@ mod traffic;
 use std::path::Path;
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 pub use self::reload::{Gateway, Pool, Source};
@@ -35,18 +35,24 @@ pub enum Profile {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kubeconfig is missing, unreadable or incomplete.
-    #[error("cannot use kubeconfig {path:?}: {source}")]
+    #[error("cannot use kubeconfig {path:?}: {problem}")]
     Kubeconfig {
         /// The file as given.
         path: String,
-        /// What kube says.
-        source: Box<kube::config::KubeconfigError>,
+        /// What is wrong with it, in words that quote nothing of it.
+        problem: String,
     },
     /// Neither in-cluster credentials nor a default kubeconfig are there.
     #[error(
-        "found no way to reach a Kubernetes API: give --kubeconfig, set KUBECONFIG, or run in a pod ({0})"
+        "found no way to reach a Kubernetes API: give --kubeconfig, set KUBECONFIG, or run in a pod (in a pod: {pod}; \
+         kubeconfig: {kubeconfig})"
     )]
-    Infer(Box<kube::config::InferConfigError>),
+    Infer {
+        /// Why the pod's service account does not do.
+        pod: String,
+        /// Why the default kubeconfig does not do.
+        kubeconfig: String,
+    },
     /// Certificates or addresses in the configuration cannot be used.
     #[error("cannot prepare a connection to {server}: {source}")]
     Connect {
@@ -64,9 +70,9 @@ pub async fn kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Co
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()
     };
-    let named = |path: &Path, source: kube::config::KubeconfigError| Error::Kubeconfig {
+    let named = |path: &Path, source: KubeconfigError| Error::Kubeconfig {
         path: path.display().to_string(),
-        source: Box::new(source),
+        problem: problem(&source),
     };
     match path {
         Some(path) => {
@@ -78,10 +84,31 @@ pub async fn kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Co
         None if context.is_some() => Config::from_kubeconfig(&options)
             .await
             .map_err(|source| named(Path::new("$KUBECONFIG or ~/.kube/config"), source)),
-        None => Config::infer()
-            .await
-            .map_err(|source| Error::Infer(Box::new(source))),
+        None => match Config::from_kubeconfig(&options).await {
+            Ok(config) => Ok(config),
+            Err(kubeconfig) => Config::incluster().map_err(|pod| Error::Infer {
+                pod: pod.to_string(),
+                kubeconfig: problem(&kubeconfig),
+            }),
+        },
     }
+}
+
+/// What is wrong with a kubeconfig, without a word of it: its text holds tokens and keys, and what is logged or told in an event is
+/// read by others.
+fn problem(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::Parse(error) => format!("it is no kubeconfig {}", place(error)),
+        other => other.to_string(),
+    }
+}
+
+/// Where a YAML text is not what it should be. The parser's own words quote the text.
+pub fn place(error: &serde_saphyr::Error) -> String {
+    error.location().map_or_else(
+        || "at some place".to_owned(),
+        |at| format!("at line {}, column {}", at.line(), at.column()),
+    )
 }
 
 /// Prepares a client with the deadlines of a profile. Nothing is sent yet.
@@ -151,6 +178,34 @@ pub fn brief(error: &kube::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn what_is_wrong_with_a_kubeconfig_is_told_without_a_word_of_it() {
+        let folder = std::env::temp_dir().join(format!("muster-secret-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("kubeconfig");
+        for user in [
+            "{token: SECRET\"",
+            "{token: SECRET\"}",
+            "{token: [SECRET]}",
+            "SECRET",
+            "{token: \"SECRET}",
+            "{client-key-data: \"SECRET\\q\"}",
+            "{token: *SECRET}",
+        ] {
+            let text = format!("apiVersion: v1\nkind: Config\nusers:\n- name: a\n  user: {user}\n");
+            std::fs::write(&path, text).unwrap();
+            let error = kubeconfig(Some(&path), None).await.unwrap_err();
+            let mut words = format!("{error} {error:?}");
+            let mut source = std::error::Error::source(&error);
+            while let Some(cause) = source {
+                words = format!("{words} {cause} {cause:?}");
+                source = cause.source();
+            }
+            assert!(!words.contains("SECRET"), "{user}: {words}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn an_api_that_does_not_know_a_kind_says_what_to_do() {

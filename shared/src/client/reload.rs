@@ -2,17 +2,20 @@
 
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::config::Kubeconfig;
 use kube::{Client, Config};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::service::{Bucket, Switched, UNDER_WAY};
 use super::traffic::{Rank, Traffic};
 use super::{Error, Limits, Profile, connect, kubeconfig};
+use crate::remind::Reminder;
 
 /// How often the files are looked at. A mounted Secret takes up to a minute to change anyway.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -32,6 +35,8 @@ pub struct Gateway {
     api: &'static str,
     source: Source,
     config: watch::Sender<Config>,
+    /// When credentials that have run out, or soon will, are told again.
+    reminder: Mutex<Reminder>,
 }
 
 /// Clients of one API that share a rate limit and the number of requests under way.
@@ -60,12 +65,42 @@ impl Gateway {
     /// Reads the configuration. `api` labels metrics and log lines (`fleet`, `member`).
     pub async fn open(api: &'static str, source: Source) -> Result<Arc<Self>, Error> {
         let config = kubeconfig(source.kubeconfig.as_deref(), source.context.as_deref()).await?;
-        report_validity(api, &config);
-        Ok(Arc::new(Self {
+        let gateway = Self {
             api,
             source,
             config: watch::Sender::new(config),
-        }))
+            reminder: Mutex::new(Reminder::at_once()),
+        };
+        gateway.report_state();
+        Ok(Arc::new(gateway))
+    }
+
+    /// Shows for how long the credentials are still good and how well the server is known, and says loudly what is wrong with them.
+    fn report_state(&self) {
+        let (api, config) = (self.api, self.config());
+        let plain = config.cluster_url.scheme_str() == Some("http");
+        let unverified = plain || config.accept_invalid_certs;
+        metrics::gauge!("muster_client_connection_verified", "api" => api).set(if unverified {
+            0.0
+        } else {
+            1.0
+        });
+        let remaining = remaining(api, &config, Timestamp::now());
+        let words = if remaining.is_some_and(|left| left <= 0.0) {
+            "the credentials have expired: the API refuses us until they are replaced"
+        } else if plain {
+            "the connection is not encrypted (http://): whoever is on the way reads and changes everything, credentials included"
+        } else if unverified {
+            "the server's certificate is not verified (insecure-skip-tls-verify): whoever is on the way can be the server"
+        } else {
+            let mut reminder = self.reminder.lock().unwrap_or_else(PoisonError::into_inner);
+            reminder.over(Instant::now());
+            return;
+        };
+        let mut reminder = self.reminder.lock().unwrap_or_else(PoisonError::into_inner);
+        if reminder.trouble(Instant::now()).is_some() {
+            tracing::warn!(api, server = %config.cluster_url, "{words}");
+        }
     }
 
     /// The configuration as last read.
@@ -82,7 +117,7 @@ impl Gateway {
             user.client_key_data = Some(encode(key.as_bytes()).into());
             (user.client_certificate, user.client_key) = (None, None);
         });
-        report_validity(self.api, &self.config.borrow());
+        self.report_state();
     }
 
     /// The client certificate that is shown (PEM text), if there is one.
@@ -145,7 +180,7 @@ impl Gateway {
     pub async fn follow(self: Arc<Self>, shutdown: CancellationToken) {
         let Some(path) = self.source.kubeconfig.clone() else {
             // kube itself re-reads a service account's token and certificate authority.
-            return shutdown.cancelled().await;
+            return self.watch_state(&shutdown).await;
         };
         let mut seen = fingerprint(&path);
         loop {
@@ -155,20 +190,31 @@ impl Gateway {
             }
             let now = fingerprint(&path);
             if now.is_none() || now == seen {
-                report_validity(self.api, &self.config.borrow());
+                self.report_state();
                 continue;
             }
             match kubeconfig(Some(&path), self.source.context.as_deref()).await {
                 Ok(config) => {
                     tracing::info!(api = self.api, path = %path.display(), "credentials changed on disk");
-                    report_validity(self.api, &config);
                     self.config.send_replace(config);
+                    self.report_state();
                     seen = now;
                 }
                 // Half-written, perhaps: looked at again.
                 Err(error) => {
                     tracing::warn!(api = self.api, %error, "changed credentials cannot be read yet");
                 }
+            }
+        }
+    }
+}
+
+impl Gateway {
+    async fn watch_state(&self, shutdown: &CancellationToken) {
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(LOOK_EVERY) => self.report_state(),
             }
         }
     }
@@ -196,19 +242,45 @@ fn fingerprint(path: &Path) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// Says how long the client certificate is still good, and loudly when it no longer is.
-fn report_validity(api: &'static str, config: &Config) {
-    let Some(not_after) = certificate(config).and_then(|pem| crate::tls::not_after(&pem).ok())
-    else {
-        return;
-    };
-    let remaining = not_after
-        .duration_since(jiff::Timestamp::now())
-        .as_secs_f64();
-    metrics::gauge!("muster_client_certificate_remaining_seconds", "api" => api).set(remaining);
-    if remaining <= 0.0 {
-        tracing::error!(api, expired = %not_after, "the client certificate has expired: the API will refuse us until it is replaced");
+/// For how many seconds the credentials are still good, shown as metrics; `None` for those that name no end.
+fn remaining(api: &'static str, config: &Config, now: Timestamp) -> Option<f64> {
+    let left = |end: Timestamp| end.duration_since(now).as_secs_f64();
+    let certificate = certificate(config).and_then(|pem| crate::tls::not_after(&pem).ok());
+    let token = token(config).and_then(|token| token_end(&token));
+    let (certificate, token) = (certificate.map(left), token.map(left));
+    if let Some(left) = certificate {
+        metrics::gauge!("muster_client_certificate_remaining_seconds", "api" => api).set(left);
     }
+    if let Some(left) = token {
+        metrics::gauge!("muster_client_token_remaining_seconds", "api" => api).set(left);
+    }
+    certificate.into_iter().chain(token).reduce(f64::min)
+}
+
+/// The bearer token of a configuration.
+fn token(config: &Config) -> Option<String> {
+    let user = &config.auth_info;
+    if let Some(file) = &user.token_file {
+        return std::fs::read_to_string(file).ok();
+    }
+    // A secret text gives its content to a serializer only.
+    let user = serde_json::to_value(user).ok()?;
+    user["token"].as_str().map(str::to_owned)
+}
+
+/// When a token runs out, as a JSON Web Token says; other tokens say nothing.
+fn token_end(token: &str) -> Option<Timestamp> {
+    let claims = token.trim().split('.').nth(1)?.trim_end_matches('=');
+    let claims = {
+        use base64::Engine;
+        base64::engine::general_purpose::URL_SAFE_NO_PAD
+            .decode(claims)
+            .ok()?
+    };
+    let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
+    // Seconds, with a fraction where the issuer likes one.
+    let seconds = claims["exp"].as_f64()?;
+    Timestamp::from_duration(jiff::SignedDuration::try_from_secs_f64(seconds).ok()?).ok()
 }
 
 /// The client certificate of a configuration as PEM text.
@@ -235,6 +307,35 @@ fn decode(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_token_is_read_where_it_names_one() {
+        use base64::Engine;
+        let token = |claims: &str| {
+            let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(claims);
+            format!("eyJhbGciOiJSUzI1NiJ9.{claims}.c2ln")
+        };
+        for (token, expected) in [
+            (token(r#"{"exp": 1800000000}"#), Some(1_800_000_000)),
+            (
+                token(r#"{"exp": 1800000000.5}"#) + "\n",
+                Some(1_800_000_000),
+            ),
+            (token(r#"{"iat": 1}"#), None),
+            (token(r#"{"exp": "soon"}"#), None),
+            (token(r#"{"exp": 1e300}"#), None),
+            (token("no JSON"), None),
+            ("abcdef.0123456789abcdef".to_owned(), None),
+            (String::new(), None),
+        ] {
+            let end = token_end(&token).map(Timestamp::as_second);
+            assert_eq!(end, expected, "{token}");
+        }
+        let mut config = Config::new("https://h".parse().unwrap());
+        config.auth_info.token = Some(token(r#"{"exp": 1800000000}"#).into());
+        let now = Timestamp::from_second(1_800_000_100).unwrap();
+        assert_eq!(remaining("test", &config, now), Some(-100.0));
+    }
 
     #[test]
     fn the_fingerprint_covers_files_that_the_kubeconfig_names() {

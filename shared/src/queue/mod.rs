@@ -21,6 +21,9 @@ use self::line::Line;
 /// oneself; we write with preconditions, so that the first retry is worth waiting for.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
+/// The longest back-off of a key that was added while its work failed: the failure may be over, but work that fails after it has
+/// written adds its own key each time.
+const LONGEST_WAIT_WITH_NEWS: Duration = Duration::from_secs(1);
 /// How long running work may take to finish after shutdown was asked for.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -117,7 +120,8 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
 
     /// Works on due keys until shutdown, at most `workers` at a time and never two for the same key.
     ///
-    /// An error or a panic of the work makes its key back off (100 ms, doubled up to 60 s); success resets that. After
+    /// An error or a panic of the work makes its key back off (100 ms, doubled up to 60 s, or up to 1 s where the key was added
+    /// meanwhile); success resets that. After
     /// shutdown running work gets ten seconds to finish.
     pub async fn run<F, Fut, E>(self, workers: usize, shutdown: CancellationToken, reconcile: F)
     where
@@ -210,7 +214,11 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
                 Err(error) => {
                     let failures = state.failures.entry(key.clone()).or_insert(0);
                     *failures = failures.saturating_add(1);
-                    let wait = backoff(*failures);
+                    let wait = if again {
+                        backoff(*failures).min(LONGEST_WAIT_WITH_NEWS)
+                    } else {
+                        backoff(*failures)
+                    };
                     metrics::counter!("muster_queue_retries_total", "queue" => self.inner.name)
                         .increment(1);
                     tracing::warn!(queue = self.inner.name, key = ?key, attempt = *failures, retry_in = ?wait, error, "will try again");
@@ -371,6 +379,26 @@ mod tests {
         told.recv().await.unwrap();
         told.recv().await.unwrap();
         assert_eq!(running.lock().unwrap().1, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn news_of_a_key_during_its_failing_work_does_not_wait_out_the_back_off() {
+        let queue = Queue::new("test");
+        queue.add("a");
+        let news = queue.clone();
+        let mut told = start(&queue, move |key, nth| {
+            if nth == 8 {
+                // It arrives while the work is under way.
+                news.add(key);
+            }
+            if nth < 9 { Err("no") } else { Ok(Next::Done) }
+        });
+        let mut at = Vec::new();
+        for _ in 0..9 {
+            at.push(told.recv().await.unwrap().1);
+        }
+        assert_eq!(at[7] - at[6], 6_400, "it has backed off");
+        assert_eq!(at[8] - at[7], 1_000, "the news is looked at");
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,14 +6,33 @@ use std::time::Duration;
 
 use kube::api::Api;
 use kube::runtime::watcher::Event;
+use tokio::time::Instant;
 
 use super::incoming::Incoming;
-use super::source::{Source, Stumble};
+use super::listing::{Listing, Part};
+use super::source::{ANSWER_DEADLINE, Extent, Source, Stumble};
 use super::touch::Touch;
+use super::trouble::Trouble;
 use super::wire::compact::Decode;
 use super::wire::{Line, Rejected};
 use super::{Followed, IDLE_GRACE, Selection};
+use crate::remind::Reminder;
 
+/// After this time a server is asked again for a streaming list that it could not give.
+const STREAMING_RETRY: Duration = Duration::from_hours(1);
+/// Words by which a server says that it cannot stream lists for want of its storage (Kubernetes 1.31 and later over etcd before 3.4.31 or
+/// 3.5.13).
+const STORAGE_WORDS: [&str; 2] = ["RequestWatchProgress", "required storage feature"];
+/// Objects that the first page is asked for, while it is unknown how large they are: at most 30 MB, as etcd stores them.
+const FIRST_LIMIT: u32 = 20;
+/// Bytes that a page is to have about, so that it is answered within a second or two.
+const PAGE_BYTES: u64 = 4 << 20;
+/// How often everything is asked for in one answer before it is asked for in pages.
+const WHOLE_ATTEMPTS: u32 = 2;
+/// How long a refusal lasts, and how long an API that cannot be reached is away, before that is told. Both happen for a moment whenever a
+/// server starts.
+const REFUSED_PATIENCE: Duration = Duration::from_secs(5);
+const UNREACHABLE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a streaming list may be silent before the server counts as one that does not stream lists.
 const STREAM_SILENCE: Duration = Duration::from_secs(20);
 /// First and longest pause after an error; doubled each time, as client-go's reflector does (800 ms … 30 s).
@@ -26,8 +45,12 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(2);
 enum State<K> {
     /// Nothing is known: list it.
     Unlisted,
-    /// In the middle of a paged list.
-    Paging { continue_token: Option<String> },
+    /// In the middle of a list, or of a page of one.
+    Listing {
+        extent: Extent,
+        listing: Listing<K>,
+        objects: u32,
+    },
     /// In the middle of a streaming list. Servers mix changes into it: from the first deletion on they are kept until the
     /// list is told, because a deletion means nothing before that.
     Streaming {
@@ -55,8 +78,14 @@ pub(super) struct Follower<K> {
     kind: String,
     state: State<K>,
     ready: VecDeque<News<K>>,
-    streams: bool,
+    streaming: Streaming,
+    /// Objects that the next page is asked for.
+    limit: u32,
+    /// Lists in one answer that broke off, one after the other.
+    broken: u32,
     pause: Duration,
+    reminder: Reminder,
+    trouble: Arc<Trouble>,
     touch: Option<Arc<Touch>>,
 }
 
@@ -77,8 +106,12 @@ impl<K: Followed> Follower<K> {
             source: Source::new(api, selection, decode),
             state: State::Unlisted,
             ready: VecDeque::new(),
-            streams: true,
+            streaming: Streaming::Asked,
+            limit: FIRST_LIMIT,
+            broken: 0,
             pause: FIRST_PAUSE,
+            reminder: Reminder::after(REFUSED_PATIENCE),
+            trouble: Arc::default(),
             touch: None,
         }
     }
@@ -86,6 +119,12 @@ impl<K: Followed> Follower<K> {
     /// Tells also whether it is in touch with the server.
     pub(super) fn telling(mut self, touch: Arc<Touch>) -> Self {
         self.touch = Some(touch);
+        self
+    }
+
+    /// Tells also why it cannot follow, while it cannot.
+    pub(super) fn explaining(mut self, trouble: Arc<Trouble>) -> Self {
+        self.trouble = trouble;
         self
     }
 
@@ -98,9 +137,8 @@ impl<K: Followed> Follower<K> {
             let state = std::mem::replace(&mut self.state, State::Unlisted);
             match self.step(state).await {
                 Ok(next) => {
-                    let current = matches!(next, State::Listed { .. } | State::Watching { .. });
-                    if let (true, Some(touch)) = (current, &self.touch) {
-                        touch.hear(jiff::Timestamp::now());
+                    if matches!(next, State::Listed { .. } | State::Watching { .. }) {
+                        self.is_current();
                     }
                     self.state = next;
                 }
@@ -115,37 +153,41 @@ impl<K: Followed> Follower<K> {
     /// One request, or one line of an open watch. On failure it says where to go on.
     async fn step(&mut self, state: State<K>) -> Result<State<K>, (State<K>, Stumble)> {
         match state {
-            State::Unlisted => {
-                if self.streams {
-                    match self.source.watch(None).await {
-                        Ok(lines) => {
-                            self.tell(Event::Init);
-                            let late = Vec::new();
-                            Ok(State::Streaming { lines, late })
-                        }
-                        Err(stumble) => {
-                            self.stop_streaming_if_refused(&stumble);
-                            Err((State::Unlisted, stumble))
-                        }
+            State::Unlisted if self.streaming.is_worth_asking(Instant::now()) => {
+                match self.source.watch(None).await {
+                    Ok(lines) => {
+                        self.tell(Event::Init);
+                        let late = Vec::new();
+                        Ok(State::Streaming { lines, late })
                     }
-                } else {
-                    self.tell(Event::Init);
-                    Ok(State::Paging {
-                        continue_token: None,
-                    })
+                    Err(stumble) => {
+                        self.stop_streaming_if_refused(&stumble);
+                        Err((State::Unlisted, stumble))
+                    }
                 }
             }
-            State::Paging { continue_token } => self.page(continue_token).await,
+            State::Unlisted => {
+                self.tell(Event::Init);
+                let extent = if self.source.selection.recent && self.broken < WHOLE_ATTEMPTS {
+                    Extent::Whole
+                } else {
+                    self.page(None)
+                };
+                self.open(extent).await
+            }
+            State::Listing {
+                extent,
+                listing,
+                objects,
+            } => self.list(extent, listing, objects).await,
             State::Streaming { lines, late } => self.stream(lines, late).await,
             State::Listed { resource_version } => {
-                // The pages have been told; a watch tells one object at a time.
-                self.ready.shrink_to_fit();
                 match self.source.watch(Some(&resource_version)).await {
                     Ok(lines) => Ok(State::Watching {
                         resource_version,
                         lines,
                     }),
-                    Err(stumble) if stumble.code() == Some(410) => Ok(State::Unlisted),
+                    Err(stumble) if stumble.code() == Some(410) => Err((State::Unlisted, stumble)),
                     Err(stumble) => Err((State::Listed { resource_version }, stumble)),
                 }
             }
@@ -156,34 +198,74 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    async fn page(
-        &mut self,
-        continue_token: Option<String>,
-    ) -> Result<State<K>, (State<K>, Stumble)> {
-        let page = match self.source.page(continue_token).await {
-            Ok(page) => page,
+    /// The page that goes on there.
+    fn page(&self, from: Option<String>) -> Extent {
+        let limit = self.limit.min(self.source.selection.page_size);
+        Extent::Page { limit, from }
+    }
+
+    async fn open(&mut self, extent: Extent) -> Result<State<K>, (State<K>, Stumble)> {
+        match self.source.list(&extent).await {
+            Ok(listing) => Ok(State::Listing {
+                extent,
+                listing,
+                objects: 0,
+            }),
             // An expired continue token (410) or any other failure: the list starts anew.
-            Err(stumble) => return Err((State::Unlisted, stumble)),
+            Err(stumble) => {
+                self.broke(&extent);
+                Err((State::Unlisted, stumble))
+            }
+        }
+    }
+
+    /// The next object of a list.
+    async fn list(
+        &mut self,
+        extent: Extent,
+        mut listing: Listing<K>,
+        objects: u32,
+    ) -> Result<State<K>, (State<K>, Stumble)> {
+        let meta = match listing.next(ANSWER_DEADLINE).await {
+            Ok(Part::End(meta)) => meta,
+            Ok(part) => {
+                match part {
+                    Part::Object(object) => self.tell(Event::InitApply(object)),
+                    Part::Rejected(rejected) => self.report(rejected),
+                    Part::End(_) => {}
+                }
+                return Ok(State::Listing {
+                    extent,
+                    listing,
+                    objects: objects.saturating_add(1),
+                });
+            }
+            Err(stumble) => {
+                self.broke(&extent);
+                return Err((State::Unlisted, stumble));
+            }
         };
-        for rejected in page.rejected {
-            self.report(rejected);
+        if let Extent::Page { limit, .. } = extent {
+            self.limit = next_limit(limit, listing.read());
         }
-        self.ready.extend(
-            page.objects
-                .into_iter()
-                .map(|object| News::Event(Event::InitApply(object))),
-        );
-        if let Some(token) = page.continue_token {
-            return Ok(State::Paging {
-                continue_token: Some(token),
-            });
+        if let Some(token) = meta.continue_token {
+            let next = self.page(Some(token));
+            return self.open(next).await;
         }
-        let Some(resource_version) = page.resource_version else {
+        let Some(resource_version) = meta.resource_version else {
             return Err((State::Unlisted, Stumble::NoResourceVersion));
         };
+        self.broken = 0;
         self.tell(Event::InitDone);
-        self.pause = FIRST_PAUSE;
         Ok(State::Listed { resource_version })
+    }
+
+    /// Notes that a list broke off. One that is too long for the server or the way to it comes in pages after that.
+    fn broke(&mut self, extent: &Extent) {
+        match extent {
+            Extent::Whole => self.broken += 1,
+            Extent::Page { limit, .. } => self.limit = (limit / 2).max(1),
+        }
     }
 
     async fn stream(
@@ -239,7 +321,9 @@ impl<K: Followed> Follower<K> {
             )),
             Err(stumble) => {
                 // Silence before the end of the list: a server that ignores `sendInitialEvents`.
-                self.streams &= !matches!(stumble, Stumble::Deadline(_));
+                if matches!(stumble, Stumble::Deadline(_)) {
+                    self.streaming = Streaming::not_for_an_hour();
+                }
                 Err((State::Unlisted, stumble))
             }
         }
@@ -294,7 +378,11 @@ impl<K: Followed> Follower<K> {
                     lines,
                 })
             }
-            Ok(Some(Line::Error { code: 410, .. })) => Ok(State::Unlisted),
+            // Where the history is shorter than a list takes this comes after every list, so it is a reason to pause.
+            Ok(Some(Line::Error { code: 410, message })) => {
+                let stumble = Stumble::Ended { code: 410, message };
+                Err((State::Unlisted, stumble))
+            }
             Ok(Some(Line::Error { code, message })) => Err((
                 State::Listed { resource_version },
                 Stumble::Ended { code, message },
@@ -305,17 +393,32 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    /// A server that cannot stream lists refuses them with one of these (422 with the gate off, 500 over an old etcd).
     fn stop_streaming_if_refused(&mut self, stumble: &Stumble) {
-        let Some(code) = stumble.code() else { return };
-        if matches!(code, 400 | 404 | 405 | 406 | 415 | 422 | 500) {
+        let refused = match stumble {
+            Stumble::Refused { code, message, .. } | Stumble::Ended { code, message } => {
+                refuses_streaming(*code, message)
+            }
+            _ => None,
+        };
+        if let Some(streaming) = refused {
             tracing::debug!(
                 kind = self.kind,
-                code,
-                "the server does not stream lists; paging instead"
+                %stumble,
+                "the server does not stream lists; listing instead"
             );
-            self.streams = false;
+            self.streaming = streaming;
             self.pause = Duration::ZERO;
+        }
+    }
+
+    /// Notes that what was told so far is up to date.
+    fn is_current(&mut self) {
+        if let Some(touch) = &self.touch {
+            touch.hear(jiff::Timestamp::now());
+        }
+        self.trouble.over();
+        if let Some(lasted) = self.reminder.over(Instant::now()) {
+            tracing::info!(resource = self.kind, ?lasted, "followed again");
         }
     }
 
@@ -359,8 +462,76 @@ impl<K: Followed> Follower<K> {
         let asked = stumble.retry_after().unwrap_or_default();
         let pause = pause.max(asked.min(LONGEST_RETRY_AFTER));
         tracing::debug!(resource = self.kind, error = %stumble, ?pause, "following stumbled");
+        self.explain(stumble);
         tokio::time::sleep(pause).await;
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+    }
+
+    /// Tells of a trouble that lasts: in the log now and then, and whoever asks.
+    fn explain(&mut self, stumble: &Stumble) {
+        let refused = stumble.code().is_some_and(is_lasting);
+        self.reminder.patience(if refused {
+            REFUSED_PATIENCE
+        } else {
+            UNREACHABLE_PATIENCE
+        });
+        if let Some(lasts) = self.reminder.trouble(Instant::now()) {
+            let words = self.trouble.is(&self.kind, stumble);
+            tracing::warn!(resource = self.kind, ?lasts, "{words}");
+        }
+    }
+}
+
+/// Whether streaming lists are to be asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Streaming {
+    Asked,
+    /// Not before then: what the server lacks may be mended behind it.
+    NotBefore(Instant),
+    /// The server does not know the request.
+    Never,
+}
+
+impl Streaming {
+    fn not_for_an_hour() -> Self {
+        Self::NotBefore(Instant::now() + STREAMING_RETRY)
+    }
+
+    fn is_worth_asking(self, now: Instant) -> bool {
+        match self {
+            Self::Asked => true,
+            Self::NotBefore(when) => now >= when,
+            Self::Never => false,
+        }
+    }
+}
+
+/// What a refusal says about streaming lists; `None` where it says nothing about them. With its gate off a server answers 422, an older
+/// one or one behind a proxy another code of those; over an etcd that cannot tell its progress it answers 500 and says so. A missing
+/// right or kind concerns every list.
+fn refuses_streaming(code: u16, message: &str) -> Option<Streaming> {
+    match code {
+        400 | 405 | 406 | 415 | 422 => Some(Streaming::Never),
+        500 if STORAGE_WORDS.iter().any(|words| message.contains(words)) => {
+            Some(Streaming::not_for_an_hour())
+        }
+        _ => None,
+    }
+}
+
+/// Whether a refusal with this code lasts until somebody does something: a missing right, a missing kind, wrong credentials.
+fn is_lasting(code: u16) -> bool {
+    (400..500).contains(&code) && !matches!(code, 408 | 410 | 429)
+}
+
+/// Objects to ask the next page for, after one of so many (or fewer) had this many bytes: about [`PAGE_BYTES`] of them.
+fn next_limit(limit: u32, bytes: u64) -> u32 {
+    if bytes > PAGE_BYTES {
+        (limit / 2).max(1)
+    } else if bytes < PAGE_BYTES / 2 {
+        limit.saturating_mul(2)
+    } else {
+        limit
     }
 }
 
@@ -416,6 +587,148 @@ mod tests {
             };
         }
         follower.ready.into_iter().map(short).collect()
+    }
+
+    #[test]
+    fn only_a_server_that_says_so_does_not_stream_lists() {
+        let progress = "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled";
+        for (code, message, ends, for_good) in [
+            (400, "", true, true),
+            (405, "", true, true),
+            (406, "", true, true),
+            (415, "", true, true),
+            (422, "sendInitialEvents is forbidden", true, true),
+            (500, progress, true, false),
+            (500, "etcdserver: request timed out", false, false),
+            (401, "", false, false),
+            (403, "", false, false),
+            (404, "", false, false),
+            (410, "", false, false),
+            (429, "", false, false),
+            (503, progress, false, false),
+        ] {
+            let refused = refuses_streaming(code, message);
+            assert_eq!(refused.is_some(), ends, "{code} {message}");
+            assert_eq!(
+                refused == Some(Streaming::Never),
+                for_good,
+                "{code} {message}"
+            );
+        }
+        let now = Instant::now();
+        let later = Streaming::NotBefore(now + STREAMING_RETRY);
+        assert!(!later.is_worth_asking(now) && later.is_worth_asking(now + STREAMING_RETRY));
+    }
+
+    #[test]
+    fn pages_are_bounded_by_their_bytes() {
+        for (limit, bytes, expected) in [
+            (20, 1_000, 40),
+            (20, 3 << 20, 20),
+            (20, 30 << 20, 10),
+            (1, 30 << 20, 1),
+            (u32::MAX, 1_000, u32::MAX),
+        ] {
+            assert_eq!(next_limit(limit, bytes), expected, "{limit} {bytes}");
+        }
+    }
+
+    /// A server whose history is always over: it answers lists, and every watch with 410.
+    fn forgetful(requests: Arc<std::sync::Mutex<Vec<(String, Instant)>>>) -> Api<ConfigMap> {
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let kind = |text: &str| query.contains(text);
+            let (code, body) = if kind("sendInitialEvents") {
+                (422, json!({"kind": "Status", "code": 422}))
+            } else if kind("watch=") {
+                (410, json!({"kind": "Status", "code": 410}))
+            } else {
+                (
+                    200,
+                    json!({"metadata": {"resourceVersion": "1"}, "items": []}),
+                )
+            };
+            requests.lock().unwrap().push((query, Instant::now()));
+            let body = kube::client::Body::from(body.to_string().into_bytes());
+            let answer = http::Response::builder().status(code).body(body).unwrap();
+            async move { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        Api::all(kube::Client::new(service, "default"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_history_that_is_over_after_every_list_is_no_reason_to_hurry() {
+        let requests = Arc::default();
+        let api = forgetful(Arc::clone(&requests));
+        let mut follower = Follower::new(&api, Selection::everything());
+        let follow = async {
+            loop {
+                follower.next().await;
+            }
+        };
+        let minute = Duration::from_mins(1);
+        assert!(tokio::time::timeout(minute, follow).await.is_err());
+        let requests = requests.lock().unwrap();
+        let lists = requests.iter().filter(|(query, _)| query.contains("limit"));
+        assert!(
+            lists.count() < 10,
+            "{} requests in a minute",
+            requests.len()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_be_a_moment_old_is_listed_in_one_answer_and_nothing_else_is() {
+        for (selection, whole) in [
+            (Selection::everything().recent(), true),
+            (Selection::everything(), false),
+        ] {
+            let requests = Arc::default();
+            let api = forgetful(Arc::clone(&requests));
+            let mut follower = Follower::new(&api, selection);
+            assert_eq!(short(follower.next().await), "init");
+            assert_eq!(short(follower.next().await), "done");
+            let requests = requests.lock().unwrap();
+            let (query, _) = &requests[1];
+            assert_eq!(query.contains("resourceVersion=0"), whole, "{query}");
+            assert_eq!(query.contains("limit="), !whole, "{query}");
+        }
+    }
+
+    /// A server that refuses everything, or answers nothing.
+    fn refusing(code: u16) -> Api<ConfigMap> {
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            let status =
+                json!({"kind": "Status", "code": code, "message": "configmaps is forbidden: why"});
+            let body = kube::client::Body::from(status.to_string().into_bytes());
+            let answer = http::Response::builder().status(code).body(body).unwrap();
+            async move { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        Api::all(kube::Client::new(service, "default"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_right_is_told_after_some_seconds() {
+        for (code, after, told) in [
+            (403, 4, false),
+            (403, 10, true),
+            (503, 20, false),
+            (503, 90, true),
+        ] {
+            let trouble: Arc<Trouble> = Arc::default();
+            let follower = Follower::new(&refusing(code), Selection::everything());
+            let mut follower = follower.explaining(Arc::clone(&trouble));
+            let after = Duration::from_secs(after);
+            assert!(tokio::time::timeout(after, follower.next()).await.is_err());
+            let words = trouble.words();
+            assert_eq!(words.is_some(), told, "{code} after {after:?}");
+            if let Some(words) = words {
+                assert!(
+                    words.contains("configmaps") && words.contains("why"),
+                    "{words}"
+                );
+            }
+        }
     }
 
     #[tokio::test]

@@ -9,10 +9,11 @@ use tokio::time::timeout;
 use super::Followed;
 use super::source::Stumble;
 use super::wire::compact::Decode;
+use super::wire::split::NoList;
 use super::wire::{Line, compact, json};
 use crate::protobuf::Malformed;
 
-/// The longest frame. Objects are at most 1.5 MB in etcd; what is longer than this is no frame.
+/// The longest frame or line. Objects are at most 1.5 MB in etcd; what is longer than this is no frame.
 const LONGEST_FRAME: u32 = 1 << 24;
 
 /// An open watch.
@@ -47,8 +48,13 @@ impl<K: Followed> Incoming<K> {
 
     async fn line(&mut self) -> Result<Option<Line<K>>, Stumble> {
         self.buffer.clear();
-        if self.bytes.read_until(b'\n', &mut self.buffer).await? == 0 {
+        let mut bounded = (&mut self.bytes).take(u64::from(LONGEST_FRAME));
+        let read = bounded.read_until(b'\n', &mut self.buffer).await?;
+        if read == 0 {
             return Ok(None);
+        }
+        if read == LONGEST_FRAME as usize && self.buffer.last() != Some(&b'\n') {
+            return Err(NoList::TooLong(read).into());
         }
         match json::line(&self.buffer) {
             Ok(line) => Ok(Some(line)),
@@ -76,5 +82,21 @@ impl<K: Followed> Incoming<K> {
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::io::Cursor;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_without_end_is_given_up() {
+        let endless = vec![b'x'; LONGEST_FRAME as usize + 1];
+        let mut lines: Incoming<ConfigMap> = Incoming::new(Box::pin(Cursor::new(endless)), None);
+        let outcome = lines.next(Duration::from_secs(60)).await;
+        assert!(matches!(outcome, Err(Stumble::NoList(NoList::TooLong(_)))));
     }
 }

@@ -10,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::follower::{Follower, News};
 use super::presence::{Departed, Departure, Doubt, Presence, Unreadable, is_to_leave};
 use super::shelf::{Shelf, address};
+use super::touch::Touch;
+use super::trouble::Trouble;
 use super::wire::Rejected;
 use super::{Followed, Selection};
 
@@ -61,6 +63,8 @@ struct Inner<K> {
     handlers: RwLock<Vec<Handler<K>>>,
     started: OnceLock<()>,
     synced: watch::Sender<bool>,
+    touch: Arc<Touch>,
+    trouble: Arc<Trouble>,
 }
 
 impl<K> Clone for Informer<K> {
@@ -96,6 +100,8 @@ impl<K: Followed> Informer<K> {
                 handlers: RwLock::default(),
                 started: OnceLock::new(),
                 synced: watch::Sender::new(false),
+                touch: Arc::new(Touch::new(jiff::Timestamp::now())),
+                trouble: Arc::default(),
             }),
         }
     }
@@ -135,7 +141,9 @@ impl<K: Followed> Informer<K> {
     /// Follows the collection until shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
         self.inner.started.get_or_init(|| ());
-        let mut follower = Follower::new(&self.inner.api, self.inner.selection.clone());
+        let mut follower = Follower::new(&self.inner.api, self.inner.selection.clone())
+            .telling(Arc::clone(&self.inner.touch))
+            .explaining(Arc::clone(&self.inner.trouble));
         let mut list = None;
         loop {
             let news = tokio::select! {
@@ -215,6 +223,16 @@ impl<K: Followed> Informer<K> {
             .subscribe()
             .wait_for(|synced| *synced)
             .await;
+    }
+
+    /// Why the collection cannot be followed, for those who wait for it; `None` while all is well.
+    pub fn trouble(&self) -> Option<String> {
+        self.inner.trouble.words()
+    }
+
+    /// When the server was last heard of, if following it fails at present; `None` while all is well.
+    pub fn lost_since(&self) -> Option<jiff::Timestamp> {
+        self.inner.touch.lost_since()
     }
 
     /// Whether the first complete list is in the cache.

@@ -11,10 +11,12 @@
 mod follower;
 mod incoming;
 mod informer;
+mod listing;
 mod presence;
 mod shelf;
 mod source;
 mod touch;
+mod trouble;
 mod wire;
 
 use std::sync::Arc;
@@ -27,6 +29,7 @@ pub use kube::runtime::watcher::Event;
 pub use self::informer::{Change, Informer};
 pub use self::presence::{Departed, Doubt, MOST_DEPARTED, Presence};
 pub use self::touch::Touch;
+pub use self::trouble::Trouble;
 use crate::protobuf::FromProtobuf;
 
 /// Which objects of a collection are followed, and how.
@@ -36,9 +39,12 @@ pub struct Selection {
     pub labels: Option<String>,
     /// Field selector in Kubernetes' text form; `None` selects everything.
     pub fields: Option<String>,
-    /// Objects per page where the server does not stream lists. 500 is client-go's value; a caller that folds big objects
-    /// into small records asks for fewer, because a page is the peak of its memory.
+    /// Objects per page at most where the server does not stream lists; 500 is client-go's value. Pages of large objects are
+    /// smaller.
     pub page_size: u32,
+    /// Whether a list may be what the server's cache has, a moment old, where the server does not stream lists. It comes in one answer
+    /// then. Not for anything that is acted upon: what a cache does not have yet seems to be gone.
+    pub recent: bool,
     /// How long the server is asked to keep one watch open. A dead connection is noticed [`IDLE_GRACE`] after it, so
     /// this bounds how stale a follower can be without knowing.
     pub watch_timeout: Duration,
@@ -53,6 +59,7 @@ impl Default for Selection {
             labels: None,
             fields: None,
             page_size: 500,
+            recent: false,
             watch_timeout: Duration::from_secs(50),
         }
     }
@@ -75,6 +82,13 @@ impl Selection {
     #[must_use]
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.fields = Some(selector.into());
+        self
+    }
+
+    /// Takes lists from the server's cache where the server does not stream them.
+    #[must_use]
+    pub fn recent(mut self) -> Self {
+        self.recent = true;
         self
     }
 

@@ -1,24 +1,27 @@
 //! The requests of a follower, and what can go wrong with them.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use futures::io::AsyncReadExt;
+use futures::io::{AsyncBufRead, AsyncReadExt};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use kube::Client;
-use kube::api::{Api, ListParams, Request, WatchParams};
+use kube::api::{Api, ListParams, Request, VersionMatch, WatchParams};
 use kube::client::Body;
 use tokio::time::timeout;
 
 use super::incoming::Incoming;
+use super::listing::Listing;
 use super::wire::compact::Decode;
-use super::wire::{Page, compact, json};
+use super::wire::split::NoList;
+use super::wire::{compact, json};
 use super::{Followed, Selection};
 use crate::protobuf::{self, Malformed};
 
-/// Deadline for one page of a list and for the head of a watch's answer. Kubernetes' own server gives up on a list after 60 s.
-const ANSWER_DEADLINE: Duration = Duration::from_mins(1);
+/// Deadline for the head of an answer, and for each object of a list. Kubernetes' own server gives up on a list after 60 s.
+pub(super) const ANSWER_DEADLINE: Duration = Duration::from_mins(1);
 /// As much of a refusal as is read.
 const LONGEST_REFUSAL: u64 = 64 * 1024;
 /// What we ask for where objects can be read from protobuf. A server that cannot write it answers JSON.
@@ -44,6 +47,8 @@ pub(super) enum Stumble {
     Broken(#[from] std::io::Error),
     #[error("the answer is not what a Kubernetes API sends: {0}")]
     Garbled(#[from] serde_json::Error),
+    #[error("the answer is no list: {0}")]
+    NoList(#[from] NoList),
     #[error("the answer is not what a Kubernetes API sends as protobuf: {0}")]
     Malformed(#[from] Malformed),
     #[error("the server ended the watch: {message} (code {code})")]
@@ -70,6 +75,20 @@ impl Stumble {
     }
 }
 
+/// How much of a collection is listed at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Everything, from the server's cache: as it was a moment ago.
+    Whole,
+    /// A page of what there is, as fresh as can be read.
+    Page {
+        /// As many objects as the page has at most.
+        limit: u32,
+        /// Where the page before ended; `None` for the first.
+        from: Option<String>,
+    },
+}
+
 /// Where a collection is read from.
 pub(super) struct Source<K> {
     client: Client,
@@ -89,28 +108,29 @@ impl<K: Followed> Source<K> {
         }
     }
 
-    /// One page of the list.
-    pub(super) async fn page(&self, continue_token: Option<String>) -> Result<Page<K>, Stumble> {
-        let params = ListParams {
+    /// Opens a list, or a page of one.
+    pub(super) async fn list(&self, extent: &Extent) -> Result<Listing<K>, Stumble> {
+        let mut params = ListParams {
             label_selector: self.selection.labels.clone(),
             field_selector: self.selection.fields.clone(),
-            limit: Some(self.selection.page_size),
-            continue_token,
             ..ListParams::default()
         };
+        match extent {
+            Extent::Whole => {
+                params.resource_version = Some("0".to_owned());
+                params.version_match = Some(VersionMatch::NotOlderThan);
+            }
+            Extent::Page { limit, from } => {
+                params.limit = Some(*limit);
+                params.continue_token.clone_from(from);
+            }
+        }
         let request = self.request.list(&params)?;
-        let answer = async {
-            let answer = self.send(request).await?;
-            let decode = self.decode.filter(|_| is_protobuf(answer.headers()));
-            let body = answer.into_body().collect().await?.to_bytes();
-            Ok(match decode {
-                Some(decode) => compact::page(&body, decode)?,
-                None => json::page(&body)?,
-            })
-        };
-        timeout(ANSWER_DEADLINE, answer)
+        let answer = timeout(ANSWER_DEADLINE, self.send(request))
             .await
-            .map_err(|_| Stumble::Deadline(ANSWER_DEADLINE))?
+            .map_err(|_| Stumble::Deadline(ANSWER_DEADLINE))??;
+        let decode = self.decode.filter(|_| is_protobuf(answer.headers()));
+        Ok(Listing::new(bytes(answer), decode))
     }
 
     /// Opens a watch at a version, or a streaming list when there is none.
@@ -131,9 +151,7 @@ impl<K: Followed> Source<K> {
             .await
             .map_err(|_| Stumble::Deadline(ANSWER_DEADLINE))??;
         let decode = self.decode.filter(|_| is_protobuf(answer.headers()));
-        let body = answer.into_body().into_data_stream();
-        let bytes = body.map_err(std::io::Error::other).into_async_read();
-        Ok(Incoming::new(Box::pin(bytes), decode))
+        Ok(Incoming::new(bytes(answer), decode))
     }
 
     async fn send(
@@ -150,6 +168,12 @@ impl<K: Followed> Source<K> {
         }
         Err(refusal(answer).await)
     }
+}
+
+/// The body of an answer as it arrives.
+fn bytes(answer: http::Response<Body>) -> Pin<Box<dyn AsyncBufRead + Send>> {
+    let body = answer.into_body().into_data_stream();
+    Box::pin(body.map_err(std::io::Error::other).into_async_read())
 }
 
 async fn refusal(answer: http::Response<Body>) -> Stumble {

@@ -1,37 +1,25 @@
 //! Protobuf, for kinds of which only a few fields are read.
 //!
-//! A list is an object like any other. A watch is a row of frames, each behind its length in four bytes; a frame is a bare
+//! A list is an object like any other; the envelope of one is read where it arrives. A watch is a row of frames, each behind its length in four bytes; a frame is a bare
 //! `WatchEvent` around an object with its envelope. Numbers of fields are those of apimachinery's `generated.proto`.
 
-use super::{INITIAL_EVENTS_END, Line, Page};
+use super::{INITIAL_EVENTS_END, Line, ListMeta};
 use crate::protobuf::{Malformed, entry, fields, message};
 
 /// Reads an object of a kind from its message.
 pub(in crate::watch) type Decode<K> = fn(&[u8]) -> Result<K, Malformed>;
 
-pub(in crate::watch) fn page<K>(body: &[u8], decode: Decode<K>) -> Result<Page<K>, Malformed> {
-    let mut page = Page {
-        objects: Vec::new(),
-        rejected: Vec::new(),
-        resource_version: None,
-        continue_token: None,
-    };
-    for field in fields(message(body)?) {
+/// What the message of a list's metadata says.
+pub(in crate::watch) fn list_meta(metadata: &[u8]) -> Result<ListMeta, Malformed> {
+    let mut meta = ListMeta::default();
+    for field in fields(metadata) {
         match field? {
-            (1, content) => {
-                for field in fields(content.bytes(1)?) {
-                    match field? {
-                        (2, content) => page.resource_version = set(content.text(2)?),
-                        (3, content) => page.continue_token = set(content.text(3)?),
-                        _ => {}
-                    }
-                }
-            }
-            (2, content) => page.objects.push(decode(content.bytes(2)?)?),
+            (2, content) => meta.resource_version = set(content.text(2)?),
+            (3, content) => meta.continue_token = set(content.text(3)?),
             _ => {}
         }
     }
-    Ok(page)
+    Ok(meta)
 }
 
 pub(in crate::watch) fn frame<K: kube::Resource>(
@@ -137,21 +125,6 @@ mod tests {
 
     fn line(kind: &str, message: &[u8]) -> Result<Line<PodView>, Malformed> {
         frame(&event(kind, &object(message)), PodView::from_protobuf)
-    }
-
-    #[test]
-    fn a_page_has_its_objects_its_version_and_the_way_on() {
-        let pod = field(1, &field(1, b"a"));
-        let list = [
-            field(1, &[field(2, b"7"), field(3, b"on")].concat()),
-            field(2, &pod),
-            field(2, &pod),
-        ];
-        let page = page(&object(&list.concat()), PodView::from_protobuf).unwrap();
-        assert_eq!(page.objects.len(), 2);
-        assert_eq!(page.objects[0].metadata.name.as_deref(), Some("a"));
-        assert_eq!(page.resource_version.as_deref(), Some("7"));
-        assert_eq!(page.continue_token.as_deref(), Some("on"));
     }
 
     #[test]

@@ -5,15 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{INITIAL_EVENTS_END, Line, Page, Rejected};
-
-#[derive(Deserialize)]
-struct RawPage<'a> {
-    #[serde(default)]
-    metadata: RawListMeta,
-    #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
-}
+use super::{INITIAL_EVENTS_END, Line, ListMeta, Rejected};
 
 #[derive(Deserialize, Default)]
 struct RawListMeta {
@@ -70,24 +62,18 @@ struct RawStatus {
     message: String,
 }
 
-pub(in crate::watch) fn page<K: DeserializeOwned>(
-    body: &[u8],
-) -> Result<Page<K>, serde_json::Error> {
-    let raw: RawPage<'_> = serde_json::from_slice(body)?;
-    let mut objects = Vec::with_capacity(raw.items.len());
-    let mut rejected = Vec::new();
-    for item in raw.items {
-        match serde_json::from_str(item.get()) {
-            Ok(object) => objects.push(object),
-            Err(error) => rejected.push(reject(item, &error)),
-        }
-    }
+/// An element of a list.
+pub(in crate::watch) fn object<K: DeserializeOwned>(text: &[u8]) -> Result<K, Rejected> {
+    serde_json::from_slice(text).map_err(|error| reject(text, &error))
+}
+
+/// What the text of a list's metadata says.
+pub(in crate::watch) fn list_meta(metadata: &[u8]) -> Result<ListMeta, serde_json::Error> {
+    let raw: RawListMeta = serde_json::from_slice(metadata)?;
     let non_empty = |text: Option<String>| text.filter(|text| !text.is_empty());
-    Ok(Page {
-        objects,
-        rejected,
-        resource_version: non_empty(raw.metadata.resource_version),
-        continue_token: non_empty(raw.metadata.continue_token),
+    Ok(ListMeta {
+        resource_version: non_empty(raw.resource_version),
+        continue_token: non_empty(raw.continue_token),
     })
 }
 
@@ -127,7 +113,7 @@ pub(in crate::watch) fn line<K: DeserializeOwned + kube::Resource>(
             }
             Err(error) => Line::Rejected(Rejected {
                 deleted: kind == "DELETED",
-                ..reject(raw.object, &error)
+                ..reject(raw.object.get().as_bytes(), &error)
             }),
         },
     })
@@ -139,8 +125,8 @@ pub(in crate::watch) fn status(body: &[u8]) -> (u16, String) {
     (status.code, status.message)
 }
 
-fn reject(object: &RawValue, error: &serde_json::Error) -> Rejected {
-    let head: Identity = serde_json::from_str(object.get()).unwrap_or_default();
+fn reject(object: &[u8], error: &serde_json::Error) -> Rejected {
+    let head: Identity = serde_json::from_slice(object).unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned);
     Rejected {
         namespace: text(&head.metadata.namespace).unwrap_or_default(),
@@ -157,25 +143,6 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
-
-    #[test]
-    fn a_malformed_item_costs_only_itself() {
-        let body =
-            br#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"7","continue":""},"items":[
-            {"metadata":{"name":"good","namespace":"a"}},
-            {"metadata":{"name":"bad","namespace":"a"},"data":5}]}"#;
-        let page: Page<ConfigMap> = page(body).unwrap();
-        assert_eq!(page.objects.len(), 1);
-        assert_eq!(
-            (
-                page.rejected[0].namespace.as_str(),
-                page.rejected[0].name.as_str()
-            ),
-            ("a", "bad")
-        );
-        assert_eq!(page.resource_version.as_deref(), Some("7"));
-        assert_eq!(page.continue_token, None);
-    }
 
     #[test]
     fn a_malformed_watch_object_is_named_and_keeps_our_place() {
@@ -205,11 +172,8 @@ mod tests {
                 true,
             ),
         ] {
-            let body = format!(
-                r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{{"metadata":{metadata},"data":5}}]}}"#
-            );
-            let page: Page<ConfigMap> = page(body.as_bytes()).unwrap();
-            let rejected = &page.rejected[0];
+            let text = format!(r#"{{"metadata":{metadata},"data":5}}"#);
+            let rejected = object::<ConfigMap>(text.as_bytes()).err().unwrap();
             assert_eq!(
                 (rejected.name.as_str(), rejected.deleting),
                 ("bad", deleting),

@@ -5,15 +5,16 @@
 
 pub(super) mod compact;
 pub(super) mod json;
+pub(super) mod split;
 
 /// Set by the API server on the bookmark that ends the initial events of a streaming list (KEP-3157).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// One page of a list.
-pub(super) struct Page<K> {
-    pub objects: Vec<K>,
-    pub rejected: Vec<Rejected>,
+/// What a list says of itself.
+#[derive(Debug, Default)]
+pub(super) struct ListMeta {
     pub resource_version: Option<String>,
+    /// Where the next page goes on; `None` where this is the last.
     pub continue_token: Option<String>,
 }
 

@@ -1,0 +1,223 @@
+//! Takes back what was made in order to report credentials that are no longer asked for: a former fleet keeps no key to the member.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{DeleteParams, Preconditions};
+use muster_shared::api::cluster::{Cluster, LocalSecretReference};
+use muster_shared::events::{EventType, Events};
+use muster_shared::k8s::{
+    Api, Client, ClusterRole, ClusterRoleBinding, ObjectMeta, Resource, ResourceExt, Secret,
+    ServiceAccount,
+};
+use muster_shared::lease::Leadership;
+use muster_shared::names::label;
+use muster_shared::queue::{backoff, jittered};
+use muster_shared::watch::Informer;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::account::{self, Report};
+use crate::write::{self, FIELD_MANAGER, merge, within};
+
+/// How long to wait while another agent leads.
+const WHEN_LED: Duration = Duration::from_secs(10);
+/// The shortest pause after a failure: what is missing is a right, as a rule.
+const PAUSE: Duration = Duration::from_mins(1);
+
+/// Takes the credentials of one member back, once in the life of the process.
+pub struct Withdrawal {
+    /// Name of the Cluster.
+    pub cluster: String,
+    /// Namespace for credentials, in the fleet API and in the member.
+    pub namespace: String,
+    /// What is not to be reported.
+    pub reports: Vec<Report>,
+    /// Whether we may speak for the member.
+    pub leadership: Leadership,
+    /// The Cluster as the fleet has it.
+    pub clusters: Informer<Cluster>,
+    /// The fleet API.
+    pub fleet: Client,
+    /// The member's API.
+    pub member: Client,
+    /// Where events are published.
+    pub events: Events,
+}
+
+impl Withdrawal {
+    /// Takes back what there is, tries again where that fails, and ends with the shutdown.
+    pub async fn run(self, shutdown: CancellationToken) {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = self.withdraw_all() => {}
+        }
+        shutdown.cancelled().await;
+    }
+
+    async fn withdraw_all(&self) {
+        self.clusters.synced().await;
+        let mut failures = 0;
+        for report in &self.reports {
+            loop {
+                let pause = match self.step(*report).await {
+                    Ok(true) => break,
+                    Ok(false) => WHEN_LED,
+                    Err(error) => {
+                        failures += 1;
+                        let secret = report.name();
+                        tracing::warn!(secret, %error, "could not take credentials back that are no longer reported");
+                        backoff(failures).max(PAUSE)
+                    }
+                };
+                tokio::time::sleep(jittered(pause)).await;
+            }
+        }
+    }
+
+    /// Takes one account back; `false` when somebody else leads.
+    async fn step(&self, report: Report) -> Result<bool, write::Error> {
+        if !self.leadership.is_current() {
+            return Ok(false);
+        }
+        let account = report.account(&self.cluster);
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.member.clone(), &self.namespace);
+        let read = accounts.get_opt(&account);
+        let found = match within("look for the member's ServiceAccount", read).await {
+            Ok(found) => found,
+            // What we may not see we did not make.
+            Err(error) if error.is_forbidden() => None,
+            Err(error) => return Err(error),
+        };
+        // It is the last to go, so that whatever is left of a withdrawal that was cut short is found by it.
+        let Some(found) = found.filter(|found| is_ours(&found.metadata)) else {
+            return Ok(true);
+        };
+        self.leave_the_fleet(report).await?;
+        if report == Report::KubeCredentials {
+            let name = account::full_access(&self.namespace, &account).0.name_any();
+            let bindings: Api<ClusterRoleBinding> = Api::all(self.member.clone());
+            remove("remove the member's ClusterRoleBinding", &bindings, &name).await?;
+            let roles: Api<ClusterRole> = Api::all(self.member.clone());
+            remove("remove the member's ClusterRole", &roles, &name).await?;
+        }
+        let secrets: Api<Secret> = Api::namespaced(self.member.clone(), &self.namespace);
+        remove("remove the member's Secret", &secrets, &account).await?;
+        remove(
+            "remove the member's ServiceAccount",
+            &accounts,
+            &found.name_any(),
+        )
+        .await?;
+        tracing::info!(
+            account,
+            "took the credentials back that are no longer reported"
+        );
+        if let Some(cluster) = self.clusters.get(None, &self.cluster) {
+            let note = format!(
+                "{} is no longer reported: the account {account:?} and what belonged to it were removed.",
+                report.name()
+            );
+            self.events
+                .publish(&*cluster, EventType::Normal, "ReportSecretWithdrawn", note);
+        }
+        Ok(true)
+    }
+
+    /// Removes the fleet's copy of the token, and the Cluster's reference to it. Where we have no rights there the token is worthless all
+    /// the same once its account is gone.
+    async fn leave_the_fleet(&self, report: Report) -> Result<(), write::Error> {
+        let name = report.secret(&self.cluster);
+        let secrets: Api<Secret> = Api::namespaced(self.fleet.clone(), &self.namespace);
+        permitted(remove("remove the fleet's Secret", &secrets, &name).await)?;
+        let cluster: Option<Arc<Cluster>> = self.clusters.get(None, &self.cluster);
+        let Some(cluster) =
+            cluster.filter(|cluster| names(cluster, report, &self.namespace, &name))
+        else {
+            return Ok(());
+        };
+        let patch = json!({
+            "metadata": { "resourceVersion": cluster.metadata.resource_version },
+            "spec": { report.reference(): null },
+        });
+        let clusters: Api<Cluster> = Api::all(self.fleet.clone());
+        let call = merge(&clusters, &self.cluster, None, &patch);
+        permitted(
+            within("forget the Secret in the Cluster", call)
+                .await
+                .map(drop),
+        )
+    }
+}
+
+/// Whether an object was made by an agent of ours: it has the system's label, and our name among those who wrote it. Karmada's agent makes
+/// objects of the same names.
+fn is_ours(metadata: &ObjectMeta) -> bool {
+    let labels = metadata.labels.iter().flatten();
+    let mut managers = metadata.managed_fields.iter().flatten();
+    labels.into_iter().any(|(key, _)| key == label::SYSTEM)
+        && managers.any(|it| it.manager.as_deref() == Some(FIELD_MANAGER))
+}
+
+/// Whether a Cluster refers to that Secret for these credentials.
+fn names(cluster: &Cluster, report: Report, namespace: &str, name: &str) -> bool {
+    let found: Option<&LocalSecretReference> = match report {
+        Report::KubeCredentials => cluster.spec.secret_ref.as_ref(),
+        Report::KubeImpersonator => cluster.spec.impersonator_secret_ref.as_ref(),
+    };
+    found.is_some_and(|it| it.namespace == namespace && it.name == name)
+}
+
+/// Deletes an object if it is there and ours.
+async fn remove<K>(step: &'static str, api: &Api<K>, name: &str) -> Result<(), write::Error>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    let found = within(step, api.get_opt(name)).await?;
+    let Some(found) = found.filter(|found| is_ours(found.meta())) else {
+        return Ok(());
+    };
+    let params = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: found.uid(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    match within(step, api.delete(name, &params)).await {
+        // Gone, or another one of its name by now.
+        Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+fn permitted(outcome: Result<(), write::Error>) -> Result<(), write::Error> {
+    match outcome {
+        Err(error) if error.is_forbidden() => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn only_what_our_agents_made_is_theirs_to_remove() {
+        let metadata = |labels: Value, manager: &str| -> ObjectMeta {
+            serde_json::from_value(
+                json!({"labels": labels, "managedFields": [{"manager": manager}]}),
+            )
+            .unwrap()
+        };
+        let system = json!({ label::SYSTEM: "true" });
+        assert!(is_ours(&metadata(system.clone(), FIELD_MANAGER)));
+        assert!(!is_ours(&metadata(system, "karmada-agent")));
+        assert!(!is_ours(&metadata(json!({}), FIELD_MANAGER)));
+        assert!(!is_ours(&ObjectMeta::default()));
+    }
+}
