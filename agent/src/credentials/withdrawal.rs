@@ -1,7 +1,6 @@
 //! Takes back what was made in order to report credentials that are no longer asked for: a former fleet keeps no key to the member.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::{DeleteParams, Preconditions};
@@ -24,6 +23,8 @@ use crate::write::{self, FIELD_MANAGER, merge, within};
 
 /// How long to wait while another agent leads.
 const WHEN_LED: Duration = Duration::from_secs(10);
+/// Attempts to write when others write the same Cluster.
+const ATTEMPTS: usize = 4;
 /// The shortest pause after a failure: what is missing is a right, as a rule.
 const PAUSE: Duration = Duration::from_mins(1);
 
@@ -95,7 +96,11 @@ impl Withdrawal {
         let Some(found) = found.filter(|found| is_ours(&found.metadata)) else {
             return Ok(true);
         };
-        self.leave_the_fleet(report).await?;
+        // The key to the member goes whatever the fleet says: its copy of the token is worthless once the account is gone.
+        if let Err(error) = self.leave_the_fleet(report).await {
+            let secret = report.name();
+            tracing::warn!(secret, %error, "the fleet keeps a copy of a token that is good for nothing any more");
+        }
         if report == Report::KubeCredentials {
             let name = account::full_access(&self.namespace, &account).0.name_any();
             let bindings: Api<ClusterRoleBinding> = Api::all(self.member.clone());
@@ -126,29 +131,33 @@ impl Withdrawal {
         Ok(true)
     }
 
-    /// Removes the fleet's copy of the token, and the Cluster's reference to it. Where we have no rights there the token is worthless all
-    /// the same once its account is gone.
+    /// Removes the fleet's copy of the token, and the Cluster's reference to it.
     async fn leave_the_fleet(&self, report: Report) -> Result<(), write::Error> {
         let name = report.secret(&self.cluster);
         let secrets: Api<Secret> = Api::namespaced(self.fleet.clone(), &self.namespace);
-        permitted(remove("remove the fleet's Secret", &secrets, &name).await)?;
-        let cluster: Option<Arc<Cluster>> = self.clusters.get(None, &self.cluster);
-        let Some(cluster) =
-            cluster.filter(|cluster| names(cluster, report, &self.namespace, &name))
-        else {
-            return Ok(());
-        };
-        let patch = json!({
-            "metadata": { "resourceVersion": cluster.metadata.resource_version },
-            "spec": { report.reference(): null },
-        });
+        let removed = remove("remove the fleet's Secret", &secrets, &name).await;
         let clusters: Api<Cluster> = Api::all(self.fleet.clone());
-        let call = merge(&clusters, &self.cluster, None, &patch);
-        permitted(
-            within("forget the Secret in the Cluster", call)
-                .await
-                .map(drop),
-        )
+        for _ in 0..ATTEMPTS {
+            let read = clusters.get_opt(&self.cluster);
+            let cluster = within("read the Cluster", read).await?;
+            let names = |cluster: &Cluster| names(cluster, report, &self.namespace, &name);
+            let Some(cluster) = cluster.filter(names) else {
+                break;
+            };
+            let patch = json!({
+                "metadata": { "resourceVersion": cluster.metadata.resource_version },
+                "spec": { report.reference(): null },
+            });
+            let call = merge(&clusters, &self.cluster, None, &patch);
+            match within("forget the Secret in the Cluster", call).await {
+                Err(error) if error.is_conflict() => {}
+                other => {
+                    other?;
+                    break;
+                }
+            }
+        }
+        removed
     }
 }
 
@@ -190,13 +199,6 @@ where
         // Gone, or another one of its name by now.
         Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
         other => other.map(drop),
-    }
-}
-
-fn permitted(outcome: Result<(), write::Error>) -> Result<(), write::Error> {
-    match outcome {
-        Err(error) if error.is_forbidden() => Ok(()),
-        other => other,
     }
 }
 
