@@ -218,10 +218,12 @@ impl<'a> Filters<'a> {
             .map(Rejection::Taint)
     }
 
-    /// Whether the cluster, having the workload, would not take it if it came anew.
+    /// Whether the cluster, having the workload, would not take it if it came anew, or is not heard of: the taint that says so comes
+    /// later.
     pub fn is_closed(&self, cluster: &'a Facts) -> bool {
         let refused = self.taints(cluster, false);
-        refused.or_else(|| self.readiness(cluster, false)).is_some()
+        let refused = refused.or_else(|| self.readiness(cluster, false));
+        refused.is_some() || cluster.has_fallen_silent()
     }
 
     /// Who moves a workload off a failing cluster must not count on one that is not heard of: that it is silent is known before

@@ -6,6 +6,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use muster_shared::api::cluster::{APIEnablement, Cluster};
+use muster_shared::conditions;
+use muster_shared::names::condition;
 use muster_shared::taints::keeps_away;
 use muster_shared::watch::{Departed, Doubt, Presence};
 
@@ -185,6 +187,14 @@ impl Facts {
     /// Name of the cluster.
     pub fn name(&self) -> &str {
         self.cluster.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Whether the cluster has reported, and is not ready as far as the control plane hears.
+    pub(super) fn has_fallen_silent(&self) -> bool {
+        let status = self.cluster.status.as_ref();
+        let conditions = status.map_or(&[][..], |status| &status.conditions);
+        conditions::status(conditions, condition::READY)
+            .is_some_and(|ready| ready != conditions::TRUE)
     }
 
     /// Whether the cluster is being deleted: it takes nothing and keeps nothing.

@@ -186,6 +186,26 @@ fn new_replicas_avoid_clusters_with_taints_as_long_as_others_suffice() {
 }
 
 #[test]
+fn new_replicas_avoid_a_silent_cluster_before_it_has_its_taint() {
+    for (ready, expected) in [
+        ("True", "m1:5 m2:1"),
+        ("Unknown", "m1:2 m2:4"),
+        ("False", "m1:2 m2:4"),
+    ] {
+        let mut ill = cluster("m1", 10);
+        ill["status"]["conditions"] = json!([{
+            "type": "Ready", "status": ready, "reason": "x", "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }]);
+        let spec = placed(deployment(6, &dynamic()), &[("m1", 2)]);
+        let clusters = [ill.clone(), cluster("m2", 4)];
+        assert_eq!(outcome(&spec, &clusters), expected, "{ready}");
+        // Where it alone has room, it is better than nothing.
+        let spec = placed(deployment(10, &dynamic()), &[("m1", 2)]);
+        assert_eq!(outcome(&spec, &[ill]), "m1:10", "{ready}");
+    }
+}
+
+#[test]
 fn who_flees_one_failing_cluster_must_not_count_on_another() {
     let clusters = [
         tainted("m1", 10, "x", "NoExecute"),
