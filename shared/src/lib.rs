@@ -5,7 +5,6 @@
 //! `names` are pure and import nothing of ours but `api`.
 
 pub mod api;
-pub mod bounds;
 pub mod capacity;
 pub mod certificate;
 pub mod client;

@@ -1,78 +1,44 @@
 //! Gathers a binding, its template and its Works, and writes the Works that are missing, different or too many.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, Patch, PostParams, Preconditions};
+use kube::api::Patch;
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
-use muster_shared::api::work::Work;
-use muster_shared::client::{self, Rank};
+use muster_shared::client::Rank;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
-use muster_shared::interpreter;
-use muster_shared::k8s::Condition;
 use muster_shared::names;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::compare;
+use super::absence::{self, Missing};
+use super::error::Error;
+use super::held::tell_of_hold;
 use super::kept::{BindingKey, Kept, patch_params};
 use super::purge;
-use super::render::{Origin, Rendered, Scope, render};
-use super::works::{CachedWork, binding_of, fingerprint};
+use super::render::{Origin, Rendered, Scope, expects, render};
+use super::waits::Waits;
+use super::works::{CachedWork, binding_of};
+use super::write::{Ensured, Written, ensure, lead, listed, remove, remove_named};
 use crate::availability;
 use crate::detector::{Claim, Lookup, Parked, TemplateEvent, TemplateKey, binding_name};
 use crate::fleet::Fleet;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
-/// How long to wait for the claim of a template; its arrival is heard of earlier.
-const UNCLAIMED: Duration = Duration::from_secs(2);
-/// How long to wait for the execution namespace of a cluster that is just joining.
-const JOINING: Duration = Duration::from_secs(1);
 /// How long to wait for a Work that is going away; its disappearance is heard of earlier.
 const LEAVING: Duration = Duration::from_secs(5);
-
-/// Why the Works of a binding are not as they should be.
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error("render the works: {0}")]
-    Render(#[from] interpreter::Error),
-    #[error("{step} {subject}: {source}")]
-    Api {
-        step: &'static str,
-        subject: String,
-        source: Box<kube::Error>,
-    },
-    #[error("{failed} of {of} works failed; the first: {first}")]
-    Some {
-        failed: usize,
-        of: usize,
-        first: Box<Self>,
-    },
-}
-
-impl Error {
-    fn api(step: &'static str, subject: &impl ToString) -> impl FnOnce(kube::Error) -> Self {
-        let subject = subject.to_string();
-        move |source| Self::Api {
-            step,
-            subject,
-            source: Box::new(source),
-        }
-    }
-}
 
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     fleet.follow_templates();
     let queue = Queue::new("binding");
-    let parked = Arc::new(Parked::new(&fleet.templates, &queue));
+    let parked = Parked::new(&fleet.templates, &queue);
     follow(&fleet.bindings, &queue);
     follow(&fleet.cluster_bindings, &queue);
     let claimed = queue.clone();
@@ -87,6 +53,8 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         }
     });
     let works = queue.clone();
+    // `fleet` is not captured: it would keep itself alive.
+    let expected = expectation(fleet.bindings.clone(), fleet.cluster_bindings.clone());
     fleet.works.on_change(move |change| {
         let concerns_us = match change {
             // Somebody changed the spec, or gave the permanent id that the manifest carries too.
@@ -94,14 +62,20 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 old: Some(old),
                 new,
             } => old.metadata.generation != new.metadata.generation || old.labels != new.labels,
-            Change::Applied { old: None, .. } => false,
+            // Made while its binding moved on or went: nobody else would ever look at it.
+            Change::Applied { old: None, new } => !expected(new),
             Change::Deleted { .. } => true,
         };
         if let Some(key) = binding_of(change.object()).filter(|_| concerns_us) {
             works.add(key);
         }
     });
-    let written = Arc::new(Written::default());
+    let memory = Arc::new(Memory {
+        written: Written::default(),
+        missing: Missing::default(),
+        waits: Waits::default(),
+        parked,
+    });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     fleet.work(
         tasks,
@@ -109,23 +83,52 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         queue,
         workers,
         move |fleet, key: BindingKey| {
-            let (written, parked) = (Arc::clone(&written), Arc::clone(&parked));
+            let memory = Arc::clone(&memory);
             async move {
                 if key.namespace.is_some() {
-                    sync::<ResourceBinding>(&fleet, &written, &parked, &key).await
+                    sync::<ResourceBinding>(&fleet, &memory, &key).await
                 } else {
-                    sync::<ClusterResourceBinding>(&fleet, &written, &parked, &key).await
+                    sync::<ClusterResourceBinding>(&fleet, &memory, &key).await
                 }
             }
         },
     );
 }
 
+/// What the controller remembers. May be lost.
+struct Memory {
+    written: Written,
+    missing: Missing,
+    waits: Waits<BindingKey>,
+    parked: Parked<BindingKey>,
+}
+
+/// Tells whether a Work is where its binding wants one. False too where the binding is not known: its Works are looked at.
+fn expectation(
+    bindings: Informer<ResourceBinding>,
+    cluster_bindings: Informer<ClusterResourceBinding>,
+) -> impl Fn(&CachedWork) -> bool {
+    fn wants<B: Binding>(binding: Option<Arc<B>>, cluster: &str) -> bool {
+        binding.is_some_and(|binding| {
+            binding.meta().deletion_timestamp.is_none() && expects(binding.spec(), cluster)
+        })
+    }
+    move |work| {
+        let Some((key, cluster)) = binding_of(work).zip(cluster_of(work)) else {
+            return true;
+        };
+        match &key.namespace {
+            Some(namespace) => wants(bindings.get(Some(namespace), &key.name), cluster),
+            None => wants(cluster_bindings.get(None, &key.name), cluster),
+        }
+    }
+}
+
 /// A change of the status alone does not concern us.
 fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
     let queue = queue.clone();
-    bindings.on_change(move |change| {
-        if let Change::Applied { old, new } = change {
+    bindings.on_change(move |change| match change {
+        Change::Applied { old, new } => {
             let same = |old: &Arc<B>| {
                 let (old, new) = (old.meta(), new.meta());
                 old.generation == new.generation
@@ -136,19 +139,18 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
                 queue.add(BindingKey::of(new.as_ref()));
             }
         }
+        // As a rule its Works went before it; without its finalizer they did not.
+        Change::Deleted { old } => queue.add(BindingKey::of(old.as_ref())),
     });
 }
 
-async fn sync<B: Kept>(
-    fleet: &Fleet,
-    written: &Written,
-    parked: &Parked<BindingKey>,
-    key: &BindingKey,
-) -> Result<Next, Error> {
+async fn sync<B: Kept>(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
     fleet.traffic.lull(Rank::Order).await;
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
-        return Ok(Next::Done);
+        memory.waits.over(key);
+        return absence::sweep(fleet, &memory.missing, key).await;
     };
+    memory.missing.forget(key);
     if binding.meta().deletion_timestamp.is_some() {
         return finish(fleet, key, binding.as_ref()).await;
     }
@@ -156,11 +158,11 @@ async fn sync<B: Kept>(
         return identify(fleet, key, binding.as_ref()).await;
     };
     let spec = binding.spec();
-    let works = fleet.work_index.of(id);
+    let works = fleet.work_index.of(key);
     let scope = Scope::of(spec);
 
     let elsewhere = |work: &&Arc<CachedWork>| {
-        cluster_of(work).is_none_or(|cluster| !scope.expected.contains(cluster))
+        cluster_of(work).is_some_and(|cluster| !scope.expected.contains(cluster))
     };
     remove(fleet, works.iter().filter(elsewhere)).await?;
     let is_there = |cluster: &str| {
@@ -183,7 +185,7 @@ async fn sync<B: Kept>(
         Lookup::Found(template) => template,
         // The binding follows it: garbage collection takes both.
         Lookup::Absent => return Ok(Next::Done),
-        Lookup::Unknown => return Ok(parked.wait(&template_key.kind, key.clone())),
+        Lookup::Unknown => return Ok(memory.parked.wait(&template_key.kind, key.clone())),
     };
     let origin = Origin {
         namespace: key.namespace.clone(),
@@ -193,7 +195,7 @@ async fn sync<B: Kept>(
     // The claim goes into the manifest, and makes a new generation of the template, which does as well. The detector is about to write
     // it; a Work made before would be written twice.
     if Claim::on(binding.meta()).is_some() && Claim::on(template.metadata()).is_none() {
-        return Ok(Next::After(UNCLAIMED));
+        return Ok(Next::After(memory.waits.next(key).time));
     }
     let template = template.object(&template_key.kind);
     let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
@@ -209,10 +211,41 @@ async fn sync<B: Kept>(
             return Err(error.into());
         }
     };
-    let outcomes = join_all(rendered.iter().map(|work| ensure(fleet, written, work))).await;
+    write(fleet, memory, &origin, binding.as_ref(), &rendered).await
+}
+
+/// Writes the Works of a binding, and tells what keeps it from that.
+async fn write<B: Kept>(
+    fleet: &Fleet,
+    memory: &Memory,
+    origin: &Origin,
+    binding: &B,
+    rendered: &[Rendered],
+) -> Result<Next, Error> {
+    let (key, resource) = (origin.key(), binding.spec().resource.uid.as_deref());
+    let works = rendered
+        .iter()
+        .map(|work| ensure(fleet, &memory.written, origin, resource, work));
+    let outcomes = join_all(works).await;
+    let is_untold =
+        |outcome: &Result<_, Error>| matches!(outcome, Ok(Ensured::Joining | Ensured::Raced));
+    let untold = if outcomes.iter().any(is_untold) {
+        let wait = memory.waits.next(&key);
+        if wait.has_become_long {
+            let note = "a cluster has no execution namespace yet, or the cache does not show its work, so that this is tried again";
+            let reason = "SyncWorkFailed";
+            fleet
+                .events
+                .publish(binding, EventType::Warning, reason, note);
+        }
+        Some(wait.time)
+    } else {
+        memory.waits.over(&key);
+        None
+    };
     let wait = outcomes.iter().filter_map(|outcome| match outcome {
         Ok(Ensured::Leaving) => Some(LEAVING),
-        Ok(Ensured::Joining) => Some(JOINING),
+        Ok(Ensured::Joining | Ensured::Raced) => untold,
         Ok(Ensured::AsRendered) | Err(_) => None,
     });
     let wait = wait.min();
@@ -224,7 +257,7 @@ async fn sync<B: Kept>(
             first: Box::new(first),
         };
         fleet.events.publish(
-            binding.as_ref(),
+            binding,
             EventType::Warning,
             "SyncWorkFailed",
             error.to_string(),
@@ -232,170 +265,6 @@ async fn sync<B: Kept>(
         return Err(error);
     }
     Ok(wait.map_or(Next::Done, Next::After))
-}
-
-/// Writes what holds the new copies back, or that nothing does any more. Where that fails it is tried again at the next look.
-async fn tell_of_hold<B: Kept>(
-    fleet: &Fleet,
-    key: &BindingKey,
-    binding: &B,
-    held: Option<&purge::Hold<'_>>,
-    now: Timestamp,
-) {
-    let before = &binding.status().conditions;
-    let Some(condition) = purge::condition(held, before, now) else {
-        return;
-    };
-    let Some(list) = conditions::merge(before, [condition.clone()]) else {
-        return;
-    };
-    let patch = json!({
-        "metadata": {"resourceVersion": binding.resource_version()},
-        "status": {"conditions": list},
-    });
-    let written = B::api(&fleet.report_client, key)
-        .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
-        .await;
-    match written {
-        Ok(_) => {
-            let Condition {
-                reason, message, ..
-            } = condition;
-            tracing::info!(binding = %key, reason, "{message}");
-            let kind = if held.is_some() {
-                EventType::Warning
-            } else {
-                EventType::Normal
-            };
-            fleet.events.publish(binding, kind, &reason, message);
-        }
-        Err(error) => {
-            let error = client::brief(&error);
-            tracing::debug!(binding = %key, error, "cannot tell what holds the new copies back");
-        }
-    }
-}
-
-/// The last patch of each Work (its fingerprint, by the Work's uid), and the version that it was for. Until the cache shows the
-/// result, the same difference is found again; it need not be written again. May be lost.
-#[derive(Default)]
-struct Written(Mutex<HashMap<String, (Option<String>, u64)>>);
-
-impl Written {
-    fn holds(&self, work: &CachedWork, patch: &Value) -> bool {
-        let last = self
-            .lock()
-            .get(work.metadata.uid.as_deref().unwrap_or_default())
-            .cloned();
-        last == Some((work.metadata.resource_version.clone(), fingerprint(patch)))
-    }
-
-    fn note(&self, work: &CachedWork, patch: &Value) {
-        if let Some(uid) = work.metadata.uid.clone() {
-            self.lock().insert(
-                uid,
-                (work.metadata.resource_version.clone(), fingerprint(patch)),
-            );
-        }
-    }
-
-    fn forget(&self, work: &CachedWork) {
-        self.lock()
-            .remove(work.metadata.uid.as_deref().unwrap_or_default());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, (Option<String>, u64)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-enum Ensured {
-    AsRendered,
-    /// The old one has to go first.
-    Leaving,
-    /// The cluster has no execution namespace yet.
-    Joining,
-}
-
-async fn ensure(fleet: &Fleet, written: &Written, rendered: &Rendered) -> Result<Ensured, Error> {
-    let api: Api<Work> = Api::namespaced(fleet.order_client.clone(), &rendered.namespace);
-    let subject = || format!("work {}/{}", rendered.namespace, rendered.name);
-    let Some(work) = fleet.works.get(Some(&rendered.namespace), &rendered.name) else {
-        if is_leaving(fleet, &rendered.namespace) {
-            return Ok(Ensured::AsRendered);
-        }
-        return match create(&api, rendered).await {
-            Ok(()) => Ok(Ensured::AsRendered),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Ensured::Joining),
-            Err(error) => Err(Error::api("create", &subject())(error)),
-        };
-    };
-    if work.metadata.deletion_timestamp.is_some() {
-        return Ok(Ensured::Leaving);
-    }
-    let Some(patch) = compare::patch(&work, rendered) else {
-        written.forget(&work);
-        return Ok(Ensured::AsRendered);
-    };
-    if !written.holds(&work, &patch) {
-        api.patch(&rendered.name, &patch_params(), &Patch::Merge(&patch))
-            .await
-            .map_err(Error::api("update", &subject()))?;
-        written.note(&work, &patch);
-        tracing::debug!(work = %subject(), "updated");
-    }
-    Ok(Ensured::AsRendered)
-}
-
-/// Whether the cluster of an execution namespace leaves the fleet: its Works go, and none are made any more.
-fn is_leaving(fleet: &Fleet, namespace: &str) -> bool {
-    names::cluster_of_execution_namespace(namespace)
-        .and_then(|cluster| fleet.clusters.get(None, cluster))
-        .is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_some())
-}
-
-async fn create(api: &Api<Work>, rendered: &Rendered) -> Result<(), kube::Error> {
-    let work: Work =
-        serde_json::from_value(compare::create(rendered)).map_err(kube::Error::SerdeError)?;
-    match api.create(&PostParams::default(), &work).await {
-        Ok(_) => Ok(()),
-        // Made by us a moment ago and not in the cache yet; or by somebody else, and then its event brings us back.
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Deletes Works; the agents then remove the objects from the members.
-async fn remove(fleet: &Fleet, works: impl Iterator<Item = &Arc<CachedWork>>) -> Result<(), Error> {
-    let removals = works
-        .filter(|work| work.metadata.deletion_timestamp.is_none())
-        .map(|work| async move {
-            let api: Api<Work> = Api::namespaced(
-                fleet.order_client.clone(),
-                &work.namespace().unwrap_or_default(),
-            );
-            let this_one = Preconditions {
-                uid: work.uid(),
-                resource_version: None,
-            };
-            let parameters = DeleteParams {
-                preconditions: Some(this_one),
-                ..DeleteParams::default()
-            };
-            tracing::info!(
-                namespace = work.namespace(),
-                work = work.name_any(),
-                "removing a work that is not wanted any more"
-            );
-            match api.delete(&work.name_any(), &parameters).await {
-                Ok(_) => Ok(()),
-                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
-                    Ok(())
-                }
-                Err(error) => Err(Error::api("remove work", &work.name_any())(error)),
-            }
-        });
-    join_all(removals).await.into_iter().collect()
 }
 
 /// Removes the Works of a binding that is going away, then lets go of it. The Works' own finalizers take care of the members.
@@ -413,8 +282,9 @@ async fn finish<B: Kept>(fleet: &Fleet, key: &BindingKey, binding: &B) -> Result
         return Ok(Next::Done);
     }
     if let Some(id) = binding.permanent_id() {
-        remove(fleet, fleet.work_index.of(id).iter()).await?;
+        remove_named(fleet, listed(fleet, key, B::ID_LABEL, id).await?).await?;
     }
+    lead(fleet)?;
     let others: Vec<_> = binding
         .finalizers()
         .iter()

@@ -1,14 +1,20 @@
 //! Works from bindings: what each chosen cluster is to have.
 
+mod absence;
 pub mod compare;
 mod controller;
+mod error;
 pub mod form;
+mod held;
 pub mod kept;
 pub mod marks;
 mod namespaces;
+pub mod owner;
 pub mod purge;
 pub mod render;
+pub mod waits;
 pub mod works;
+mod write;
 
 #[cfg(test)]
 mod conformance;

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Namespace;
@@ -22,11 +21,37 @@ use serde_json::json;
 use super::compare;
 use super::kept::patch_params;
 use super::render::Rendered;
+use super::waits::Waits;
+use super::works::{CachedWork, binding_of, owner_id};
 use crate::detector::scope::Scope;
 use crate::fleet::Fleet;
 
-/// How long to wait for the execution namespace of a cluster that is just joining.
-const JOINING: Duration = Duration::from_secs(1);
+/// Something to look at: a namespace in all clusters, or in one of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    namespace: String,
+    cluster: Option<String>,
+}
+
+impl Place {
+    fn everywhere(namespace: String) -> Self {
+        Self {
+            namespace,
+            cluster: None,
+        }
+    }
+
+    /// Each of the namespaces, in one cluster only.
+    fn in_cluster(
+        namespaces: impl Iterator<Item = String>,
+        cluster: &str,
+    ) -> impl Iterator<Item = Self> {
+        namespaces.map(move |namespace| Self {
+            namespace,
+            cluster: Some(cluster.to_owned()),
+        })
+    }
+}
 
 /// Why a namespace is not everywhere.
 #[derive(Debug, thiserror::Error)]
@@ -56,21 +81,20 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             return;
         }
     };
-    let queue: Queue<String> = Queue::new("namespaces");
+    let queue: Queue<Place> = Queue::new("namespaces");
     let changed = queue.clone();
     fleet.namespaces.on_change(move |change| {
         if let Change::Applied { new, .. } = change {
-            changed.add(new.name_any());
+            changed.add(Place::everywhere(new.name_any()));
         }
     });
     // A new cluster needs all of them. `fleet` is not captured: it would keep itself alive.
     let (arrived, namespaces) = (queue.clone(), fleet.namespaces.clone());
     fleet.clusters.on_change(move |change| {
-        if matches!(change, Change::Applied { old: None, .. }) {
-            namespaces
-                .list()
-                .iter()
-                .for_each(|namespace| arrived.add(namespace.name_any()));
+        if let Change::Applied { old: None, new } = change {
+            let names = namespaces.list();
+            let names = names.iter().map(|namespace| namespace.name_any());
+            Place::in_cluster(names, &new.name_any()).for_each(|place| arrived.add(place));
         }
     });
     let lost = queue.clone();
@@ -81,26 +105,61 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 .iter()
                 .find(|owner| owner.kind == "Namespace")
         {
-            lost.add(owner.name.clone());
+            let lies_in = old.metadata.namespace.as_deref();
+            lost.add(Place {
+                namespace: owner.name.clone(),
+                cluster: lies_in
+                    .and_then(names::cluster_of_execution_namespace)
+                    .map(str::to_owned),
+            });
         }
+    });
+    let desk = Arc::new(Desk {
+        scope,
+        waits: Waits::default(),
+        queue: queue.clone(),
     });
     fleet.work(
         tasks,
         "namespace",
         queue,
         settings.concurrent_namespace_syncs,
-        move |fleet, name: String| {
-            let scope = Arc::clone(&scope);
-            async move {
-                match fleet.namespaces.get(None, &name) {
-                    Some(namespace) if goes_everywhere(&namespace, &scope) => {
-                        spread(&fleet, &namespace).await
-                    }
-                    _ => Ok(Next::Done),
-                }
-            }
+        move |fleet, place: Place| {
+            let desk = Arc::clone(&desk);
+            async move { reconcile(&fleet, &desk, place).await }
         },
     );
+}
+
+/// What the workers share.
+struct Desk {
+    scope: Arc<Scope>,
+    waits: Waits<Place>,
+    queue: Queue<Place>,
+}
+
+async fn reconcile(fleet: &Fleet, desk: &Desk, place: Place) -> Result<Next, Error> {
+    let namespace = fleet.namespaces.get(None, &place.namespace);
+    let namespace = namespace.filter(|namespace| goes_everywhere(namespace, &desk.scope));
+    let Some(namespace) = namespace else {
+        desk.waits.over(&place);
+        return Ok(Next::Done);
+    };
+    if let Some(cluster) = &place.cluster {
+        if ensure(fleet, &namespace, cluster).await? {
+            desk.waits.over(&place);
+            return Ok(Next::Done);
+        }
+        return Ok(Next::After(desk.waits.next(&place).time));
+    }
+    let again = spread(fleet, &namespace).await?;
+    for place in again.into_iter().map(|cluster| Place {
+        cluster: Some(cluster),
+        ..place.clone()
+    }) {
+        desk.queue.add(place);
+    }
+    Ok(Next::Done)
 }
 
 /// Whether a namespace is propagated by itself. `default` is in every cluster anyway.
@@ -116,56 +175,72 @@ fn goes_everywhere(namespace: &Namespace, scope: &Scope) -> bool {
         && scope.admits_namespace(&name)
 }
 
-async fn spread(fleet: &Fleet, namespace: &Namespace) -> Result<Next, Error> {
+/// Brings a namespace into all clusters, and names those that have to be looked at again.
+async fn spread(fleet: &Fleet, namespace: &Namespace) -> Result<Vec<String>, Error> {
     let clusters = fleet.clusters.list();
-    let here = clusters
+    let names: Vec<String> = clusters.iter().map(|cluster| cluster.name_any()).collect();
+    let writes = names
         .iter()
-        .filter(|cluster| cluster.metadata.deletion_timestamp.is_none());
-    let writes = here.map(|cluster| ensure(fleet, namespace, cluster.name_any()));
-    let everywhere = join_all(writes)
+        .map(|cluster| ensure(fleet, namespace, cluster));
+    let outcomes = join_all(writes)
         .await
         .into_iter()
         .collect::<Result<Vec<bool>, _>>()?;
-    Ok(if everywhere.contains(&false) {
-        Next::After(JOINING)
-    } else {
-        Next::Done
-    })
+    let again = names.into_iter().zip(outcomes);
+    Ok(again
+        .filter_map(|(name, done)| (!done).then_some(name))
+        .collect())
 }
 
-/// Whether the cluster has the Work now; a cluster that is just joining has no execution namespace yet.
-async fn ensure(fleet: &Fleet, namespace: &Namespace, cluster: String) -> Result<bool, Error> {
+/// Brings a namespace into one cluster; `false` if that has to be tried again: a cluster that is just joining has no execution
+/// namespace yet, or somebody else wrote at the same time.
+///
+/// A Work of this name that names a binding is that binding's: the namespace goes there by a policy as well.
+async fn ensure(fleet: &Fleet, namespace: &Namespace, cluster: &str) -> Result<bool, Error> {
+    let joined = fleet.clusters.get(None, cluster);
+    if joined.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()) {
+        return Ok(true);
+    }
     let compose = |source| Error::Compose {
         namespace: namespace.name_any(),
         source,
     };
-    let rendered = render(namespace, &cluster).map_err(compose)?;
+    let rendered = render(namespace, cluster).map_err(compose)?;
     let api: Api<Work> = Api::namespaced(fleet.client.clone(), &rendered.namespace);
     let outcome = match fleet.works.get(Some(&rendered.namespace), &rendered.name) {
         None => {
             let mut work = compare::create(&rendered);
             work["metadata"]["ownerReferences"] = json!([namespace.controller_owner_ref(&())]);
             let work = serde_json::from_value(work).map_err(compose)?;
+            if !fleet.leadership.is_current() {
+                return Ok(true);
+            }
             api.create(&PostParams::default(), &work).await.map(drop)
         }
-        Some(work) if work.metadata.deletion_timestamp.is_some() => Ok(()),
+        Some(work) if work.metadata.deletion_timestamp.is_some() || is_bound(&work) => Ok(()),
         Some(work) => match compare::patch(&work, &rendered) {
-            Some(patch) => api
-                .patch(&rendered.name, &patch_params(), &Patch::Merge(&patch))
-                .await
-                .map(drop),
-            None => Ok(()),
+            Some(mut patch) if fleet.leadership.is_current() => {
+                patch["metadata"]["resourceVersion"] = json!(work.metadata.resource_version);
+                api.patch(&rendered.name, &patch_params(), &Patch::Merge(&patch))
+                    .await
+                    .map(drop)
+            }
+            _ => Ok(()),
         },
     };
     match outcome {
         Ok(()) => Ok(true),
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(true),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(false),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
         Err(source) => Err(Error::Api {
             work: format!("{}/{}", rendered.namespace, rendered.name),
             source: Box::new(source),
         }),
     }
+}
+
+fn is_bound(work: &CachedWork) -> bool {
+    binding_of(work).is_some() || owner_id(work).is_some()
 }
 
 /// The Work of a namespace for one cluster. It says nothing about conflicts: a namespace that the member has already is not taken over.
@@ -209,6 +284,30 @@ mod tests {
 
     fn namespace(metadata: &serde_json::Value) -> Namespace {
         serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+    }
+
+    #[test]
+    fn a_cluster_that_joins_costs_one_look_per_namespace_and_none_at_other_clusters() {
+        let names = ["a", "b", "c"].map(str::to_owned);
+        let places: Vec<_> = Place::in_cluster(names.into_iter(), "m1").collect();
+        assert_eq!(places.len(), 3);
+        assert!(
+            places
+                .iter()
+                .all(|place| place.cluster.as_deref() == Some("m1"))
+        );
+    }
+
+    #[test]
+    fn a_work_that_names_a_binding_is_left_to_it() {
+        let work = |metadata: serde_json::Value| -> CachedWork {
+            serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+        };
+        let name = json!({ "clusterresourcebinding.karmada.io/name": "shop-namespace" });
+        let id = json!({ "clusterresourcebinding.karmada.io/permanent-id": "id" });
+        assert!(is_bound(&work(json!({ "annotations": name }))));
+        assert!(is_bound(&work(json!({ "labels": id }))));
+        assert!(!is_bound(&work(json!({ "labels": { "theirs": "1" } }))));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use muster_shared::interpreter::{self, Operation, hook_enabled, prune, revise_re
 use muster_shared::names::{self, annotation, label};
 use serde_json::{Map, Value, json};
 
+use super::kept::BindingKey;
 use crate::scheduler::divide::{Party, TieBreak, webster};
 
 /// Labels or annotations.
@@ -32,6 +33,14 @@ impl Origin {
     /// The labels of a Work and its manifest.
     pub fn labels(&self) -> Pairs {
         Pairs::from([(self.label().to_owned(), self.id.clone())])
+    }
+
+    /// The binding.
+    pub fn key(&self) -> BindingKey {
+        BindingKey {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
     }
 
     /// The label that holds the permanent id.
@@ -145,6 +154,20 @@ impl Scope {
             purged_first,
         }
     }
+}
+
+/// Whether a Work of a binding may be in a cluster: what [`Scope::expected`] says of one cluster, without the lists.
+pub fn expects(spec: &ResourceBindingSpec, cluster: &str) -> bool {
+    let among = |clusters: &[TargetCluster]| clusters.iter().any(|target| target.name == cluster);
+    let directly = |mode: &PurgeMode| *mode.canonical() == PurgeMode::Directly;
+    among(&spec.clusters)
+        || spec
+            .required_by
+            .iter()
+            .any(|snapshot| among(&snapshot.clusters))
+        || spec.graceful_eviction_tasks.iter().any(|task| {
+            task.from_cluster == cluster && !task.purge_mode.as_ref().is_some_and(directly)
+        })
 }
 
 /// Renders the Works for the targets of a binding, in their order. `inject` carries state preserved by an application failover into the

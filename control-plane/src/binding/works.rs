@@ -114,7 +114,9 @@ impl Resource for CachedWork {
     }
 }
 
-/// The Works of each binding, by the binding's permanent id. Cheap to clone.
+/// The Works of each binding, by the binding that they name. Cheap to clone.
+///
+/// Karmada finds them by permanent id, which two bindings share when one was copied from the other.
 #[derive(Clone, Default)]
 pub struct WorkIndex {
     // A std lock: held for map operations only.
@@ -122,7 +124,7 @@ pub struct WorkIndex {
 }
 
 /// Works that are shared with the cache, those of each binding in the order of their places.
-type ByBinding = HashMap<Box<str>, Vec<Arc<CachedWork>>>;
+type ByBinding = HashMap<BindingKey, Vec<Arc<CachedWork>>>;
 
 impl WorkIndex {
     /// An index that follows the cache of Works; make it before the cache starts.
@@ -131,7 +133,10 @@ impl WorkIndex {
         let kept = index.clone();
         works.on_change(move |change| match change {
             Change::Applied { old, new } => {
-                if let Some(old) = old.as_deref().filter(|old| owner_id(old) != owner_id(new)) {
+                let former = old
+                    .as_deref()
+                    .filter(|old| binding_of(old) != binding_of(new));
+                if let Some(old) = former {
                     kept.remove(old);
                 }
                 kept.put(new);
@@ -141,18 +146,17 @@ impl WorkIndex {
         index
     }
 
-    /// The Works of a binding, those that are going away included.
-    pub fn of(&self, binding_id: &str) -> Vec<Arc<CachedWork>> {
-        self.lock().get(binding_id).cloned().unwrap_or_default()
+    /// The Works that name a binding, those that are going away included, wherever they lie.
+    pub fn of(&self, binding: &BindingKey) -> Vec<Arc<CachedWork>> {
+        self.lock().get(binding).cloned().unwrap_or_default()
     }
 
     fn put(&self, work: &Arc<CachedWork>) {
-        let Some(id) = owner_id(work) else { return };
-        let mut by_binding = self.lock();
-        let Some(works) = by_binding.get_mut(id) else {
-            by_binding.insert(id.into(), vec![Arc::clone(work)]);
+        let Some(binding) = binding_of(work) else {
             return;
         };
+        let mut by_binding = self.lock();
+        let works = by_binding.entry(binding).or_default();
         match works.binary_search_by(|held| place(held).cmp(&place(work))) {
             Ok(at) => works[at] = Arc::clone(work),
             Err(at) => works.insert(at, Arc::clone(work)),
@@ -160,12 +164,14 @@ impl WorkIndex {
     }
 
     fn remove(&self, work: &CachedWork) {
-        let id = owner_id(work).unwrap_or_default();
+        let Some(binding) = binding_of(work) else {
+            return;
+        };
         let mut by_binding = self.lock();
-        if let Some(works) = by_binding.get_mut(id) {
+        if let Some(works) = by_binding.get_mut(&binding) {
             works.retain(|held| place(held) != place(work));
             if works.is_empty() {
-                by_binding.remove(id);
+                by_binding.remove(&binding);
             }
         }
     }
@@ -178,15 +184,20 @@ impl WorkIndex {
 }
 
 /// The permanent id of the binding that a Work was made for.
-fn owner_id(work: &CachedWork) -> Option<&str> {
+pub fn owner_id(work: &CachedWork) -> Option<&str> {
     let id = |key: &str| work.labels.get(key).filter(|id| !id.is_empty());
     id(label::RESOURCE_BINDING_ID).or_else(|| id(label::CLUSTER_RESOURCE_BINDING_ID))
 }
 
 /// The binding that a Work was made for.
 pub fn binding_of(work: &CachedWork) -> Option<BindingKey> {
+    binding_named(|key| work.annotations.get(key))
+}
+
+/// The binding that annotations name.
+pub fn binding_named<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<BindingKey> {
     let get = |key: &str| {
-        let value = work.annotations.get(key).filter(|value| !value.is_empty());
+        let value = annotation(key).filter(|value| !value.is_empty());
         value.map(str::to_owned)
     };
     if let (Some(namespace), Some(name)) = (
@@ -208,4 +219,56 @@ pub fn binding_of(work: &CachedWork) -> Option<BindingKey> {
 fn place(work: &CachedWork) -> (Option<&str>, Option<&str>) {
     let metadata = &work.metadata;
     (metadata.namespace.as_deref(), metadata.name.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn work(cluster: &str, binding: &str, id: &str) -> Arc<CachedWork> {
+        let work = json!({ "metadata": {
+            "namespace": format!("karmada-es-{cluster}"), "name": "web-1",
+            "labels": { label::RESOURCE_BINDING_ID: id },
+            "annotations": {
+                annotation::RESOURCE_BINDING_NAMESPACE: "default",
+                annotation::RESOURCE_BINDING_NAME: binding,
+            },
+        }});
+        Arc::new(serde_json::from_value(work).unwrap())
+    }
+
+    fn key(name: &str) -> BindingKey {
+        BindingKey {
+            namespace: Some("default".to_owned()),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn bindings_with_the_same_permanent_id_do_not_share_works() {
+        let index = WorkIndex::default();
+        index.put(&work("m1", "web", "id"));
+        index.put(&work("m2", "copy", "id"));
+        let clusters = |name: &str| -> Vec<_> {
+            let works = index.of(&key(name));
+            works
+                .iter()
+                .filter_map(|work| work.metadata.namespace.clone())
+                .collect()
+        };
+        assert_eq!(clusters("web"), ["karmada-es-m1"]);
+        assert_eq!(clusters("copy"), ["karmada-es-m2"]);
+    }
+
+    #[test]
+    fn a_binding_that_was_made_again_finds_the_works_that_it_had_before() {
+        let index = WorkIndex::default();
+        index.put(&work("m1", "web", "before"));
+        index.put(&work("m1", "web", "now"));
+        assert_eq!(index.of(&key("web")).len(), 1);
+        index.remove(&work("m1", "web", "now"));
+        assert!(index.of(&key("web")).is_empty());
+    }
 }

@@ -9,6 +9,7 @@ use muster_shared::api::binding::{
 use muster_shared::api::work::ResourceIdentifier;
 use muster_shared::conditions;
 use muster_shared::names::{self, condition};
+use muster_shared::work_status;
 use serde_json::{Map, Value, json};
 
 use crate::binding::CachedWork;
@@ -22,10 +23,18 @@ const FAILED: (&str, &str) = (
     "Failed to apply all works, see status.aggregatedStatus for details",
 );
 
-/// One item per Work, sorted by cluster. Works that are going away do not count.
+/// Bytes of JSON of the statuses that one binding carries for all clusters; the API server takes 1.5 MB for everything.
+const LONGEST_STATUSES: usize = 768 << 10;
+
+/// One item per Work in an execution namespace, and one per cluster whose Work is somebody else's, sorted by cluster. Works
+/// that are going away do not count.
+///
+/// A status that is too long or too deep is left out, and so are the longest ones where all together are too much: one
+/// cluster must not hide the others.
 pub fn items<'w>(
     works: impl IntoIterator<Item = &'w CachedWork>,
     resource: &ObjectReference,
+    taken: Vec<Taken>,
 ) -> Vec<AggregatedStatusItem> {
     let mut items: Vec<_> = works
         .into_iter()
@@ -38,8 +47,49 @@ pub fn items<'w>(
             ))
         })
         .collect();
+    items.extend(taken.into_iter().map(|taken| AggregatedStatusItem {
+        cluster_name: taken.cluster,
+        applied_message: Some(taken.message),
+        health: Some(ResourceHealth::Unknown),
+        ..AggregatedStatusItem::default()
+    }));
     items.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
+    shorten(&mut items);
     items
+}
+
+/// A cluster in which the Work of this name is somebody else's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Whose it is.
+    pub message: String,
+}
+
+/// Leaves statuses out until the rest fits, the longest first, so that as few as possible are missing.
+fn shorten(items: &mut [AggregatedStatusItem]) {
+    let length = |item: &AggregatedStatusItem| {
+        let status = item.status.as_ref();
+        status.map_or(0, |status| work_status::length(&status.0))
+    };
+    let mut lengths: Vec<(usize, usize)> = items.iter().map(length).zip(0..).collect();
+    let mut sum: usize = lengths.iter().map(|(length, _)| length).sum();
+    if sum <= LONGEST_STATUSES {
+        return;
+    }
+    lengths.sort_unstable_by_key(|(length, at)| (std::cmp::Reverse(*length), *at));
+    for (length, at) in lengths {
+        if sum <= LONGEST_STATUSES {
+            break;
+        }
+        sum -= length;
+        let item = &mut items[at];
+        item.status = None;
+        item.applied_message = Some(format!(
+            "the statuses of all clusters take more than the {LONGEST_STATUSES} bytes that are carried: of this one only the health is shown"
+        ));
+    }
 }
 
 fn item(cluster: &str, work: &CachedWork, resource: &ObjectReference) -> AggregatedStatusItem {
@@ -64,12 +114,20 @@ fn item(cluster: &str, work: &CachedWork, resource: &ObjectReference) -> Aggrega
         .into_iter()
         .find(|reported| means(&reported.identifier, resource))
     {
-        Some(reported) => AggregatedStatusItem {
-            applied: true,
-            status: reported.status,
-            health: reported.health.or_else(|| blank.health.clone()),
-            ..blank
-        },
+        Some(reported) => {
+            let excess = reported
+                .status
+                .as_ref()
+                .map(|status| work_status::check(&status.0));
+            let excess = excess.and_then(Result::err);
+            AggregatedStatusItem {
+                applied: true,
+                status: reported.status.filter(|_| excess.is_none()),
+                applied_message: excess.map(|excess| excess.to_string()),
+                health: reported.health.or_else(|| blank.health.clone()),
+                ..blank
+            }
+        }
         None => AggregatedStatusItem {
             applied: true,
             ..blank
@@ -103,8 +161,8 @@ pub fn fully_applied(expected: &BTreeSet<String>, items: &[AggregatedStatusItem]
 
 /// The merge patch of a binding's status, `None` when it says all this already.
 ///
-/// Conditions are a list that the scheduler writes to, too: when ours changes, the patch carries `version`, so that it fails rather
-/// than undoes a write that we did not see.
+/// The patch carries `version`: conditions are a list that the scheduler writes to, too, and the items may be those of a process that
+/// does not lead any more. It fails rather than undoes a write that was not seen.
 pub fn patch(
     held: &ResourceBindingStatus,
     version: Option<&str>,
@@ -122,19 +180,16 @@ pub fn patch(
         ("False", FAILED)
     };
     let mut all = held.conditions.clone();
-    let mut patch = Map::new();
     if conditions::set(
         &mut all,
         conditions::new(condition::FULLY_APPLIED, word, reason, message, now),
     ) {
         status.insert("conditions".to_owned(), json!(all));
-        patch.insert("metadata".to_owned(), json!({ "resourceVersion": version }));
     }
     if status.is_empty() {
         return None;
     }
-    patch.insert("status".to_owned(), Value::Object(status));
-    Some(Value::Object(patch))
+    Some(json!({ "metadata": { "resourceVersion": version }, "status": status }))
 }
 
 #[cfg(test)]
@@ -183,7 +238,7 @@ mod tests {
             ),
             work("m4", &json!({})),
         ];
-        let found = json!(items(&works, &resource()));
+        let found = json!(items(&works, &resource(), Vec::new()));
         assert_eq!(
             found,
             json!([
@@ -195,12 +250,66 @@ mod tests {
         );
     }
 
+    fn long(bytes: usize) -> Value {
+        let mut reported = reported("web");
+        reported[0]["status"] = json!({ "note": "x".repeat(bytes) });
+        json!({ "conditions": applied("True", ""), "manifestStatuses": reported })
+    }
+
+    #[test]
+    fn one_long_status_does_not_hide_the_others() {
+        let works = [work("m1", &long(100_000)), work("m2", &long(10))];
+        let found = items(&works, &resource(), Vec::new());
+        assert_eq!((found[0].applied, &found[0].status), (true, &None));
+        assert_eq!(found[0].health, Some(ResourceHealth::Healthy));
+        let message = found[0].applied_message.as_deref().unwrap();
+        assert!(message.contains("only the health is reported"), "{message}");
+        assert!(found[1].status.is_some() && found[1].applied_message.is_none());
+    }
+
+    #[test]
+    fn the_statuses_of_all_clusters_stay_within_what_the_api_server_takes() {
+        let clusters: Vec<String> = (0..1_000).map(|n| format!("m{n:04}")).collect();
+        // The cluster in the middle says the most.
+        let length = |cluster: &String| if cluster == "m0500" { 60_000 } else { 800 };
+        let works: Vec<_> = clusters.iter().map(|m| work(m, &long(length(m)))).collect();
+        let found = items(&works, &resource(), Vec::new());
+        assert_eq!(found.len(), 1_000);
+        assert!(json!(found).to_string().len() < 1_000_000);
+        let without = |item: &&AggregatedStatusItem| item.status.is_none();
+        let left_out: Vec<_> = found.iter().filter(without).collect();
+        assert!(
+            left_out.iter().any(|item| item.cluster_name == "m0500"),
+            "the longest goes first"
+        );
+        assert!(left_out.len() < 100, "{} are left out", left_out.len());
+        assert!(
+            left_out
+                .iter()
+                .all(|item| item.applied && item.applied_message.is_some())
+        );
+    }
+
+    #[test]
+    fn a_work_that_is_somebody_elses_is_told() {
+        let taken = Taken {
+            cluster: "m1".to_owned(),
+            message: "it is theirs".to_owned(),
+        };
+        let found = items([], &resource(), vec![taken]);
+        assert_eq!(
+            json!(found),
+            json!([{ "clusterName": "m1", "appliedMessage": "it is theirs", "health": "Unknown" }])
+        );
+        assert!(!fully_applied(&BTreeSet::from(["m1".to_owned()]), &found));
+    }
+
     #[test]
     fn works_that_are_going_away_do_not_count() {
         let mut leaving = work("m1", &json!({ "conditions": applied("True", "") }));
         leaving.metadata.deletion_timestamp =
             serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-        assert_eq!(items([&leaving], &resource()), []);
+        assert_eq!(items([&leaving], &resource(), Vec::new()), []);
     }
 
     #[test]
@@ -233,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_says_it_already_is_not_written_and_conditions_are_guarded() {
+    fn a_status_that_says_it_already_is_not_written_and_every_other_is_guarded() {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let items = vec![AggregatedStatusItem {
             cluster_name: "m1".into(),
@@ -256,9 +365,7 @@ mod tests {
             ..items[0].clone()
         }];
         let second = patch(&held, Some("8"), &more, true, now).unwrap();
-        assert_eq!(
-            (second.get("metadata"), second["status"].get("conditions")),
-            (None, None)
-        );
+        assert_eq!(second["metadata"]["resourceVersion"], "8");
+        assert_eq!(second["status"].get("conditions"), None);
     }
 }

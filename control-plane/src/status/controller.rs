@@ -1,26 +1,31 @@
 //! Gathers the Works of a binding, and writes what they say to the binding and to the template.
 
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::Patch;
 use muster_shared::api::binding::{
-    AggregatedStatusItem, Binding, ClusterResourceBinding, ResourceBinding,
+    AggregatedStatusItem, Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
 };
 use muster_shared::client::Rank;
-use muster_shared::interpreter::{self, MemberStatus, Operation, aggregate_status, hook_enabled};
+use muster_shared::events::EventType;
+use muster_shared::interpreter::{
+    self, MemberStatus, Operation, acceptable_status, aggregate_status, hook_enabled,
+};
 use muster_shared::merge;
+use muster_shared::names;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use serde_json::{Value, json};
 
-use super::aggregate::{fully_applied, items, patch};
+use super::aggregate::{Taken, fully_applied, items, patch};
 use crate::binding::CachedWork;
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::binding::render::Scope;
-use crate::binding::works::binding_of;
+use crate::binding::works::{binding_of, fingerprint, owner_id};
 use crate::detector::{Lookup, Parked, TemplateKey};
 use crate::fleet::Fleet;
 
@@ -41,11 +46,23 @@ enum Error {
     },
 }
 
+impl Error {
+    /// Whether trying again does not help until somebody changes something, so that somebody has to be told.
+    fn is_lasting(&self) -> bool {
+        match self {
+            Self::Aggregate(_) => true,
+            Self::Api { source, .. } => {
+                matches!(&**source, kube::Error::Api(status) if [400, 403, 413, 422].contains(&status.code))
+            }
+        }
+    }
+}
+
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     fleet.follow_templates();
     let queue = Queue::new("binding status");
-    let parked = Arc::new(Parked::new(&fleet.templates, &queue));
+    let parked = Parked::new(&fleet.templates, &queue);
     follow(&fleet.bindings, &queue);
     follow(&fleet.cluster_bindings, &queue);
     let reports = queue.clone();
@@ -66,18 +83,22 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         }
     });
     let workers = fleet.settings.concurrent_work_syncs;
+    let memory = Arc::new(Memory {
+        parked,
+        reflected: Mutex::default(),
+    });
     fleet.work(
         tasks,
         "binding status",
         queue,
         workers,
         move |fleet, key: BindingKey| {
-            let parked = Arc::clone(&parked);
+            let memory = Arc::clone(&memory);
             async move {
                 if key.namespace.is_some() {
-                    reconcile::<ResourceBinding>(&fleet, &parked, &key).await
+                    reconcile::<ResourceBinding>(&fleet, &memory, &key).await
                 } else {
-                    reconcile::<ClusterResourceBinding>(&fleet, &parked, &key).await
+                    reconcile::<ClusterResourceBinding>(&fleet, &memory, &key).await
                 }
             }
         },
@@ -98,32 +119,51 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
     });
 }
 
+/// What the controller remembers. May be lost.
+struct Memory {
+    parked: Parked<BindingKey>,
+    /// The version of each binding's template that was written to last, and what was written: where the server keeps what a write
+    /// takes away, the same difference is found again, and need not be written again.
+    reflected: Mutex<HashMap<BindingKey, (Option<String>, u64)>>,
+}
+
+impl Memory {
+    fn reflected(&self) -> MutexGuard<'_, HashMap<BindingKey, (Option<String>, u64)>> {
+        self.reflected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 async fn reconcile<B: Kept>(
     fleet: &Fleet,
-    parked: &Parked<BindingKey>,
+    memory: &Memory,
     key: &BindingKey,
 ) -> Result<Next, Error> {
     fleet.traffic.lull(Rank::Report).await;
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
+        memory.reflected().remove(key);
         return Ok(Next::Done);
     };
-    let Some(id) = binding
-        .permanent_id()
-        .filter(|_| binding.meta().deletion_timestamp.is_none())
-    else {
+    if binding.meta().deletion_timestamp.is_some() || binding.permanent_id().is_none() {
         return Ok(Next::Done);
-    };
+    }
     let (spec, status) = (binding.spec(), binding.status());
-    let works = fleet.work_index.of(id);
+    let works = fleet.work_index.of(key);
+    let expected = Scope::of(spec).expected;
+    let taken = taken(fleet, key, &spec.resource, &expected, &works);
     let reported = |work: &Arc<CachedWork>| work.is_reported();
-    if status.aggregated_status.is_empty() && !works.iter().any(reported) {
+    if status.aggregated_status.is_empty() && taken.is_empty() && !works.iter().any(reported) {
         // No agent has said anything yet: there is nothing to judge, and a write less while a fleet is being filled.
         return Ok(Next::Done);
     }
-    let items = items(works.iter().map(AsRef::as_ref), &spec.resource);
-    let full = fully_applied(&Scope::of(spec).expected, &items);
+    let items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
+    let full = fully_applied(&expected, &items);
     let version = binding.meta().resource_version.as_deref();
     if let Some(patch) = patch(status, version, &items, full, Timestamp::now()) {
+        if !fleet.leadership.is_current() {
+            return Ok(Next::Done);
+        }
         let answer = B::api(&fleet.report_client, key)
             .patch_status(&key.name, &patch_params(), &Patch::Merge(&patch))
             .await;
@@ -139,14 +179,79 @@ async fn reconcile<B: Kept>(
             }
         }
     }
-    reflect(fleet, parked, key, &TemplateKey::of(&spec.resource), &items).await
+    let template = TemplateKey::of(&spec.resource);
+    let outcome = reflect(fleet, memory, key, &template, &items).await;
+    if let Err(error) = &outcome
+        && error.is_lasting()
+    {
+        let note = format!("the status of {template} is not shown: {error}");
+        let about = binding.as_ref();
+        let warning = EventType::Warning;
+        fleet
+            .events
+            .publish(about, warning, "AggregateStatusFailed", note.clone());
+        fleet.events.publish_about(
+            binding_resource(&spec.resource),
+            warning,
+            "AggregateStatusFailed",
+            note,
+        );
+    }
+    outcome
+}
+
+/// The expected clusters whose Work of this name is another binding's, or nobody's.
+fn taken(
+    fleet: &Fleet,
+    key: &BindingKey,
+    resource: &ObjectReference,
+    expected: &BTreeSet<String>,
+    works: &[Arc<CachedWork>],
+) -> Vec<Taken> {
+    let namespace = resource.namespace.as_deref().unwrap_or_default();
+    let name = names::work(&resource.kind, &resource.name, namespace);
+    let places: HashSet<_> = works
+        .iter()
+        .filter_map(|work| work.metadata.namespace.as_deref())
+        .collect();
+    let taken = |cluster: &String| {
+        let place = names::execution_namespace(cluster);
+        if places.contains(place.as_str()) {
+            return None;
+        }
+        let work = fleet.works.get(Some(&place), &name)?;
+        let owner = match binding_of(&work) {
+            Some(other) if other == *key => return None,
+            Some(other) => format!("belongs to {other}"),
+            None if owner_id(&work).is_some() => return None,
+            None => "names no binding".to_owned(),
+        };
+        Some(Taken {
+            cluster: cluster.clone(),
+            message: format!(
+                "work {place}/{name} {owner}: the names of works end in a hash that two namespaces may share; rename the resource, or its namespace"
+            ),
+        })
+    };
+    expected.iter().filter_map(taken).collect()
+}
+
+fn binding_resource(resource: &ObjectReference) -> k8s_openapi::api::core::v1::ObjectReference {
+    k8s_openapi::api::core::v1::ObjectReference {
+        api_version: Some(resource.api_version.clone()),
+        kind: Some(resource.kind.clone()),
+        namespace: resource.namespace.clone(),
+        name: Some(resource.name.clone()),
+        uid: resource.uid.clone(),
+        ..Default::default()
+    }
 }
 
 /// Shows the members' statuses on the template, as if its own controllers had written them.
 async fn reflect(
     fleet: &Fleet,
-    parked: &Parked<BindingKey>,
-    of: &BindingKey,
+    memory: &Memory,
+    binding: &BindingKey,
     key: &TemplateKey,
     items: &[AggregatedStatusItem],
 ) -> Result<Next, Error> {
@@ -160,7 +265,7 @@ async fn reflect(
     let template = match fleet.templates.get(key) {
         Lookup::Found(template) => template.object(&key.kind),
         Lookup::Absent => return Ok(Next::Done),
-        Lookup::Unknown => return Ok(parked.wait(&key.kind, of.clone())),
+        Lookup::Unknown => return Ok(memory.parked.wait(&key.kind, binding.clone())),
     };
     let members: Vec<_> = items
         .iter()
@@ -169,19 +274,37 @@ async fn reflect(
             status: item.status.as_ref().map(|status| &status.0),
         })
         .collect();
-    let Some(wanted) = aggregate_status(&template, &members, Timestamp::now())? else {
+    let now = Timestamp::now();
+    let Some(wanted) = aggregate_status(&template, &members, now)? else {
         return Ok(Next::Done);
     };
+    let wanted = acceptable_status(&template, wanted, now);
     let held = template.get("status").cloned().unwrap_or_else(|| json!({}));
     let Some(difference) = merge::difference(&held, &wanted) else {
+        memory.reflected().remove(binding);
         return Ok(Next::Done);
     };
-    write(fleet, key, &difference).await
+    let version = template["metadata"]["resourceVersion"].as_str();
+    let this = (version.map(str::to_owned), fingerprint(&difference));
+    if version.is_some() && memory.reflected().get(binding) == Some(&this)
+        || !fleet.leadership.is_current()
+    {
+        return Ok(Next::Done);
+    }
+    let next = write(fleet, memory, binding, key, &difference).await?;
+    memory.reflected().insert(binding.clone(), this);
+    Ok(next)
 }
 
-async fn write(fleet: &Fleet, key: &TemplateKey, status: &Value) -> Result<Next, Error> {
+async fn write(
+    fleet: &Fleet,
+    memory: &Memory,
+    binding: &BindingKey,
+    key: &TemplateKey,
+    status: &Value,
+) -> Result<Next, Error> {
     let Some(api) = fleet.templates.api(key, &fleet.report_client) else {
-        return Ok(Next::After(SOON));
+        return Ok(memory.parked.wait(&key.kind, binding.clone()));
     };
     match api
         .patch_status(

@@ -149,6 +149,29 @@ impl Bench {
         Api::namespaced(self.ground.client.clone(), "default")
     }
 
+    pub fn within<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.ground.client.clone(), namespace)
+    }
+
+    /// Lets both members say that they have Jobs.
+    pub async fn serve_jobs(&self) {
+        let kinds = json!([
+            { "groupVersion": "apps/v1", "resources": [{ "name": "deployments", "kind": "Deployment" }] },
+            { "groupVersion": "batch/v1", "resources": [{ "name": "jobs", "kind": "Job" }] },
+        ]);
+        let clusters: Api<Cluster> = self.all();
+        for member in ["m1", "m2"] {
+            let status = json!({ "status": { "apiEnablements": kinds } });
+            clusters
+                .patch_status(member, &PatchParams::default(), &Patch::Merge(&status))
+                .await
+                .unwrap();
+        }
+    }
+
     pub fn works(&self, member: &str) -> Api<Work> {
         Api::namespaced(
             self.ground.client.clone(),

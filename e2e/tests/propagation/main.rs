@@ -7,6 +7,7 @@
 mod bench;
 mod detector;
 mod failing;
+mod identity;
 
 use std::collections::BTreeMap;
 

@@ -118,7 +118,9 @@ fn take<'a>(step: &'a Step, found: Found<'a>, budget: &mut Budget) -> Result<Fou
         }
         Step::Filter(left, test) => {
             for value in found {
-                let list = value.as_array().ok_or(Error::NotAList(kind(value)))?;
+                let list = value
+                    .as_array()
+                    .ok_or_else(|| Error::NotAList(kind(value)))?;
                 for element in list {
                     budget.spend(1)?;
                     if passes(left, test, element, budget)? {

@@ -1,5 +1,7 @@
 //! Printing values: texts as they are, everything else as compact JSON with sorted keys, as Go writes it.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Number, Value};
 
 use super::{Error, OUTPUT};
@@ -66,7 +68,7 @@ fn quoted(text: &str, output: &mut Output) -> Result<(), Error> {
     for character in json.chars() {
         match character {
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                escaped.push_str(&format!("\\u{:04x}", u32::from(character)));
+                let _ = write!(escaped, "\\u{:04x}", u32::from(character));
             }
             other => escaped.push(other),
         }

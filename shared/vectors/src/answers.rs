@@ -12,7 +12,8 @@ pub(crate) struct Answer {
     /// Name of the line.
     pub(crate) case: String,
     /// Answer of the code under test.
-    pub(crate) answer: Value,
+    #[serde(rename = "answer")]
+    pub(crate) ours: Value,
     /// Reason for the difference.
     pub(crate) reason: String,
 }

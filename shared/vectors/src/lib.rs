@@ -149,7 +149,7 @@ fn judge(
                 continue;
             }
             (Ok(Err(difference)), Some(deviation), Some(expected))
-                if difference.answer == expected.answer && deviation.reason == expected.reason =>
+                if difference.answer == expected.ours && deviation.reason == expected.reason =>
             {
                 report.tally.differs += 1;
                 continue;
@@ -163,7 +163,7 @@ fn judge(
             }
             (Ok(Err(difference)), Some(deviation), Some(expected)) => format!(
                 "the answer on file is {} ({}), got {} ({})",
-                expected.answer, expected.reason, difference.answer, deviation.reason
+                expected.ours, expected.reason, difference.answer, deviation.reason
             ),
             (Ok(Err(difference)), Some(_), None) => {
                 format!("no answer is on file, got {}", difference.answer)
@@ -223,7 +223,7 @@ fn record(
         let difference = guarded(case, run).ok()?.err()?;
         let answer = Answer {
             case: case.case.clone(),
-            answer: difference.answer,
+            ours: difference.answer,
             reason: deviation.reason.to_owned(),
         };
         Some((case.case.clone(), answer))

@@ -21,7 +21,7 @@ fn case(name: &str, quirk: Option<&str>, own: bool) -> Case {
 fn on_file(answer: &str, reason: &str) -> Answers {
     let answer = Answer {
         case: "it".to_owned(),
-        answer: json!(answer),
+        ours: json!(answer),
         reason: reason.to_owned(),
     };
     Answers([("it".to_owned(), answer)].into())

@@ -65,6 +65,11 @@ impl FieldError {
         )
     }
 
+    /// `Invalid value: <detail>`, where the value is too long to be quoted.
+    pub fn omitted(field: impl Into<String>, detail: impl fmt::Display) -> Self {
+        Self::new(field, Reason::Invalid, format!("Invalid value: {detail}"))
+    }
+
     /// `Required value` or `Required value: <detail>`
     pub fn required(field: impl Into<String>, detail: &str) -> Self {
         let message = if detail.is_empty() {

@@ -57,11 +57,11 @@ fn key(address: &Value) -> Result<Key, Error> {
 }
 
 fn port_order(port: &Value) -> (i64, String, String) {
-    let part = |key: &str| port[key].as_str().unwrap_or_default().to_owned();
+    let text = |key: &str| port[key].as_str().unwrap_or_default().to_owned();
     (
         port["port"].as_i64().unwrap_or(0),
-        part("protocol"),
-        part("error"),
+        text("protocol"),
+        text("error"),
     )
 }
 

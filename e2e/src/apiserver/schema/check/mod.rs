@@ -3,6 +3,7 @@
 //! The wording is that of the real API server, from 1.36 on, which quotes whole values as JSON.
 
 mod config;
+mod jobs;
 mod network;
 mod nodes;
 mod pods;
@@ -28,7 +29,10 @@ pub fn builtin(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError>
         ("", "Pod") => pods::pod(&mut check),
         ("", "PodTemplate") => pods::spec(&mut check, "template.spec", pods::Restarts::Any),
         ("apps", _) | ("", "ReplicationController") => workloads::apps(&mut check, kind),
-        ("batch", "Job") => workloads::job(&mut check),
+        ("batch", "Job") => {
+            workloads::job(&mut check);
+            jobs::status(&mut check);
+        }
         ("batch", "CronJob") => workloads::cron_job(&mut check),
         ("autoscaling", _) => workloads::autoscaler(&mut check),
         ("policy", _) => workloads::disruption_budget(&mut check),

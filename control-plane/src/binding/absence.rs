@@ -1,0 +1,191 @@
+//! Works that are left behind: their binding does not exist.
+//!
+//! A binding that is not in the cache may still exist: the list may be short, the object may not decode. Nothing is
+//! removed unless it was seen leaving, or the API itself says twice, with a pause, that there is no such binding.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::api::Api;
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::queue::Next;
+use muster_shared::watch::{Doubt, Presence};
+use tokio::time::Instant;
+
+use super::error::Error;
+use super::kept::BindingKey;
+use super::write::remove;
+use crate::fleet::Fleet;
+
+/// How long the API has to go on saying that there is no such binding before its Works are removed. A template whose
+/// binding was lost gets a new one within milliseconds, and that one takes the Works over.
+const CONFIRMED: Duration = Duration::from_secs(10);
+
+/// Whether a binding exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existence {
+    There,
+    Absent,
+}
+
+/// Bindings that the API did not have, and since when. May be lost: they are asked for again.
+#[derive(Default)]
+pub struct Missing(Mutex<HashMap<BindingKey, Instant>>);
+
+impl Missing {
+    /// What is still to wait before the Works of a binding that does not exist may go.
+    fn wait(&self, key: &BindingKey, now: Instant) -> Option<Duration> {
+        let since = *self.lock().entry(key.clone()).or_insert(now);
+        let rest = CONFIRMED.saturating_sub(now.duration_since(since));
+        (!rest.is_zero()).then_some(rest)
+    }
+
+    /// The binding exists, or its Works are gone.
+    pub fn forget(&self, key: &BindingKey) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes the Works of a binding that is not in the cache, once it is certain that it does not exist.
+pub async fn sweep(fleet: &Fleet, missing: &Missing, key: &BindingKey) -> Result<Next, Error> {
+    let works = fleet.work_index.of(key);
+    if works.is_empty() {
+        missing.forget(key);
+        return Ok(Next::Done);
+    }
+    if !was_seen_leaving(fleet, key) {
+        if existence(fleet, key).await? == Existence::There {
+            missing.forget(key);
+            return Ok(Next::Done);
+        }
+        if let Some(rest) = missing.wait(key, Instant::now()) {
+            return Ok(Next::After(rest));
+        }
+    }
+    tracing::info!(binding = %key, works = works.len(), "the binding of these works does not exist: they go");
+    remove(fleet, works.iter()).await?;
+    missing.forget(key);
+    Ok(Next::Done)
+}
+
+fn was_seen_leaving(fleet: &Fleet, key: &BindingKey) -> bool {
+    match &key.namespace {
+        Some(namespace) => matches!(
+            fleet.bindings.presence(Some(namespace), &key.name),
+            Presence::Gone
+        ),
+        None => matches!(
+            fleet.cluster_bindings.presence(None, &key.name),
+            Presence::Gone
+        ),
+    }
+}
+
+/// Whether a binding exists, by the cache if it knows and by the API if it does not.
+pub async fn existence(fleet: &Fleet, key: &BindingKey) -> Result<Existence, Error> {
+    fn known<T>(presence: &Presence<T>) -> Option<Existence> {
+        match presence {
+            Presence::There(_) | Presence::Unknown(Doubt::Unreadable { .. }) => {
+                Some(Existence::There)
+            }
+            Presence::Gone => Some(Existence::Absent),
+            Presence::Unknown(_) => None,
+        }
+    }
+    let answer = if let Some(namespace) = &key.namespace {
+        let presence = fleet.bindings.presence(Some(namespace), &key.name);
+        if let Some(known) = known(&presence) {
+            return Ok(known);
+        }
+        let api: Api<ResourceBinding> = Api::namespaced(fleet.client.clone(), namespace);
+        api.get_metadata(&key.name).await.map(drop)
+    } else {
+        let presence = fleet.cluster_bindings.presence(None, &key.name);
+        if let Some(known) = known(&presence) {
+            return Ok(known);
+        }
+        let api: Api<ClusterResourceBinding> = Api::all(fleet.client.clone());
+        api.get_metadata(&key.name).await.map(drop)
+    };
+    read(answer, key)
+}
+
+/// What the API's answer says. Only an answer that names the object says that it is absent: where the kind itself is not served,
+/// the code is the same.
+fn read(answer: Result<(), kube::Error>, key: &BindingKey) -> Result<Existence, Error> {
+    match answer {
+        Ok(()) => Ok(Existence::There),
+        Err(kube::Error::Api(status))
+            if status.reason == "NotFound"
+                && status
+                    .details
+                    .as_ref()
+                    .is_some_and(|details| details.name == key.name) =>
+        {
+            Ok(Existence::Absent)
+        }
+        Err(error) => Err(Error::api("look for", key)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn key() -> BindingKey {
+        BindingKey {
+            namespace: Some("default".to_owned()),
+            name: "web-deployment".to_owned(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn works_go_when_the_api_has_said_for_a_while_that_their_binding_does_not_exist() {
+        let missing = Missing::default();
+        assert_eq!(missing.wait(&key(), Instant::now()), Some(CONFIRMED));
+        tokio::time::advance(CONFIRMED / 2).await;
+        assert_eq!(missing.wait(&key(), Instant::now()), Some(CONFIRMED / 2));
+        tokio::time::advance(CONFIRMED / 2).await;
+        assert_eq!(missing.wait(&key(), Instant::now()), None);
+        missing.forget(&key());
+        assert_eq!(missing.wait(&key(), Instant::now()), Some(CONFIRMED));
+    }
+
+    #[test]
+    fn only_an_answer_about_the_binding_itself_says_that_it_is_absent() {
+        let refusal = |reason: &str, code: u16, name: &str| {
+            let status = json!({
+                "status": "Failure", "message": "", "reason": reason, "code": code,
+                "details": { "name": name, "kind": "resourcebindings" },
+            });
+            Err(kube::Error::Api(Box::new(
+                serde_json::from_value(status).unwrap(),
+            )))
+        };
+        for (what, answer, expected) in [
+            ("there", Ok(()), Some(Existence::There)),
+            (
+                "no such binding",
+                refusal("NotFound", 404, "web-deployment"),
+                Some(Existence::Absent),
+            ),
+            ("no such kind", refusal("NotFound", 404, ""), None),
+            ("another object", refusal("NotFound", 404, "default"), None),
+            (
+                "not allowed",
+                refusal("Forbidden", 403, "web-deployment"),
+                None,
+            ),
+            ("in trouble", refusal("InternalError", 500, ""), None),
+        ] {
+            assert_eq!(read(answer, &key()).ok(), expected, "{what}");
+        }
+    }
+}

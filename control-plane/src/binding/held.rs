@@ -1,0 +1,56 @@
+//! Tells what holds new copies back.
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::Patch;
+use muster_shared::client;
+use muster_shared::conditions;
+use muster_shared::events::EventType;
+use muster_shared::k8s::Condition;
+use serde_json::json;
+
+use super::kept::{BindingKey, Kept, patch_params};
+use super::purge;
+use crate::fleet::Fleet;
+
+/// Writes what holds the new copies back, or that nothing does any more. Where that fails it is tried again at the next look.
+pub async fn tell_of_hold<B: Kept>(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &B,
+    held: Option<&purge::Hold<'_>>,
+    now: Timestamp,
+) {
+    let before = &binding.status().conditions;
+    let Some(condition) = purge::condition(held, before, now) else {
+        return;
+    };
+    let Some(list) = conditions::merge(before, [condition.clone()]) else {
+        return;
+    };
+    let patch = json!({
+        "metadata": {"resourceVersion": binding.resource_version()},
+        "status": {"conditions": list},
+    });
+    let written = B::api(&fleet.report_client, key)
+        .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
+        .await;
+    match written {
+        Ok(_) => {
+            let Condition {
+                reason, message, ..
+            } = condition;
+            tracing::info!(binding = %key, reason, "{message}");
+            let kind = if held.is_some() {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            };
+            fleet.events.publish(binding, kind, &reason, message);
+        }
+        Err(error) => {
+            let error = client::brief(&error);
+            tracing::debug!(binding = %key, error, "cannot tell what holds the new copies back");
+        }
+    }
+}

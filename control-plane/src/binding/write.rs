@@ -1,0 +1,268 @@
+//! Writes and removes the Works of a binding.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::join_all;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PostParams, Preconditions};
+use muster_shared::api::work::Work;
+use muster_shared::names;
+use muster_shared::watch::{Doubt, Presence};
+use serde_json::{Value, json};
+
+use super::absence::{self, Existence};
+use super::compare;
+use super::error::Error;
+use super::kept::{BindingKey, patch_params};
+use super::owner::{Owner, owner};
+use super::render::{Origin, Rendered};
+use super::works::{CachedWork, binding_named, fingerprint};
+use crate::fleet::Fleet;
+
+/// The last patch of each Work (its fingerprint, by the Work's uid), and the version that it was for. Until the cache shows the
+/// result, the same difference is found again; it need not be written again. May be lost.
+#[derive(Default)]
+pub struct Written(Mutex<HashMap<String, (Option<String>, u64)>>);
+
+impl Written {
+    fn holds(&self, work: &CachedWork, patch: &Value) -> bool {
+        let last = self
+            .lock()
+            .get(work.metadata.uid.as_deref().unwrap_or_default())
+            .cloned();
+        last == Some((work.metadata.resource_version.clone(), fingerprint(patch)))
+    }
+
+    fn note(&self, work: &CachedWork, patch: &Value) {
+        if let Some(uid) = work.metadata.uid.clone() {
+            self.lock().insert(
+                uid,
+                (work.metadata.resource_version.clone(), fingerprint(patch)),
+            );
+        }
+    }
+
+    /// Forgets a Work that is as it should be, or gone.
+    pub fn forget(&self, work: &CachedWork) {
+        self.lock()
+            .remove(work.metadata.uid.as_deref().unwrap_or_default());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, (Option<String>, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// State of one Work after a look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ensured {
+    AsRendered,
+    /// The old one has to go first.
+    Leaving,
+    /// The cluster has no execution namespace yet.
+    Joining,
+    /// Somebody wrote it at the same time, or the cache does not show it yet.
+    Raced,
+}
+
+/// Refuses to write for a process that does not lead any more. Works are written under their version, too; this covers what
+/// has none, their creation and removal.
+pub fn lead(fleet: &Fleet) -> Result<(), Error> {
+    if fleet.leadership.is_current() {
+        Ok(())
+    } else {
+        Err(Error::Deposed)
+    }
+}
+
+/// Makes one Work as it was rendered. A Work of the same name that belongs to somebody else is an error, and stays as it is.
+pub async fn ensure(
+    fleet: &Fleet,
+    written: &Written,
+    origin: &Origin,
+    resource: Option<&str>,
+    rendered: &Rendered,
+) -> Result<Ensured, Error> {
+    let subject = || format!("work {}/{}", rendered.namespace, rendered.name);
+    let work = match fleet
+        .works
+        .presence(Some(&rendered.namespace), &rendered.name)
+    {
+        Presence::There(work) => work,
+        Presence::Unknown(Doubt::Unreadable { .. }) => return Err(Error::Unreadable(subject())),
+        Presence::Gone | Presence::Unknown(_) => {
+            if is_leaving(fleet, &rendered.namespace) {
+                return Ok(Ensured::AsRendered);
+            }
+            return create(fleet, origin, rendered).await;
+        }
+    };
+    let foreign = |owner: String| Error::Foreign {
+        work: subject(),
+        owner,
+    };
+    match owner(&work, origin, resource) {
+        Owner::Own => {}
+        Owner::Nobody => return Err(foreign("names no binding".to_owned())),
+        Owner::Other(other) => match absence::existence(fleet, &other).await? {
+            // It was left behind: nobody answers for it any more.
+            Existence::Absent => {}
+            Existence::There => return Err(foreign(format!("belongs to {other}"))),
+        },
+    }
+    if work.metadata.deletion_timestamp.is_some() {
+        return Ok(Ensured::Leaving);
+    }
+    let Some(patch) = compare::patch(&work, rendered) else {
+        written.forget(&work);
+        return Ok(Ensured::AsRendered);
+    };
+    if written.holds(&work, &patch) {
+        return Ok(Ensured::AsRendered);
+    }
+    lead(fleet)?;
+    let mut guarded = patch.clone();
+    guarded["metadata"]["resourceVersion"] = json!(work.metadata.resource_version);
+    let api: Api<Work> = Api::namespaced(fleet.order_client.clone(), &rendered.namespace);
+    match api
+        .patch(&rendered.name, &patch_params(), &Patch::Merge(&guarded))
+        .await
+    {
+        Ok(_) => {
+            written.note(&work, &patch);
+            tracing::debug!(work = %subject(), "updated");
+            Ok(Ensured::AsRendered)
+        }
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Ensured::Raced),
+        Err(error) => Err(Error::api("update", &subject())(error)),
+    }
+}
+
+/// Whether the cluster of an execution namespace leaves the fleet: its Works go, and none are made any more.
+fn is_leaving(fleet: &Fleet, namespace: &str) -> bool {
+    names::cluster_of_execution_namespace(namespace)
+        .and_then(|cluster| fleet.clusters.get(None, cluster))
+        .is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_some())
+}
+
+async fn create(fleet: &Fleet, origin: &Origin, rendered: &Rendered) -> Result<Ensured, Error> {
+    let subject = || format!("work {}/{}", rendered.namespace, rendered.name);
+    let work: Work = serde_json::from_value(compare::create(rendered))
+        .map_err(kube::Error::SerdeError)
+        .map_err(Error::api("compose", &subject()))?;
+    lead(fleet)?;
+    let api: Api<Work> = Api::namespaced(fleet.order_client.clone(), &rendered.namespace);
+    match api.create(&PostParams::default(), &work).await {
+        Ok(_) => return Ok(Ensured::AsRendered),
+        Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Ensured::Joining),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        Err(error) => return Err(Error::api("create", &subject())(error)),
+    }
+    // Made a moment ago and not in the cache yet; or made by somebody else.
+    let held = match api.get_metadata_opt(&rendered.name).await {
+        Ok(held) => held.unwrap_or_default(),
+        Err(error) => return Err(Error::api("read", &subject())(error)),
+    };
+    let key = origin.key();
+    let named = binding_named(|key| held.annotations().get(key).map(String::as_str));
+    match named {
+        Some(other) if other != key => Err(Error::Foreign {
+            work: subject(),
+            owner: format!("belongs to {other}"),
+        }),
+        _ => Ok(Ensured::Raced),
+    }
+}
+
+/// Deletes Works; the agents then remove the objects from the members. Only those in execution namespaces are anybody's: a copy
+/// that lies elsewhere is not.
+pub async fn remove(
+    fleet: &Fleet,
+    works: impl Iterator<Item = &Arc<CachedWork>>,
+) -> Result<(), Error> {
+    let doomed = works
+        .filter(|work| work.metadata.deletion_timestamp.is_none())
+        .map(|work| Doomed {
+            namespace: work.namespace().unwrap_or_default(),
+            name: work.name_any(),
+            uid: work.uid(),
+        });
+    remove_named(fleet, doomed.collect()).await
+}
+
+/// A Work that is to go.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Doomed {
+    pub namespace: String,
+    pub name: String,
+    pub uid: Option<String>,
+}
+
+/// Deletes Works by their uids.
+pub async fn remove_named(fleet: &Fleet, works: Vec<Doomed>) -> Result<(), Error> {
+    lead(fleet)?;
+    let in_members =
+        |work: &Doomed| names::cluster_of_execution_namespace(&work.namespace).is_some();
+    let removals = works.into_iter().filter(in_members).map(|work| async move {
+        let api: Api<Work> = Api::namespaced(fleet.order_client.clone(), &work.namespace);
+        let this_one = Preconditions {
+            uid: work.uid,
+            resource_version: None,
+        };
+        let parameters = DeleteParams {
+            preconditions: Some(this_one),
+            ..DeleteParams::default()
+        };
+        tracing::info!(
+            namespace = work.namespace,
+            work = work.name,
+            "removing a work that is not wanted any more"
+        );
+        match api.delete(&work.name, &parameters).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
+                Ok(())
+            }
+            Err(error) => Err(Error::api("remove work", &work.name)(error)),
+        }
+    });
+    join_all(removals).await.into_iter().collect()
+}
+
+/// The Works of a binding as the API has them now, with those that the cache knows: one that was made a moment ago is in the
+/// cache only later, and nobody would look for it again.
+pub async fn listed(
+    fleet: &Fleet,
+    key: &BindingKey,
+    label: &str,
+    id: &str,
+) -> Result<Vec<Doomed>, Error> {
+    let api: Api<Work> = Api::all(fleet.client.clone());
+    let parameters = kube::api::ListParams::default().labels(&format!("{label}={id}"));
+    let listed = api
+        .list_metadata(&parameters)
+        .await
+        .map_err(Error::api("list the works of", key))?;
+    let names_us = |work: &&kube::core::PartialObjectMeta<Work>| {
+        binding_named(|key| work.annotations().get(key).map(String::as_str))
+            .is_none_or(|named| named == *key)
+    };
+    let mut works: Vec<Doomed> = listed
+        .iter()
+        .filter(names_us)
+        .map(|work| Doomed {
+            namespace: work.namespace().unwrap_or_default(),
+            name: work.name_any(),
+            uid: work.uid(),
+        })
+        .collect();
+    works.extend(fleet.work_index.of(key).iter().map(|work| Doomed {
+        namespace: work.namespace().unwrap_or_default(),
+        name: work.name_any(),
+        uid: work.uid(),
+    }));
+    works.sort();
+    works.dedup();
+    Ok(works)
+}

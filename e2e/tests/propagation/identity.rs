@@ -1,0 +1,245 @@
+//! Whose a Work is, and Works that nobody answers for.
+
+use futures::StreamExt;
+use kube::api::{DeleteParams, WatchEvent, WatchParams};
+use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::ground::{PATIENCE, gone, until};
+use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::policy::PropagationPolicy;
+use muster_shared::api::work::Work;
+use muster_shared::k8s::{Api, Deployment, Event, Namespace};
+use muster_shared::names;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, create, deployment, merge};
+
+/// Two namespaces whose names have the same FNV-1a hash of 32 bits, which is all that the name of a Work has of them.
+const TWINS: [&str; 2] = ["team-y0jrs5", "team-lva3qb"];
+
+/// A policy that sends a Deployment of a namespace to one cluster.
+async fn send(bench: &Bench, namespace: &str, image: &str) {
+    create::<Namespace>(&bench.all(), json!({ "metadata": { "name": namespace } })).await;
+    let mut web = deployment("web");
+    web["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+    create::<Deployment>(&bench.within(namespace), web).await;
+    let policy = json!({ "metadata": { "name": "web" }, "spec": {
+        "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" }],
+        "placement": { "clusterAffinity": { "clusterNames": ["m1"] } },
+    } });
+    create::<PropagationPolicy>(&bench.within(namespace), policy).await;
+}
+
+#[tokio::test]
+async fn two_namespaces_whose_names_have_the_same_hash_do_not_take_each_others_works() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    let work = names::work("Deployment", "web", TWINS[0]);
+    assert_eq!(work, names::work("Deployment", "web", TWINS[1]));
+    send(&bench, TWINS[0], "first").await;
+    until(&bench.works("m1"), &work, "the first has its work", |_| {
+        true
+    })
+    .await;
+    send(&bench, TWINS[1], "second").await;
+    let bindings: Api<ResourceBinding> = bench.within(TWINS[1]);
+    until(&bindings, "web-deployment", "the second is told", |it| {
+        let status = it.status.clone().unwrap_or_default();
+        let not_applied = |item: &muster_shared::api::binding::AggregatedStatusItem| {
+            let message = item.applied_message.as_deref().unwrap_or_default();
+            !item.applied && message.contains(TWINS[0])
+        };
+        status.aggregated_status.iter().any(not_applied)
+            && status
+                .conditions
+                .iter()
+                .any(|it| it.type_ == "FullyApplied" && it.status == "False")
+    })
+    .await;
+    let events: Api<Event> = bench.within(TWINS[1]);
+    let mut told = events
+        .watch(&WatchParams::default(), "0")
+        .await
+        .unwrap()
+        .boxed();
+    let told = async {
+        while let Some(Ok(event)) = told.next().await {
+            if let WatchEvent::Added(event) | WatchEvent::Modified(event) = event
+                && event.reason.as_deref() == Some("SyncWorkFailed")
+                && event
+                    .message
+                    .is_some_and(|message| message.contains(TWINS[0]))
+            {
+                return;
+            }
+        }
+        panic!("the watch of events ended");
+    };
+    tokio::time::timeout(PATIENCE, told).await.unwrap();
+    // What was written in the wrong place would have been by now.
+    let held = bench.works("m1").get(&work).await.unwrap();
+    let manifest = &held.spec.workload.manifests[0].0;
+    let image = &manifest["spec"]["template"]["spec"]["containers"][0]["image"];
+    assert_eq!(
+        (manifest["metadata"]["namespace"].as_str(), image),
+        (Some(TWINS[0]), &json!("first"))
+    );
+    assert_eq!(held.metadata.generation, Some(1));
+}
+
+/// A Work as the control plane makes it for a binding.
+fn work_of(binding: &str, name: &str) -> Value {
+    json!({
+        "metadata": { "name": name, "annotations": {
+            "resourcebinding.karmada.io/namespace": "default",
+            "resourcebinding.karmada.io/name": binding,
+        } },
+        "spec": { "workload": { "manifests": [{
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": "default" },
+        }] } },
+    })
+}
+
+#[tokio::test]
+async fn a_work_where_its_binding_wants_none_is_removed_when_it_appears() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    let one = json!({ "placement": { "clusterAffinity": { "clusterNames": ["m1"] } } });
+    bench.place("web", one).await;
+    bench.sent("m1", "Deployment", "web", |_| true).await;
+    // One in another member, one of a binding that never was, one that only lies in the way.
+    create::<Work>(&bench.works("m2"), work_of("web-deployment", "late")).await;
+    create::<Work>(&bench.works("m1"), work_of("never-deployment", "orphan")).await;
+    create::<Work>(&bench.within("default"), work_of("web-deployment", "copy")).await;
+    gone(&bench.works("m2"), "late").await;
+    gone(&bench.works("m1"), "orphan").await;
+    let rest = names::work("Deployment", "web", "default");
+    assert!(
+        bench.works("m1").get(&rest).await.is_ok(),
+        "what is wanted stays"
+    );
+    let copies: Api<Work> = bench.within("default");
+    assert!(
+        copies.get("copy").await.is_ok(),
+        "what lies elsewhere is nobody's"
+    );
+}
+
+#[tokio::test]
+async fn works_that_the_cache_has_not_seen_go_with_their_binding() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    bench.deploy("seen").await;
+    bench.place("seen", json!({})).await;
+    bench.sent("m1", "Deployment", "seen", |_| true).await;
+    // Lists and watches over all namespaces, which is how the cache learns of Works.
+    let scope = Scope {
+        path: Some("work.karmada.io/v1alpha1/works".to_owned()),
+        ..Scope::default()
+    };
+    bench.faults().inject_for(scope, Effect::Hang);
+    bench.deploy("web").await;
+    bench.place("web", json!({})).await;
+    for member in ["m1", "m2"] {
+        bench.sent(member, "Deployment", "web", |_| true).await;
+    }
+    let deployments: Api<Deployment> = bench.here();
+    deployments
+        .delete("web", &DeleteParams::default())
+        .await
+        .unwrap();
+    let bindings: Api<ResourceBinding> = bench.here();
+    let leaving = |it: &ResourceBinding| it.metadata.deletion_timestamp.is_some();
+    until(&bindings, "web-deployment", "it is on its way out", leaving).await;
+    bench.faults().heal();
+    for member in ["m1", "m2"] {
+        bench.withdrawn(member, "Deployment", "web").await;
+    }
+    gone(&bindings, "web-deployment").await;
+}
+
+/// Reports the status of a Job as an agent would.
+async fn report(bench: &Bench, member: &str, status: &Value) {
+    let work = names::work("Job", "once", "default");
+    let report = json!({ "status": {
+        "conditions": [{
+            "type": "Applied", "status": "True", "reason": "AppliedSuccessful", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }],
+        "manifestStatuses": [{
+            "identifier": {
+                "ordinal": 0, "group": "batch", "version": "v1", "kind": "Job", "resource": "",
+                "namespace": "default", "name": "once",
+            },
+            "status": status,
+        }],
+    } });
+    let patch = kube::api::Patch::Merge(&report);
+    bench
+        .works(member)
+        .patch_status(&work, &kube::api::PatchParams::default(), &patch)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_job_that_fails_in_one_member_and_is_moved_shows_a_status_that_the_api_accepts() {
+    use muster_shared::k8s::Job;
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    let job = json!({ "metadata": { "name": "once" }, "spec": { "parallelism": 2, "template": { "spec": {
+        "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }],
+    } } } });
+    create::<Job>(&bench.here(), job).await;
+    bench.serve_jobs().await;
+    let clusters = |names: &[&str]| {
+        json!({ "spec": {
+            "resourceSelectors": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "once" }],
+            "placement": { "clusterAffinity": { "clusterNames": names } },
+        } })
+    };
+    let mut policy = clusters(&["m1", "m2"]);
+    policy["metadata"] = json!({ "name": "once" });
+    create::<PropagationPolicy>(&bench.here(), policy).await;
+    for member in ["m1", "m2"] {
+        bench.sent(member, "Job", "once", |_| true).await;
+    }
+    let start = "2026-01-01T00:00:00Z";
+    let running = json!({ "active": 1, "succeeded": 2, "startTime": start });
+    let failed = json!({ "failed": 1, "startTime": start, "conditions": [
+        { "type": "FailureTarget", "status": "True" }, { "type": "Failed", "status": "True" },
+    ] });
+    report(&bench, "m1", &failed).await;
+    report(&bench, "m2", &running).await;
+    let holds = |job: &Job, condition: &str| {
+        let conditions = job
+            .status
+            .iter()
+            .flat_map(|it| it.conditions.iter().flatten());
+        conditions
+            .into_iter()
+            .any(|it| it.type_ == condition && it.status == "True")
+    };
+    let counts = |job: &Job| {
+        let status = job.status.clone().unwrap_or_default();
+        (
+            status.active.unwrap_or(0),
+            status.succeeded.unwrap_or(0),
+            status.failed.unwrap_or(0),
+        )
+    };
+    until::<Job>(&bench.here(), "once", "its failure is announced", |job| {
+        counts(job) == (1, 2, 1) && holds(job, "FailureTarget") && !holds(job, "Failed")
+    })
+    .await;
+    // The member with the two that succeeded is left, and the sums of the others are smaller.
+    merge::<PropagationPolicy>(&bench.here(), "once", clusters(&["m1"])).await;
+    bench.withdrawn("m2", "Job", "once").await;
+    until::<Job>(
+        &bench.here(),
+        "once",
+        "it has failed, and keeps its counts",
+        |job| counts(job) == (0, 2, 1) && holds(job, "Failed"),
+    )
+    .await;
+}
