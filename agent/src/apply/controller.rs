@@ -1,29 +1,31 @@
 //! Works, one at a time: read, bring or remove their objects, say what became of it.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod removal;
+mod telling;
+
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::work::{Work, WorkStatus};
-use muster_shared::conditions::{FALSE, TRUE};
+use muster_shared::api::work::Work;
 use muster_shared::events::{EventType, Events};
-use muster_shared::k8s::{Api, Condition, ResourceExt};
-use muster_shared::names::condition::{CONTENDED, DISPATCHING};
+use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::watch::{Change as Seen, Informer};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::cached::{CachedWork, Unreadable};
+use self::telling::is_news;
+use super::cached::CachedWork;
 use super::desired::{self, ObjectKey};
 use super::inventory::Inventory;
 use super::member::{self, Member};
 use super::object::{self, Change};
 use super::outcome::{self, Failures};
 use super::repairs::Repairs;
-use super::work::{FINALIZER, desired_for, dropped, has_finalizer, in_order, namespace, path};
+use super::work::{FINALIZER, desired_for, has_finalizer, in_order, path};
 use crate::reflect::{Look, Reflections};
 use crate::write::{self, within};
 use crate::written::Written;
@@ -130,13 +132,7 @@ impl Applier {
             let mut finalizers = work.finalizers().to_vec();
             finalizers.push(FINALIZER.to_owned());
             let patch = json!({ "metadata": { "finalizers": finalizers } });
-            let after = self.patch(&work, None, &patch).await?;
-            let kept = after.open().is_ok_and(|after| has_finalizer(&after));
-            return if kept {
-                Ok(Next::After(Duration::ZERO))
-            } else {
-                Err(Error::Finalizer)
-            };
+            return promised(self.patch(&work, None, &patch).await?.as_ref());
         }
         if cached.suspended {
             self.conclude(work, vec![outcome::dispatching(true, Timestamp::now())])
@@ -234,22 +230,6 @@ impl Applier {
         Ok((key, place))
     }
 
-    /// Tells that a Work cannot be read. It is looked at again when it changes.
-    async fn refuse(&self, cached: &CachedWork, why: &Unreadable) -> Result<Next, Error> {
-        let work = outline(cached);
-        let now = Timestamp::now();
-        let refused = outcome::unreadable(why, now);
-        let news = is_news(&work, &refused);
-        tracing::warn!(work = path(&work), %why, "stepped over");
-        let work = Arc::new(work);
-        self.conclude(Arc::clone(&work), vec![refused]).await?;
-        if news {
-            self.events
-                .publish(&*work, EventType::Warning, "SyncFailed", why.to_string());
-        }
-        Ok(Next::Done)
-    }
-
     /// Applies one manifest.
     async fn bring(
         &self,
@@ -276,172 +256,14 @@ impl Applier {
                     self.wake_waiting();
                 }
             }
-            Err(_) => count(key, "error"),
+            Err(error) => {
+                count(key, "error");
+                if matches!(error, object::Error::NotMade(_)) {
+                    self.reflections.see(&work.name_any(), key, Look::lost());
+                }
+            }
         }
         outcome.map(|(change, _)| change)
-    }
-
-    /// Removes objects that an earlier version of the Work had and this one has not. Karmada leaves them behind. Says of which it could not.
-    async fn remove_dropped(&self, work: &Work, failures: &mut Vec<String>) -> Result<(), Error> {
-        let dropped = dropped(work);
-        if dropped.is_empty() {
-            return Ok(());
-        }
-        // What the present version lacks is known only from the present version.
-        let name = work.name_any();
-        let Some(fresh) = self.read(&name).await? else {
-            return Ok(());
-        };
-        let same = fresh.open().is_ok_and(|fresh| fresh.spec == work.spec);
-        if fresh.metadata.uid != work.metadata.uid || !same {
-            return Ok(());
-        }
-        // Two names may be those of one object, which is still wanted then.
-        let mut wanted = HashSet::new();
-        for (ordinal, manifest) in work.spec.workload.manifests.iter().enumerate() {
-            match self.place(&manifest.0, ordinal).await {
-                Ok((_, place)) => _ = wanted.insert(place.object()),
-                Err(error) => {
-                    failures.push(error.to_string());
-                    return Ok(());
-                }
-            }
-        }
-        let preserve = work.spec.preserve_resources_on_deletion == Some(true);
-        for key in dropped {
-            let outcome = match self.member.place(&key).await {
-                Ok(place) if wanted.contains(&place.object()) => Ok(()),
-                Ok(_) => {
-                    let owner = (namespace(work), name.clone());
-                    object::remove(&self.member, &key, (&owner.0, &owner.1), preserve).await
-                }
-                Err(error) => Err(error),
-            };
-            match outcome {
-                Ok(()) => {
-                    tracing::info!(object = %key, work = name, "removed: the work no longer has it");
-                    self.reflections.drop_object(&name, &key);
-                }
-                Err(error) => {
-                    count(&key, "error");
-                    failures.push(error.to_string());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes the objects of a Work that is being deleted, then lets it go.
-    async fn remove(&self, cached: &CachedWork) -> Result<Next, Error> {
-        let name = cached.name_any();
-        let Some(fresh) = self.read(&name).await? else {
-            return Ok(Next::Done);
-        };
-        let same = fresh.metadata.uid == cached.metadata.uid;
-        if !same || fresh.metadata.deletion_timestamp.is_none() {
-            return Ok(Next::Done);
-        }
-        let work = match fresh.open() {
-            Ok(work) => work,
-            // What it has in the member cannot be told.
-            Err(why) => return self.refuse(&fresh, &why).await,
-        };
-        if !has_finalizer(&work) {
-            return Ok(Next::Done);
-        }
-        let failures = self.remove_all(&work).await;
-        if !failures.is_empty() {
-            let failure = failures.message();
-            let (work_path, cluster) = (path(&work), &self.cluster);
-            let note = format!(
-                "Failed to delete work({work_path}) from cluster({cluster}), err: {failure}"
-            );
-            let known = outcome::applied(0, &failures, Timestamp::now());
-            if is_news(&work, &known) {
-                self.events
-                    .publish(&work, EventType::Warning, "SyncFailed", note);
-                self.conclude(Arc::new(work), vec![known]).await?;
-            }
-            return Err(Error::Objects(failure));
-        }
-        let mut finalizers = work.finalizers().to_vec();
-        finalizers.retain(|finalizer| finalizer != FINALIZER);
-        let patch = json!({ "metadata": { "finalizers": finalizers } });
-        match self.patch(&work, None, &patch).await {
-            Err(error) if !error.is_not_found() => return Err(error.into()),
-            _ => {}
-        }
-        self.note_waiting(&name, false);
-        Ok(Next::Done)
-    }
-
-    /// Removes all objects of a Work; one that cannot be removed does not keep the others.
-    async fn remove_all(&self, work: &Work) -> Failures {
-        let preserve = work.spec.preserve_resources_on_deletion == Some(true);
-        let (namespace, name) = (namespace(work), work.name_any());
-        let manifests = work.spec.workload.manifests.iter().enumerate();
-        let listed =
-            manifests.filter_map(|(ordinal, manifest)| ObjectKey::of(&manifest.0, ordinal).ok());
-        let mut failures = Failures::default();
-        for key in listed.chain(dropped(work)) {
-            let owner = (namespace.as_str(), name.as_str());
-            match object::remove(&self.member, &key, owner, preserve).await {
-                Ok(()) => {
-                    count(&key, "removed");
-                    tracing::info!(object = %key, work = name, preserve, "removed");
-                }
-                Err(error) if error.is_silence() && self.cluster_is_leaving() => {
-                    tracing::warn!(object = %key, %error, "left behind: the cluster leaves the fleet and its API is silent");
-                }
-                Err(error) => {
-                    count(&key, "error");
-                    failures.unremoved.push(error.to_string());
-                    if error.is_silence() {
-                        // The others would wait as long in vain.
-                        break;
-                    }
-                }
-            }
-        }
-        failures
-    }
-
-    /// Writes conditions, unless the Work has them already, and tells when dispatching was suspended or goes on again.
-    async fn conclude(&self, mut work: Arc<Work>, conditions: Vec<Condition>) -> Result<(), Error> {
-        if let Some(turned) = conditions.iter().find(|new| dispatching_turned(&work, new)) {
-            let note = turned.message.clone();
-            self.events
-                .publish(&*work, EventType::Normal, "WorkDispatching", note);
-        }
-        let warned = conditions.iter().find(|new| contest_turned(&work, new));
-        if let Some(contended) = warned {
-            let note = contended.message.clone();
-            self.events
-                .publish(&*work, EventType::Warning, CONTENDED, note);
-        }
-        loop {
-            let before = work
-                .status
-                .as_ref()
-                .map_or(&[][..], |status| &status.conditions);
-            let Some(after) = muster_shared::conditions::merge(before, conditions.clone()) else {
-                return Ok(());
-            };
-            let patch = json!({ "status": { "conditions": after } });
-            match self.patch(&work, Some("status"), &patch).await {
-                Err(error) if error.is_conflict() => {
-                    // Somebody else's condition, or our own report of the objects' status.
-                    match self.read(&work.name_any()).await? {
-                        Some(fresh) if fresh.metadata.uid == work.metadata.uid => {
-                            work = Arc::new(outline(&fresh));
-                        }
-                        _ => return Ok(()),
-                    }
-                }
-                Err(error) if error.is_not_found() => return Ok(()),
-                outcome => return outcome.map(|_| ()).map_err(Error::from),
-            }
-        }
     }
 
     /// Merge patch of a Work, refused when it is no longer the version that we decided on. Gives the Work as it is then.
@@ -471,12 +293,6 @@ impl Applier {
         within("read the Work", self.api.get_opt(name)).await
     }
 
-    fn cluster_is_leaving(&self) -> bool {
-        self.clusters
-            .get(None, &self.cluster)
-            .is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_some())
-    }
-
     fn note_waiting(&self, name: &str, waits: bool) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waits {
@@ -495,32 +311,13 @@ impl Applier {
     }
 }
 
-/// Whether a condition says something new about dispatching. That a new Work is dispatched goes without saying.
-fn dispatching_turned(work: &Work, new: &Condition) -> bool {
-    let mut known = work.status.iter().flat_map(|status| &status.conditions);
-    let known = known.find(|known| known.type_ == DISPATCHING);
-    new.type_ == DISPATCHING
-        && known.map_or(new.status == FALSE, |known| known.status != new.status)
-}
-
-/// Whether a condition says something new about others who change the objects.
-fn contest_turned(work: &Work, new: &Condition) -> bool {
-    let mut known = work.status.iter().flat_map(|status| &status.conditions);
-    new.type_ == CONTENDED
-        && new.status == TRUE
-        && !known.any(|known| (&known.type_, &known.message) == (&new.type_, &new.message))
-}
-
-/// A Work, or as much of it as is needed to write its conditions.
-fn outline(cached: &CachedWork) -> Work {
-    cached.open().unwrap_or_else(|unreadable| Work {
-        metadata: cached.metadata.clone(),
-        status: Some(WorkStatus {
-            conditions: unreadable.conditions().to_vec(),
-            ..WorkStatus::default()
-        }),
-        ..Work::default()
-    })
+/// What follows from the answer to our finalizer: the Work is applied if it has it. What is taken off again would be put on without end.
+fn promised(after: &CachedWork) -> Result<Next, Error> {
+    if after.open().is_ok_and(|after| has_finalizer(&after)) {
+        Ok(Next::After(Duration::ZERO))
+    } else {
+        Err(Error::Finalizer)
+    }
 }
 
 /// Counts what became of an object.
@@ -529,19 +326,32 @@ fn count(key: &ObjectKey, result: &'static str) {
         .increment(1);
 }
 
-fn is_news(work: &Work, applied: &Condition) -> bool {
-    let known = work.status.iter().flat_map(|status| &status.conditions);
-    !known
-        .filter(|known| known.type_ == applied.type_)
-        .any(|known| known.status == applied.status && known.message == applied.message)
-}
-
 /// Whether the failure may be over as soon as some other Work is applied.
 fn waits_for_others(error: &object::Error) -> bool {
     match error {
-        object::Error::Member(error) => {
+        object::Error::Member(error) | object::Error::NotMade(error) => {
             error.is_not_found() || matches!(error, member::Error::UnknownKind { .. })
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finalizer_that_is_taken_off_again_is_a_failure_that_backs_off() {
+        let answered = |finalizers: &[&str]| {
+            let work = json!({"metadata": {"name": "w", "finalizers": finalizers}, "spec": {}});
+            let after: CachedWork = serde_json::from_str(&work.to_string()).unwrap();
+            promised(&after)
+        };
+        assert!(matches!(
+            answered(&[FINALIZER]),
+            Ok(Next::After(Duration::ZERO))
+        ));
+        assert!(matches!(answered(&["other"]), Err(Error::Finalizer)));
+        assert!(matches!(answered(&[]), Err(Error::Finalizer)));
     }
 }

@@ -20,6 +20,8 @@ use crate::discovery::{self, Discovery};
 pub const FIELD_MANAGER: &str = "muster-agent";
 /// Namespace of an object whose manifest names none, as for kubectl.
 const DEFAULT_NAMESPACE: &str = "default";
+/// What an API server says of a path below a group version that has no such resource, where it would name an object that is not there.
+const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource";
 /// Deadline for one request to the member.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
 
@@ -79,19 +81,21 @@ impl Error {
         matches!(self, Self::Request { source, .. } if client::is_not_found(source))
     }
 
-    /// Whether the member answered that the object of this name is not there. A path that is no longer served is not found either, and
-    /// says nothing about objects.
+    /// Whether the member answered that there is no object of this name. A path that it does not serve is not found either, and says
+    /// nothing about objects.
     fn is_missing(&self, name: &str) -> bool {
         let Self::Request { source, .. } = self else {
             return false;
         };
-        match source {
-            kube::Error::Api(status) if client::is_not_found(source) => {
-                let details = status.details.as_ref();
-                details.is_some_and(|details| details.name == name)
+        let kube::Error::Api(status) = source else {
+            return false;
+        };
+        let named = status.details.as_ref().map(|details| details.name.as_str());
+        status.reason == "NotFound"
+            && match named.unwrap_or_default() {
+                "" => status.message != UNKNOWN_RESOURCE,
+                named => named == name,
             }
-            _ => false,
-        }
     }
 
     /// Whether the member did not answer at all.
@@ -260,5 +264,55 @@ async fn within<T>(
             step,
             object: key.to_string(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_not_served_is_no_object_that_is_missing() {
+        for (what, status, missing) in [
+            (
+                "the object is not there",
+                json!({"code": 404, "reason": "NotFound", "message": "things \"a\" not found", "details": {"name": "a", "kind": "things"}}),
+                true,
+            ),
+            (
+                "a server that says no more",
+                json!({"code": 404, "reason": "NotFound", "message": "no such thing"}),
+                true,
+            ),
+            (
+                "another object is not there",
+                json!({"code": 404, "reason": "NotFound", "message": "namespaces \"b\" not found", "details": {"name": "b", "kind": "namespaces"}}),
+                false,
+            ),
+            (
+                "the version has no such resource",
+                json!({"code": 404, "reason": "NotFound", "message": UNKNOWN_RESOURCE, "details": {}}),
+                false,
+            ),
+            (
+                "the version is gone",
+                json!({"code": 404, "reason": "Failed to parse error data", "message": "404 page not found"}),
+                false,
+            ),
+            (
+                "it is there",
+                json!({"code": 409, "reason": "Conflict", "message": "", "details": {"name": "a"}}),
+                false,
+            ),
+        ] {
+            let error = Error::Request {
+                step: "read",
+                object: "a".into(),
+                source: kube::Error::Api(serde_json::from_value(status).unwrap()),
+            };
+            assert_eq!(error.is_missing("a"), missing, "{what}");
+        }
     }
 }

@@ -34,6 +34,9 @@ pub enum Error {
     /// The member refused or did not answer.
     #[error(transparent)]
     Member(#[from] member::Error),
+    /// The object is not there, and could not be made.
+    #[error("{0}")]
+    NotMade(#[source] member::Error),
     /// The object exists and is not managed. Karmada's words.
     #[error(
         "resource(kind={kind}, {path}) already exists in the cluster {cluster} and the {} strategy value is {strategy}, Karmada will not manage this resource",
@@ -154,7 +157,14 @@ async fn attempt(
 ) -> Result<(Change, Value), Error> {
     let Some(mut observed) = member.get(key).await? else {
         // Without force: should an object appear in this moment, it is not ours to take.
-        let created = member.apply(key, desired, false).await?;
+        let created = member.apply(key, desired, false).await;
+        let created = created.map_err(|error| {
+            if error.is_conflict() || error.is_silence() {
+                Error::Member(error)
+            } else {
+                Error::NotMade(error)
+            }
+        })?;
         if was_there(&created) {
             // An apply of nothing gives back everything that only we set. What to do with the object is decided when it is read.
             member.apply(key, &nothing_of(desired), false).await?;

@@ -43,7 +43,7 @@ const LONGEST_MESSAGE: usize = 4096;
 pub struct Failures {
     /// Messages about manifests that were not applied.
     pub unapplied: Vec<String>,
-    /// Messages about objects that the Work no longer has, and that were not removed.
+    /// Messages about objects that the Work does not have any more, or goes with, and that were not removed.
     pub unremoved: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ fn not_applied(total: usize, messages: &[String]) -> String {
 
 fn not_removed(messages: &[String]) -> String {
     format!(
-        "Failed to remove {} objects that the work no longer has: {}",
+        "Failed to remove {} objects: {}",
         messages.len(),
         aggregate(messages)
     )
@@ -217,15 +217,11 @@ mod tests {
     fn what_was_not_removed_is_told_beside_what_was_not_applied() {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         for (unapplied, unremoved, message) in [
-            (
-                &[][..],
-                &["x"][..],
-                "Failed to remove 1 objects that the work no longer has: x",
-            ),
+            (&[][..], &["x"][..], "Failed to remove 1 objects: x"),
             (
                 &["a"],
                 &["x"],
-                "Failed to apply all manifests (1/2): a; Failed to remove 1 objects that the work no longer has: x",
+                "Failed to apply all manifests (1/2): a; Failed to remove 1 objects: x",
             ),
         ] {
             let failures = Failures {

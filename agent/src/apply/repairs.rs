@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 const CALM: Duration = Duration::from_mins(10);
 /// Repairs of one object after which it is told: people drift once or twice, controllers go on.
 const TOLD_AFTER: u32 = 4;
-/// Remembered objects above which those that are calm are looked for.
+/// Remembered Works below which those whose objects are calm are kept.
 const MANY: usize = 1024;
 
 /// What is repaired, how often and for whom.
@@ -33,7 +33,10 @@ pub struct Repairs {
 
 #[derive(Debug, Default)]
 struct State {
-    objects: HashMap<ObjectKey, Repaired>,
+    /// By Work.
+    objects: HashMap<String, HashMap<ObjectKey, Repaired>>,
+    /// With so many Works those whose objects are calm are looked for.
+    many: usize,
     /// Works that wait for a repair.
     waiting: HashSet<String>,
     /// Works that wait because they are new or changed.
@@ -42,7 +45,6 @@ struct State {
 
 #[derive(Debug)]
 struct Repaired {
-    work: String,
     /// Digest of what the Work wants: another wish begins anew.
     wish: u64,
     times: u32,
@@ -83,12 +85,16 @@ impl Repairs {
         let now = Instant::now();
         let mut state = self.lock();
         state.waiting.insert(work.to_owned());
-        if state.objects.len() >= MANY {
-            state.objects.retain(|_, known| !known.is_calm(now));
+        if state.objects.len() >= state.many.max(MANY) {
+            state.objects.retain(|_, objects| {
+                objects.retain(|_, known| !known.is_calm(now));
+                !objects.is_empty()
+            });
+            state.many = 2 * state.objects.len();
         }
-        let known = state.objects.get_mut(key);
-        if let Some(known) = known
-            && (known.work.as_str(), known.wish) == (work, wish)
+        let objects = state.objects.entry(work.to_owned()).or_default();
+        if let Some(known) = objects.get_mut(key)
+            && known.wish == wish
             && !known.is_calm(now)
         {
             if known.due > now {
@@ -102,13 +108,12 @@ impl Repairs {
             return pause;
         }
         let repaired = Repaired {
-            work: work.to_owned(),
             wish,
             times: 1,
             due: now + first,
             rival: rival.map(str::to_owned),
         };
-        state.objects.insert(key.clone(), repaired);
+        objects.insert(key.clone(), repaired);
         first
     }
 
@@ -118,8 +123,8 @@ impl Repairs {
         let state = self.lock();
         let mut contended = Vec::new();
         let mut calm = None;
-        for (object, known) in &state.objects {
-            if known.work == work && known.times >= TOLD_AFTER && !known.is_calm(now) {
+        for (object, known) in state.objects.get(work).into_iter().flatten() {
+            if known.times >= TOLD_AFTER && !known.is_calm(now) {
                 let rival = known.rival.clone();
                 contended.push(Contended {
                     object: object.clone(),
@@ -152,7 +157,7 @@ impl Repairs {
         let mut state = self.lock();
         state.waiting.remove(work);
         state.asked.remove(work);
-        state.objects.retain(|_, known| known.work != work);
+        state.objects.remove(work);
     }
 
     /// The rank of a Work in the queue: what is new or changed comes before repairs.

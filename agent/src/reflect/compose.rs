@@ -7,7 +7,7 @@ use muster_shared::api::work::{ManifestStatus, ResourceIdentifier, Work};
 use muster_shared::k8s::RawExtension;
 use muster_shared::work_status;
 
-use super::reflections::Reflection;
+use super::look::Reflection;
 use crate::apply::desired::ObjectKey;
 use crate::apply::work::{key_of, keys};
 
@@ -38,12 +38,19 @@ pub fn compose(work: &Work, seen: &HashMap<ObjectKey, Reflection>, gone: &[Objec
     let mut statuses = Vec::new();
     let mut settled: HashSet<_> = gone.iter().map(ObjectKey::object).collect();
     for (ordinal, key, _) in keys(work) {
-        let now = seen
-            .get(&key)
+        let now = seen.get(&key);
+        let lost = now.is_some_and(|now| now.lost);
+        let now = now
+            .filter(|now| !now.lost)
             .map(|now| (now.status().map(RawExtension), now.health.clone()));
         let said = || {
             before.get(&key.object()).map(|said| {
                 let health = said.health.clone().unwrap_or(ResourceHealth::Unknown);
+                let health = if lost {
+                    ResourceHealth::Unhealthy
+                } else {
+                    health
+                };
                 (said.status.clone(), health)
             })
         };
@@ -157,6 +164,20 @@ mod tests {
             ]
         );
         assert_eq!(statuses[1].health, Some(ResourceHealth::Unhealthy));
+    }
+
+    #[test]
+    fn an_object_that_is_gone_and_cannot_be_made_again_is_unhealthy_where_it_was_reported() {
+        let seen = HashMap::from([
+            (key("a"), Reflection::lost()),
+            (key("never-made"), Reflection::lost()),
+        ]);
+        let statuses = compose(&work(&["a", "never-made"], &["a"]), &seen, &[]).statuses;
+        assert_eq!(
+            names(&statuses),
+            [(0, "a", Some(&json!({"from": "before"})))]
+        );
+        assert_eq!(statuses[0].health, Some(ResourceHealth::Unhealthy));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod compose;
 mod known;
+mod look;
 mod news;
 mod reflections;
 mod reporter;
@@ -12,7 +13,8 @@ mod sent;
 mod supervised;
 mod watches;
 
+pub use self::look::{Look, Reflection};
 pub use self::news::Trouble;
-pub use self::reflections::{Look, Reflection, Reflections};
+pub use self::reflections::Reflections;
 pub use self::reporter::Reporter;
 pub use self::watches::Watches;

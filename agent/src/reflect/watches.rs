@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::known::{Fits, Known, Opened, Watched};
-use super::reflections::{Look, Reflections};
+use super::look::Look;
+use super::reflections::Reflections;
 use super::supervised::Supervised;
 use crate::apply::desired::ObjectKey;
 use crate::apply::echo::Echoes;

@@ -296,3 +296,39 @@ async fn two_manifests_of_one_object_are_refused_and_the_first_counts() {
     );
     assert_eq!(value(&bench.config_maps().get("a").await.unwrap()), "1");
 }
+
+/// As after a restore of the fleet, or a finalizer that somebody took off by hand.
+#[tokio::test]
+async fn objects_whose_work_is_gone_are_counted() {
+    let bench = Bench::start().await;
+    let agent = bench.agent();
+    bench.joined().await;
+    for name in ["a", "b", "stays"] {
+        bench.create_work(name, |_| {}).await;
+        bench.applied(name, "True").await;
+    }
+    agent.stop().await;
+    for name in ["a", "b"] {
+        patch(
+            &bench.works(),
+            name,
+            &json!({"metadata": {"finalizers": null}}),
+        )
+        .await;
+        delete(&bench.works(), name).await;
+        gone(&bench.works(), name).await;
+    }
+    let meter = Meter::install();
+    let _agent = bench.agent();
+    let counted = async {
+        while meter.sum("muster_orphaned_objects", &["kind=\"ConfigMap\""]) < 2.0 {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, counted).await.unwrap();
+    assert_eq!(
+        value(&bench.config_maps().get("a").await.unwrap()),
+        "1",
+        "nobody removes it"
+    );
+}

@@ -1,0 +1,156 @@
+//! Removing what a Work no longer has, and everything when it goes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use muster_shared::api::work::Work;
+use muster_shared::events::EventType;
+use muster_shared::k8s::ResourceExt;
+use muster_shared::queue::Next;
+use serde_json::json;
+
+use super::super::cached::CachedWork;
+use super::super::desired::ObjectKey;
+use super::super::object;
+use super::super::outcome::{self, Failures};
+use super::super::work::{FINALIZER, dropped, has_finalizer, namespace, path};
+use super::telling::is_news;
+use super::{Applier, Error, count};
+
+impl Applier {
+    /// Removes objects that an earlier version of the Work had and this one has not. Karmada leaves them behind. Says of which it could not.
+    pub(super) async fn remove_dropped(
+        &self,
+        work: &Work,
+        failures: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        let dropped = dropped(work);
+        if dropped.is_empty() {
+            return Ok(());
+        }
+        // What the present version lacks is known only from the present version.
+        let name = work.name_any();
+        let Some(fresh) = self.read(&name).await? else {
+            return Ok(());
+        };
+        let same = fresh.open().is_ok_and(|fresh| fresh.spec == work.spec);
+        if fresh.metadata.uid != work.metadata.uid || !same {
+            return Ok(());
+        }
+        // Two names may be those of one object, which is still wanted then.
+        let mut wanted = HashSet::new();
+        for (ordinal, manifest) in work.spec.workload.manifests.iter().enumerate() {
+            match self.place(&manifest.0, ordinal).await {
+                Ok((_, place)) => _ = wanted.insert(place.object()),
+                Err(error) => {
+                    failures.push(error.to_string());
+                    return Ok(());
+                }
+            }
+        }
+        let preserve = work.spec.preserve_resources_on_deletion == Some(true);
+        for key in dropped {
+            let outcome = match self.member.place(&key).await {
+                Ok(place) if wanted.contains(&place.object()) => Ok(()),
+                Ok(_) => {
+                    let owner = (namespace(work), name.clone());
+                    object::remove(&self.member, &key, (&owner.0, &owner.1), preserve).await
+                }
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(()) => {
+                    tracing::info!(object = %key, work = name, "removed: the work no longer has it");
+                    self.reflections.drop_object(&name, &key);
+                }
+                Err(error) => {
+                    count(&key, "error");
+                    failures.push(error.to_string());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the objects of a Work that is being deleted, then lets it go.
+    pub(super) async fn remove(&self, cached: &CachedWork) -> Result<Next, Error> {
+        let name = cached.name_any();
+        let Some(fresh) = self.read(&name).await? else {
+            return Ok(Next::Done);
+        };
+        let same = fresh.metadata.uid == cached.metadata.uid;
+        if !same || fresh.metadata.deletion_timestamp.is_none() {
+            return Ok(Next::Done);
+        }
+        let work = match fresh.open() {
+            Ok(work) => work,
+            // What it has in the member cannot be told.
+            Err(why) => return self.refuse(&fresh, &why).await,
+        };
+        if !has_finalizer(&work) {
+            return Ok(Next::Done);
+        }
+        let failures = self.remove_all(&work).await;
+        if !failures.is_empty() {
+            let failure = failures.message();
+            let (work_path, cluster) = (path(&work), &self.cluster);
+            let note = format!(
+                "Failed to delete work({work_path}) from cluster({cluster}), err: {failure}"
+            );
+            let known = outcome::applied(0, &failures, Timestamp::now());
+            if is_news(&work, &known) {
+                self.events
+                    .publish(&work, EventType::Warning, "SyncFailed", note);
+                self.conclude(Arc::new(work), vec![known]).await?;
+            }
+            return Err(Error::Objects(failure));
+        }
+        let mut finalizers = work.finalizers().to_vec();
+        finalizers.retain(|finalizer| finalizer != FINALIZER);
+        let patch = json!({ "metadata": { "finalizers": finalizers } });
+        match self.patch(&work, None, &patch).await {
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            _ => {}
+        }
+        self.note_waiting(&name, false);
+        Ok(Next::Done)
+    }
+
+    /// Removes all objects of a Work; one that cannot be removed does not keep the others.
+    async fn remove_all(&self, work: &Work) -> Failures {
+        let preserve = work.spec.preserve_resources_on_deletion == Some(true);
+        let (namespace, name) = (namespace(work), work.name_any());
+        let manifests = work.spec.workload.manifests.iter().enumerate();
+        let listed =
+            manifests.filter_map(|(ordinal, manifest)| ObjectKey::of(&manifest.0, ordinal).ok());
+        let mut failures = Failures::default();
+        for key in listed.chain(dropped(work)) {
+            let owner = (namespace.as_str(), name.as_str());
+            match object::remove(&self.member, &key, owner, preserve).await {
+                Ok(()) => {
+                    count(&key, "removed");
+                    tracing::info!(object = %key, work = name, preserve, "removed");
+                }
+                Err(error) if error.is_silence() && self.cluster_is_leaving() => {
+                    tracing::warn!(object = %key, %error, "left behind: the cluster leaves the fleet and its API is silent");
+                }
+                Err(error) => {
+                    count(&key, "error");
+                    failures.unremoved.push(error.to_string());
+                    if error.is_silence() {
+                        // The others would wait as long in vain.
+                        break;
+                    }
+                }
+            }
+        }
+        failures
+    }
+
+    fn cluster_is_leaving(&self) -> bool {
+        self.clusters
+            .get(None, &self.cluster)
+            .is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_some())
+    }
+}

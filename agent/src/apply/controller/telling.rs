@@ -1,0 +1,117 @@
+//! Saying in conditions and events what became of a Work.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use muster_shared::api::work::{Work, WorkStatus};
+use muster_shared::conditions::{FALSE, TRUE};
+use muster_shared::events::EventType;
+use muster_shared::k8s::{Condition, ResourceExt};
+use muster_shared::names::condition::{CONTENDED, DISPATCHING};
+use muster_shared::queue::Next;
+use serde_json::json;
+
+use super::super::cached::{CachedWork, Unreadable};
+use super::super::outcome;
+use super::super::work::path;
+use super::{Applier, Error};
+
+impl Applier {
+    /// Tells that a Work cannot be read. It is looked at again when it changes.
+    pub(super) async fn refuse(
+        &self,
+        cached: &CachedWork,
+        why: &Unreadable,
+    ) -> Result<Next, Error> {
+        let work = outline(cached);
+        let now = Timestamp::now();
+        let refused = outcome::unreadable(why, now);
+        let news = is_news(&work, &refused);
+        tracing::warn!(work = path(&work), %why, "stepped over");
+        let work = Arc::new(work);
+        self.conclude(Arc::clone(&work), vec![refused]).await?;
+        if news {
+            self.events
+                .publish(&*work, EventType::Warning, "SyncFailed", why.to_string());
+        }
+        Ok(Next::Done)
+    }
+
+    /// Writes conditions, unless the Work has them already, and tells when dispatching was suspended or goes on again.
+    pub(super) async fn conclude(
+        &self,
+        mut work: Arc<Work>,
+        conditions: Vec<Condition>,
+    ) -> Result<(), Error> {
+        if let Some(turned) = conditions.iter().find(|new| dispatching_turned(&work, new)) {
+            let note = turned.message.clone();
+            self.events
+                .publish(&*work, EventType::Normal, "WorkDispatching", note);
+        }
+        let warned = conditions.iter().find(|new| contest_turned(&work, new));
+        if let Some(contended) = warned {
+            let note = contended.message.clone();
+            self.events
+                .publish(&*work, EventType::Warning, CONTENDED, note);
+        }
+        loop {
+            let before = work
+                .status
+                .as_ref()
+                .map_or(&[][..], |status| &status.conditions);
+            let Some(after) = muster_shared::conditions::merge(before, conditions.clone()) else {
+                return Ok(());
+            };
+            let patch = json!({ "status": { "conditions": after } });
+            match self.patch(&work, Some("status"), &patch).await {
+                Err(error) if error.is_conflict() => {
+                    // Somebody else's condition, or our own report of the objects' status.
+                    match self.read(&work.name_any()).await? {
+                        Some(fresh) if fresh.metadata.uid == work.metadata.uid => {
+                            work = Arc::new(outline(&fresh));
+                        }
+                        _ => return Ok(()),
+                    }
+                }
+                Err(error) if error.is_not_found() => return Ok(()),
+                outcome => return outcome.map(|_| ()).map_err(Error::from),
+            }
+        }
+    }
+}
+
+/// Whether a condition says something new about dispatching. That a new Work is dispatched goes without saying.
+fn dispatching_turned(work: &Work, new: &Condition) -> bool {
+    let mut known = work.status.iter().flat_map(|status| &status.conditions);
+    let known = known.find(|known| known.type_ == DISPATCHING);
+    new.type_ == DISPATCHING
+        && known.map_or(new.status == FALSE, |known| known.status != new.status)
+}
+
+/// Whether a condition says something new about others who change the objects.
+fn contest_turned(work: &Work, new: &Condition) -> bool {
+    let mut known = work.status.iter().flat_map(|status| &status.conditions);
+    new.type_ == CONTENDED
+        && new.status == TRUE
+        && !known.any(|known| (&known.type_, &known.message) == (&new.type_, &new.message))
+}
+
+/// A Work, or as much of it as is needed to write its conditions.
+fn outline(cached: &CachedWork) -> Work {
+    cached.open().unwrap_or_else(|unreadable| Work {
+        metadata: cached.metadata.clone(),
+        status: Some(WorkStatus {
+            conditions: unreadable.conditions().to_vec(),
+            ..WorkStatus::default()
+        }),
+        ..Work::default()
+    })
+}
+
+/// Whether a condition says something else than the Work does.
+pub(super) fn is_news(work: &Work, applied: &Condition) -> bool {
+    let known = work.status.iter().flat_map(|status| &status.conditions);
+    !known
+        .filter(|known| known.type_ == applied.type_)
+        .any(|known| known.status == applied.status && known.message == applied.message)
+}

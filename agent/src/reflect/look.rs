@@ -1,0 +1,183 @@
+//! What one look at an object in the member tells.
+
+use muster_shared::api::binding::ResourceHealth;
+use muster_shared::interpreter;
+use muster_shared::work_status;
+use serde_json::Value;
+
+use super::news::Trouble;
+
+/// What is reported of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reflection {
+    /// The part of its status that matters, as JSON: one is kept of every object of a Work, and as a tree it takes many times as much.
+    status: Option<Box<str>>,
+    /// Whether it works.
+    pub health: ResourceHealth,
+    /// Whether the object is gone and could not be made again. What was said of its status before stays.
+    pub lost: bool,
+}
+
+impl Reflection {
+    /// A reflection with the part of the status that matters; `None` when there is none.
+    pub fn new(status: Option<&Value>, health: ResourceHealth) -> Self {
+        Self {
+            status: status.map(|status| status.to_string().into()),
+            health,
+            lost: false,
+        }
+    }
+
+    /// Of an object that is gone and could not be made again.
+    pub fn lost() -> Self {
+        Self {
+            lost: true,
+            ..Self::new(None, ResourceHealth::Unhealthy)
+        }
+    }
+
+    /// The part of its status that matters; `None` when it has none.
+    pub fn status(&self) -> Option<Value> {
+        // It was written as JSON by ourselves.
+        serde_json::from_str(self.status.as_deref()?).ok()
+    }
+}
+
+/// What a look at an object told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Look {
+    /// What is to be reported; `None` where that cannot be told, so that the last report stays.
+    pub reflection: Option<Reflection>,
+    /// What could not be understood.
+    pub trouble: Option<Trouble>,
+}
+
+impl Look {
+    /// Interprets an object. A kind without a health rule counts as healthy, as in Karmada; one that cannot be judged is of
+    /// unknown health.
+    pub fn at(object: &Value) -> Self {
+        let status = match interpreter::status(object) {
+            Ok(status) => status,
+            Err(error) => {
+                return Self {
+                    reflection: None,
+                    trouble: Some(Trouble::Status(error.to_string())),
+                };
+            }
+        };
+        let (health, trouble) = match interpreter::health(object) {
+            // Whatever it says of itself, it will be gone.
+            Ok(_) if is_going(object) => (ResourceHealth::Unhealthy, None),
+            Ok(Some(false)) => (ResourceHealth::Unhealthy, None),
+            Ok(Some(true) | None) => (ResourceHealth::Healthy, None),
+            Err(error) => {
+                let trouble = Trouble::Health(error.to_string());
+                (ResourceHealth::Unknown, Some(trouble))
+            }
+        };
+        let excess = status.as_ref().map(work_status::check);
+        if let Some(Err(excess)) = excess {
+            return Self {
+                reflection: Some(Reflection::new(None, health)),
+                trouble: Some(Trouble::Status(excess.to_string())),
+            };
+        }
+        Self {
+            reflection: Some(Reflection::new(status.as_ref(), health)),
+            trouble,
+        }
+    }
+
+    /// Of an object that is gone and could not be made again.
+    pub fn lost() -> Self {
+        Self {
+            reflection: Some(Reflection::lost()),
+            trouble: None,
+        }
+    }
+
+    /// Of an object that cannot be read.
+    pub fn unreadable(reason: String) -> Self {
+        Self {
+            reflection: None,
+            trouble: Some(Trouble::Status(reason)),
+        }
+    }
+}
+
+/// Whether somebody deletes the object in the member.
+fn is_going(object: &Value) -> bool {
+    let deleted = object.pointer("/metadata/deletionTimestamp");
+    deleted.is_some_and(|time| !time.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn health_is_what_the_rules_say_and_healthy_where_there_are_none() {
+        let deployment = |available: u32| {
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "generation": 1},
+                "spec": {"replicas": 2},
+                "status": {"observedGeneration": 1, "updatedReplicas": 2, "availableReplicas": available}})
+        };
+        for (object, expected) in [
+            (deployment(2), ResourceHealth::Healthy),
+            (deployment(1), ResourceHealth::Unhealthy),
+            (
+                json!({"apiVersion": "v1", "kind": "ConfigMap"}),
+                ResourceHealth::Healthy,
+            ),
+        ] {
+            assert_eq!(
+                Look::at(&object).reflection.map(|seen| seen.health),
+                Some(expected),
+                "{object}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_object_that_goes_is_not_healthy_and_a_status_that_is_too_long_is_left_out_and_told() {
+        let object = |status: Value, deleted: bool| {
+            let mut object = json!({"apiVersion": "example.io/v1", "kind": "Thing", "metadata": {"name": "a"}, "status": status});
+            if deleted {
+                object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            }
+            object
+        };
+        let long = json!({"text": "x".repeat(work_status::LONGEST_STATUS)});
+        for (what, object, health, status, told) in [
+            (
+                "well",
+                object(json!({"a": 1}), false),
+                ResourceHealth::Healthy,
+                true,
+                false,
+            ),
+            (
+                "it goes",
+                object(json!({"a": 1}), true),
+                ResourceHealth::Unhealthy,
+                true,
+                false,
+            ),
+            (
+                "too long",
+                object(long, false),
+                ResourceHealth::Healthy,
+                false,
+                true,
+            ),
+        ] {
+            let look = Look::at(&object);
+            let reflection = look.reflection.unwrap();
+            assert_eq!(reflection.health, health, "{what}");
+            assert_eq!(reflection.status().is_some(), status, "{what}");
+            assert_eq!(look.trouble.is_some(), told, "{what}");
+        }
+    }
+}
