@@ -8,7 +8,8 @@ use muster_shared::watch::{Doubt, Presence};
 use serde_json::Value;
 
 use super::build::Wanted;
-use super::controller::{Detector, Error, SOON};
+use super::controller::{Detector, SOON};
+use super::error::Error;
 use super::template::TemplateKey;
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::scheduler::FirstPlacement;
@@ -21,6 +22,7 @@ impl Detector {
         &self,
         key: &TemplateKey,
         wanted: &Wanted<'_>,
+        changed: bool,
     ) -> Result<Next, Error> {
         let binding = BindingKey {
             namespace: key.namespace.clone(),
@@ -40,7 +42,7 @@ impl Detector {
         if held.meta().deletion_timestamp.is_some() {
             return Ok(Next::After(LEAVING));
         }
-        let Some(patch) = wanted.patch(held.as_ref())? else {
+        let Some(patch) = wanted.patch(held.as_ref(), changed)? else {
             return Ok(Next::Done);
         };
         match api

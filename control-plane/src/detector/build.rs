@@ -176,8 +176,9 @@ impl<'a> Wanted<'a> {
     ///
     /// What others decide (clusters, eviction tasks, referrers, rescheduling, status) is not touched. A template whose version alone
     /// differs is no change, unless its fingerprint is another than the binding records: every write of a template's status makes a new
-    /// version. The patch holds for the version of the binding that was read: it was decided upon that one.
-    pub fn patch(&self, binding: &impl Binding) -> Result<Option<Value>, Error> {
+    /// version. `changed` is what a binding that records none is taken for: those from before are not all written at once. The patch
+    /// holds for the version of the binding that was read: it was decided upon that one.
+    pub fn patch(&self, binding: &impl Binding, changed: bool) -> Result<Option<Value>, Error> {
         if let Some(foreign) = Error::foreign(binding, self.template, self.metadata.uid.as_deref())
         {
             return Err(foreign);
@@ -194,13 +195,17 @@ impl<'a> Wanted<'a> {
                     .as_object()
                     .is_some_and(|difference| difference.len() == 1)
         };
-        let changed = recorded(binding.meta()) != Some(self.fingerprint.as_str());
+        let recorded = recorded(binding.meta());
+        let changed = recorded.map_or(changed, |recorded| recorded != self.fingerprint);
         if let Some(difference) = differs.filter(|it| changed || !version_alone(it)) {
             patch["spec"] = difference;
         }
         let metadata = self.metadata_patch(binding.meta());
         if metadata != json!({}) {
             patch["metadata"] = metadata;
+        }
+        if changed {
+            patch["metadata"]["annotations"][TEMPLATE_FINGERPRINT] = json!(self.fingerprint);
         }
         if patch == json!({}) {
             return Ok(None);
@@ -211,9 +216,7 @@ impl<'a> Wanted<'a> {
 
     fn metadata_patch(&self, held: &ObjectMeta) -> Value {
         let mut labels = missing(held.labels.as_ref(), &self.claim.labels());
-        let mut wanted = self.claim.annotations();
-        wanted.insert(TEMPLATE_FINGERPRINT.to_owned(), self.fingerprint.clone());
-        let mut annotations = missing(held.annotations.as_ref(), &wanted);
+        let mut annotations = missing(held.annotations.as_ref(), &self.claim.annotations());
         if held
             .labels
             .as_ref()

@@ -42,8 +42,16 @@ fn made_of(template: &Template) -> ResourceBinding {
 }
 
 fn patch(held: &ResourceBinding, template: &Template) -> Result<Option<Value>, Error> {
+    patch_taken_for(held, template, false)
+}
+
+fn patch_taken_for(
+    held: &ResourceBinding,
+    template: &Template,
+    changed: bool,
+) -> Result<Option<Value>, Error> {
     let (key, claim, policy) = (key(), claim(), PropagationSpec::default());
-    Wanted::new(&key, template, &claim, &policy, None)?.patch(held)
+    Wanted::new(&key, template, &claim, &policy, None)?.patch(held, changed)
 }
 
 #[test]
@@ -60,12 +68,18 @@ fn a_process_that_remembers_nothing_knows_whether_the_template_changed() {
         .as_mut()
         .unwrap()
         .remove(TEMPLATE_FINGERPRINT);
-    let first = patch(&held, &template("2", "a:1", 2)).unwrap().unwrap();
+    let same = template("2", "a:1", 2);
+    assert_eq!(
+        patch(&held, &same).unwrap(),
+        None,
+        "from before, and not seen to change"
+    );
+    let first = patch_taken_for(&held, &same, true).unwrap().unwrap();
     assert_eq!(
         first["metadata"]["annotations"][TEMPLATE_FINGERPRINT],
-        fingerprint(&template("1", "a:1", 0)),
-        "a binding from before gets its record"
+        fingerprint(&same)
     );
+    assert_eq!(first["spec"]["resource"]["resourceVersion"], "2");
 }
 
 #[test]

@@ -16,10 +16,11 @@ use serde_json::{Value, json};
 
 use super::build;
 use super::claim::Claim;
-use super::controller::{Detector, Error, SOON};
+use super::controller::{Detector, SOON};
+use super::error::Error;
 use super::identity::{Owner, owner};
+use super::news::Lookup;
 use super::template::TemplateKey;
-use super::templates::Lookup;
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 
 /// How long to wait for a kind whose templates are not known for the moment.

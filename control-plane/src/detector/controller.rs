@@ -4,14 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::api::Api;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
-use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::events::EventType;
 use muster_shared::names::label;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Doubt, Informer, Presence};
+use muster_shared::watch::{Change, Informer, Presence};
 
 use super::arrivals::Arrivals;
 use super::audits::Audits;
@@ -19,16 +17,17 @@ use super::bound::Bound;
 use super::build::{self, Wanted};
 use super::candidates::Candidates;
 use super::claim::Claim;
-use super::identity::{Owner, owner};
+use super::error::Error;
+use super::lazy::{Made, activates};
+use super::news::{Lookup, TemplateEvent};
 use super::parked::Parked;
 use super::policy::{Policy, PolicyKey};
 use super::priority::{Classes, Priority};
 use super::scope::Scope;
-use super::select::{Subject, reaches, selects, winner};
+use super::select::{Subject, reaches, selects};
 use super::template::{Template, TemplateKey};
-use super::templates::{Lookup, TemplateEvent};
 use super::{claims, dependencies, policies};
-use crate::binding::kept::{BindingKey, Kept};
+use crate::binding::kept::Kept;
 use crate::fleet::Fleet;
 use crate::scheduler::FirstPlacement;
 use crate::settings::PROPAGATE_DEPS;
@@ -37,49 +36,7 @@ use crate::taint::default_tolerations::DefaultTolerations;
 /// How long to wait for something of ours to arrive in a cache.
 pub(super) const SOON: Duration = Duration::from_millis(200);
 /// How long to wait where a change that ends the wait is heard of.
-const LATER: Duration = Duration::from_mins(1);
-
-/// Why a template has not the binding that it should have.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    #[error("build the binding: {0}")]
-    Build(#[from] build::Error),
-    #[error("{step} {subject}: {source}")]
-    Api {
-        step: &'static str,
-        subject: String,
-        source: Box<kube::Error>,
-    },
-    #[error(
-        "{policy} waits for override policies ({overrides}), which this version does not apply: take dependentOverrides out of it"
-    )]
-    Overrides {
-        policy: PolicyKey,
-        overrides: String,
-    },
-    #[error(
-        "{policy} takes its schedule priority from {class:?}, which is no PriorityClass: make it, or name another"
-    )]
-    PriorityClass { policy: PolicyKey, class: String },
-    #[error("{failed} templates failed; the first: {first}")]
-    Some { failed: usize, first: Box<Self> },
-    #[error("{binding} is there and cannot be read: mend or delete it")]
-    Unreadable { binding: BindingKey },
-}
-
-impl Error {
-    pub(super) fn api(
-        step: &'static str,
-        subject: &impl ToString,
-    ) -> impl FnOnce(kube::Error) -> Self {
-        let subject = subject.to_string();
-        move |source| Self::Api {
-            step,
-            subject,
-            source: Box::new(source),
-        }
-    }
-}
+pub(super) const LATER: Duration = Duration::from_mins(1);
 
 /// The controller's state: queues, and what it remembers to save writes. Everything in it may be lost.
 pub(super) struct Detector {
@@ -289,107 +246,6 @@ impl Detector {
         self.release(key, &claim).await
     }
 
-    /// The claim on a template that was not written on it yet.
-    fn claim_of_binding(&self, key: &TemplateKey, template: &Template) -> Option<Claim> {
-        if key.namespace.is_some() {
-            let held = self.binding_of::<ResourceBinding>(key, template)?;
-            Claim::on(&held.metadata)
-        } else {
-            let held = self.binding_of::<ClusterResourceBinding>(key, template)?;
-            Claim::on(&held.metadata)
-        }
-    }
-
-    fn has_binding(&self, key: &TemplateKey, template: &Template) -> bool {
-        if key.namespace.is_some() {
-            self.binding_of::<ResourceBinding>(key, template).is_some()
-        } else {
-            self.binding_of::<ClusterResourceBinding>(key, template)
-                .is_some()
-        }
-    }
-
-    /// The binding of a template: one of its name that is another object's is not.
-    pub(super) fn binding_of<B: Kept>(
-        &self,
-        key: &TemplateKey,
-        template: &Template,
-    ) -> Option<Arc<B>> {
-        let name = build::binding_name(key);
-        let held = B::cache(&self.fleet).get(key.namespace.as_deref(), &name)?;
-        let uid = template.metadata().uid.as_deref();
-        (owner(held.as_ref(), key, uid) == Owner::Template).then_some(held)
-    }
-
-    /// The policy by name.
-    pub(super) fn policy(&self, key: &PolicyKey) -> Option<Policy> {
-        self.presence(key).there()
-    }
-
-    /// What is known of a policy by its name.
-    fn presence(&self, key: &PolicyKey) -> Presence<Policy> {
-        fn as_policy<K>(found: Presence<Arc<K>>, policy: fn(Arc<K>) -> Policy) -> Presence<Policy> {
-            match found {
-                Presence::There(found) => Presence::There(policy(found)),
-                Presence::Gone => Presence::Gone,
-                Presence::Unknown(doubt) => Presence::Unknown(doubt),
-            }
-        }
-        match key {
-            PolicyKey::Namespaced { namespace, name } => as_policy(
-                self.fleet.policies.presence(Some(namespace), name),
-                Policy::Namespaced,
-            ),
-            PolicyKey::Cluster { name } => as_policy(
-                self.fleet.cluster_policies.presence(None, name),
-                Policy::Cluster,
-            ),
-        }
-    }
-
-    /// Whether a policy is no more. One that merely is not in the cache is asked for: a policy that cannot be read keeps what it has.
-    async fn is_gone(&self, key: &PolicyKey) -> Result<bool, Error> {
-        match self.presence(key) {
-            Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
-                return Ok(false);
-            }
-            Presence::Gone => return Ok(true),
-            Presence::Unknown(Doubt::Unseen | Doubt::Vanished) => {}
-        }
-        let client = self.fleet.client.clone();
-        let found = match key {
-            PolicyKey::Namespaced { namespace, name } => {
-                let api: Api<PropagationPolicy> = Api::namespaced(client, namespace);
-                let found = api.get_metadata_opt(name).await;
-                found.map(|found| found.is_some())
-            }
-            PolicyKey::Cluster { name } => {
-                let api: Api<ClusterPropagationPolicy> = Api::all(client);
-                let found = api.get_metadata_opt(name).await;
-                found.map(|found| found.is_some())
-            }
-        };
-        found
-            .map(|found| !found)
-            .map_err(Error::api("look for", key))
-    }
-
-    /// The policy for a template that has none: one of its namespace before any cluster-wide one.
-    fn match_policy(&self, subject: Subject<'_>) -> Option<Policy> {
-        let best = |namespace: Option<&str>| {
-            let candidates = self.memory().candidates.of(namespace, subject);
-            let policies: Vec<_> = candidates
-                .iter()
-                .filter_map(|key| self.policy(key))
-                .collect();
-            winner(&policies, subject).cloned()
-        };
-        let near = subject
-            .namespace
-            .and_then(|namespace| best(Some(namespace)));
-        near.or_else(|| best(None))
-    }
-
     async fn apply(
         &self,
         key: &TemplateKey,
@@ -449,8 +305,8 @@ impl Detector {
         let is_marked = claim.patch(template.metadata()).is_none();
         if policy.is_lazy() {
             let held = self.binding_of::<B>(key, template);
-            let recorded = held.as_ref().map(|held| build::recorded(held.meta()));
-            if !activates(policy, template, recorded, changed) {
+            let made = Made::of(held.as_ref().map(|held| held.meta()));
+            if !activates(policy, template, made, changed) {
                 if !is_marked {
                     self.claim_later(key, claim);
                 }
@@ -470,7 +326,9 @@ impl Detector {
         };
         let wanted = Wanted::new(key, template, &claim, spec, priority)?
             .tolerating(DefaultTolerations::of(&self.fleet.settings));
-        let next = self.write::<B>(key, &wanted).await?;
+        // The binding controller of another program follows the version that the binding names, and nothing else.
+        let changed = changed || !self.fleet.settings.runs("binding");
+        let next = self.write::<B>(key, &wanted, changed).await?;
         if next == Next::Done && !is_marked {
             self.claim_later(key, claim);
         }
@@ -492,110 +350,6 @@ impl Detector {
         if matches!(error, Error::Build(_) | Error::Unreadable { .. }) {
             let note = format!("{key}: {note}");
             policy.tell(events, EventType::Warning, "ApplyPolicyFailed", note);
-        }
-    }
-}
-
-/// Whether a lazy policy takes effect on a template: with the next change of the template after that of the policy, and at once on one
-/// that came after the policy. `recorded` is what the template's binding, if there is one, says that it was made of; `changed` is
-/// whether this process saw a change since it last looked. The first says it across restarts, so that a restart applies nothing that
-/// waits, and loses nothing that happened meanwhile.
-fn activates(
-    policy: &Policy,
-    template: &Template,
-    recorded: Option<Option<&str>>,
-    changed: bool,
-) -> bool {
-    match recorded {
-        Some(Some(recorded)) => recorded != build::fingerprint(template),
-        Some(None) => changed,
-        None => {
-            let older =
-                template.metadata().creation_timestamp < policy.metadata().creation_timestamp;
-            changed || !older
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use muster_shared::api::policy::ClusterPropagationPolicy;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_lazy_policy_takes_effect_with_the_next_change_of_a_template_whatever_was_forgotten() {
-        let created = |at: u8| format!("2026-01-01T00:00:0{at}Z");
-        let policy: ClusterPropagationPolicy = serde_json::from_value(json!({
-            "metadata": { "name": "p", "creationTimestamp": created(5) }, "spec": { "resourceSelectors": [] },
-        }))
-        .unwrap();
-        let policy = Policy::Cluster(Arc::new(policy));
-        let template = |at: u8, colour: &str| {
-            let metadata = json!({ "name": "web", "creationTimestamp": created(at) });
-            Template::new(json!({ "metadata": metadata, "data": { "colour": colour } })).unwrap()
-        };
-        let record = |of: &Template| build::fingerprint(of);
-        let (older, newer) = (template(1, "red"), template(9, "red"));
-        let (same, other) = (record(&older), record(&template(1, "blue")));
-        for (what, template, recorded, changed, expected) in [
-            ("bound, unchanged", &older, Some(Some(&*same)), false, false),
-            (
-                "bound, only seen to change to what is bound",
-                &older,
-                Some(Some(&*same)),
-                true,
-                false,
-            ),
-            (
-                "bound, changed while nobody looked",
-                &older,
-                Some(Some(&*other)),
-                false,
-                true,
-            ),
-            (
-                "bound before there were records",
-                &older,
-                Some(None),
-                false,
-                false,
-            ),
-            (
-                "bound before there were records, changed",
-                &older,
-                Some(None),
-                true,
-                true,
-            ),
-            (
-                "older than the policy, not bound",
-                &older,
-                None,
-                false,
-                false,
-            ),
-            (
-                "older than the policy, not bound, changed",
-                &older,
-                None,
-                true,
-                true,
-            ),
-            (
-                "younger than the policy, not bound",
-                &newer,
-                None,
-                false,
-                true,
-            ),
-        ] {
-            assert_eq!(
-                activates(&policy, template, recorded, changed),
-                expected,
-                "{what}"
-            );
         }
     }
 }

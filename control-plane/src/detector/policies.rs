@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::api::{Api, Patch};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
-use muster_shared::api::policy::PreemptionBehavior;
 use muster_shared::events::EventType;
 use muster_shared::names::{finalizer, label};
 use muster_shared::queue::Next;
@@ -15,13 +13,13 @@ use muster_shared::watch::{Change, Followed, Informer};
 use serde_json::{Value, json};
 
 use super::claim::Claim;
-use super::controller::{Detector, Error, SOON};
+use super::controller::{Detector, SOON};
+use super::error::Error;
 use super::kinds::kinds_of;
+use super::news::Lookup;
 use super::policy::{Policy, PolicyKey};
-use super::preempt::takes_over;
 use super::select::{Subject, given, selects};
 use super::template::{Kind, Template, TemplateKey};
-use super::templates::Lookup;
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::fleet::Fleet;
 use crate::settings::PROPAGATION_POLICY_PREEMPTION;
@@ -303,97 +301,11 @@ impl Detector {
             self.templates.add(key);
         }
     }
-
-    /// Takes over the templates that this policy names and may have.
-    async fn preempt(&self, policy: &Policy, claim: &Claim, rest: &mut Rest) {
-        if policy.spec().preemption != Some(PreemptionBehavior::Always) {
-            return;
-        }
-        for selector in &policy.spec().resource_selectors {
-            let Some(name) = given(selector.name.as_ref()) else {
-                continue;
-            };
-            let own = policy.key();
-            let key = TemplateKey {
-                kind: Arc::new(Kind::new(&*selector.api_version, &*selector.kind)),
-                namespace: own
-                    .namespace()
-                    .or_else(|| given(selector.namespace.as_ref()))
-                    .map(str::to_owned),
-                name: name.to_owned(),
-            };
-            let template = match self.fleet.templates.get(&key) {
-                Lookup::Found(template) => template,
-                Lookup::Absent => continue,
-                Lookup::Unknown => {
-                    rest.unlisted(&key.kind);
-                    continue;
-                }
-            };
-            rest.take(self.take_over(policy, claim, &key, &template).await);
-        }
-    }
-
-    async fn take_over(
-        &self,
-        policy: &Policy,
-        claim: &Claim,
-        key: &TemplateKey,
-        template: &Template,
-    ) -> Result<Next, Error> {
-        let owner = Claim::on(template.metadata()).and_then(|claim| self.policy(&claim.policy));
-        let Some(owner) = owner.filter(|owner| takes_over(policy, owner)) else {
-            return Ok(Next::Done);
-        };
-        if template.is_deleting()
-            || !self.scope.admits(key)
-            || !selects(policy, Subject::of(key, template))
-        {
-            return Ok(Next::Done);
-        }
-        let Some(metadata) = claim.patch(template.metadata()) else {
-            return Ok(Next::Done);
-        };
-        if !self.mark(key, template.metadata(), metadata).await? {
-            return Ok(Next::After(SOON));
-        }
-        let note = format!("{} takes {key} over from {}", policy.key(), owner.key());
-        tracing::info!("{note}");
-        let events = &self.fleet.events;
-        policy.tell(events, EventType::Normal, "PreemptPolicySucceed", note);
-        Ok(Next::Done)
-    }
-
-    /// A policy whose priority fell may lose templates to those that it was above so far.
-    fn offer_to_preemptors(&self, old: &Policy, new: &Policy) {
-        if !self.fleet.settings.gate(&PROPAGATION_POLICY_PREEMPTION) {
-            return;
-        }
-        let between = new.spec().priority() + 1..old.spec().priority();
-        let all: Vec<Policy> = match new {
-            Policy::Namespaced(policy) => {
-                let namespace = policy.metadata.namespace.as_deref().unwrap_or_default();
-                let near = self.fleet.policies.list_in(namespace).into_iter();
-                near.map(Policy::Namespaced).collect()
-            }
-            Policy::Cluster(_) => {
-                let wide = self.fleet.cluster_policies.list().into_iter();
-                wide.map(Policy::Cluster).collect()
-            }
-        };
-        for policy in all {
-            let may = policy.spec().preemption == Some(PreemptionBehavior::Always);
-            if may && between.contains(&policy.spec().priority()) {
-                self.policies
-                    .add_after(policy.key(), Duration::from_millis(1));
-            }
-        }
-    }
 }
 
 /// What a round over the templates of a policy left undone: one of them that cannot be written does not keep the others.
 #[derive(Default)]
-struct Rest {
+pub(super) struct Rest {
     unlisted: BTreeSet<Kind>,
     again: bool,
     failed: usize,
@@ -401,13 +313,13 @@ struct Rest {
 }
 
 impl Rest {
-    fn unlisted(&mut self, kind: &Kind) {
+    pub(super) fn unlisted(&mut self, kind: &Kind) {
         if !self.unlisted.contains(kind) {
             self.unlisted.insert(kind.clone());
         }
     }
 
-    fn take(&mut self, outcome: Result<Next, Error>) {
+    pub(super) fn take(&mut self, outcome: Result<Next, Error>) {
         match outcome {
             Ok(Next::Done) => {}
             Ok(Next::After(_)) => self.again = true,

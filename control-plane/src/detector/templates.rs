@@ -12,9 +12,10 @@ use kube::api::{Api, ApiResource, GroupVersionKind};
 use kube::discovery::{ApiCapabilities, Scope, pinned_kind, verbs};
 use kube::{Client, Resource};
 use muster_shared::queue::{Next, Queue};
-use muster_shared::watch::{Change, Informer, Selection};
+use muster_shared::watch::{Informer, Selection};
 use tokio_util::sync::CancellationToken;
 
+use super::news::{Lookup, News, Standing, event};
 use super::scope::is_reserved;
 use super::template::{Kind, Template, TemplateKey};
 
@@ -27,56 +28,6 @@ const RETRY_SHARE: Duration = Duration::from_millis(50);
 const LINGER: Duration = Duration::from_mins(1);
 /// Objects a page where lists are not streamed: templates of unknown kinds may be big.
 const PAGE: u32 = 100;
-
-/// What happened to a template.
-#[derive(Debug)]
-pub struct News {
-    /// The template.
-    pub key: TemplateKey,
-    /// What happened.
-    pub event: TemplateEvent,
-}
-
-/// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TemplateEvent {
-    /// It is new to us.
-    Appeared,
-    /// Somebody changed more than the status and the claim of a policy.
-    Changed,
-    /// Only the claim of a policy changed.
-    Marked,
-    /// It is gone.
-    Gone,
-}
-
-/// What is known about one template.
-#[derive(Clone, Debug)]
-pub enum Lookup {
-    /// It exists.
-    Found(Arc<Template>),
-    /// It does not exist: its kind has been listed, or is one whose objects are never templates.
-    Absent,
-    /// Nothing is known: the kind has not been listed. [`Parked`](super::Parked) keys are worked on when it is.
-    Unknown,
-}
-
-/// What is known about a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Its objects are about the fleet itself, and never templates.
-    Reserved,
-    /// It is to be found out whether the API server has it.
-    Sought,
-    /// The API server does not have it.
-    Missing,
-    /// It exists and cannot be listed, watched and deleted, which templates must be.
-    Unfit,
-    /// It exists, and no list of it has arrived.
-    Unlisted,
-    /// Its objects are known.
-    Listed,
-}
 
 type Listener = Box<dyn Fn(&News) + Send + Sync>;
 type KindListener = Box<dyn Fn(&Kind) + Send + Sync>;
@@ -458,23 +409,6 @@ fn retry_after(looks: u32, missing: usize) -> Duration {
     let backoff = FIRST_RETRY.saturating_mul(1 << looks.saturating_sub(1).min(16));
     let share = RETRY_SHARE.saturating_mul(u32::try_from(missing).unwrap_or(u32::MAX));
     backoff.min(LONGEST_RETRY).max(share)
-}
-
-/// What a change of the cache means; `None` for one that nobody needs to hear of, such as that of a status.
-fn event(change: &Change<Template>) -> Option<TemplateEvent> {
-    match change {
-        Change::Applied { old: None, .. } => Some(TemplateEvent::Appeared),
-        Change::Applied {
-            old: Some(old),
-            new,
-        } if old.fingerprint() != new.fingerprint() => Some(TemplateEvent::Changed),
-        Change::Applied {
-            old: Some(old),
-            new,
-        } if old.content() != new.content() => Some(TemplateEvent::Marked),
-        Change::Applied { .. } => None,
-        Change::Deleted { .. } => Some(TemplateEvent::Gone),
-    }
 }
 
 fn key_of(kind: &Arc<Kind>, template: &Template) -> TemplateKey {

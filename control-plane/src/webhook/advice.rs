@@ -32,8 +32,8 @@ pub fn warnings(review: &[u8], scope: &Scope, has_cluster: impl Fn(&str) -> bool
     unknown.sort_unstable();
     unknown.dedup();
     if !unknown.is_empty() {
-        let named = unknown.iter().copied().filter(|name| is_cluster_name(name));
-        let mut names: Vec<&str> = named.take(MOST_NAMES).collect();
+        let sound = unknown.iter().copied().filter(|name| is_cluster_name(name));
+        let mut names: Vec<&str> = sound.take(MOST_NAMES).collect();
         if unknown.len() > names.len() {
             names.push("...");
         }

@@ -239,6 +239,46 @@ async fn a_policy_that_cannot_be_read_after_a_restart_keeps_its_templates() {
 }
 
 #[tokio::test]
+async fn what_a_workload_refers_to_stays_while_its_binding_cannot_be_read() {
+    let bench = Bench::start().await;
+    let control_plane = bench.control_plane();
+    create::<ConfigMap>(&bench.here(), json!({ "metadata": { "name": "web-conf" } })).await;
+    bench.deploy("web").await;
+    bench.place("web", json!({ "propagateDeps": true })).await;
+    for member in ["m1", "m2"] {
+        bench.sent(member, "ConfigMap", "web-conf", |_| true).await;
+    }
+    control_plane.stop().await.unwrap();
+    bench.relax("resourcebindings.work.karmada.io").await;
+    let odd: Api<kube::api::PartialObjectMeta<ResourceBinding>> = bench.here();
+    let change = kube::api::Patch::Merge(json!({ "spec": { "replicas": "odd" } }));
+    odd.patch("web-deployment", &Default::default(), &change)
+        .await
+        .unwrap();
+    let _control_plane = bench.control_plane();
+    // Whatever else was to be written comes before this is carried out.
+    create::<ConfigMap>(
+        &bench.here(),
+        json!({ "metadata": { "name": "witness-conf" } }),
+    )
+    .await;
+    bench.deploy("witness").await;
+    bench
+        .place("witness", json!({ "propagateDeps": true }))
+        .await;
+    bench
+        .sent("m2", "ConfigMap", "witness-conf", |_| true)
+        .await;
+    let held: ResourceBinding = bench.here().get("web-conf-configmap").await.unwrap();
+    assert_eq!(held.spec.required_by.len(), 1, "{:?}", held.spec);
+    for member in ["m1", "m2"] {
+        let work = names::work("ConfigMap", "web-conf", "default");
+        let kept = bench.works(member).get(&work).await.unwrap();
+        assert!(kept.metadata.deletion_timestamp.is_none(), "{member}");
+    }
+}
+
+#[tokio::test]
 async fn a_binding_that_cannot_be_read_is_told_and_not_made_again_and_again() {
     let bench = Bench::start().await;
     bench.relax("resourcebindings.work.karmada.io").await;

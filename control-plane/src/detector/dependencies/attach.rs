@@ -123,7 +123,8 @@ impl<'a> Attached<'a> {
         self.referrers.len() - self.snapshots.len()
     }
 
-    /// What has to be written. `undecided` are referrers of which it is not known yet what they need; their snapshots stay.
+    /// What has to be written. `undecided` are referrers of which it is not known what they need, or whether they are; their snapshots
+    /// stay. `changed` is what a binding that records no fingerprint is taken for.
     ///
     /// # Errors
     /// When the binding is another object's.
@@ -131,6 +132,7 @@ impl<'a> Attached<'a> {
         &self,
         held: Option<&ResourceBinding>,
         undecided: impl Fn(&BindingKey) -> bool,
+        changed: bool,
     ) -> Result<Option<Write>, build::Error> {
         let Some(held) = held else {
             let wanted = !self.referrers.is_empty();
@@ -141,7 +143,7 @@ impl<'a> Attached<'a> {
             // Without referrers there is nothing to attach, whoever has the binding.
             Some(_) if self.referrers.is_empty() => Ok(None),
             Some(foreign) => Err(foreign),
-            None => Ok(self.patch(held, undecided).map(Write::Patch)),
+            None => Ok(self.patch(held, undecided, changed).map(Write::Patch)),
         }
     }
 
@@ -181,14 +183,16 @@ impl<'a> Attached<'a> {
         &self,
         held: &ResourceBinding,
         undecided: impl Fn(&BindingKey) -> bool,
+        changed: bool,
     ) -> Option<Value> {
         let kept = |snapshot: &&BindingSnapshot| undecided(&key_of(snapshot));
         let kept: Vec<&BindingSnapshot> = held.spec.required_by.iter().filter(kept).collect();
         let mut spec = held.spec.clone();
         spec.required_by = self.merged(&held.spec.required_by, &kept);
         let fingerprint = build::fingerprint(self.template);
-        let is_recorded = build::recorded(&held.metadata) == Some(&*fingerprint);
-        if !is_recorded {
+        let recorded = build::recorded(&held.metadata);
+        let changed = recorded.map_or(changed, |recorded| recorded != fingerprint);
+        if changed {
             spec.resource = self.resource();
         }
         if spec.placement.is_none() && kept.is_empty() {
@@ -203,7 +207,7 @@ impl<'a> Attached<'a> {
         if !labels.is_empty() {
             metadata.insert("labels".to_owned(), Value::Object(labels));
         }
-        if !is_recorded {
+        if changed {
             let record = json!({ TEMPLATE_FINGERPRINT: fingerprint });
             metadata.insert("annotations".to_owned(), record);
         }
@@ -334,272 +338,5 @@ fn snapshots<'a>(referrers: &'a [Referrer<'a>]) -> Vec<(BindingSnapshot, &'a Ref
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::detector::Kind;
-
-    fn fixture() -> (TemplateKey, Template) {
-        let key = TemplateKey {
-            kind: Arc::new(Kind::new("v1", "ConfigMap")),
-            namespace: Some("default".into()),
-            name: "conf".into(),
-        };
-        let object = json!({ "metadata": { "name": "conf", "namespace": "default", "uid": "u", "resourceVersion": "5" } });
-        (key, Template::new(object).unwrap())
-    }
-
-    fn binding(name: &str) -> BindingKey {
-        BindingKey {
-            namespace: Some("default".into()),
-            name: name.into(),
-        }
-    }
-
-    fn spec(value: Value) -> ResourceBindingSpec {
-        serde_json::from_value(value).unwrap()
-    }
-
-    fn write(
-        held: Option<&ResourceBinding>,
-        referrers: &[Referrer<'_>],
-        undecided: &[&str],
-    ) -> Option<Write> {
-        let (key, template) = fixture();
-        let attached = Attached::new(&key, &template, referrers).unwrap();
-        let write = attached.write(held, |key| undecided.contains(&key.name.as_str()));
-        write.unwrap()
-    }
-
-    fn created(referrers: &[Referrer<'_>]) -> ResourceBinding {
-        match write(None, referrers, &[]) {
-            Some(Write::Create(object)) => serde_json::from_value(object).unwrap(),
-            other => panic!("expected a creation, got {other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_template_goes_where_its_referrers_are_and_still_are() {
-        let (a, placed) = (
-            binding("a"),
-            spec(json!({
-                "clusters": [{ "name": "m1", "replicas": 2 }],
-                "gracefulEvictionTasks": [
-                    { "fromCluster": "m2", "purgeMode": "Gracefully" }, { "fromCluster": "m3", "purgeMode": "Directly" },
-                ],
-            })),
-        );
-        let held = created(&[Referrer {
-            key: &a,
-            id: "ia",
-            spec: &placed,
-        }]);
-        let clusters: Vec<_> = held.spec.required_by[0]
-            .clusters
-            .iter()
-            .map(|cluster| cluster.name.as_str())
-            .collect();
-        assert_eq!(clusters, ["m1", "m2"]);
-        assert_eq!(held.metadata.labels.unwrap()[&mark(&a)], "ia");
-        assert_eq!(held.spec.placement, None);
-    }
-
-    #[test]
-    fn the_most_demanding_referrer_decides() {
-        let (a, b) = (binding("a"), binding("b"));
-        let modest =
-            spec(json!({ "conflictResolution": "Abort", "preserveResourcesOnDeletion": false }));
-        let greedy =
-            spec(json!({ "conflictResolution": "Overwrite", "preserveResourcesOnDeletion": true }));
-        let held = created(&[
-            Referrer {
-                key: &a,
-                id: "ia",
-                spec: &modest,
-            },
-            Referrer {
-                key: &b,
-                id: "ib",
-                spec: &greedy,
-            },
-        ]);
-        assert_eq!(
-            held.spec.conflict_resolution,
-            Some(ConflictResolution::Overwrite)
-        );
-        assert_eq!(held.spec.preserve_resources_on_deletion, Some(true));
-    }
-
-    #[test]
-    fn what_is_as_it_should_be_is_not_written() {
-        let (a, placed) = (
-            binding("a"),
-            spec(json!({ "clusters": [{ "name": "m1" }] })),
-        );
-        let referrers = [Referrer {
-            key: &a,
-            id: "ia",
-            spec: &placed,
-        }];
-        assert_eq!(write(Some(&created(&referrers)), &referrers, &[]), None);
-        assert_eq!(write(None, &[], &[]), None);
-    }
-
-    #[test]
-    fn a_referrer_that_left_is_taken_off_and_one_not_looked_at_yet_stays() {
-        let (a, b, placed) = (
-            binding("a"),
-            binding("b"),
-            spec(json!({ "clusters": [{ "name": "m1" }] })),
-        );
-        let (first, second) = (
-            Referrer {
-                key: &a,
-                id: "ia",
-                spec: &placed,
-            },
-            Referrer {
-                key: &b,
-                id: "ib",
-                spec: &placed,
-            },
-        );
-        let held = created(&[first, second]);
-        let Some(Write::Patch(patch)) = write(Some(&held), &[first], &[]) else {
-            panic!("expected a patch")
-        };
-        assert_eq!(patch["spec"]["requiredBy"].as_array().unwrap().len(), 1);
-        assert_eq!(patch["metadata"]["labels"], json!({ mark(&b): null }));
-        assert_eq!(write(Some(&held), &[first], &["b"]), None);
-    }
-
-    #[test]
-    fn a_template_with_a_policy_of_its_own_keeps_what_that_says() {
-        let (a, greedy) = (
-            binding("a"),
-            spec(json!({ "clusters": [{ "name": "m1" }], "conflictResolution": "Overwrite" })),
-        );
-        let referrers = [Referrer {
-            key: &a,
-            id: "ia",
-            spec: &greedy,
-        }];
-        let mut held = created(&referrers);
-        held.spec = spec(
-            json!({ "resource": held.spec.resource, "placement": {}, "conflictResolution": "Abort" }),
-        );
-        let Some(Write::Patch(patch)) = write(Some(&held), &referrers, &[]) else {
-            panic!("expected a patch")
-        };
-        assert_eq!(patch["spec"].get("conflictResolution"), None);
-        assert_eq!(patch["spec"]["requiredBy"][0]["name"], "a");
-    }
-
-    #[test]
-    fn a_binding_of_a_former_template_is_waited_for_and_not_made_the_new_ones() {
-        let (a, placed) = (
-            binding("a"),
-            spec(json!({ "clusters": [{ "name": "m1" }] })),
-        );
-        let referrers = [Referrer {
-            key: &a,
-            id: "ia",
-            spec: &placed,
-        }];
-        let mut held = created(&referrers);
-        held.metadata.owner_references.as_mut().unwrap()[0].uid = "old".into();
-        let (key, template) = fixture();
-        let attached = Attached::new(&key, &template, &referrers).unwrap();
-        let told = attached.write(Some(&held), |_| false).unwrap_err();
-        assert!(matches!(told, build::Error::FormerOwner { .. }), "{told}");
-        let attached = Attached::new(&key, &template, &[]).unwrap();
-        assert_eq!(attached.write(Some(&held), |_| false).unwrap(), None);
-    }
-
-    #[test]
-    fn a_change_of_the_template_is_found_by_what_the_binding_records() {
-        let (a, placed) = (
-            binding("a"),
-            spec(json!({ "clusters": [{ "name": "m1" }] })),
-        );
-        let referrers = [Referrer {
-            key: &a,
-            id: "ia",
-            spec: &placed,
-        }];
-        let held = created(&referrers);
-        let (key, _) = fixture();
-        let changed = json!({
-            "metadata": { "name": "conf", "namespace": "default", "uid": "u", "resourceVersion": "6" }, "data": { "a": "2" },
-        });
-        let changed = Template::new(changed).unwrap();
-        let attached = Attached::new(&key, &changed, &referrers).unwrap();
-        let Ok(Some(Write::Patch(patch))) = attached.write(Some(&held), |_| false) else {
-            panic!("expected a patch")
-        };
-        assert_eq!(patch["spec"]["resource"]["resourceVersion"], "6");
-    }
-
-    #[test]
-    fn a_binding_without_referrers_is_written_once() {
-        let (a, placed) = (
-            binding("a"),
-            spec(json!({ "clusters": [{ "name": "m1" }], "conflictResolution": "Overwrite" })),
-        );
-        let held = created(&[Referrer {
-            key: &a,
-            id: "ia",
-            spec: &placed,
-        }]);
-        let Some(Write::Patch(patch)) = write(Some(&held), &[], &[]) else {
-            panic!("expected a patch")
-        };
-        let mut left = json!(held);
-        merge::apply(&mut left, &patch);
-        // The definition of the kind gives what is absent this value.
-        if left["spec"]["conflictResolution"].is_null() {
-            left["spec"]["conflictResolution"] = json!("Abort");
-        }
-        let left: ResourceBinding = serde_json::from_value(left).unwrap();
-        assert_eq!(write(Some(&left), &[], &[]), None);
-    }
-
-    #[test]
-    fn a_binding_with_thousands_of_referrers_stays_small_and_goes_to_all_their_clusters() {
-        let keys: Vec<_> = (0..5000)
-            .map(|number| binding(&format!("b{number:04}")))
-            .collect();
-        let specs: Vec<_> = (0..5000)
-            .map(|number| {
-                let mut clusters = vec![json!({ "name": "m1" })];
-                if number % 1000 == 999 {
-                    clusters.push(json!({ "name": format!("m{number}") }));
-                }
-                spec(json!({ "clusters": clusters }))
-            })
-            .collect();
-        let referrers: Vec<_> = keys
-            .iter()
-            .zip(&specs)
-            .map(|(key, spec)| Referrer {
-                key,
-                id: "0123456789abcdef0123456789abcdef",
-                spec,
-            })
-            .collect();
-        let held = created(&referrers);
-        let targets = held.spec.required_by.iter().flat_map(|it| &it.clusters);
-        let reached: BTreeSet<_> = targets.map(|cluster| cluster.name.as_str()).collect();
-        assert_eq!(
-            Vec::from_iter(reached),
-            ["m1", "m1999", "m2999", "m3999", "m4999", "m999"]
-        );
-        let size = json!(held).to_string().len();
-        assert!(size < 500_000, "{size} bytes");
-        assert_eq!(write(Some(&held), &referrers, &[]), None, "it is stable");
-        let (key, template) = fixture();
-        let attached = Attached::new(&key, &template, &referrers).unwrap();
-        assert_eq!(attached.left_out(), 5000 - held.spec.required_by.len());
-    }
-}
+#[path = "attach_tests.rs"]
+mod tests;

@@ -1,26 +1,25 @@
 //! Keeps the index of who refers to what, and the bindings of what is referred to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::api::{Patch, PostParams};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::events::EventType;
-use muster_shared::interpreter::{Dependency, dependencies};
-use muster_shared::names::{annotation, finalizer};
+use muster_shared::interpreter::dependencies;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Presence};
-use serde_json::{Value, json};
 
-use super::attach::{Attached, MOST_REFERRERS, Referrer, Write};
+use super::attach::{Attached, MOST_REFERRERS, Referrer, key_of};
 use super::index::{Index, Touched, kinds_of};
-use crate::binding::kept::{BindingKey, Kept, patch_params};
+use super::writes::{record, release, send};
+use crate::binding::kept::{BindingKey, Kept};
 use crate::detector::build;
-use crate::detector::controller::{Error, SOON};
+use crate::detector::controller::{LATER, SOON};
+use crate::detector::error::Error;
+use crate::detector::news::{Lookup, TemplateEvent};
 use crate::detector::scope::Scope;
-use crate::detector::templates::{Lookup, TemplateEvent};
 use crate::detector::{Kind, Parked, Template, TemplateKey};
 use crate::fleet::Fleet;
 
@@ -106,7 +105,12 @@ impl Distributor {
 
     /// Finds out what a binding refers to.
     async fn survey(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
-        let binding = fleet.bindings.get(key.namespace.as_deref(), &key.name);
+        let binding = match fleet.bindings.presence(key.namespace.as_deref(), &key.name) {
+            Presence::There(binding) => Some(binding),
+            // One that merely cannot be seen needs what it needed.
+            Presence::Unknown(doubt) if exists(fleet, &key, doubt).await? => return Ok(Next::Done),
+            Presence::Gone | Presence::Unknown(_) => None,
+        };
         let Some(binding) = binding.clone().filter(|binding| refers(binding)) else {
             let Touched { templates, kinds } = self.index().forget(&key);
             for template in templates {
@@ -189,7 +193,7 @@ impl Distributor {
                 let binding = binding_key;
                 let note = Error::Unreadable { binding }.to_string();
                 self.tell(fleet, &key, &template, "AttachFailed", note);
-                return Ok(Next::After(LEAVING));
+                return Ok(Next::After(LATER));
             }
             Presence::Gone | Presence::Unknown(_) => None,
         };
@@ -226,14 +230,15 @@ impl Distributor {
                 })
             })
             .collect();
-        let undecided = |referrer: &BindingKey| {
-            let exists = || {
-                fleet
-                    .bindings
-                    .get(referrer.namespace.as_deref(), &referrer.name)
-            };
-            !self.index().knows(referrer) && exists().is_some_and(|binding| refers(&binding))
-        };
+        let mut undecided = HashSet::new();
+        for snapshot in held.iter().flat_map(|held| &held.spec.required_by) {
+            let referrer = key_of(snapshot);
+            if self.is_undecided(fleet, &referrer).await? {
+                undecided.insert(referrer);
+            }
+        }
+        // The binding controller of another program follows the version that the binding names, and nothing else.
+        let changed = !fleet.settings.runs("binding");
         let write = Attached::new(&key, &template, &referrers).and_then(|attached| {
             if attached.left_out() > 0 {
                 let note = format!(
@@ -242,7 +247,7 @@ impl Distributor {
                 );
                 self.tell(fleet, &key, &template, "ManyReferrers", note);
             }
-            attached.write(held.as_deref(), undecided)
+            attached.write(held.as_deref(), |key| undecided.contains(key), changed)
         });
         match write {
             Ok(Some(write)) => send(fleet, &binding_key, write).await,
@@ -253,9 +258,21 @@ impl Distributor {
                 Ok(if is_heard_of {
                     Next::Done
                 } else {
-                    Next::After(LEAVING)
+                    Next::After(LATER)
                 })
             }
+        }
+    }
+
+    /// Whether the snapshot of a referrer stays as it is: it is not known yet what that needs, or it merely cannot be seen.
+    async fn is_undecided(&self, fleet: &Fleet, referrer: &BindingKey) -> Result<bool, Error> {
+        let found = fleet
+            .bindings
+            .presence(referrer.namespace.as_deref(), &referrer.name);
+        match found {
+            Presence::There(binding) => Ok(!self.index().knows(referrer) && refers(&binding)),
+            Presence::Gone => Ok(false),
+            Presence::Unknown(doubt) => exists(fleet, referrer, doubt).await,
         }
     }
 
@@ -280,89 +297,52 @@ impl Distributor {
     }
 }
 
-/// Whether a binding takes along what it refers to. One that is going away does not any more.
+/// Whether a binding takes along what it refers to. One that is going away does not any more, and one that somebody made for an object of
+/// another namespace never does: it would take along what its author may not read.
 fn refers(binding: &ResourceBinding) -> bool {
-    binding.spec.propagate_deps && binding.metadata.deletion_timestamp.is_none()
+    binding.spec.propagate_deps
+        && binding.metadata.deletion_timestamp.is_none()
+        && binding.spec.resource.namespace == binding.metadata.namespace
 }
 
-async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Result<Next, Error> {
-    let api = ResourceBinding::api(&fleet.client, key);
-    let outcome = match write {
-        Write::Create(object) => {
-            let binding = serde_json::from_value(object)
-                .map_err(|error| Error::api("compose", key)(kube::Error::SerdeError(error)))?;
-            api.create(&PostParams::default(), &binding).await
-        }
-        Write::Patch(patch) => {
-            api.patch(&key.name, &patch_params(), &Patch::Merge(&patch))
-                .await
-        }
-    };
-    match outcome {
-        Ok(_) => Ok(Next::Done),
-        // The cache lags behind. What is there already is heard of when it arrives.
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Next::After(LEAVING)),
-        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-            Ok(Next::After(SOON))
-        }
-        Err(error) => Err(Error::api("attach", key)(error)),
-    }
-}
-
-/// Shows on the binding what it refers to, for people and for other programs; `false` when the binding is not as it was known.
-async fn record(
-    fleet: &Fleet,
-    key: &BindingKey,
-    binding: &ResourceBinding,
-    needs: &[Dependency],
-) -> Result<bool, Error> {
-    let held = binding
-        .metadata
-        .annotations
-        .as_ref()
-        .and_then(|all| all.get(annotation::DEPENDENCIES));
-    let wanted = (!needs.is_empty()).then(|| json!(needs).to_string());
-    if held == wanted.as_ref() {
+/// Whether a binding is there that is not in the cache for this reason.
+async fn exists(fleet: &Fleet, key: &BindingKey, doubt: Doubt) -> Result<bool, Error> {
+    if matches!(doubt, Doubt::Unlisted | Doubt::Unreadable { .. }) {
         return Ok(true);
     }
-    let patch = json!({ "metadata": {
-        "annotations": { annotation::DEPENDENCIES: wanted.map_or(Value::Null, Value::from) },
-        "resourceVersion": binding.metadata.resource_version,
-    } });
-    match ResourceBinding::api(&fleet.client, key)
-        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
-        .await
-    {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
-        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-        Err(error) => Err(Error::api("record the dependencies of", key)(error)),
-    }
+    let found = ResourceBinding::api(&fleet.client, key)
+        .get_metadata_opt(&key.name)
+        .await;
+    let found = found.map_err(Error::api("look for", key))?;
+    Ok(found.is_some())
 }
 
-/// Takes off the finalizer that Karmada's distributor leaves on referrers. We need none: what a vanished referrer was attached to is
-/// found from the other side.
-async fn release(
-    fleet: &Fleet,
-    key: &BindingKey,
-    binding: &ResourceBinding,
-) -> Result<Next, Error> {
-    let all = binding.metadata.finalizers.as_deref().unwrap_or_default();
-    if !all.iter().any(|held| held == finalizer::DEPENDENCIES) {
-        return Ok(Next::Done);
-    }
-    let others: Vec<_> = all
-        .iter()
-        .filter(|held| *held != finalizer::DEPENDENCIES)
-        .collect();
-    let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.metadata.resource_version } });
-    match ResourceBinding::api(&fleet.client, key)
-        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
-        .await
-    {
-        Ok(_) => Ok(Next::Done),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
-        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::After(SOON)),
-        Err(error) => Err(Error::api("release", key)(error)),
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_binding_for_an_object_of_another_namespace_takes_nothing_along() {
+        for (what, namespace, takes_along, leaves, expected) in [
+            ("its own namespace's", "shop", true, false, true),
+            ("another namespace's", "bank", true, false, false),
+            ("not asked to", "shop", false, false, false),
+            ("going away", "shop", true, true, false),
+        ] {
+            let mut binding = json!({
+                "metadata": { "name": "web-deployment", "namespace": "shop" },
+                "spec": {
+                    "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": namespace, "name": "web" },
+                    "propagateDeps": takes_along,
+                },
+            });
+            if leaves {
+                binding["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            }
+            let binding = serde_json::from_value(binding).unwrap();
+            assert_eq!(refers(&binding), expected, "{what}");
+        }
     }
 }

@@ -7,5 +7,6 @@
 mod attach;
 mod controller;
 mod index;
+mod writes;
 
 pub(super) use controller::start;

@@ -1,0 +1,101 @@
+//! What is written on referrers and on what they refer to.
+
+use kube::api::{Patch, PostParams};
+use muster_shared::api::binding::ResourceBinding;
+use muster_shared::interpreter::Dependency;
+use muster_shared::names::{annotation, finalizer};
+use muster_shared::queue::Next;
+use serde_json::{Value, json};
+
+use super::attach::Write;
+use crate::binding::kept::{BindingKey, Kept, patch_params};
+use crate::detector::controller::{LATER, SOON};
+use crate::detector::error::Error;
+use crate::fleet::Fleet;
+
+/// Bytes of the longest list of dependencies that is shown on a referrer: half of what an object may have of annotations. A longer one
+/// is not shown, and attached all the same.
+const LONGEST_RECORD: usize = 128 * 1024;
+
+pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Result<Next, Error> {
+    let api = ResourceBinding::api(&fleet.client, key);
+    let outcome = match write {
+        Write::Create(object) => {
+            let binding = serde_json::from_value(object)
+                .map_err(|error| Error::api("compose", key)(kube::Error::SerdeError(error)))?;
+            api.create(&PostParams::default(), &binding).await
+        }
+        Write::Patch(patch) => {
+            api.patch(&key.name, &patch_params(), &Patch::Merge(&patch))
+                .await
+        }
+    };
+    match outcome {
+        Ok(_) => Ok(Next::Done),
+        // The cache lags behind. What is there already is heard of when it arrives.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Next::After(LATER)),
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+            Ok(Next::After(SOON))
+        }
+        Err(error) => Err(Error::api("attach", key)(error)),
+    }
+}
+
+/// Shows on the binding what it refers to, for people and for other programs; `false` when the binding is not as it was known.
+pub(super) async fn record(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &ResourceBinding,
+    needs: &[Dependency],
+) -> Result<bool, Error> {
+    let held = binding
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(annotation::DEPENDENCIES));
+    let text = (!needs.is_empty()).then(|| json!(needs).to_string());
+    let wanted = text.filter(|text| text.len() <= LONGEST_RECORD);
+    if held == wanted.as_ref() {
+        return Ok(true);
+    }
+    let patch = json!({ "metadata": {
+        "annotations": { annotation::DEPENDENCIES: wanted.map_or(Value::Null, Value::from) },
+        "resourceVersion": binding.metadata.resource_version,
+    } });
+    match ResourceBinding::api(&fleet.client, key)
+        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
+        .await
+    {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
+        Err(error) => Err(Error::api("record the dependencies of", key)(error)),
+    }
+}
+
+/// Takes off the finalizer that Karmada's distributor leaves on referrers. We need none: what a vanished referrer was attached to is
+/// found from the other side.
+pub(super) async fn release(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &ResourceBinding,
+) -> Result<Next, Error> {
+    let all = binding.metadata.finalizers.as_deref().unwrap_or_default();
+    if !all.iter().any(|held| held == finalizer::DEPENDENCIES) {
+        return Ok(Next::Done);
+    }
+    let others: Vec<_> = all
+        .iter()
+        .filter(|held| *held != finalizer::DEPENDENCIES)
+        .collect();
+    let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.metadata.resource_version } });
+    match ResourceBinding::api(&fleet.client, key)
+        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
+        .await
+    {
+        Ok(_) => Ok(Next::Done),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::After(SOON)),
+        Err(error) => Err(Error::api("release", key)(error)),
+    }
+}

@@ -1,0 +1,47 @@
+//! Why something is not as a policy wants it.
+
+use super::build;
+use super::policy::PolicyKey;
+use crate::binding::kept::BindingKey;
+
+/// Why a template has not the binding that it should have.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("build the binding: {0}")]
+    Build(#[from] build::Error),
+    #[error("{step} {subject}: {source}")]
+    Api {
+        step: &'static str,
+        subject: String,
+        source: Box<kube::Error>,
+    },
+    #[error(
+        "{policy} waits for override policies ({overrides}), which this version does not apply: take dependentOverrides out of it"
+    )]
+    Overrides {
+        policy: PolicyKey,
+        overrides: String,
+    },
+    #[error(
+        "{policy} takes its schedule priority from {class:?}, which is no PriorityClass: make it, or name another"
+    )]
+    PriorityClass { policy: PolicyKey, class: String },
+    #[error("{failed} templates failed; the first: {first}")]
+    Some { failed: usize, first: Box<Self> },
+    #[error("{binding} is there and cannot be read: mend or delete it")]
+    Unreadable { binding: BindingKey },
+}
+
+impl Error {
+    pub(super) fn api(
+        step: &'static str,
+        subject: &impl ToString,
+    ) -> impl FnOnce(kube::Error) -> Self {
+        let subject = subject.to_string();
+        move |source| Self::Api {
+            step,
+            subject,
+            source: Box::new(source),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! When a lazy policy takes effect.
+
+use kube::core::ObjectMeta;
+
+use super::build;
+use super::policy::Policy;
+use super::template::Template;
+
+/// What the binding of a template was made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made<'a> {
+    /// There is no binding.
+    Nothing,
+    /// The binding is from before there were records.
+    Unrecorded,
+    /// The template with this fingerprint.
+    Of(&'a str),
+}
+
+impl<'a> Made<'a> {
+    /// What a binding says, if there is one.
+    pub fn of(binding: Option<&'a ObjectMeta>) -> Self {
+        match binding {
+            None => Self::Nothing,
+            Some(binding) => build::recorded(binding).map_or(Self::Unrecorded, Self::Of),
+        }
+    }
+}
+
+/// Whether a lazy policy takes effect on a template: with the next change of the template after that of the policy, and at once on one
+/// that came after the policy. `changed` is whether this process saw a change since it last looked. What the binding records says it
+/// across restarts, so that a restart applies nothing that waits, and loses nothing that happened meanwhile.
+pub fn activates(policy: &Policy, template: &Template, made: Made<'_>, changed: bool) -> bool {
+    match made {
+        Made::Of(recorded) => recorded != build::fingerprint(template),
+        Made::Unrecorded => changed,
+        Made::Nothing => {
+            let (came, policy) = (template.metadata(), policy.metadata());
+            changed || came.creation_timestamp >= policy.creation_timestamp
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use muster_shared::api::policy::ClusterPropagationPolicy;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_lazy_policy_takes_effect_with_the_next_change_of_a_template_whatever_was_forgotten() {
+        let created = |at: u8| format!("2026-01-01T00:00:0{at}Z");
+        let policy: ClusterPropagationPolicy = serde_json::from_value(json!({
+            "metadata": { "name": "p", "creationTimestamp": created(5) }, "spec": { "resourceSelectors": [] },
+        }))
+        .unwrap();
+        let policy = Policy::Cluster(Arc::new(policy));
+        let template = |at: u8, colour: &str| {
+            let metadata = json!({ "name": "web", "creationTimestamp": created(at) });
+            Template::new(json!({ "metadata": metadata, "data": { "colour": colour } })).unwrap()
+        };
+        let (older, newer) = (template(1, "red"), template(9, "red"));
+        let (same, other) = (
+            build::fingerprint(&older),
+            build::fingerprint(&template(1, "blue")),
+        );
+        for (what, template, made, changed, expected) in [
+            ("bound, unchanged", &older, Made::Of(&same), false, false),
+            (
+                "bound, changed and changed back",
+                &older,
+                Made::Of(&same),
+                true,
+                false,
+            ),
+            (
+                "bound, changed while nobody looked",
+                &older,
+                Made::Of(&other),
+                false,
+                true,
+            ),
+            (
+                "bound before there were records",
+                &older,
+                Made::Unrecorded,
+                false,
+                false,
+            ),
+            (
+                "bound before there were records, changed",
+                &older,
+                Made::Unrecorded,
+                true,
+                true,
+            ),
+            (
+                "older than the policy, not bound",
+                &older,
+                Made::Nothing,
+                false,
+                false,
+            ),
+            (
+                "older than the policy, not bound, changed",
+                &older,
+                Made::Nothing,
+                true,
+                true,
+            ),
+            (
+                "younger than the policy, not bound",
+                &newer,
+                Made::Nothing,
+                false,
+                true,
+            ),
+        ] {
+            assert_eq!(
+                activates(&policy, template, made, changed),
+                expected,
+                "{what}"
+            );
+        }
+    }
+}
