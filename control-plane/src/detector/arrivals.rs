@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::template::TemplateKey;
 
-/// How long a binding that was created may take to arrive in the cache. After that it is created again: it may have gone while the watch
-/// was down, and then nothing tells of it.
+/// How long a binding that was created may take to arrive in the cache. After that it is created
+/// again: it may have gone while the watch was down, and then nothing tells of it.
 const LONGEST: Duration = Duration::from_secs(10);
 /// Shortest time to wait for one.
 const SHORTEST: Duration = Duration::from_millis(200);
@@ -25,7 +25,8 @@ struct Arriving {
 }
 
 impl Arrivals {
-    /// Notes that the binding of a template is created now, unless it was before: then how long to wait for it at most.
+    /// Notes that the binding of a template is created now, unless it was before: then how long to
+    /// wait for it at most.
     pub fn begin(&mut self, template: &TemplateKey) -> Option<Duration> {
         if let Some(arriving) = self.0.get_mut(template)
             && let Some(left) = LONGEST
@@ -43,7 +44,8 @@ impl Arrivals {
         None
     }
 
-    /// Notes that a binding arrived, went, or was not created after all; whether its template is to be looked at again.
+    /// Notes that a binding arrived, went, or was not created after all; whether its template is to
+    /// be looked at again.
     pub fn end(&mut self, template: &TemplateKey) -> bool {
         self.0.remove(template).is_some_and(|it| it.again)
     }

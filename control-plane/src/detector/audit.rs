@@ -1,5 +1,5 @@
-//! What of a policy has no effect, and why: a policy that selects nothing, or names what there is not, is taken like any other, and its
-//! author wonders.
+//! What of a policy has no effect, and why: a policy that selects nothing, or names what there is
+//! not, is taken like any other, and its author wonders.
 
 use std::collections::BTreeSet;
 
@@ -16,6 +16,9 @@ use super::template::Kind;
 
 /// Findings of one policy that are told; of the others the number is.
 const MOST_TOLD: usize = 8;
+/// Selectors of one policy that are compared with the templates there are: each costs a look at all
+/// that it might mean.
+const MOST_COMPARED: usize = 50;
 /// Names that one finding lists.
 const MOST_NAMES: usize = 10;
 
@@ -40,7 +43,8 @@ pub trait Facts {
     fn has_class(&self, name: &str) -> bool;
 }
 
-/// What has no effect whatever the fleet is like. `namespace` is that of the policy, `None` for a cluster-wide one.
+/// What has no effect whatever the fleet is like. `namespace` is that of the policy, `None` for a
+/// cluster-wide one.
 pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |reason, note| found.push(Finding { reason, note });
@@ -100,8 +104,8 @@ fn excluded(kind: &Kind, scope: &Scope) -> Option<&'static str> {
     }
 }
 
-/// What has no effect as the fleet is. Kinds, templates and clusters may be on their way: judge a policy that has just been written
-/// after a while.
+/// What has no effect as the fleet is. Kinds, templates and clusters may be on their way: judge a
+/// policy that has just been written after a while.
 pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |reason, note| found.push(Finding { reason, note });
@@ -116,7 +120,7 @@ pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec
         }
         let (reason, why) = match facts.standing(&kind) {
             Standing::Listed => {
-                if facts.finds(selector) == Some(false) {
+                if index < MOST_COMPARED && facts.finds(selector) == Some(false) {
                     let note = format!("{at}: selects no {named} that there is");
                     add("NothingSelected", note);
                 }

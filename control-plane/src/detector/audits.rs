@@ -1,5 +1,6 @@
-//! Tells the authors of policies what of them has no effect, by events: what can never work at once, and what the fleet lacks after a
-//! while, because templates, kinds and clusters often come after the policy.
+//! Tells the authors of policies what of them has no effect, by events: what can never work at
+//! once, and what the fleet lacks after a while, because templates, kinds and clusters often come
+//! after the policy.
 
 use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
@@ -129,10 +130,11 @@ impl Facts for Now<'_> {
         let namespace = own
             .namespace()
             .or_else(|| given(selector.namespace.as_ref()));
-        if let (Some(name), Some(namespace)) = (given(selector.name.as_ref()), namespace) {
+        let is_exact = namespace.is_some() || !templates.is_namespaced(&kind);
+        if let Some(name) = given(selector.name.as_ref()).filter(|_| is_exact) {
             let key = TemplateKey {
                 kind: Arc::new(kind),
-                namespace: Some(namespace.to_owned()),
+                namespace: namespace.map(str::to_owned),
                 name: name.to_owned(),
             };
             return Some(matches!(templates.get(&key), Lookup::Found(_)));

@@ -1,4 +1,5 @@
-//! Writes the binding of a template: made once, with its placement where that can be decided, and brought in line afterwards.
+//! Writes the binding of a template: made once, with its placement where that can be decided, and
+//! brought in line afterwards.
 
 use std::time::Duration;
 
@@ -64,7 +65,8 @@ impl Detector {
         key: &BindingKey,
         object: Value,
     ) -> Result<Next, Error> {
-        // Noted before the request, so that the event of the new binding finds it, however early it comes.
+        // Noted before the request, so that the event of the new binding finds it, however early it
+        // comes.
         let arriving = self.memory().arriving.begin(template);
         if let Some(wait) = arriving {
             return Ok(Next::After(wait));

@@ -10,7 +10,8 @@ use super::claim::Claim;
 use super::policy::PolicyKey;
 use crate::binding::kept::BindingKey;
 
-/// The bindings of each policy: what a policy has is found without a look at the bindings of others.
+/// The bindings of each policy: what a policy has is found without a look at the bindings of
+/// others.
 #[derive(Debug, Default)]
 pub struct Bound {
     by_id: HashMap<(Label, String), BTreeSet<Arc<BindingKey>>>,

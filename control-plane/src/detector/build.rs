@@ -18,8 +18,9 @@ use super::template::{Template, TemplateKey};
 use crate::scheduler::outcome::Placed;
 use crate::taint::default_tolerations::DefaultTolerations;
 
-/// On a binding (ours): fingerprint of the template that it was made of. Every write of a template's status makes a new version of it, so
-/// versions do not tell whether the template changed, and memory does not outlive the process.
+/// On a binding (ours): fingerprint of the template that it was made of. Every write of a
+/// template's status makes a new version of it, so versions do not tell whether the template
+/// changed, and memory does not outlive the process.
 pub const TEMPLATE_FINGERPRINT: &str = "detector.muster.io/template-fingerprint";
 
 /// Why a binding cannot be built or must not be touched.
@@ -81,7 +82,8 @@ impl Error {
     }
 }
 
-/// A binding as template and policy want it. Cluster-scoped templates have a `ClusterResourceBinding`.
+/// A binding as template and policy want it. Cluster-scoped templates have a
+/// `ClusterResourceBinding`.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     template: &'a TemplateKey,
@@ -96,7 +98,8 @@ pub struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// Reads the template by its policy. `schedule_priority` is the value of the priority class that the policy names.
+    /// Reads the template by its policy. `schedule_priority` is the value of the priority class
+    /// that the policy names.
     pub fn new(
         key: &'a TemplateKey,
         template: &'a Template,
@@ -135,8 +138,8 @@ impl<'a> Wanted<'a> {
 
     /// The whole object, for a binding that does not exist yet.
     ///
-    /// Its permanent id is the uid of the template: unique, known before the binding exists, and kept as a label from then on. Karmada's
-    /// admission leaves an id alone that is there.
+    /// Its permanent id is the uid of the template: unique, known before the binding exists, and
+    /// kept as a label from then on. Karmada's admission leaves an id alone that is there.
     ///
     /// `place` decides where it goes, if that can be decided now.
     pub fn create(&self, place: impl FnOnce(&ResourceBindingSpec) -> Option<Placed>) -> Value {
@@ -174,10 +177,12 @@ impl<'a> Wanted<'a> {
 
     /// The merge patch that brings an existing binding in line, `None` when it is.
     ///
-    /// What others decide (clusters, eviction tasks, referrers, rescheduling, status) is not touched. A template whose version alone
-    /// differs is no change, unless its fingerprint is another than the binding records: every write of a template's status makes a new
-    /// version. `changed` is what a binding that records none is taken for: those from before are not all written at once. The patch
-    /// holds for the version of the binding that was read: it was decided upon that one.
+    /// What others decide (clusters, eviction tasks, referrers, rescheduling, status) is not
+    /// touched. A template whose version alone differs is no change, unless its fingerprint is
+    /// another than the binding records: every write of a template's status makes a new version.
+    /// `changed` is what a binding that records none is taken for: those from before are not all
+    /// written at once. The patch holds for the version of the binding that was read: it was
+    /// decided upon that one.
     pub fn patch(&self, binding: &impl Binding, changed: bool) -> Result<Option<Value>, Error> {
         if let Some(foreign) = Error::foreign(binding, self.template, self.metadata.uid.as_deref())
         {

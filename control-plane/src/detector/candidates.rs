@@ -8,14 +8,16 @@ use super::policy::{Policy, PolicyKey};
 use super::select::{Subject, given};
 use super::template::Kind;
 
-/// The policies by what their selectors name. A template is compared with those that name its kind and namespace, and either its own
-/// name or none: with a policy for each application that is one, however many there are.
+/// The policies by what their selectors name. A template is compared with those that name its kind
+/// and namespace, and either its own name or none: with a policy for each application that is one,
+/// however many there are.
 #[derive(Debug, Default)]
 pub struct Candidates {
     places: HashMap<Place, Selecting>,
 }
 
-/// Namespace of a namespaced policy, `None` for cluster-wide ones, and the kind that a selector names.
+/// Namespace of a namespaced policy, `None` for cluster-wide ones, and the kind that a selector
+/// names.
 type Place = (Option<String>, Kind);
 
 #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
 //! The mark a policy leaves on the templates and bindings that it is in charge of.
 //!
-//! A label holds the policy's permanent id, annotations its name. The id outlives a deletion and re-creation under the same name, so a
-//! mark left behind by a former policy is never taken for one of its successor (Karmada: `pkg/detector/claim.go`).
+//! A label holds the policy's permanent id, annotations its name. The id outlives a deletion and
+//! re-creation under the same name, so a mark left behind by a former policy is never taken for one
+//! of its successor (Karmada: `pkg/detector/claim.go`).
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,8 @@ impl Claim {
         })
     }
 
-    /// The claim on a template or binding. All parts of it must be there; a `PropagationPolicy`'s is looked for first.
+    /// The claim on a template or binding. All parts of it must be there; a `PropagationPolicy`'s
+    /// is looked for first.
     pub fn on(metadata: &ObjectMeta) -> Option<Self> {
         let (labels, annotations) = (metadata.labels.as_ref(), metadata.annotations.as_ref());
         let namespaced = || {
@@ -91,8 +93,8 @@ impl Claim {
         }
     }
 
-    /// The merge patch of the metadata that makes this claim, `None` when it stands. A namespaced policy takes the place of a
-    /// cluster-wide one; a cluster-wide one leaves what it finds.
+    /// The merge patch of the metadata that makes this claim, `None` when it stands. A namespaced
+    /// policy takes the place of a cluster-wide one; a cluster-wide one leaves what it finds.
     pub fn patch(&self, metadata: &ObjectMeta) -> Option<Value> {
         let mut labels = missing(metadata.labels.as_ref(), &self.labels());
         let mut annotations = missing(metadata.annotations.as_ref(), &self.annotations());
@@ -106,7 +108,8 @@ impl Claim {
         wrap(labels, annotations)
     }
 
-    /// The merge patch of the metadata that ends this claim, `None` when it does not stand (any more).
+    /// The merge patch of the metadata that ends this claim, `None` when it does not stand (any
+    /// more).
     pub fn release(&self, metadata: &ObjectMeta) -> Option<Value> {
         let (label, annotations): (_, &[&str]) = match &self.policy {
             PolicyKey::Namespaced { .. } => (POLICY_ID, &[POLICY_NAMESPACE, POLICY_NAME]),

@@ -1,7 +1,8 @@
 //! Writes on each template which policy is in charge of it, and takes that off again.
 //!
-//! The binding says the same and is made first: where a workload runs must not wait for a mark. A crash between the two loses nothing,
-//! since the claim is read from the binding until the template carries it.
+//! The binding says the same and is made first: where a workload runs must not wait for a mark. A
+//! crash between the two loses nothing, since the claim is read from the binding until the template
+//! carries it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use kube::api::Patch;
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::client::Rank;
+use muster_shared::events::EventType;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
@@ -44,7 +46,8 @@ pub fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
 }
 
 impl Detector {
-    /// Has a claim written on a template. Of several claims on the same template the last one counts.
+    /// Has a claim written on a template. Of several claims on the same template the last one
+    /// counts.
     pub(super) fn claim_later(&self, key: &TemplateKey, claim: Claim) {
         self.memory().claims.insert(key.clone(), claim);
         self.claims.add(key.clone());
@@ -55,12 +58,32 @@ impl Detector {
         let Some(claim) = self.memory().claims.get(&key).cloned() else {
             return Ok(Next::Done);
         };
-        let next = self.claim(&key, &claim).await?;
+        let next = match self.claim(&key, &claim).await {
+            Ok(next) => next,
+            Err(error) => {
+                self.tell_refused(&key, &error);
+                return Err(error);
+            }
+        };
         let mut memory = self.memory();
         if next == Next::Done && memory.claims.get(&key) == Some(&claim) {
             memory.claims.remove(&key);
         }
         Ok(next)
+    }
+
+    /// Tells the owner of a template that it cannot be marked: once, until it is another reason.
+    fn tell_refused(&self, key: &TemplateKey, error: &Error) {
+        let note = format!(
+            "cannot be marked with its policy, and before that no Work is made of it: {error}"
+        );
+        let Lookup::Found(template) = self.fleet.templates.get(key) else {
+            return;
+        };
+        if self.memory().is_news(key, &note) {
+            let (events, about) = (&self.fleet.events, template.reference(key));
+            events.publish_about(about, EventType::Warning, "ApplyPolicyFailed", note);
+        }
     }
 
     async fn claim(&self, key: &TemplateKey, claim: &Claim) -> Result<Next, Error> {
@@ -88,7 +111,8 @@ impl Detector {
         })
     }
 
-    /// Patches the metadata of a template; `false` when it is not as it was known, so that the decision has to be made again.
+    /// Patches the metadata of a template; `false` when it is not as it was known, so that the
+    /// decision has to be made again.
     pub(super) async fn mark(
         &self,
         key: &TemplateKey,
@@ -115,7 +139,8 @@ impl Detector {
         }
     }
 
-    /// Ends a claim: on the binding first, so that a crash between the two leaves a template that still names its policy.
+    /// Ends a claim: on the binding first, so that a crash between the two leaves a template that
+    /// still names its policy.
     pub(super) async fn release(&self, key: &TemplateKey, claim: &Claim) -> Result<Next, Error> {
         {
             let mut memory = self.memory();
@@ -151,8 +176,8 @@ impl Detector {
         Ok(Next::Done)
     }
 
-    /// Ends a claim on a template's binding. Its Works stay: a deleted policy freezes what it placed, it does not remove it. A binding of
-    /// the name that is another object's is left alone.
+    /// Ends a claim on a template's binding. Its Works stay: a deleted policy freezes what it
+    /// placed, it does not remove it. A binding of the name that is another object's is left alone.
     async fn release_binding<B: Kept>(
         &self,
         template: &TemplateKey,

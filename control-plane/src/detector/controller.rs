@@ -38,7 +38,8 @@ pub(super) const SOON: Duration = Duration::from_millis(200);
 /// How long to wait where a change that ends the wait is heard of.
 pub(super) const LATER: Duration = Duration::from_mins(1);
 
-/// The controller's state: queues, and what it remembers to save writes. Everything in it may be lost.
+/// The controller's state: queues, and what it remembers to save writes. Everything in it may be
+/// lost.
 pub(super) struct Detector {
     pub(super) fleet: Arc<Fleet>,
     pub(super) templates: Queue<TemplateKey>,
@@ -59,7 +60,8 @@ pub(super) struct Detector {
 pub(super) struct Memory {
     /// Templates whose binding was created and is not in the cache yet.
     pub(super) arriving: Arrivals,
-    /// Templates that somebody changed, or whose binding went, since they were last looked at: a lazy policy takes effect on them.
+    /// Templates that somebody changed, or whose binding went, since they were last looked at: a
+    /// lazy policy takes effect on them.
     changed: HashSet<TemplateKey>,
     /// What is to be written on the templates of the queue of claims.
     pub(super) claims: HashMap<TemplateKey, Claim>,
@@ -72,6 +74,12 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// Notes what is told of a template; whether it is something else than was told last.
+    pub(super) fn is_news(&mut self, key: &TemplateKey, note: &str) -> bool {
+        let known = self.told.insert(key.clone(), note.to_owned());
+        known.as_deref() != Some(note)
+    }
+
     fn forget(&mut self, key: &TemplateKey) {
         self.arriving.end(key);
         self.changed.remove(key);
@@ -151,7 +159,8 @@ fn listen(detector: &Arc<Detector>) {
     listen_to_bindings(detector, &fleet.cluster_bindings);
 }
 
-/// A binding that somebody deleted is made again, and the template of one that lost its claim is looked at.
+/// A binding that somebody deleted is made again, and the template of one that lost its claim is
+/// looked at.
 fn listen_to_bindings<B: Kept>(detector: &Arc<Detector>, bindings: &Informer<B>) {
     let to = Arc::clone(detector);
     bindings.on_change(move |change| {
@@ -237,9 +246,10 @@ impl Detector {
         if selects(&policy, subject) {
             return self.apply(key, &template, &policy, changed).await;
         }
-        // A policy that does not select a template and has no binding of it is not in charge: the claim was copied with a manifest, or
-        // written by somebody who wanted that policy. With a binding it stays: what is not selected any more is released when the policy
-        // changes, and the same object may be served by two API groups of which the policy names one.
+        // A policy that does not select a template and has no binding of it is not in charge: the
+        // claim was copied with a manifest, or written by somebody who wanted that policy. With a
+        // binding it stays: what is not selected any more is released when the policy changes, and
+        // the same object may be served by two API groups of which the policy names one.
         if reaches(&policy, subject) && self.has_binding(key, &template) {
             return Ok(Next::Done);
         }
@@ -270,7 +280,8 @@ impl Detector {
             Err(error @ Error::Api { .. }) => return Err(error),
             Err(error) => error,
         };
-        // Trying again mends none of these: the template, its policy or what stands in its way has to change.
+        // Trying again mends none of these: the template, its policy or what stands in its way has
+        // to change.
         self.report(key, template, policy, &error);
         let is_heard_of = !matches!(
             error,
@@ -326,7 +337,8 @@ impl Detector {
         };
         let wanted = Wanted::new(key, template, &claim, spec, priority)?
             .tolerating(DefaultTolerations::of(&self.fleet.settings));
-        // The binding controller of another program follows the version that the binding names, and nothing else.
+        // The binding controller of another program follows the version that the binding names, and
+        // nothing else.
         let changed = changed || !self.fleet.settings.runs("binding");
         let next = self.write::<B>(key, &wanted, changed).await?;
         if next == Next::Done && !is_marked {
@@ -335,18 +347,19 @@ impl Detector {
         Ok(next)
     }
 
-    /// Tells the owners of a template and of its policy that nothing can be made of it: once, until it is another reason.
+    /// Tells the owners of a template and of its policy that nothing can be made of it: once, until
+    /// it is another reason.
     fn report(&self, key: &TemplateKey, template: &Template, policy: &Policy, error: &Error) {
         let note = error.to_string();
-        let known = self.memory().told.insert(key.clone(), note.clone());
-        if known.as_ref() == Some(&note) {
+        if !self.memory().is_news(key, &note) {
             return;
         }
         tracing::warn!(template = %key, policy = %policy.key(), error = note, "cannot propagate");
         let events = &self.fleet.events;
         let about = template.reference(key);
         events.publish_about(about, EventType::Warning, "ApplyPolicyFailed", note.clone());
-        // What is wrong with the policy itself is told by its audit; this is about one of its templates.
+        // What is wrong with the policy itself is told by its audit; this is about one of its
+        // templates.
         if matches!(error, Error::Build(_) | Error::Unreadable { .. }) {
             let note = format!("{key}: {note}");
             policy.tell(events, EventType::Warning, "ApplyPolicyFailed", note);

@@ -1,5 +1,6 @@
-//! Whose a binding is. Its name says kind and name of a template, and that is no identity: a former template of that name, and one of the
-//! same kind in another API group, have a binding of the same name.
+//! Whose a binding is. Its name says kind and name of a template, and that is no identity: a former
+//! template of that name, and one of the same kind in another API group, have a binding of the same
+//! name.
 
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::{Binding, ObjectReference};
@@ -21,8 +22,9 @@ pub enum Owner {
     Other(ObjectReference),
 }
 
-/// Whose a binding is. The uid decides: that of the controller among its owners, or of the resource that it names. A binding without
-/// either belongs to the template that it names. `uid` is that of the template, `None` when it is not known: then the name decides.
+/// Whose a binding is. The uid decides: that of the controller among its owners, or of the resource
+/// that it names. A binding without either belongs to the template that it names. `uid` is that of
+/// the template, `None` when it is not known: then the name decides.
 pub fn owner(held: &impl Binding, key: &TemplateKey, uid: Option<&str>) -> Owner {
     let resource = &held.spec().resource;
     let named = TemplateKey::of(resource);

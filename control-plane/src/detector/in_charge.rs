@@ -76,7 +76,8 @@ impl Detector {
         }
     }
 
-    /// Whether a policy is no more. One that merely is not in the cache is asked for: a policy that cannot be read keeps what it has.
+    /// Whether a policy is no more. One that merely is not in the cache is asked for: a policy that
+    /// cannot be read keeps what it has.
     pub(super) async fn is_gone(&self, key: &PolicyKey) -> Result<bool, Error> {
         match self.presence(key) {
             Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {

@@ -1,4 +1,5 @@
-//! The kinds that policies name: how many of a policy are followed, and what a misspelt one was probably meant to be.
+//! The kinds that policies name: how many of a policy are followed, and what a misspelt one was
+//! probably meant to be.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,8 @@ use muster_shared::api::policy::PropagationSpec;
 use super::scope::Scope;
 use super::template::Kind;
 
-/// Kinds of one policy that are followed: more than Kubernetes itself has. Each kind costs a watch, or a look-up again and again.
+/// Kinds of one policy that are followed: more than Kubernetes itself has. Each kind costs a watch,
+/// or a look-up again and again.
 pub const MOST_KINDS: usize = 100;
 
 /// Kubernetes' own kinds that may be templates, by API version.
@@ -42,7 +44,8 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
 ];
 
-/// The kinds that a policy has followed: those that may be propagated, the first [`MOST_KINDS`] of them.
+/// The kinds that a policy has followed: those that may be propagated, the first [`MOST_KINDS`] of
+/// them.
 pub fn kinds_of(policy: &PropagationSpec, scope: &Scope) -> Vec<Kind> {
     let mut kinds = BTreeSet::new();
     for selector in &policy.resource_selectors {
@@ -57,8 +60,8 @@ pub fn kinds_of(policy: &PropagationSpec, scope: &Scope) -> Vec<Kind> {
     kinds.into_iter().collect()
 }
 
-/// What a kind was probably meant to be that Kubernetes does not have: the right kind and API version. `None` for kinds of others, of
-/// which nothing is known here.
+/// What a kind was probably meant to be that Kubernetes does not have: the right kind and API
+/// version. `None` for kinds of others, of which nothing is known here.
 pub fn meant(kind: &Kind) -> Option<String> {
     let (_, kinds) = BUILT_IN
         .iter()

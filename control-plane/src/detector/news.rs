@@ -35,7 +35,8 @@ pub enum Lookup {
     Found(Arc<Template>),
     /// It does not exist: its kind has been listed, or is one whose objects are never templates.
     Absent,
-    /// Nothing is known: the kind has not been listed. [`Parked`](super::Parked) keys are worked on when it is.
+    /// Nothing is known: the kind has not been listed. [`Parked`](super::Parked) keys are worked on
+    /// when it is.
     Unknown,
 }
 
@@ -56,7 +57,8 @@ pub enum Standing {
     Listed,
 }
 
-/// What a change of the cache means; `None` for one that nobody needs to hear of, such as that of a status.
+/// What a change of the cache means; `None` for one that nobody needs to hear of, such as that of a
+/// status.
 pub(super) fn event(change: &Change<Template>) -> Option<TemplateEvent> {
     match change {
         Change::Applied { old: None, .. } => Some(TemplateEvent::Appeared),

@@ -12,9 +12,10 @@ use super::templates::Templates;
 
 type Waiting<K> = Arc<Mutex<HashMap<Kind, HashSet<K>>>>;
 
-/// Keys of a queue whose work needs a template of a kind that has not been listed. A kind may not be listed for a long time (it does
-/// not exist, its conversion webhook is broken, a right is missing): keys that wait here cost nothing, and are added to the queue again
-/// when the kind becomes known.
+/// Keys of a queue whose work needs a template of a kind that has not been listed. A kind may not
+/// be listed for a long time (it does not exist, its conversion webhook is broken, a right is
+/// missing): keys that wait here cost nothing, and are added to the queue again when the kind
+/// becomes known.
 pub struct Parked<K> {
     templates: Templates,
     queue: Queue<K>,

@@ -69,7 +69,8 @@ fn listen<K: Followed>(
             to.fleet.templates.unname(&kind);
         }
         let Some(new) = new else {
-            // Normally the finalizer has seen to everything. This is for a policy that went without one.
+            // Normally the finalizer has seen to everything. This is for a policy that went without
+            // one.
             if let Some(old) = old {
                 to.audits.forget(&old.key());
                 to.policies.add(old.key());
@@ -128,7 +129,8 @@ impl Detector {
         rest.next()
     }
 
-    /// Gives a policy its permanent id (its uid, unless admission gave one) and the finalizer that lets us release its templates.
+    /// Gives a policy its permanent id (its uid, unless admission gave one) and the finalizer that
+    /// lets us release its templates.
     async fn identify(&self, policy: &Policy) -> Result<Next, Error> {
         let metadata = policy.metadata();
         let mut patch = json!({ "resourceVersion": metadata.resource_version });
@@ -147,7 +149,8 @@ impl Detector {
         self.patch_policy(policy, patch).await
     }
 
-    /// Releases everything that a policy has, then the policy itself. Nothing is removed from any member.
+    /// Releases everything that a policy has, then the policy itself. Nothing is removed from any
+    /// member.
     async fn let_go(&self, policy: &Policy) -> Result<Next, Error> {
         if !has_finalizer(policy) {
             return Ok(Next::Done);
@@ -155,8 +158,9 @@ impl Detector {
         if let Some(claim) = Claim::by(policy) {
             let mut claimed: BTreeSet<TemplateKey> = self.bound(&claim).into_iter().collect();
             for kind in kinds_of(policy.spec(), &self.scope) {
-                // Those of a kind that is not listed are released when it is, since their policy has gone then: one kind that cannot be
-                // listed keeps neither the policy nor the templates of its other kinds.
+                // Those of a kind that is not listed are released when it is, since their policy
+                // has gone then: one kind that cannot be listed keeps neither the policy nor the
+                // templates of its other kinds.
                 let templates = self.fleet.templates.list(&kind, claim.policy.namespace());
                 let ours =
                     |template: &Template| template.label(id_label(policy)) == Some(&claim.id);
@@ -303,7 +307,8 @@ impl Detector {
     }
 }
 
-/// What a round over the templates of a policy left undone: one of them that cannot be written does not keep the others.
+/// What a round over the templates of a policy left undone: one of them that cannot be written does
+/// not keep the others.
 #[derive(Default)]
 pub(super) struct Rest {
     unlisted: BTreeSet<Kind>,

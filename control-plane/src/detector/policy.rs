@@ -1,4 +1,5 @@
-//! A policy of either kind, as one type: namespaced and cluster-wide policies differ in where they look, not in what they say.
+//! A policy of either kind, as one type: namespaced and cluster-wide policies differ in where they
+//! look, not in what they say.
 
 use std::fmt;
 use std::sync::Arc;

@@ -2,10 +2,11 @@
 
 use super::policy::Policy;
 
-/// Whether `candidate`, which selects the template by name and may preempt, takes it over from `owner`.
+/// Whether `candidate`, which selects the template by name and may preempt, takes it over from
+/// `owner`.
 ///
-/// A namespaced policy always beats a cluster-wide one, and never the other way round. Among equals the explicit priority must be
-/// strictly greater (Karmada: `pkg/detector/preemption.go`).
+/// A namespaced policy always beats a cluster-wide one, and never the other way round. Among equals
+/// the explicit priority must be strictly greater (Karmada: `pkg/detector/preemption.go`).
 pub fn takes_over(candidate: &Policy, owner: &Policy) -> bool {
     match (candidate, owner) {
         (Policy::Namespaced(_), Policy::Cluster(_)) => true,

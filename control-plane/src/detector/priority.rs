@@ -60,7 +60,8 @@ impl Classes {
     }
 }
 
-/// Starts following the classes. A class that comes, goes or changes concerns the policies that name it.
+/// Starts following the classes. A class that comes, goes or changes concerns the policies that
+/// name it.
 pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
     let Some(Classes(classes)) = &detector.classes else {
         return;

@@ -5,7 +5,8 @@ use regex::Regex;
 
 use super::template::{Kind, TemplateKey};
 
-/// API groups that are about the fleet itself or about one cluster only (Karmada: `pkg/util/apigroup.go`).
+/// API groups that are about the fleet itself or about one cluster only (Karmada:
+/// `pkg/util/apigroup.go`).
 const RESERVED_GROUPS: &[&str] = &[
     "cluster.karmada.io",
     "policy.karmada.io",
@@ -19,7 +20,8 @@ const RESERVED_GROUPS: &[&str] = &[
     "coordination.k8s.io",
 ];
 
-/// Whether objects of a kind are about the fleet itself, or come and go too often: they are never templates, whatever names them.
+/// Whether objects of a kind are about the fleet itself, or come and go too often: they are never
+/// templates, whatever names them.
 pub fn is_reserved(kind: &Kind) -> bool {
     RESERVED_GROUPS.contains(&kind.group()) || (kind.group().is_empty() && kind.kind == "Event")
 }

@@ -49,8 +49,9 @@ pub enum Strength {
     Name = 3,
 }
 
-/// How specifically one selector means the template. A name makes the labels irrelevant; an empty label selector means everything and
-/// still counts as labels; one that cannot be understood means nothing.
+/// How specifically one selector means the template. A name makes the labels irrelevant; an empty
+/// label selector means everything and still counts as labels; one that cannot be understood means
+/// nothing.
 pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
     if selector.api_version != subject.kind.api_version || selector.kind != subject.kind.kind {
         return Strength::Mismatch;
@@ -86,8 +87,8 @@ pub fn implicit_priority(policy: &PropagationSpec, subject: Subject<'_>) -> Stre
     strengths.max().unwrap_or(Strength::Mismatch)
 }
 
-/// Whether a policy selects the template at all. A namespaced one selects in its own namespace only, whatever its selectors say and
-/// whoever wrote its name on the template.
+/// Whether a policy selects the template at all. A namespaced one selects in its own namespace
+/// only, whatever its selectors say and whoever wrote its name on the template.
 pub fn selects(policy: &Policy, subject: Subject<'_>) -> bool {
     reaches(policy, subject) && implicit_priority(policy.spec(), subject) > Strength::Mismatch
 }
@@ -100,8 +101,9 @@ pub fn reaches(policy: &Policy, subject: Subject<'_>) -> bool {
     }
 }
 
-/// The policy that gets the template among policies of one kind: the highest explicit priority, then the most specific, then the
-/// first by name. Policies that are going away take part in nothing.
+/// The policy that gets the template among policies of one kind: the highest explicit priority,
+/// then the most specific, then the first by name. Policies that are going away take part in
+/// nothing.
 pub fn winner<'p>(
     policies: impl IntoIterator<Item = &'p Policy>,
     subject: Subject<'_>,

@@ -1,7 +1,7 @@
 //! A user's object in the fleet API, of any kind, kept as compact text.
 //!
-//! As a tree of JSON values an object takes about eight times the memory of its text, and it is only looked into when it or its
-//! policy changed.
+//! As a tree of JSON values an object takes about eight times the memory of its text, and it is
+//! only looked into when it or its policy changed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -129,7 +129,8 @@ impl Template {
         })
     }
 
-    /// The object as JSON; parsed anew at each call. `kind` is filled in, because the items of a list of a built-in kind do not carry it.
+    /// The object as JSON; parsed anew at each call. `kind` is filled in, because the items of a
+    /// list of a built-in kind do not carry it.
     pub fn object(&self, kind: &Kind) -> Value {
         let mut object: Value = serde_json::from_str(&self.text).unwrap_or_default();
         object["apiVersion"] = json!(kind.api_version);
@@ -152,7 +153,8 @@ impl Template {
         self.content
     }
 
-    /// The same without the claim of a policy. It is the same in every process, so that a binding can record what it was made of.
+    /// The same without the claim of a policy. It is the same in every process, so that a binding
+    /// can record what it was made of.
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

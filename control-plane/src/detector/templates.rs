@@ -1,8 +1,11 @@
-//! The templates of the fleet API: one watch for each kind that somebody names, for as long as it is named.
+//! The templates of the fleet API: one watch for each kind that somebody names, for as long as it
+//! is named.
 //!
-//! Karmada watches every kind that the API server has. Policies, bindings and dependencies name the kinds of what they are about, so
-//! watching just those sees the same templates and costs neither memory nor connections for the rest. Each of them names its kinds and
-//! takes the names back; a kind that nothing names any more is forgotten after a while. Reserved kinds are never watched here.
+//! Karmada watches every kind that the API server has. Policies, bindings and dependencies name the
+//! kinds of what they are about, so watching just those sees the same templates and costs neither
+//! memory nor connections for the rest. Each of them names its kinds and takes the names back; a
+//! kind that nothing names any more is forgotten after a while. Reserved kinds are never watched
+//! here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -22,9 +25,11 @@ use super::template::{Kind, Template, TemplateKey};
 /// First and longest time after which a kind that the API server does not have is looked for again.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
-/// Share of each missing kind in the time between two looks: 20 look-ups a second for all of them together.
+/// Share of each missing kind in the time between two looks: 20 look-ups a second for all of them
+/// together.
 const RETRY_SHARE: Duration = Duration::from_millis(50);
-/// Time for which a kind is still watched after nothing names it any more: a policy that is replaced is gone for a moment.
+/// Time for which a kind is still watched after nothing names it any more: a policy that is
+/// replaced is gone for a moment.
 const LINGER: Duration = Duration::from_mins(1);
 /// Objects a page where lists are not streamed: templates of unknown kinds may be big.
 const PAGE: u32 = 100;
@@ -70,7 +75,8 @@ enum Watched {
 }
 
 impl Templates {
-    /// No kind is watched yet. `watch_client` is for lists and watches; `client` asks which kinds there are, which can wait.
+    /// No kind is watched yet. `watch_client` is for lists and watches; `client` asks which kinds
+    /// there are, which can wait.
     pub fn new(client: Client, watch_client: Client, shutdown: CancellationToken) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -85,21 +91,24 @@ impl Templates {
         }
     }
 
-    /// Adds a listener, called on a watch's own task: it must be quick. Add it before any kind is named.
+    /// Adds a listener, called on a watch's own task: it must be quick. Add it before any kind is
+    /// named.
     pub fn on_change(&self, listener: impl Fn(&News) + Send + Sync + 'static) {
         let mut listeners = self.inner.listeners.write();
         let listeners = listeners.as_mut().unwrap_or_else(|poison| poison.get_mut());
         listeners.push(Box::new(listener));
     }
 
-    /// Adds a listener that is called whenever a kind becomes known: its objects were listed, or can never be.
+    /// Adds a listener that is called whenever a kind becomes known: its objects were listed, or
+    /// can never be.
     pub fn on_known(&self, listener: impl Fn(&Kind) + Send + Sync + 'static) {
         let mut listeners = self.inner.kind_listeners.write();
         let listeners = listeners.as_mut().unwrap_or_else(|poison| poison.get_mut());
         listeners.push(Box::new(listener));
     }
 
-    /// Names a kind: it is watched from now on. Each call is to be taken back by [`unname`](Self::unname) when its reason ends.
+    /// Names a kind: it is watched from now on. Each call is to be taken back by
+    /// [`unname`](Self::unname) when its reason ends.
     pub fn name(&self, kind: &Kind) {
         if is_reserved(kind) {
             return;
@@ -119,7 +128,8 @@ impl Templates {
         self.inner.wanted.add(kind);
     }
 
-    /// Takes one naming of a kind back. When it was the last one, the kind is forgotten after a while.
+    /// Takes one naming of a kind back. When it was the last one, the kind is forgotten after a
+    /// while.
     pub fn unname(&self, kind: &Kind) {
         let mut kinds = self.write();
         let Some(entry) = kinds.get_mut(kind) else {
@@ -149,7 +159,8 @@ impl Templates {
         }
     }
 
-    /// The templates of a kind, of one namespace if one is given; `None` while they have not been listed. The cost is that of what is found.
+    /// The templates of a kind, of one namespace if one is given; `None` while they have not been
+    /// listed. The cost is that of what is found.
     pub fn list(
         &self,
         kind: &Kind,
@@ -349,7 +360,8 @@ impl Templates {
         }
     }
 
-    /// Runs an informer until it is stopped, tells when its first list has arrived, and has it started anew if it ends by itself.
+    /// Runs an informer until it is stopped, tells when its first list has arrived, and has it
+    /// started anew if it ends by itself.
     async fn attend(self, kind: Arc<Kind>, informer: Informer<Template>, stop: CancellationToken) {
         let mut running = tokio::spawn(informer.clone().run(stop.clone()));
         tokio::select! {
@@ -404,7 +416,8 @@ impl Templates {
     }
 }
 
-/// How long to wait before a kind is looked for again that was not there so many times, while so many are missing.
+/// How long to wait before a kind is looked for again that was not there so many times, while so
+/// many are missing.
 fn retry_after(looks: u32, missing: usize) -> Duration {
     let backoff = FIRST_RETRY.saturating_mul(1 << looks.saturating_sub(1).min(16));
     let share = RETRY_SHARE.saturating_mul(u32::try_from(missing).unwrap_or(u32::MAX));

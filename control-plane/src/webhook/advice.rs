@@ -1,5 +1,6 @@
-//! What the author of a policy is told at admission: which parts of it have no effect. The policy is taken all the same, because kinds
-//! and clusters may come later; the control plane tells the rest by events.
+//! What the author of a policy is told at admission: which parts of it have no effect. The policy
+//! is taken all the same, because kinds and clusters may come later; the control plane tells the
+//! rest by events.
 
 use muster_shared::names::is_cluster_name;
 use serde::Deserialize;
@@ -12,7 +13,8 @@ use crate::detector::scope::Scope;
 /// Clusters that one warning lists. The API server cuts warnings that are long in sum.
 const MOST_NAMES: usize = 10;
 
-/// The warnings about the policy of a review. `has_cluster` says whether there is a cluster of a name, or might be.
+/// The warnings about the policy of a review. `has_cluster` says whether there is a cluster of a
+/// name, or might be.
 pub fn warnings(review: &[u8], scope: &Scope, has_cluster: impl Fn(&str) -> bool) -> Vec<String> {
     let Ok(review) = serde_json::from_slice::<Value>(review) else {
         return Vec::new();

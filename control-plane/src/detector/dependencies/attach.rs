@@ -15,8 +15,9 @@ use crate::detector::build::{self, TEMPLATE_FINGERPRINT};
 use crate::detector::identity::sound_name;
 use crate::detector::{Template, TemplateKey};
 
-/// Referrers that a binding names, and clusters that it names for them. With a label for each referrer, an object of this size stays well
-/// below what an API server takes (1.5 MB), and beyond it only the clusters matter.
+/// Referrers that a binding names, and clusters that it names for them. With a label for each
+/// referrer, an object of this size stays well below what an API server takes (1.5 MB), and beyond
+/// it only the clusters matter.
 pub const MOST_REFERRERS: usize = 1000;
 const MOST_TARGETS: usize = 5000;
 
@@ -32,8 +33,9 @@ pub struct Referrer<'a> {
 }
 
 impl Referrer<'_> {
-    /// Where it is. Clusters that it is leaving gracefully count: its old copy still runs there and still needs what it refers to.
-    /// (Karmada leaves them out and so takes a config map away from under a running workload.)
+    /// Where it is. Clusters that it is leaving gracefully count: its old copy still runs there and
+    /// still needs what it refers to. (Karmada leaves them out and so takes a config map away from
+    /// under a running workload.)
     fn snapshot(&self) -> BindingSnapshot {
         let mut clusters = self.spec.clusters.clone();
         for task in &self.spec.graceful_eviction_tasks {
@@ -123,8 +125,9 @@ impl<'a> Attached<'a> {
         self.referrers.len() - self.snapshots.len()
     }
 
-    /// What has to be written. `undecided` are referrers of which it is not known what they need, or whether they are; their snapshots
-    /// stay. `changed` is what a binding that records no fingerprint is taken for.
+    /// What has to be written. `undecided` are referrers of which it is not known what they need,
+    /// or whether they are; their snapshots stay. `changed` is what a binding that records no
+    /// fingerprint is taken for.
     ///
     /// # Errors
     /// When the binding is another object's.
@@ -284,7 +287,8 @@ impl<'a> Attached<'a> {
             .collect()
     }
 
-    /// A template without a policy of its own is treated as the most demanding of its referrers wants it.
+    /// A template without a policy of its own is treated as the most demanding of its referrers
+    /// wants it.
     fn inherit(&self, spec: &mut ResourceBindingSpec) {
         let overwrites = |referrer: &Referrer<'_>| {
             referrer.spec.conflict_resolution == Some(ConflictResolution::Overwrite)
@@ -314,8 +318,9 @@ impl<'a> Attached<'a> {
     }
 }
 
-/// The referrers that a binding names, with their clusters. All of them are named as long as there is room; then only those that are in
-/// a cluster where none before them is, with just these clusters: wherever a referrer is, the template goes.
+/// The referrers that a binding names, with their clusters. All of them are named as long as there
+/// is room; then only those that are in a cluster where none before them is, with just these
+/// clusters: wherever a referrer is, the template goes.
 fn snapshots<'a>(referrers: &'a [Referrer<'a>]) -> Vec<(BindingSnapshot, &'a Referrer<'a>)> {
     let mut covered: HashSet<String> = HashSet::new();
     let mut targets = 0;

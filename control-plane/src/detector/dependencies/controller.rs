@@ -34,7 +34,8 @@ struct Distributor {
     scope: Scope,
 }
 
-/// How long to wait for a binding that is going away or another object's; its disappearance is heard of earlier.
+/// How long to wait for a binding that is going away or another object's; its disappearance is
+/// heard of earlier.
 const LEAVING: Duration = Duration::from_secs(5);
 
 /// Starts distributing dependencies.
@@ -96,8 +97,8 @@ impl Distributor {
         if gone || leaving || new.spec.propagate_deps || did {
             self.referrers.add(BindingKey::of(new.as_ref()));
         }
-        // Snapshots of referrers that went while nobody was looking are found on what they referred to, and a binding that somebody
-        // deleted is made again.
+        // Snapshots of referrers that went while nobody was looking are found on what they referred
+        // to, and a binding that somebody deleted is made again.
         if gone || (old.is_none() && !new.spec.required_by.is_empty()) {
             self.templates.add(TemplateKey::of(&new.spec.resource));
         }
@@ -237,7 +238,8 @@ impl Distributor {
                 undecided.insert(referrer);
             }
         }
-        // The binding controller of another program follows the version that the binding names, and nothing else.
+        // The binding controller of another program follows the version that the binding names, and
+        // nothing else.
         let changed = !fleet.settings.runs("binding");
         let write = Attached::new(&key, &template, &referrers).and_then(|attached| {
             if attached.left_out() > 0 {
@@ -264,7 +266,8 @@ impl Distributor {
         }
     }
 
-    /// Whether the snapshot of a referrer stays as it is: it is not known yet what that needs, or it merely cannot be seen.
+    /// Whether the snapshot of a referrer stays as it is: it is not known yet what that needs, or
+    /// it merely cannot be seen.
     async fn is_undecided(&self, fleet: &Fleet, referrer: &BindingKey) -> Result<bool, Error> {
         let found = fleet
             .bindings
@@ -297,8 +300,9 @@ impl Distributor {
     }
 }
 
-/// Whether a binding takes along what it refers to. One that is going away does not any more, and one that somebody made for an object of
-/// another namespace never does: it would take along what its author may not read.
+/// Whether a binding takes along what it refers to. One that is going away does not any more, and
+/// one that somebody made for an object of another namespace never does: it would take along what
+/// its author may not read.
 fn refers(binding: &ResourceBinding) -> bool {
     binding.spec.propagate_deps
         && binding.metadata.deletion_timestamp.is_none()

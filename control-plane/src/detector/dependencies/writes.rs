@@ -13,8 +13,8 @@ use crate::detector::controller::{LATER, SOON};
 use crate::detector::error::Error;
 use crate::fleet::Fleet;
 
-/// Bytes of the longest list of dependencies that is shown on a referrer: half of what an object may have of annotations. A longer one
-/// is not shown, and attached all the same.
+/// Bytes of the longest list of dependencies that is shown on a referrer: half of what an object
+/// may have of annotations. A longer one is not shown, and attached all the same.
 const LONGEST_RECORD: usize = 128 * 1024;
 
 pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Result<Next, Error> {
@@ -41,7 +41,8 @@ pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Resul
     }
 }
 
-/// Shows on the binding what it refers to, for people and for other programs; `false` when the binding is not as it was known.
+/// Shows on the binding what it refers to, for people and for other programs; `false` when the
+/// binding is not as it was known.
 pub(super) async fn record(
     fleet: &Fleet,
     key: &BindingKey,
@@ -73,8 +74,8 @@ pub(super) async fn record(
     }
 }
 
-/// Takes off the finalizer that Karmada's distributor leaves on referrers. We need none: what a vanished referrer was attached to is
-/// found from the other side.
+/// Takes off the finalizer that Karmada's distributor leaves on referrers. We need none: what a
+/// vanished referrer was attached to is found from the other side.
 pub(super) async fn release(
     fleet: &Fleet,
     key: &BindingKey,
