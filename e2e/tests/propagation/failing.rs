@@ -281,5 +281,9 @@ async fn an_application_whose_dependencies_stay_behind_is_not_moved() {
     bench.sent("m2", "Deployment", "witness", |_| true).await;
     let rest = binding(&bench, "it is as it was", |_| true).await;
     assert!(is_in(&rest, here));
-    assert!(says(&rest, "False", "DependenciesStayBehind"), "{:?}", told(&rest));
+    assert!(
+        says(&rest, "False", "DependenciesStayBehind"),
+        "{:?}",
+        told(&rest)
+    );
 }
