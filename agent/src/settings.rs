@@ -293,7 +293,8 @@ impl Settings {
         }
         let endpoint = &self.cluster_api_endpoint;
         let plain = !endpoint.contains(['@', '#', '?']);
-        if !endpoint.is_empty() && !(plain && is_address(endpoint, &["https", "http"])) {
+        let usable = plain && is_address(endpoint, &["https", "http"]);
+        if !usable && !endpoint.is_empty() {
             let problem = format!("{endpoint:?} is not a URL of scheme, host and path only");
             return Err(Error::invalid("cluster-api-endpoint", problem));
         }

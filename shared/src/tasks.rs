@@ -79,7 +79,7 @@ impl Tasks {
     /// is better than one that looks alive.
     pub async fn supervise(mut self, grace: Duration) -> Result<(), Ended> {
         let mut lost = None;
-        while !self.shutdown.is_cancelled() && !(self.set.is_empty() && self.last.is_empty()) {
+        while !(self.shutdown.is_cancelled() || self.set.is_empty() && self.last.is_empty()) {
             tokio::select! {
                 () = self.shutdown.cancelled() => {}
                 Some(ended) = next_of(&mut self.set, &mut self.last) => {

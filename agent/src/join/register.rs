@@ -430,6 +430,27 @@ mod tests {
         }
     }
 
+    /// The words of the definition and what is done agree: no other property of the member takes part.
+    #[test]
+    fn a_cluster_is_identified_by_what_its_definition_says() {
+        let definitions = muster_shared::api::crds();
+        let is_cluster = |name: &str| name == "clusters.cluster.karmada.io";
+        let definition = definitions
+            .iter()
+            .map(|it| serde_json::to_value(it).unwrap())
+            .find(|it| it["metadata"]["name"].as_str().is_some_and(is_cluster))
+            .unwrap();
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let says = schema["properties"]["spec"]["properties"]["id"]["description"]
+            .as_str()
+            .unwrap();
+        assert!(
+            says.contains("uid") && says.contains("`kube-system`"),
+            "{says}"
+        );
+        assert!(!says.contains("ClusterProperty"), "{says}");
+    }
+
     #[test]
     fn the_endpoint_flag_outranks_the_kubeconfig() {
         let given = settings(|settings| settings.cluster_api_endpoint = "https://outside".into());

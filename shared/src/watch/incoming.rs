@@ -96,7 +96,7 @@ mod tests {
     async fn a_line_without_end_is_given_up() {
         let endless = vec![b'x'; LONGEST_FRAME as usize + 1];
         let mut lines: Incoming<ConfigMap> = Incoming::new(Box::pin(Cursor::new(endless)), None);
-        let outcome = lines.next(Duration::from_secs(60)).await;
+        let outcome = lines.next(Duration::from_mins(1)).await;
         assert!(matches!(outcome, Err(Stumble::NoList(NoList::TooLong(_)))));
     }
 }

@@ -248,7 +248,7 @@ mod tests {
     use crate::capacity::PodView;
     use crate::protobuf::FromProtobuf;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const PATIENCE: Duration = Duration::from_mins(1);
 
     /// An answer that arrives in pieces of such a length.
     fn arriving<K: Followed>(

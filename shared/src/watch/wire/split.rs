@@ -123,7 +123,7 @@ impl Splitter {
                 continue;
             }
             match (self.at, byte) {
-                (At::Start, b'{') => self.at = At::Key,
+                (At::Start, b'{') | (At::Items, b']') => self.at = At::Key,
                 (At::Key | At::Items, b',') => {}
                 (At::Key, b'"') => {
                     self.taken.clear();
@@ -136,7 +136,6 @@ impl Splitter {
                 }
                 (At::Colon, b':') => self.at = At::Value,
                 (At::Value, b'[') if self.taken == b"items" => self.at = At::Items,
-                (At::Items, b']') => self.at = At::Key,
                 (At::Value | At::Items, _) => {
                     // The byte belongs to the value, which is read from here.
                     self.begin();
