@@ -350,6 +350,21 @@ mod tests {
     }
 
     #[test]
+    fn the_defaults_of_the_heartbeat_are_those_of_karmada() {
+        let settings = Settings::default();
+        for (name, duration, seconds) in [
+            ("status", settings.cluster_status_update_frequency, 10),
+            ("lease", settings.cluster_lease_duration, 40),
+            ("success", settings.cluster_success_threshold, 30),
+            ("failure", settings.cluster_failure_threshold, 30),
+        ] {
+            assert_eq!(duration, Duration::from_secs(seconds), "{name}");
+        }
+        let fraction = settings.cluster_lease_renew_interval_fraction;
+        assert!((fraction - 0.25).abs() < f64::EPSILON, "{fraction}");
+    }
+
+    #[test]
     fn the_command_line_that_karmadactl_register_writes_is_understood() {
         let settings = load(&[
             "--karmada-kubeconfig=/etc/kubeconfig/karmada-kubeconfig",

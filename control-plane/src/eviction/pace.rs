@@ -55,13 +55,7 @@ struct Inner {
 impl Pace {
     /// The budget that the settings give to a control plane.
     pub fn of(settings: &Settings) -> Self {
-        let rates = Rates {
-            primary: settings.resource_eviction_rate,
-            secondary: settings.secondary_resource_eviction_rate,
-            unhealthy_threshold: settings.unhealthy_cluster_threshold,
-            large_threshold: settings.large_cluster_num_threshold,
-        };
-        Self::new(rates, Instant::now())
+        Self::new(Rates::of(settings), Instant::now())
     }
 
     /// An empty budget, of which nothing is spent before [`begin`](Self::begin).

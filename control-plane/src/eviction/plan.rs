@@ -105,7 +105,8 @@ pub fn plan(
     {
         return Err(Nowhere::Empty);
     }
-    require_available(spec, &decision.clusters, snapshot)?;
+    let asks_for_kind = options.plugins.has(Plugin::ApiEnablement);
+    require_available(spec, &decision.clusters, snapshot, asks_for_kind)?;
     if *departure.purge_mode == PurgeMode::Directly && departure.ours && !task_stays {
         // The task was for the scheduler's eyes: the old copy goes in the same write as the new one is placed, so there is
         // nothing to protect. Karmada keeps a task, which blocks every write of the binding while the cluster cannot be
@@ -144,12 +145,19 @@ fn require_available(
     spec: &ResourceBindingSpec,
     targets: &[TargetCluster],
     snapshot: &Snapshot,
+    asks_for_kind: bool,
 ) -> Result<(), Nowhere> {
     let workload = Workload::of(spec, spec.placement.as_deref());
     let mut reasons = Vec::new();
     for target in targets {
         let cluster = snapshot.get(&target.name).map(Facts::cluster);
-        let Err(reason) = can_stand_in(cluster, &workload) else {
+        let has_it = spec.target(&target.name).is_some();
+        let available = if has_it || !asks_for_kind {
+            can_stand_in(cluster, &workload)
+        } else {
+            can_take(cluster, &workload)
+        };
+        let Err(reason) = available else {
             return Ok(());
         };
         if reasons.len() < LONGEST_LIST {

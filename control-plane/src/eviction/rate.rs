@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::settings::Settings;
+
 /// The settings of the rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
@@ -21,13 +23,9 @@ pub struct Rates {
 }
 
 impl Default for Rates {
+    /// The flags' defaults.
     fn default() -> Self {
-        Self {
-            primary: 0.5,
-            secondary: 0.1,
-            unhealthy_threshold: 0.55,
-            large_threshold: 10,
-        }
+        Self::of(&Settings::default())
     }
 }
 
@@ -65,6 +63,16 @@ pub enum Band {
 }
 
 impl Rates {
+    /// The rates that the settings ask for.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            primary: settings.resource_eviction_rate,
+            secondary: settings.secondary_resource_eviction_rate,
+            unhealthy_threshold: settings.unhealthy_cluster_threshold,
+            large_threshold: settings.large_cluster_num_threshold,
+        }
+    }
+
     /// The band for the present health. Both thresholds must be *exceeded*.
     pub fn band(&self, health: FleetHealth) -> Band {
         if health.failed_fraction() <= self.unhealthy_threshold {
