@@ -113,6 +113,7 @@ impl Office {
 
     /// Called with the desk locked: of two notes about one binding the later must be told last.
     fn tell(&self, news: News) {
+        self.teller.forget(&news.gone);
         self.teller.tell(news.bindings);
         for note in news.clusters {
             tracing::info!(cluster = %note.cluster, reason = note.reason, "{}", note.message);

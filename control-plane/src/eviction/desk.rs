@@ -190,6 +190,7 @@ impl Desk {
             for target in &subject.spec().clusters {
                 self.take_off(&target.name, &key);
             }
+            self.news.gone.push(key);
         }
         self.failures.remove(key);
     }

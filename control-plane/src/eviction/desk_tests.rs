@@ -561,6 +561,21 @@ fn what_somebody_else_moves_while_it_waits_is_not_said_to_wait_any_more() {
 }
 
 #[test]
+fn what_is_known_of_a_binding_goes_with_it() {
+    let mut world = World::new(10, 1, 1);
+    world.told();
+    let mut going = ResourceBinding::clone(&binding("w0-0", &["c0"], &json!({})));
+    going.metadata.deletion_timestamp = Some(muster_shared::k8s::Time(Timestamp::UNIX_EPOCH));
+    world.put(&Arc::new(going));
+    let news = world.desk.take_news();
+    let gone: Vec<&str> = news.gone.iter().map(|key| key.name.as_str()).collect();
+    assert_eq!((gone, news.bindings.len()), (vec!["w0-0"], 0));
+    let other = BindingKey::of(binding("w1-0", &[], &json!({})).as_ref());
+    world.desk.binding_gone(&other);
+    assert_eq!(world.desk.take_news().gone.len(), 1);
+}
+
+#[test]
 fn the_answer_to_our_own_write_never_replaces_what_the_watch_told_since() {
     let mut world = World::new(10, 1, 1);
     world.second = 10.0;

@@ -17,9 +17,9 @@ use serde_json::{Map, Value, json};
 use super::motive::Motive;
 use super::preserve;
 use super::record::Record;
-use crate::availability::{Workload, can_stand_in};
+use crate::availability::{Workload, can_stand_in, can_take};
 use crate::scheduler::record::record;
-use crate::scheduler::{Facts, NoFit, Options, Snapshot, schedule};
+use crate::scheduler::{Facts, NoFit, Options, Plugin, Snapshot, schedule};
 
 /// A task's message may not be longer (the schema's rule).
 const LONGEST_MESSAGE: usize = 1024;

@@ -179,6 +179,14 @@ impl Teller {
         }
     }
 
+    /// Forgets what was to be told of bindings that are gone: others of their names have nothing to do with it.
+    pub fn forget(&self, gone: &[Key]) {
+        if !gone.is_empty() {
+            let mut books = self.lock();
+            gone.iter().for_each(|key| drop(books.remove(key)));
+        }
+    }
+
     async fn write<B: Kept>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
         // The next workload leaves before the last is told of.
         fleet.traffic.lull(client::Rank::Report).await;

@@ -128,6 +128,8 @@ impl ClusterNote {
 /// What people are to be told.
 #[derive(Debug, Default)]
 pub struct News {
+    /// Bindings that are gone: there is nothing more to tell of them.
+    pub gone: Vec<Key>,
     /// About bindings.
     pub bindings: Vec<(Key, Note)>,
     /// About clusters.
