@@ -394,13 +394,18 @@ mod tests {
     #[test]
     fn the_defaults_of_evictions_are_those_of_the_proposal() {
         let settings = Settings::default();
-        let rates = (
-            settings.resource_eviction_rate,
-            settings.secondary_resource_eviction_rate,
-            settings.unhealthy_cluster_threshold,
-            settings.large_cluster_num_threshold,
-        );
-        assert_eq!(rates, (0.5, 0.1, 0.55, 10));
+        for (name, value, expected) in [
+            ("rate", settings.resource_eviction_rate, "0.5"),
+            (
+                "secondary",
+                settings.secondary_resource_eviction_rate,
+                "0.1",
+            ),
+            ("threshold", settings.unhealthy_cluster_threshold, "0.55"),
+        ] {
+            assert_eq!(value.to_string(), expected, "{name}");
+        }
+        assert_eq!(settings.large_cluster_num_threshold, 10);
         assert_eq!(settings.evict_plugins, Words(vec!["*".to_owned()]));
         assert!(settings.enable_no_execute_taint_eviction);
         assert_eq!(settings.no_execute_taint_eviction_purge_mode, "Gracefully");

@@ -596,6 +596,9 @@ fn the_answer_to_our_own_write_never_replaces_what_the_watch_told_since() {
     );
 }
 
+/// What happens while an eviction is under way, whether the binding bears the record of one, and what is told in the end.
+type End = (fn(&mut World, Arc<ResourceBinding>), bool, &'static str);
+
 #[test]
 fn whatever_ends_an_eviction_that_is_under_way_the_workload_is_not_said_to_wait_any_more() {
     let start = || {
@@ -624,7 +627,7 @@ fn whatever_ends_an_eviction_that_is_under_way_the_workload_is_not_said_to_wait_
     };
     for outcome in outcomes {
         // Written, and the answer was lost; moved by somebody else; recovered; gone.
-        let ends: [(fn(&mut World, Arc<ResourceBinding>), bool, &str); 4] = [
+        let ends: [End; 4] = [
             (|world, moved| world.put(&moved), true, "Evicted"),
             (|world, moved| world.put(&moved), false, "AbandonedOnMove"),
             (

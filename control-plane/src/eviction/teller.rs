@@ -183,7 +183,9 @@ impl Teller {
     pub fn forget(&self, gone: &[Key]) {
         if !gone.is_empty() {
             let mut books = self.lock();
-            gone.iter().for_each(|key| drop(books.remove(key)));
+            for key in gone {
+                books.remove(key);
+            }
         }
     }
 
