@@ -111,6 +111,13 @@ impl Tasks {
     }
 }
 
+impl Drop for Tasks {
+    /// Tasks that are no longer supervised end, those on threads of their own included.
+    fn drop(&mut self) {
+        self.retire.cancel();
+    }
+}
+
 /// The next task to end of either set; `None` when both are empty.
 async fn next_of(
     set: &mut JoinSet<()>,
@@ -233,6 +240,15 @@ mod tests {
         tasks.supervise(Duration::from_secs(15)).await.unwrap();
         let expected = [("work is done", 7), ("lease is given up", 7)];
         assert_eq!(*order.lock().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn what_runs_on_its_own_thread_ends_with_those_that_nobody_supervises_any_more() {
+        let tasks = Tasks::new(CancellationToken::new());
+        let retire = tasks.retire().clone();
+        let thread = on_own_thread("beat", || retire.cancelled_owned()).unwrap();
+        drop(tasks);
+        thread.await;
     }
 
     #[tokio::test(start_paused = true)]
