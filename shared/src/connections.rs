@@ -188,8 +188,8 @@ mod tests {
     const LIMITS: Limits = Limits {
         connections: 3,
         first: Duration::from_secs(5),
-        idle: Duration::from_secs(60),
-        age: Duration::from_secs(600),
+        idle: Duration::from_mins(1),
+        age: Duration::from_mins(10),
     };
 
     async fn ends_after(connection: &Connection) -> (End, Duration) {
@@ -220,13 +220,13 @@ mod tests {
         let newest = Arc::new(all.enter());
         assert!(silent.cut.is_cancelled() && !idle.cut.is_cancelled());
         let _question = newest.request();
-        let _another = Arc::new(all.enter());
+        let another = Arc::new(all.enter());
         assert!(idle.cut.is_cancelled() && !busy.cut.is_cancelled());
         assert_eq!(ends_after(&idle).await, (End::Cut, Duration::ZERO));
         drop(request);
         let count = all.open().entries.len();
         assert_eq!(count, 3);
-        drop((busy, newest, _another));
+        drop((busy, newest, another));
         assert!(
             all.open().entries.len() <= 1,
             "those that left are forgotten"

@@ -176,7 +176,7 @@ mod tests {
             .map(|more| text("o", &"n".repeat(more + 1)))
             .find(|text| text.contains("=\n"))
             .unwrap()
-            .replace("=", "");
+            .replace('=', "");
         let long_lines = {
             let body: String = ours.lines().filter(|it| !it.starts_with('-')).collect();
             format!("-----BEGIN CERTIFICATE REQUEST-----\n{body}\n{end}\n")
@@ -217,7 +217,7 @@ mod tests {
             read(pem(LABEL, &[0x30, 0]).as_bytes()),
             Err(Unreadable::Der)
         );
-        assert_eq!(read(&[b'x'; LONGEST + 1]), Err(Unreadable::Long));
+        assert_eq!(read(&vec![b'x'; LONGEST + 1]), Err(Unreadable::Long));
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
     fn a_request_is_signed_with_the_key_that_it_brings() {
         let mut der = octets(&text("o", "n"));
         let name = der.iter().rposition(|octet| *octet == b'n').unwrap();
-        let at = der[..name + 1]
+        let at = der[..=name]
             .windows(3)
             .rposition(|it| it == [0x0c, 1, b'n']);
         der[at.unwrap() + 2] = b'm';
