@@ -137,7 +137,13 @@ impl Member {
         match within("read", key, api.get(&key.name)).await {
             Ok(raw) => whole("read", key, raw).map(Some),
             Err(error) if error.is_missing(&key.name) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => {
+                if error.is_not_found() {
+                    // The path itself is gone: what is known of the member's kinds is old. The next attempt has the answer.
+                    _ = self.discovery.refresh().await;
+                }
+                Err(error)
+            }
         }
     }
 

@@ -214,7 +214,7 @@ async fn attempt(
 fn was_there(applied: &Value) -> bool {
     let entries = applied.pointer("/metadata/managedFields");
     let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
-    entries.any(|entry| entry["manager"] != FIELD_MANAGER || entry["operation"] != "Apply")
+    entries.any(|entry| entry["manager"] != FIELD_MANAGER)
 }
 
 fn nothing_of(desired: &Value) -> Value {
