@@ -1,5 +1,5 @@
-//! What we wrote, until our informer shows it: a decision made on the version before our own last write would repeat it, or
-//! take it for somebody else's.
+//! What we wrote, until our informer shows it: a decision made on the version before our own last
+//! write would repeat it, or take it for somebody else's.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,8 +42,9 @@ impl<K: Resource> Written<K> {
         after
     }
 
-    /// The newer of what the informer has and what we wrote. Versions cannot be ordered, but the one that our write replaced
-    /// is known: while the informer shows that one, our answer is newer; whatever else it shows came later.
+    /// The newer of what the informer has and what we wrote. Versions cannot be ordered, but the
+    /// one that our write replaced is known: while the informer shows that one, our answer is
+    /// newer; whatever else it shows came later.
     pub fn newest(&self, cached: Arc<K>) -> Arc<K> {
         let Some(name) = &cached.meta().name else {
             return cached;

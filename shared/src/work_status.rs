@@ -1,16 +1,19 @@
 //! How much of an object's status travels from a member to the control plane.
 //!
-//! A status is copied into the Work, from there into the binding, once for each cluster, and each of these is one object that the API
-//! server takes up to a size and reads back up to a depth. A custom resource may have any status at all, written by anybody in the
-//! member; what does not fit is left out, and health is reported without it.
+//! A status is copied into the Work, from there into the binding, once for each cluster, and each
+//! of these is one object that the API server takes up to a size and reads back up to a depth. A
+//! custom resource may have any status at all, written by anybody in the member; what does not fit
+//! is left out, and health is reported without it.
 
 use std::io;
 
 use serde_json::Value;
 
-/// Bytes of JSON of the longest status that is carried. Statuses of workloads take hundreds; etcd takes 1.5 MB for everything.
+/// Bytes of JSON of the longest status that is carried. Statuses of workloads take hundreds; etcd
+/// takes 1.5 MB for everything.
 pub const LONGEST_STATUS: usize = 64 * 1024;
-/// Levels of the deepest status that is carried. Readers end at 128, and a Work or binding adds some of its own.
+/// Levels of the deepest status that is carried. Readers end at 128, and a Work or binding adds
+/// some of its own.
 pub const DEEPEST_STATUS: usize = 64;
 
 /// Why a status is left out.

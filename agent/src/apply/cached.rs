@@ -1,7 +1,9 @@
-//! The Works as the agent keeps them: as text, beside it what is asked of them too often to read the text for it.
+//! The Works as the agent keeps them: as text, beside it what is asked of them too often to read
+//! the text for it.
 //!
-//! A manifest as a tree of values takes about six times the memory of its text, and an agent keeps every Work of its member for as long
-//! as it runs, while it reads one only when something happened to it or to its objects.
+//! A manifest as a tree of values takes about six times the memory of its text, and an agent keeps
+//! every Work of its member for as long as it runs, while it reads one only when something happened
+//! to it or to its objects.
 
 mod reading;
 
@@ -26,7 +28,8 @@ pub struct CachedWork {
     content: Content,
     /// The fingerprint of what asks for work here, apart from the metadata above.
     wish: u64,
-    /// The fingerprint of what its status says of its objects; `None` where the text does not have all of that.
+    /// The fingerprint of what its status says of its objects; `None` where the text does not have
+    /// all of that.
     reported: Option<u64>,
     /// The kinds of its objects, each once.
     kinds: Box<[Arc<GroupVersionKind>]>,
@@ -46,7 +49,8 @@ enum Content {
     Unreadable(Box<Unreadable>),
 }
 
-/// Why a Work cannot be applied at all: a part of it is no Work's, or is nested deeper than can be read.
+/// Why a Work cannot be applied at all: a part of it is no Work's, or is nested deeper than can be
+/// read.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "the Work cannot be read, so nothing of it is applied and its objects stay as they are: {reason}"
@@ -87,7 +91,8 @@ impl CachedWork {
         self.kinds.iter_mut().for_each(|kind| kinds.share(kind));
     }
 
-    /// Whether a change of a Work asks for work here: status is ours and Karmada's to write, and says nothing new.
+    /// Whether a change of a Work asks for work here: status is ours and Karmada's to write, and
+    /// says nothing new.
     pub fn concerns_us(old: Option<&Self>, new: &Self) -> bool {
         old.is_none_or(|old| {
             old.metadata.uid != new.metadata.uid
@@ -96,7 +101,8 @@ impl CachedWork {
         })
     }
 
-    /// Whether its status says otherwise than before whether it was applied. If we did not write that, it was lost or put back.
+    /// Whether its status says otherwise than before whether it was applied. If we did not write
+    /// that, it was lost or put back.
     pub fn tells_otherwise(old: Option<&Self>, new: &Self) -> bool {
         old.is_some_and(|old| (old.applied, old.failed) != (new.applied, new.failed))
     }
@@ -124,7 +130,8 @@ impl CachedWork {
         self.metadata.deletion_timestamp.is_some() || !self.applied
     }
 
-    /// Whether the objects of the Work shall be as it says. While it cannot be applied, its queue keeps the time of the next attempt.
+    /// Whether the objects of the Work shall be as it says. While it cannot be applied, its queue
+    /// keeps the time of the next attempt.
     pub fn is_to_be_kept(&self) -> bool {
         !self.failed
             && self.metadata.deletion_timestamp.is_none()
@@ -133,7 +140,8 @@ impl CachedWork {
     }
 }
 
-/// A number that differs when what is asked of us does. The names say all fields, so that a further one is not forgotten.
+/// A number that differs when what is asked of us does. The names say all fields, so that a further
+/// one is not forgotten.
 fn wish(metadata: &ObjectMeta, spec: &WorkSpec) -> u64 {
     let WorkSpec {
         workload,

@@ -30,7 +30,8 @@ use crate::reflect::{Look, Reflections};
 use crate::write::{self, within};
 use crate::written::Written;
 
-/// After a namespace or a definition was created, Works that wait for one are tried again; a definition takes a moment to be served.
+/// After a namespace or a definition was created, Works that wait for one are tried again; a
+/// definition takes a moment to be served.
 const PREREQUISITE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Why a Work has to be looked at again.
@@ -42,7 +43,8 @@ pub enum Error {
     /// Some of its objects were not applied.
     #[error("{0}")]
     Objects(String),
-    /// The fleet API takes our finalizer and does not keep it, so that nothing may be applied: it could not be removed again.
+    /// The fleet API takes our finalizer and does not keep it, so that nothing may be applied: it
+    /// could not be removed again.
     #[error(
         "the fleet API does not keep the finalizer {FINALIZER:?} on the Work: look for an admission webhook that removes it"
     )]
@@ -68,7 +70,8 @@ pub struct Applier {
 }
 
 impl Applier {
-    /// Listens to the Works; they are worked on when [`reconcile`](Self::reconcile) is called for the keys of `queue`.
+    /// Listens to the Works; they are worked on when [`reconcile`](Self::reconcile) is called for
+    /// the keys of `queue`.
     pub fn new(
         cluster: String,
         (works, api): (Informer<CachedWork>, Api<CachedWork>),
@@ -266,7 +269,8 @@ impl Applier {
         outcome.map(|(change, _)| change)
     }
 
-    /// Merge patch of a Work, refused when it is no longer the version that we decided on. Gives the Work as it is then.
+    /// Merge patch of a Work, refused when it is no longer the version that we decided on. Gives
+    /// the Work as it is then.
     async fn patch(
         &self,
         work: &Work,
@@ -311,7 +315,8 @@ impl Applier {
     }
 }
 
-/// What follows from the answer to our finalizer: the Work is applied if it has it. What is taken off again would be put on without end.
+/// What follows from the answer to our finalizer: the Work is applied if it has it. What is taken
+/// off again would be put on without end.
 fn promised(after: &CachedWork) -> Result<Next, Error> {
     if after.open().is_ok_and(|after| has_finalizer(&after)) {
         Ok(Next::After(Duration::ZERO))

@@ -70,7 +70,8 @@ impl ObjectKey {
         })
     }
 
-    /// Group, kind, namespace and name: what two keys of one object have in common, in whatever version of the API.
+    /// Group, kind, namespace and name: what two keys of one object have in common, in whatever
+    /// version of the API.
     pub fn object(&self) -> (String, String, String, String) {
         let Self {
             kind,
@@ -108,9 +109,11 @@ impl std::fmt::Display for ObjectKey {
     }
 }
 
-/// The manifest as it is to be applied: without what is not ours to set, and with the marks by which we find it again.
+/// The manifest as it is to be applied: without what is not ours to set, and with the marks by
+/// which we find it again.
 ///
-/// Karmada's control plane marks its manifests already; Works made by hand or by other controllers get the marks here.
+/// Karmada's control plane marks its manifests already; Works made by hand or by other controllers
+/// get the marks here.
 pub fn desired(manifest: &Value, work_namespace: &str, work_name: &str) -> Value {
     let mut desired = manifest.clone();
     let Some(object) = desired.as_object_mut() else {
@@ -141,7 +144,8 @@ fn mark(metadata: &mut Map<String, Value>, field: &str, key: &str, value: &str) 
     marks[key] = json!(value);
 }
 
-/// When an object of this kind is applied, relative to others of the same Work: what others need comes first.
+/// When an object of this kind is applied, relative to others of the same Work: what others need
+/// comes first.
 pub fn rank(kind: &GroupVersionKind) -> u8 {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace") => 0,

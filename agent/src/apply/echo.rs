@@ -1,8 +1,9 @@
 //! Objects whose ownership record never agrees with what we sent.
 //!
-//! Some servers normalise what is applied (a duration in another spelling, zero values added). Such an object would look different after
-//! every apply, and each look would be another apply. So what came back is remembered next to what was sent: as long as both stay
-//! the same, nothing is to be done.
+//! Some servers normalise what is applied (a duration in another spelling, zero values added). Such
+//! an object would look different after every apply, and each look would be another apply. So what
+//! came back is remembered next to what was sent: as long as both stay the same, nothing is to be
+//! done.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,8 @@ use super::member::FIELD_MANAGER;
 use super::settled::settled;
 use crate::digest::digest;
 
-/// What was sent and what came back, as hashes, by object. Only objects that do not look settled are remembered.
+/// What was sent and what came back, as hashes, by object. Only objects that do not look settled
+/// are remembered.
 #[derive(Debug, Default)]
 pub struct Echoes {
     known: Mutex<HashMap<ObjectKey, (u64, u64)>>,
@@ -47,7 +49,8 @@ impl Echoes {
     }
 }
 
-/// Everything but what changes without anybody wanting it: status, versions, the record of who set what.
+/// Everything but what changes without anybody wanting it: status, versions, the record of who set
+/// what.
 fn digest_of_content(object: &Value) -> u64 {
     let mut content = object.clone();
     if let Some(object) = content.as_object_mut() {

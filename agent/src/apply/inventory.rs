@@ -1,10 +1,12 @@
 //! What the first list of each kind in the member says about the objects of Works.
 //!
-//! An agent that starts has to look at every object once. The watches list all of them anyway, so a Work waits a moment for the lists of
-//! its kinds, and an object that was found as desired there is not read again. Everything else (absent, different, not
-//! ours) goes the ordinary way, which reads the object itself before it acts.
+//! An agent that starts has to look at every object once. The watches list all of them anyway, so a
+//! Work waits a moment for the lists of its kinds, and an object that was found as desired there is
+//! not read again. Everything else (absent, different, not ours) goes the ordinary way, which reads
+//! the object itself before it acts.
 //!
-//! The lists' word counts at the start only, and once for each object: later a Work is looked at because something happened.
+//! The lists' word counts at the start only, and once for each object: later a Work is looked at
+//! because something happened.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,8 +19,8 @@ use tokio::time::Instant;
 use super::desired::ObjectKey;
 use crate::digest::digest;
 
-/// How long Works wait for lists. A list of a thousand objects takes a fraction of a second; a kind that cannot be listed at all shall
-/// not keep its Works for longer than this.
+/// How long Works wait for lists. A list of a thousand objects takes a fraction of a second; a kind
+/// that cannot be listed at all shall not keep its Works for longer than this.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long after the first Work was looked at the lists' word counts: time to work on all of them.
 const VALIDITY: Duration = Duration::from_mins(1);
@@ -51,8 +53,8 @@ impl Inventory {
         }
     }
 
-    /// How long a Work with objects of these kinds waits at most; `None` when it need not. [`list`](Self::list) gives it
-    /// back earlier.
+    /// How long a Work with objects of these kinds waits at most; `None` when it need not.
+    /// [`list`](Self::list) gives it back earlier.
     pub fn wait<'a>(
         &self,
         work: &str,
@@ -71,8 +73,8 @@ impl Inventory {
         Some(left)
     }
 
-    /// The first list of a kind is complete: these objects are as desired, each with the digest of that. Gives the Works
-    /// that waited for a list.
+    /// The first list of a kind is complete: these objects are as desired, each with the digest of
+    /// that. Gives the Works that waited for a list.
     pub fn list(
         &self,
         kind: &GroupVersionKind,

@@ -1,4 +1,5 @@
-//! The labels and annotations that tie an object in the member to its Work, and what they permit us to do with it.
+//! The labels and annotations that tie an object in the member to its Work, and what they permit us
+//! to do with it.
 
 use muster_shared::names::{annotation as annotations, label as labels};
 use serde_json::{Map, Value, json};
@@ -23,7 +24,8 @@ const RELEASED_ANNOTATIONS: [&str; 10] = [
     annotations::CLUSTER_RESOURCE_BINDING_NAME,
     annotations::CONFLICT_RESOLUTION,
 ];
-/// Marks of the policy that claimed the template; they mean nothing once the object is the member's own.
+/// Marks of the policy that claimed the template; they mean nothing once the object is the member's
+/// own.
 const CLAIM_PREFIXES: [&str; 2] = [
     "propagationpolicy.karmada.io/",
     "clusterpropagationpolicy.karmada.io/",
@@ -40,8 +42,9 @@ pub fn may_update(desired: &Value, observed: &Value) -> bool {
         || annotation(desired, annotations::CONFLICT_RESOLUTION) == Some("overwrite")
 }
 
-/// Whether an object in the member may be deleted (or released) on behalf of a Work: it is managed, and no other Work has taken it
-/// over in the meantime. Karmada looks at the label only, so a stale Work takes its successor's object along.
+/// Whether an object in the member may be deleted (or released) on behalf of a Work: it is managed,
+/// and no other Work has taken it over in the meantime. Karmada looks at the label only, so a stale
+/// Work takes its successor's object along.
 pub fn may_remove(observed: &Value, work_namespace: &str, work_name: &str) -> bool {
     let names = |key, ours| annotation(observed, key).is_none_or(|found| found == ours);
     is_managed(observed)
@@ -60,7 +63,8 @@ pub fn work_of(observed: &Value) -> Option<(&str, &str)> {
     ))
 }
 
-/// The merge patch that leaves an object to the member: it takes our marks off; `None` when there are none.
+/// The merge patch that leaves an object to the member: it takes our marks off; `None` when there
+/// are none.
 pub fn release(observed: &Value) -> Option<Value> {
     let claimed = |key: &str| CLAIM_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
     let released_labels = nulls(observed, "labels", |key| {
@@ -79,8 +83,9 @@ pub fn release(observed: &Value) -> Option<Value> {
     (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
 }
 
-/// The merge patch that takes off labels and annotations which Karmada's agent had set and which are no longer wanted. Ours
-/// go by themselves (server-side apply); an object that we take over from it carries the list of its own.
+/// The merge patch that takes off labels and annotations which Karmada's agent had set and which
+/// are no longer wanted. Ours go by themselves (server-side apply); an object that we take over
+/// from it carries the list of its own.
 pub fn leftovers(desired: &Value, observed: &Value) -> Option<Value> {
     let mut metadata = Map::new();
     for (field, list) in [

@@ -20,7 +20,8 @@ use crate::discovery::{self, Discovery};
 pub const FIELD_MANAGER: &str = "muster-agent";
 /// Namespace of an object whose manifest names none, as for kubectl.
 const DEFAULT_NAMESPACE: &str = "default";
-/// What an API server says of a path below a group version that has no such resource, where it would name an object that is not there.
+/// What an API server says of a path below a group version that has no such resource, where it
+/// would name an object that is not there.
 const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource";
 /// Deadline for one request to the member.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
@@ -81,8 +82,8 @@ impl Error {
         matches!(self, Self::Request { source, .. } if client::is_not_found(source))
     }
 
-    /// Whether the member answered that there is no object of this name. A path that it does not serve is not found either, and says
-    /// nothing about objects.
+    /// Whether the member answered that there is no object of this name. A path that it does not
+    /// serve is not found either, and says nothing about objects.
     fn is_missing(&self, name: &str) -> bool {
         let Self::Request { source, .. } = self else {
             return false;
@@ -139,7 +140,8 @@ impl Member {
             Err(error) if error.is_missing(&key.name) => Ok(None),
             Err(error) => {
                 if error.is_not_found() {
-                    // The path itself is gone: what is known of the member's kinds is old. The next attempt has the answer.
+                    // The path itself is gone: what is known of the member's kinds is old. The next
+                    // attempt has the answer.
                     _ = self.discovery.refresh().await;
                 }
                 Err(error)
@@ -147,7 +149,8 @@ impl Member {
         }
     }
 
-    /// Server-side apply of our fields. With `force` fields that others changed are taken back; without it they are a conflict.
+    /// Server-side apply of our fields. With `force` fields that others changed are taken back;
+    /// without it they are a conflict.
     pub async fn apply(
         &self,
         key: &ObjectKey,
@@ -176,7 +179,8 @@ impl Member {
         whole("patch", key, raw)
     }
 
-    /// Deletes exactly the object that was read, its dependents in the background; gone already is fine.
+    /// Deletes exactly the object that was read, its dependents in the background; gone already is
+    /// fine.
     pub async fn delete(&self, key: &ObjectKey, uid: Option<&str>) -> Result<(), Error> {
         let api = self.api(key).await?;
         let params = DeleteParams {
@@ -194,8 +198,9 @@ impl Member {
         }
     }
 
-    /// The object under a version of its API that the member serves: an upgrade of the member may have taken the one that its Work names.
-    /// `None` when the member serves the kind in no version, so that it has no such object.
+    /// The object under a version of its API that the member serves: an upgrade of the member may
+    /// have taken the one that its Work names. `None` when the member serves the kind in no
+    /// version, so that it has no such object.
     ///
     /// # Errors
     /// When the member does not say what it serves of the group: then the object may be there.
@@ -207,8 +212,9 @@ impl Member {
         }))
     }
 
-    /// The object where the server keeps it, so that two names of one object are equal: without a namespace where it has none, in the
-    /// default one where the manifest names none. As it is where the member does not serve the kind.
+    /// The object where the server keeps it, so that two names of one object are equal: without a
+    /// namespace where it has none, in the default one where the manifest names none. As it is
+    /// where the member does not serve the kind.
     pub async fn place(&self, key: &ObjectKey) -> Result<ObjectKey, Error> {
         let place = self.discovery.resolve(&key.kind).await?;
         let namespace = match place {

@@ -1,7 +1,9 @@
-//! From Works to objects in the member: applied as long as the Work is there, removed (or left to the member) when it goes.
+//! From Works to objects in the member: applied as long as the Work is there, removed (or left to
+//! the member) when it goes.
 //!
-//! The safety rule is that nothing is removed on old knowledge. A Work that our cache shows as deleted is read once more before
-//! its objects go; and an object goes only if it still says that it is this Work's.
+//! The safety rule is that nothing is removed on old knowledge. A Work that our cache shows as
+//! deleted is read once more before its objects go; and an object goes only if it still says that
+//! it is this Work's.
 
 mod cached;
 mod controller;

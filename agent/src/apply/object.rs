@@ -103,8 +103,9 @@ impl Plan {
 
 /// Compares an object in the member with what is desired (see [`super::desired::desired`]).
 ///
-/// What the member decides (a cluster IP, the replicas under an autoscaler) is taken over only when something has to be sent: fields that
-/// an apply does not mention and that were never ours stay as they are.
+/// What the member decides (a cluster IP, the replicas under an autoscaler) is taken over only when
+/// something has to be sent: fields that an apply does not mention and that were never ours stay as
+/// they are.
 pub fn plan(
     echoes: &Echoes,
     key: &ObjectKey,
@@ -166,7 +167,8 @@ async fn attempt(
             }
         })?;
         if was_there(&created) {
-            // An apply of nothing gives back everything that only we set. What to do with the object is decided when it is read.
+            // An apply of nothing gives back everything that only we set. What to do with the
+            // object is decided when it is read.
             member.apply(key, &nothing_of(desired), false).await?;
             return Err(Error::Appeared {
                 object: key.to_string(),
@@ -210,7 +212,8 @@ async fn attempt(
     Ok((Change::Updated, after))
 }
 
-/// Whether an object that we applied as a new one had been made by somebody else: then it has fields that we did not set.
+/// Whether an object that we applied as a new one had been made by somebody else: then it has
+/// fields that we did not set.
 fn was_there(applied: &Value) -> bool {
     let entries = applied.pointer("/metadata/managedFields");
     let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
@@ -227,8 +230,9 @@ fn nothing_of(desired: &Value) -> Value {
     nothing
 }
 
-/// Removes one object on behalf of a Work, or leaves it to the member with our marks taken off. An object that is gone, was never
-/// ours, or belongs to another Work by now is none of our business; nor is one of a kind that the member serves in no version.
+/// Removes one object on behalf of a Work, or leaves it to the member with our marks taken off. An
+/// object that is gone, was never ours, or belongs to another Work by now is none of our business;
+/// nor is one of a kind that the member serves in no version.
 pub async fn remove(
     member: &Member,
     key: &ObjectKey,

@@ -43,7 +43,8 @@ const LONGEST_MESSAGE: usize = 4096;
 pub struct Failures {
     /// Messages about manifests that were not applied.
     pub unapplied: Vec<String>,
-    /// Messages about objects that the Work does not have any more, or goes with, and that were not removed.
+    /// Messages about objects that the Work does not have any more, or goes with, and that were not
+    /// removed.
     pub unremoved: Vec<String>,
 }
 
@@ -59,7 +60,8 @@ impl Failures {
     }
 }
 
-/// Whether everything was applied of the `total` objects, and everything removed that is no longer wanted.
+/// Whether everything was applied of the `total` objects, and everything removed that is no longer
+/// wanted.
 pub fn applied(total: usize, failures: &Failures, now: Timestamp) -> Condition {
     let Failures {
         unapplied,
@@ -128,7 +130,8 @@ pub fn contended(
     Some(condition)
 }
 
-/// One message as it is, several as Kubernetes writes aggregates: each once, in brackets. Those that are too many are counted.
+/// One message as it is, several as Kubernetes writes aggregates: each once, in brackets. Those
+/// that are too many are counted.
 fn aggregate<'a>(messages: impl IntoIterator<Item = &'a String>) -> String {
     let mut known = HashSet::new();
     let messages = messages.into_iter().map(|message| brief(message));

@@ -1,13 +1,15 @@
 //! What a pod without a controller may be given.
 //!
-//! Next to nothing of a pod can be changed once it is there, and of what admission adds nothing can be taken away. Some of that lies in
-//! fields which are set as a whole, so that an apply of the manifest alone would take it away, and be refused for ever.
+//! Next to nothing of a pod can be changed once it is there, and of what admission adds nothing can
+//! be taken away. Some of that lies in fields which are set as a whole, so that an apply of the
+//! manifest alone would take it away, and be refused for ever.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-/// The pod as it can be had: with the tolerations and node labels that were added in the member. Objects of other kinds stay as they are.
+/// The pod as it can be had: with the tolerations and node labels that were added in the member.
+/// Objects of other kinds stay as they are.
 pub fn with_admitted<'a>(desired: &'a Value, observed: &Value) -> Cow<'a, Value> {
     let spec = |object: &Value, key: &str| object.pointer(&format!("/spec/{key}")).cloned();
     if desired["apiVersion"] != "v1" || desired["kind"] != "Pod" || !desired["spec"].is_object() {

@@ -31,7 +31,8 @@ impl<'de> Deserialize<'de> for Raw {
     }
 }
 
-/// What is read of an object that cannot be read as a whole: all but the record of who set what, which is as deep as the object.
+/// What is read of an object that cannot be read as a whole: all but the record of who set what,
+/// which is as deep as the object.
 #[derive(Deserialize)]
 struct Head {
     metadata: HeadMeta,

@@ -1,7 +1,9 @@
-//! Objects that differ from their Works again and again, because somebody else in the member writes the same fields.
+//! Objects that differ from their Works again and again, because somebody else in the member writes
+//! the same fields.
 //!
-//! A repair follows soon after the first difference. Each further one of the same object waits twice as long as the one before: a
-//! controller that answers every write of ours must not become a load on the member and the fleet, behind which new Works wait.
+//! A repair follows soon after the first difference. Each further one of the same object waits
+//! twice as long as the one before: a controller that answers every write of ours must not become a
+//! load on the member and the fleet, behind which new Works wait.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -59,12 +61,14 @@ struct Repaired {
 pub struct Contended {
     /// The object.
     pub object: ObjectKey,
-    /// The field manager that does; `None` when the object is deleted again and again, or the server does not say.
+    /// The field manager that does; `None` when the object is deleted again and again, or the
+    /// server does not say.
     pub rival: Option<String>,
 }
 
 impl Repairs {
-    /// An object differs from what its Work wants. Gives the pause before the repair, and notes that the Work waits for that.
+    /// An object differs from what its Work wants. Gives the pause before the repair, and notes
+    /// that the Work waits for that.
     pub fn differs(&self, work: &str, key: &ObjectKey, wish: u64, rival: Option<&str>) -> Duration {
         self.next(work, key, wish, rival, FIRST_PAUSE)
     }
@@ -117,7 +121,8 @@ impl Repairs {
         first
     }
 
-    /// The objects of a Work that somebody else keeps changing, in the order of their names, and after what time to ask again.
+    /// The objects of a Work that somebody else keeps changing, in the order of their names, and
+    /// after what time to ask again.
     pub fn contended(&self, work: &str) -> (Vec<Contended>, Option<Duration>) {
         let now = Instant::now();
         let state = self.lock();

@@ -1,8 +1,10 @@
-//! Whether an object in the member already is what we would make it, so that nothing needs to be sent.
+//! Whether an object in the member already is what we would make it, so that nothing needs to be
+//! sent.
 //!
-//! The server records in `managedFields` exactly which fields our last server-side apply set. An apply would change nothing if that
-//! set is the set of fields that we want now, each of them still holds what we want, and our elements of a list stand in our order.
-//! Fields of others (defaults, injected containers, a status) are no business of ours and are not looked at.
+//! The server records in `managedFields` exactly which fields our last server-side apply set. An
+//! apply would change nothing if that set is the set of fields that we want now, each of them still
+//! holds what we want, and our elements of a list stand in our order. Fields of others (defaults,
+//! injected containers, a status) are no business of ours and are not looked at.
 
 mod elements;
 mod quantities;
@@ -14,8 +16,9 @@ use self::quantities::is_quantity;
 
 /// Whether applying `desired` as `manager` would leave `observed` as it is.
 ///
-/// A wrong "no" costs one request that the server answers without a change; there is no wrong "yes" short of a server that does
-/// not keep `managedFields`. The cost grows with the size of both objects, not with the product of their lists.
+/// A wrong "no" costs one request that the server answers without a change; there is no wrong "yes"
+/// short of a server that does not keep `managedFields`. The cost grows with the size of both
+/// objects, not with the product of their lists.
 pub fn settled(desired: &Value, observed: &Value, manager: &str) -> bool {
     Comparison::of(desired).settled(desired, observed, manager)
 }
@@ -84,7 +87,8 @@ impl<'p> Path<'p> {
 struct Comparison<'a> {
     group: &'a str,
     kind: &'a str,
-    /// Elements of lists that were looked at: the part of the cost that a careless comparison multiplies.
+    /// Elements of lists that were looked at: the part of the cost that a careless comparison
+    /// multiplies.
     visited: usize,
 }
 
@@ -132,7 +136,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// `keys` are those by which an associative list knows the object. One that the object leaves out was filled in by the server.
+    /// `keys` are those by which an associative list knows the object. One that the object leaves
+    /// out was filled in by the server.
     fn same_object(
         &mut self,
         desired: &Map<String, Value>,
@@ -176,7 +181,8 @@ impl<'a> Comparison<'a> {
         covered == wanted.count()
     }
 
-    /// An associative list or a set. An apply puts our elements into our order, whatever stands between them.
+    /// An associative list or a set. An apply puts our elements into our order, whatever stands
+    /// between them.
     fn same_list(
         &mut self,
         desired: &[Value],
@@ -224,8 +230,8 @@ impl<'a> Comparison<'a> {
                 .all(|(one, next)| one.0 < next.0 && one.1 < next.1)
     }
 
-    /// Equal, or two spellings of one quantity in a field that holds quantities: there the server rewrites `1000m` as `1`. Elsewhere
-    /// a text is a text: `1.10` is another version than `1.1`.
+    /// Equal, or two spellings of one quantity in a field that holds quantities: there the server
+    /// rewrites `1000m` as `1`. Elsewhere a text is a text: `1.10` is another version than `1.1`.
     fn same_value(&mut self, desired: &Value, observed: &Value, path: &Path<'_>) -> bool {
         match (desired, observed) {
             _ if desired == observed => true,

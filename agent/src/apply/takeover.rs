@@ -1,17 +1,20 @@
 //! Taking an object over from Karmada's own agent.
 //!
-//! That one writes whole objects, which records its fields as updates. Next to them our server-side apply would own the same fields
-//! a second time, and a field that the template loses would stay in the member for ever. So the record is rewritten first, as
-//! `kubectl` does when it goes from client-side to server-side apply: what was Karmada's update is our apply.
+//! That one writes whole objects, which records its fields as updates. Next to them our server-side
+//! apply would own the same fields a second time, and a field that the template loses would stay in
+//! the member for ever. So the record is rewritten first, as `kubectl` does when it goes from
+//! client-side to server-side apply: what was Karmada's update is our apply.
 
 use serde_json::{Value, json};
 
 use super::member::FIELD_MANAGER;
 
-/// The names under which Karmada's processes write to members (those of the binaries, as client-go has it).
+/// The names under which Karmada's processes write to members (those of the binaries, as client-go
+/// has it).
 const PREDECESSORS: [&str; 2] = ["karmada-agent", "karmada-controller-manager"];
 
-/// The merge patch that makes Karmada's record ours; `None` when there is none, or when we have applied the object already.
+/// The merge patch that makes Karmada's record ours; `None` when there is none, or when we have
+/// applied the object already.
 ///
 /// It carries the resourceVersion that was read: the record is one list.
 pub fn takeover(observed: &Value) -> Option<Value> {

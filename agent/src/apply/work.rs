@@ -59,7 +59,8 @@ pub fn in_order(work: &Work) -> Vec<(usize, &Value)> {
     manifests
 }
 
-/// The manifests with their ordinals and what they name. Unreadable ones are reported when they are applied.
+/// The manifests with their ordinals and what they name. Unreadable ones are reported when they are
+/// applied.
 pub fn keys(work: &Work) -> impl Iterator<Item = (usize, ObjectKey, &Value)> {
     let manifests = work.spec.workload.manifests.iter().enumerate();
     manifests
@@ -72,7 +73,8 @@ pub fn dropped(work: &Work) -> Vec<ObjectKey> {
     let wanted: Result<HashSet<_>, _> = manifests
         .map(|(ordinal, manifest)| Ok(ObjectKey::of(&manifest.0, ordinal)?.object()))
         .collect::<Result<_, desired::Error>>();
-    // A manifest that cannot be read may be any of the known objects, so none of them counts as dropped.
+    // A manifest that cannot be read may be any of the known objects, so none of them counts as
+    // dropped.
     let Ok(wanted) = wanted else {
         return Vec::new();
     };

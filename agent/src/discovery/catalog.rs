@@ -32,7 +32,8 @@ pub enum Completeness {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
     versions: BTreeMap<String, Vec<Served>>,
-    /// Group versions that are announced but could not be read; what is known of them, if anything, is older.
+    /// Group versions that are announced but could not be read; what is known of them, if anything,
+    /// is older.
     unread: Vec<String>,
 }
 
@@ -55,7 +56,8 @@ impl Catalog {
         self.unread.extend(part.unread.iter().cloned());
     }
 
-    /// Fills the gaps from an earlier catalog, so that a failing aggregated API does not look like a removed one.
+    /// Fills the gaps from an earlier catalog, so that a failing aggregated API does not look like
+    /// a removed one.
     #[must_use]
     pub fn or_as_before(mut self, before: &Self) -> Self {
         for group_version in &self.unread {

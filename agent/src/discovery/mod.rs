@@ -16,7 +16,8 @@ use tokio::time::{Instant, timeout};
 use self::catalog::{Catalog, Completeness, Place};
 use self::wire::Root;
 
-/// Asks for everything in one answer, in the newest form that the server knows, and takes the old form otherwise.
+/// Asks for everything in one answer, in the newest form that the server knows, and takes the old
+/// form otherwise.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,\
                       application/json";
@@ -26,8 +27,8 @@ const PLAIN: &str = "application/json";
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 /// Group versions that are asked for at the same time where the server does not aggregate.
 const PARALLEL: usize = 4;
-/// Shortest time between two refreshes because of unknown kinds: a Work with a misspelt kind must not
-/// become a load on the member's API.
+/// Shortest time between two refreshes because of unknown kinds: a Work with a misspelt kind must
+/// not become a load on the member's API.
 const MISS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why discovery failed altogether.
@@ -79,7 +80,8 @@ impl Error {
 pub struct Discovery {
     client: Client,
     known: Arc<RwLock<Arc<Catalog>>>,
-    // Held while asking, so that several misses at once cost one refresh. The instant is that of the last one.
+    // Held while asking, so that several misses at once cost one refresh. The instant is that of
+    // the last one.
     asking: Arc<Mutex<Asked>>,
 }
 
@@ -129,17 +131,19 @@ impl Discovery {
             return Ok(Some(found));
         }
         let recent = asked.at.is_some_and(|at| at.elapsed() < MISS_INTERVAL);
-        // While some group does not answer, each unknown kind would be a reason to ask for everything again.
+        // While some group does not answer, each unknown kind would be a reason to ask for
+        // everything again.
         if recent && self.catalog().completeness() != Completeness::Empty {
             return Ok(None);
         }
         Ok(find(&*self.ask(&mut asked).await?))
     }
 
-    /// A version in which the member serves a kind: the one that is asked for if it is served, else any other of the group. `None` when
-    /// the member serves the kind in none.
+    /// A version in which the member serves a kind: the one that is asked for if it is served, else
+    /// any other of the group. `None` when the member serves the kind in none.
     ///
-    /// That a list of everything does not name a kind may be for want of one answer among many, so the group itself is asked then.
+    /// That a list of everything does not name a kind may be for want of one answer among many, so
+    /// the group itself is asked then.
     ///
     /// # Errors
     /// When a part of the group does not answer, so that the kind may be served there.

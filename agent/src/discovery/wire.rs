@@ -155,8 +155,8 @@ pub fn resources(body: &str) -> Result<Vec<Served>, serde_json::Error> {
         .collect())
 }
 
-/// Adds the groups of an aggregated answer. A version that the server itself calls stale counts as unread: it serves what it
-/// remembers of an aggregated API that no longer answers it.
+/// Adds the groups of an aggregated answer. A version that the server itself calls stale counts as
+/// unread: it serves what it remembers of an aggregated API that no longer answers it.
 pub fn admit(groups: Vec<Group>, catalog: &mut Catalog) {
     for Group { metadata, versions } in groups {
         for version in versions {

@@ -11,8 +11,8 @@ use super::look::Reflection;
 use crate::apply::desired::ObjectKey;
 use crate::apply::work::{key_of, keys};
 
-/// Bytes that the manifests of a Work and what is said of its objects may take together. An object of more than 1.5 MB is refused by
-/// etcd; the rest is for the identifiers.
+/// Bytes that the manifests of a Work and what is said of its objects may take together. An object
+/// of more than 1.5 MB is refused by etcd; the rest is for the identifiers.
 const LONGEST_WORK: usize = 1024 * 1024;
 
 /// What is said of the objects of a Work.
@@ -23,8 +23,9 @@ pub struct Report {
     pub shortened: usize,
 }
 
-/// One entry for each object that is or was there: what was seen of it, else what the status said before. Objects that the Work
-/// no longer wants keep their entry (by which the applier finds them) until they are gone.
+/// One entry for each object that is or was there: what was seen of it, else what the status said
+/// before. Objects that the Work no longer wants keep their entry (by which the applier finds them)
+/// until they are gone.
 pub fn compose(work: &Work, seen: &HashMap<ObjectKey, Reflection>, gone: &[ObjectKey]) -> Report {
     let known = work
         .status

@@ -29,8 +29,8 @@ impl Watched {
         }
     }
 
-    /// Where an object is that a manifest names: without a namespace in the default one, as for kubectl, and a namespace of an object
-    /// that has none is passed over, as the server does.
+    /// Where an object is that a manifest names: without a namespace in the default one, as for
+    /// kubectl, and a namespace of an object that has none is passed over, as the server does.
     fn place_of(&self, manifest: &ObjectKey) -> ObjectKey {
         let namespace = match manifest.namespace.as_str() {
             _ if !self.namespaced => "",

@@ -10,11 +10,13 @@ use super::news::Trouble;
 /// What is reported of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reflection {
-    /// The part of its status that matters, as JSON: one is kept of every object of a Work, and as a tree it takes many times as much.
+    /// The part of its status that matters, as JSON: one is kept of every object of a Work, and as
+    /// a tree it takes many times as much.
     status: Option<Box<str>>,
     /// Whether it works.
     pub health: ResourceHealth,
-    /// Whether the object is gone and could not be made again. What was said of its status before stays.
+    /// Whether the object is gone and could not be made again. What was said of its status before
+    /// stays.
     pub lost: bool,
 }
 
@@ -53,8 +55,8 @@ pub struct Look {
 }
 
 impl Look {
-    /// Interprets an object. A kind without a health rule counts as healthy, as in Karmada; one that cannot be judged is of
-    /// unknown health.
+    /// Interprets an object. A kind without a health rule counts as healthy, as in Karmada; one
+    /// that cannot be judged is of unknown health.
     pub fn at(object: &Value) -> Self {
         let status = match interpreter::status(object) {
             Ok(status) => status,

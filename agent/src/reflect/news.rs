@@ -1,7 +1,8 @@
 //! What is said about a Work when the report of its objects changes.
 //!
-//! Karmada says that a status was reflected and what its health is on every change of every object, which the API server
-//! pays for with two events a change. We say it when it is news: the first status of an object, and each turn of its health.
+//! Karmada says that a status was reflected and what its health is on every change of every object,
+//! which the API server pays for with two events a change. We say it when it is news: the first
+//! status of an object, and each turn of its health.
 
 use std::collections::HashMap;
 
@@ -74,7 +75,8 @@ fn judged(health: Option<&ResourceHealth>) -> Option<&'static str> {
     }
 }
 
-/// Kind, namespace and name, as Karmada's messages have them: an object without a namespace has an empty one.
+/// Kind, namespace and name, as Karmada's messages have them: an object without a namespace has an
+/// empty one.
 fn path(object: &ResourceIdentifier) -> String {
     let namespace = object.namespace.as_deref().unwrap_or_default();
     format!("{}/{namespace}/{}", object.kind, object.name)

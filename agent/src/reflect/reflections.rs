@@ -10,7 +10,8 @@ use super::look::{Look, Reflection};
 use super::news::Trouble;
 use crate::apply::desired::ObjectKey;
 
-/// Changes of an object within this time become one report. A rollout changes a status several times a second.
+/// Changes of an object within this time become one report. A rollout changes a status several
+/// times a second.
 const COALESCE: Duration = Duration::from_millis(200);
 
 /// The reflections by Work, and the queue of Works whose status has to be written anew.
@@ -21,7 +22,8 @@ pub struct Reflections {
 
 #[derive(Default)]
 struct Objects {
-    /// In the order of their keys. Most Works have one object, for which a map would take four times the room.
+    /// In the order of their keys. Most Works have one object, for which a map would take four
+    /// times the room.
     seen: Vec<(ObjectKey, Reflection)>,
     gone: Vec<ObjectKey>,
     /// What is not understood, and whether that was told.
@@ -97,7 +99,8 @@ impl Reflections {
         }
     }
 
-    /// An object of a Work was read while it was applied. Counts only until the watches have seen it: what they say is never older.
+    /// An object of a Work was read while it was applied. Counts only until the watches have seen
+    /// it: what they say is never older.
     pub fn see_first(&self, work: &str, key: &ObjectKey, look: Look) {
         let known = self.lock().get(work).is_some_and(|objects| {
             objects.seen(key).is_some_and(|seen| !seen.lost) || objects.troubles.contains_key(key)
@@ -123,7 +126,8 @@ impl Reflections {
             .collect()
     }
 
-    /// An object is gone from the member. What was reported last stays reported: it will be made again, or its Work goes too.
+    /// An object is gone from the member. What was reported last stays reported: it will be made
+    /// again, or its Work goes too.
     pub fn lose(&self, work: &str, key: &ObjectKey) {
         if let Some(objects) = self.lock().get_mut(work) {
             objects.lose(key);

@@ -1,7 +1,8 @@
 //! The reports that were written last, until the informer shows them.
 //!
-//! A report is compared with what the informer shows of the Work. For a moment after a write that is older than the write, so the write
-//! counts instead, but not for ever: a status that was emptied or put back from a backup must be written again.
+//! A report is compared with what the informer shows of the Work. For a moment after a write that
+//! is older than the write, so the write counts instead, but not for ever: a status that was
+//! emptied or put back from a backup must be written again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -100,7 +101,8 @@ impl Sent {
         entries.insert(name.to_owned(), entry);
     }
 
-    /// The informer shows another status than before. Whether it is none of ours, so that the report has to be looked at again.
+    /// The informer shows another status than before. Whether it is none of ours, so that the
+    /// report has to be looked at again.
     pub(super) fn is_foreign(&self, name: &str, shown: &CachedWork) -> bool {
         let mut entries = self.lock();
         let ours = entries

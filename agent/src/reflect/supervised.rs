@@ -60,7 +60,8 @@ impl<K: Clone + Debug + Eq + Hash> Supervised<K> {
         });
     }
 
-    /// Whether the task of a key has to be started now: it does not run, and the pause after its last failure is over.
+    /// Whether the task of a key has to be started now: it does not run, and the pause after its
+    /// last failure is over.
     pub(super) fn is_due(&self, key: &K) -> bool {
         let waits = |broken: &Broken| broken.until > Instant::now();
         !self.running.contains_key(key) && !self.broken.get(key).is_some_and(waits)

@@ -29,7 +29,8 @@ use crate::discovery::Discovery;
 
 /// Objects per page of a list: whole objects, of which a page is in memory at a time.
 const PAGE: u32 = 100;
-/// How often kinds that the member does not serve yet are looked for again: their definition is applied from here, too.
+/// How often kinds that the member does not serve yet are looked for again: their definition is
+/// applied from here, too.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How often objects are counted whose Work is gone.
 const COUNT_ORPHANS: Duration = Duration::from_mins(1);
@@ -76,7 +77,8 @@ impl Watches {
         })
     }
 
-    /// Keeps one watch for each kind that Works mention, until shutdown. One that breaks is started again without touching the others.
+    /// Keeps one watch for each kind that Works mention, until shutdown. One that breaks is started
+    /// again without touching the others.
     pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
         self.works.synced().await;
         let mut watches: Supervised<GroupVersionKind> = Supervised::new();
@@ -272,8 +274,8 @@ impl Watches {
         seen
     }
 
-    /// The Work of this name, from `opened` where it is the last one that was opened: a list shows the objects of one Work together,
-    /// and a Work may have thousands.
+    /// The Work of this name, from `opened` where it is the last one that was opened: a list shows
+    /// the objects of one Work together, and a Work may have thousands.
     fn open<'a>(
         &self,
         watched: &Watched,

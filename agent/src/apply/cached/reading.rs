@@ -31,7 +31,8 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(spec: D) -> Result<Option<&'a RawV
     <&RawValue>::deserialize(spec).map(Some)
 }
 
-/// What a status says without the status of any object. Those are passed over without being read, however deep they are.
+/// What a status says without the status of any object. Those are passed over without being read,
+/// however deep they are.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Outline {
@@ -69,8 +70,9 @@ impl From<Outline> for WorkStatus {
 pub(super) fn read(raw: &RawValue) -> Result<CachedWork, serde_json::Error> {
     let mut parts: Parts<'_> = serde_json::from_str(raw.get())?;
     parts.metadata.managed_fields = None;
-    // The text that is kept is the one that is read: what reads now does so whenever it is opened. Its parts do not tell that, because
-    // a reader ends at a depth, and each part is less deep than the whole.
+    // The text that is kept is the one that is read: what reads now does so whenever it is opened.
+    // Its parts do not tell that, because a reader ends at a depth, and each part is less deep than
+    // the whole.
     let text = serde_json::to_string(&parts)?;
     Ok(match serde_json::from_str::<Work>(&text) {
         Ok(work) => {
@@ -82,8 +84,8 @@ pub(super) fn read(raw: &RawValue) -> Result<CachedWork, serde_json::Error> {
     })
 }
 
-/// A Work whose wish can be read although what is said of its objects cannot, as happens when a member reports a status that is
-/// nested deeper than may be.
+/// A Work whose wish can be read although what is said of its objects cannot, as happens when a
+/// member reports a status that is nested deeper than may be.
 fn without_reports(parts: &Parts<'_>) -> Option<CachedWork> {
     let wish = Parts {
         metadata: parts.metadata.clone(),

@@ -19,7 +19,8 @@ use super::telling::is_news;
 use super::{Applier, Error, count};
 
 impl Applier {
-    /// Removes objects that an earlier version of the Work had and this one has not. Karmada leaves them behind. Says of which it could not.
+    /// Removes objects that an earlier version of the Work had and this one has not. Karmada leaves
+    /// them behind. Says of which it could not.
     pub(super) async fn remove_dropped(
         &self,
         work: &Work,

@@ -37,7 +37,8 @@ impl Applier {
         Ok(Next::Done)
     }
 
-    /// Writes conditions, unless the Work has them already, and tells when dispatching was suspended or goes on again.
+    /// Writes conditions, unless the Work has them already, and tells when dispatching was
+    /// suspended or goes on again.
     pub(super) async fn conclude(
         &self,
         mut work: Arc<Work>,
@@ -80,7 +81,8 @@ impl Applier {
     }
 }
 
-/// Whether a condition says something new about dispatching. That a new Work is dispatched goes without saying.
+/// Whether a condition says something new about dispatching. That a new Work is dispatched goes
+/// without saying.
 fn dispatching_turned(work: &Work, new: &Condition) -> bool {
     let mut known = work.status.iter().flat_map(|status| &status.conditions);
     let known = known.find(|known| known.type_ == DISPATCHING);

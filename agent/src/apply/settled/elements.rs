@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
 
-/// The most keys that name an element. Kubernetes' own lists have up to three; a look-up tries every combination of keys that were left
-/// to the server to fill in.
+/// The most keys that name an element. Kubernetes' own lists have up to three; a look-up tries
+/// every combination of keys that were left to the server to fill in.
 const MOST_KEYS: usize = 4;
 
 /// What `managedFields` calls one element.
@@ -43,7 +43,8 @@ pub(super) struct Identities<'a> {
 }
 
 impl<'a> Identities<'a> {
-    /// Reads them from the set below a list; `None` where it names elements in a way that is not understood.
+    /// Reads them from the set below a list; `None` where it names elements in a way that is not
+    /// understood.
     pub(super) fn read(owned: &'a Map<String, Value>) -> Option<Self> {
         let mut each = Vec::with_capacity(owned.len());
         let mut names = BTreeSet::new();
@@ -103,7 +104,8 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The place of an element. A key that the element leaves out is taken for a default; one that has all keys comes first.
+    /// The place of an element. A key that the element leaves out is taken for a default; one that
+    /// has all keys comes first.
     pub(super) fn find(&self, identity: &Identity) -> Option<usize> {
         let keys = match identity {
             Identity::Value(value) => return self.values.get(value).copied(),

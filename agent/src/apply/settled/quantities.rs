@@ -1,7 +1,7 @@
 //! Which fields hold quantities, that is, where two texts may be one value.
 //!
-//! Only kinds of Kubernetes' own have such fields: the server reads their quantities and writes them in its own spelling. A custom
-//! resource comes back as it was sent.
+//! Only kinds of Kubernetes' own have such fields: the server reads their quantities and writes
+//! them in its own spelling. A custom resource comes back as it was sent.
 
 use muster_shared::quantity::Quantity;
 use serde_json::Value;
@@ -83,7 +83,8 @@ pub(super) fn is_quantity(group: &str, kind: &str, path: &[&str]) -> bool {
             .any(|(.., pattern)| matches(pattern, path))
 }
 
-/// Names with dots between them; `*` stands for any name of a field, and of names with bars between them each may be.
+/// Names with dots between them; `*` stands for any name of a field, and of names with bars between
+/// them each may be.
 fn matches(pattern: &str, path: &[&str]) -> bool {
     let names = pattern.split('.');
     names.clone().count() == path.len()
