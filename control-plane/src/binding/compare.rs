@@ -109,6 +109,7 @@ mod tests {
             }),
             suspend_dispatching: suspended,
             preserve_resources_on_deletion: false,
+            preserved: Pairs::new(),
         }
     }
 

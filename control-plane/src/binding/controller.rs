@@ -18,11 +18,12 @@ use muster_shared::watch::{Change, Informer};
 use serde_json::json;
 
 use super::absence::{self, Missing};
-use super::error::Error;
+use super::error::{Error, fits};
 use super::held::tell_of_hold;
 use super::kept::{BindingKey, Kept, patch_params};
 use super::purge;
 use super::render::{Origin, Rendered, Scope, expects, render};
+use super::state;
 use super::waits::Waits;
 use super::works::{CachedWork, binding_of};
 use super::write::{Ensured, Written, ensure, lead, listed, remove, remove_named};
@@ -199,18 +200,27 @@ async fn sync<B: Kept>(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Resu
     }
     let template = template.object(&template_key.kind);
     let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
-    let rendered = match render(&origin, spec, &template, inject) {
+    let rendered = fits(&template).and_then(|()| Ok(render(&origin, spec, &template, inject)?));
+    let mut rendered = match rendered {
         Ok(rendered) => rendered,
         Err(error) => {
-            fleet.events.publish(
-                binding.as_ref(),
-                EventType::Warning,
-                "SyncWorkFailed",
-                error.to_string(),
-            );
-            return Err(error.into());
+            let about = binding.as_ref();
+            let note = error.to_string();
+            fleet
+                .events
+                .publish(about, EventType::Warning, "SyncWorkFailed", note);
+            return Err(error);
         }
     };
+    if inject {
+        for work in &mut rendered {
+            let held = works.iter().find(|held| {
+                held.metadata.namespace.as_ref() == Some(&work.namespace)
+                    && held.metadata.name.as_ref() == Some(&work.name)
+            });
+            state::keep(work, held.map(AsRef::as_ref));
+        }
+    }
     write(fleet, memory, &origin, binding.as_ref(), &rendered).await
 }
 

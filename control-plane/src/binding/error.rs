@@ -1,6 +1,11 @@
 //! What keeps the Works of a binding from being as they should be.
 
-use muster_shared::interpreter;
+use muster_shared::{interpreter, work_status};
+use serde_json::Value;
+
+/// Levels of the deepest manifest. A Work adds some of its own, and readers of JSON end at 128: a deeper one could be
+/// written and never read again.
+pub const DEEPEST_MANIFEST: usize = 100;
 
 /// Reason why the Works of a binding are not as they should be.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +23,10 @@ pub enum Error {
         "{work} {owner}, and is left as it is: the names of works end in a hash that two namespaces may share; rename the resource, or its namespace"
     )]
     Foreign { work: String, owner: String },
+    #[error(
+        "the resource is {levels} levels deep, more than the {DEEPEST_MANIFEST} that fit into a work: it is neither made nor updated in members"
+    )]
+    Deep { levels: usize },
     #[error("{0} is there and cannot be read, so that it is neither updated nor replaced")]
     Unreadable(String),
     #[error("another replica leads: nothing is written any more")]
@@ -38,5 +47,46 @@ impl Error {
             subject,
             source: Box::new(source),
         }
+    }
+}
+
+/// Refuses a resource that is too deep to be put into a Work.
+///
+/// # Errors
+/// [`Error::Deep`].
+pub fn fits(template: &Value) -> Result<(), Error> {
+    match work_status::depth(template) {
+        levels if levels > DEEPEST_MANIFEST => Err(Error::Deep { levels }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::works::CachedWork;
+    use super::*;
+
+    fn nested(levels: usize) -> Value {
+        (1..levels).fold(json!({}), |inner, _| json!({ "a": inner }))
+    }
+
+    #[test]
+    fn what_fits_into_a_work_can_be_read_back() {
+        for levels in 90..130 {
+            let manifest = nested(levels);
+            let work = json!({
+                "metadata": { "name": "web", "namespace": "karmada-es-m1" },
+                "spec": { "workload": { "manifests": [manifest] } },
+            });
+            let readable = serde_json::from_str::<CachedWork>(&work.to_string()).is_ok();
+            match fits(&manifest) {
+                Ok(()) => assert!(readable, "{levels} levels"),
+                Err(error) => assert!(error.to_string().contains(&format!("{levels} levels"))),
+            }
+        }
+        assert!(fits(&nested(DEEPEST_MANIFEST)).is_ok());
+        assert!(fits(&nested(DEEPEST_MANIFEST + 1)).is_err());
     }
 }

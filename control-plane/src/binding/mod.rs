@@ -12,6 +12,7 @@ mod namespaces;
 pub mod owner;
 pub mod purge;
 pub mod render;
+mod state;
 pub mod waits;
 pub mod works;
 mod write;

@@ -273,6 +273,7 @@ fn render(namespace: &Namespace, cluster: &str) -> Result<Rendered, serde_json::
         manifest,
         suspend_dispatching: false,
         preserve_resources_on_deletion: false,
+        preserved: BTreeMap::new(),
     })
 }
 

@@ -89,6 +89,8 @@ pub struct Rendered {
     pub suspend_dispatching: bool,
     /// Whether the object stays in the member when the Work goes.
     pub preserve_resources_on_deletion: bool,
+    /// Labels of the manifest that are the state of an application that moved.
+    pub preserved: Pairs,
 }
 
 impl Rendered {
@@ -235,6 +237,7 @@ pub fn render(
                 labels: origin.labels(),
                 annotations,
                 manifest,
+                preserved: state.cloned().unwrap_or_default(),
             })
         })
         .collect()

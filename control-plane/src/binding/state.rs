@@ -1,0 +1,133 @@
+//! The state of an application that moved: the labels that its copy got, kept for as long as that copy lives.
+//!
+//! The eviction task that carries the state goes when the move is over. In Karmada the labels go with it, so that a copy that
+//! restarts later does not know where to go on. Here its Work remembers them.
+
+use serde_json::{Map, Value, json};
+
+use super::render::{Pairs, Rendered};
+use super::works::CachedWork;
+
+/// Annotation of a Work: the labels, as a JSON object.
+pub const PRESERVED: &str = "failover.muster.io/preserved-state";
+
+/// Writes the state down that a Work is to be made with, or takes over what its Work as it is (`held`) remembers.
+pub fn keep(rendered: &mut Rendered, held: Option<&CachedWork>) {
+    if rendered.preserved.is_empty() {
+        let remembered = held.and_then(|work| work.annotations.get(PRESERVED));
+        let remembered = remembered.and_then(|text| serde_json::from_str::<Pairs>(text).ok());
+        rendered.preserved = remembered.unwrap_or_default();
+    }
+    if rendered.preserved.is_empty() {
+        return;
+    }
+    let labels = &mut rendered.manifest["metadata"]["labels"];
+    if !labels.is_object() {
+        *labels = Value::Object(Map::new());
+    }
+    for (label, value) in &rendered.preserved {
+        labels[label] = json!(value);
+    }
+    let text = json!(rendered.preserved).to_string();
+    rendered.annotations.insert(PRESERVED.to_owned(), text);
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::ResourceBindingSpec;
+
+    use super::super::compare;
+    use super::super::render::{Origin, render};
+    use super::*;
+
+    fn rendered(tasks: &Value, clusters: &[&str]) -> Rendered {
+        let clusters: Vec<_> = clusters
+            .iter()
+            .map(|name| json!({ "name": name }))
+            .collect();
+        let spec = json!({
+            "resource": { "apiVersion": "v1", "kind": "ConfigMap", "name": "web" },
+            "clusters": clusters,
+            "gracefulEvictionTasks": tasks,
+        });
+        let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
+        let template = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "web", "namespace": "default", "labels": { "app": "web" } },
+        });
+        let origin = Origin {
+            namespace: Some("default".to_owned()),
+            name: "web-configmap".to_owned(),
+            id: "id".to_owned(),
+        };
+        render(&origin, &spec, &template, true).unwrap().remove(0)
+    }
+
+    fn held(rendered: &Rendered) -> CachedWork {
+        serde_json::from_value(compare::create(rendered)).unwrap()
+    }
+
+    #[test]
+    fn the_labels_of_a_state_stay_when_the_task_that_brought_them_has_ended() {
+        let task = json!([{
+            "fromCluster": "m1", "purgeMode": "Directly", "reason": "ApplicationFailure", "producer": "p",
+            "preservedLabelState": { "job": "abc" }, "clustersBeforeFailover": ["m1"],
+        }]);
+        let mut moving = rendered(&task, &["m2"]);
+        keep(&mut moving, None);
+        assert_eq!(moving.manifest["metadata"]["labels"]["job"], "abc");
+        let work = held(&moving);
+        let mut later = rendered(&json!([]), &["m2"]);
+        assert_eq!(later.manifest["metadata"]["labels"].get("job"), None);
+        keep(&mut later, Some(&work));
+        assert_eq!(later.manifest["metadata"]["labels"]["job"], "abc");
+        assert_eq!(
+            compare::patch(&work, &later),
+            None,
+            "nothing is written when the task ends"
+        );
+        // Nor when the application grows into a second cluster.
+        let mut grown = rendered(&json!([]), &["m2", "m3"]);
+        keep(&mut grown, Some(&work));
+        assert_eq!(compare::patch(&work, &grown), None);
+    }
+
+    #[test]
+    fn a_work_that_remembers_nothing_or_something_unreadable_gets_no_labels() {
+        let mut plain = rendered(&json!([]), &["m2"]);
+        let before = plain.clone();
+        keep(&mut plain, Some(&held(&before)));
+        assert_eq!(plain, before);
+        let mut odd = held(&before);
+        let annotations = Pairs::from([(PRESERVED.to_owned(), "{".to_owned())]);
+        odd.annotations = annotations.into();
+        keep(&mut plain, Some(&odd));
+        assert_eq!(plain, before);
+    }
+
+    #[test]
+    fn a_copy_that_is_being_left_gracefully_gets_no_updates_but_its_work_stays() {
+        use super::super::render::Scope;
+        for (mode, expected) in [
+            ("Gracefully", true),
+            ("Graciously", true),
+            ("Never", true),
+            ("Directly", false),
+        ] {
+            let spec = json!({
+                "clusters": [{ "name": "m2" }],
+                "gracefulEvictionTasks": [{ "fromCluster": "m1", "purgeMode": mode }],
+            });
+            let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
+            let scope = Scope::of(&spec);
+            assert_eq!(scope.expected.contains("m1"), expected, "{mode}");
+            assert_eq!(
+                super::super::render::expects(&spec, "m1"),
+                expected,
+                "{mode}"
+            );
+            let targets: Vec<_> = scope.targets.iter().map(|it| it.name.as_str()).collect();
+            assert_eq!(targets, ["m2"], "{mode}: the old copy is no target");
+        }
+    }
+}
