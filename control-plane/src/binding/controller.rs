@@ -22,6 +22,7 @@ use super::error::{Error, fits};
 use super::held::tell_of_hold;
 use super::kept::{BindingKey, Kept, patch_params};
 use super::purge;
+use super::reach::may_place;
 use super::render::{Origin, Rendered, Scope, expects, render};
 use super::state;
 use super::waits::Waits;
@@ -182,6 +183,18 @@ async fn sync<B: Kept>(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Resu
     }
 
     let template_key = TemplateKey::of(&spec.resource);
+    if !may_place(key, &template_key) {
+        fleet.events.publish(
+            binding.as_ref(),
+            EventType::Warning,
+            "SyncWorkFailed",
+            format!(
+                "{template_key} is of another namespace: a binding places objects of its own \
+                 namespace only"
+            ),
+        );
+        return Ok(Next::Done);
+    }
     let template = match fleet.templates.get(&template_key) {
         Lookup::Found(template) => template,
         // The binding follows it: garbage collection takes both.

@@ -11,6 +11,7 @@ pub mod marks;
 mod namespaces;
 pub mod owner;
 pub mod purge;
+mod reach;
 pub mod render;
 mod state;
 pub mod waits;
