@@ -5,6 +5,7 @@
 
 mod admission;
 pub mod apply;
+pub mod audit;
 pub mod authorize;
 mod bootstrap_tokens;
 mod certificates;

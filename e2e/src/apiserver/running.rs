@@ -12,6 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::admission::Admission;
+use super::audit::Audit;
 use super::clock::Clock;
 use super::controllers::{self, Enabled, Inside};
 use super::faults::Faults;
@@ -131,6 +132,7 @@ impl ApiServer {
             store,
             authority: Authority::new()?,
             faults: Faults::default(),
+            audit: Audit::default(),
             clock: Clock::default(),
             addresses: Mutex::new(1),
             rbac: options.rbac,
@@ -245,6 +247,11 @@ impl Running {
     /// Failures on demand.
     pub fn faults(&self) -> &Faults {
         &self.server.faults
+    }
+
+    /// Writes that were asked for.
+    pub fn audit(&self) -> &Audit {
+        &self.server.audit
     }
 
     /// Lets webhooks behind a service be found at an address.

@@ -7,6 +7,7 @@ use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
 use super::admission::Admission;
+use super::audit::Audit;
 use super::authorize::{self, Attributes};
 use super::clock::Clock;
 use super::faults::{Effect, Faults};
@@ -51,6 +52,8 @@ pub struct Server {
     pub roles: Rbac,
     /// Failures on demand.
     pub faults: Faults,
+    /// Writes that were asked for.
+    pub audit: Audit,
     /// Wall clock.
     pub clock: Clock,
     /// The last cluster address given to a service.
@@ -119,6 +122,7 @@ impl Server {
         let path = request.uri().path().to_owned();
         let user = self.authenticate(peer, request.headers());
         let name = user.as_ref().map(|u| u.name.clone()).unwrap_or_default();
+        let method = request.method().clone();
         if let Some(refusal) = self.suffer(&name, &path).await? {
             return Ok(wire::refused(&refusal, Accept::default()));
         }
@@ -138,6 +142,7 @@ impl Server {
                 },
             )
         });
+        self.audit.note(&name, &method, &path, response.status());
         for warning in warnings {
             let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
             if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {

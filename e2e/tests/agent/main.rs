@@ -5,6 +5,7 @@
 
 mod bench;
 mod census;
+mod cluster;
 mod credentials;
 mod election;
 mod events;
@@ -14,6 +15,7 @@ mod odd;
 mod outages;
 mod process;
 mod report;
+mod rest;
 mod restart;
 mod rotation;
 mod secrets;

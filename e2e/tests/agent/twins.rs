@@ -1,10 +1,10 @@
 //! A member that is registered already, under another name, where the agent may see no Cluster but its own.
 
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use muster_control_plane::settings::Settings;
 use muster_e2e::harness::ground::Task;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::{Api, Namespace, ResourceExt};
+use muster_shared::k8s::{Api, Lease, Namespace, ResourceExt};
 use muster_shared::settings::BindAddress;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::bench::{Bench, MEMBER, condition, delete, until};
 
 const OTHER: &str = "m0";
 
-fn control_plane(bench: &Bench) -> Task {
+pub fn control_plane(bench: &Bench) -> Task {
     let kubeconfig = bench.fleet.admin_kubeconfig().unwrap();
     let settings = Settings {
         kubeconfig: Some(bench.write("control-plane", &kubeconfig)),
@@ -38,27 +38,89 @@ async fn register(bench: &Bench, name: &str) -> Cluster {
 }
 
 #[tokio::test]
-async fn the_agent_of_a_second_registration_ends_and_may_come_back_when_the_first_is_gone() {
+async fn the_agent_of_a_second_registration_beats_and_applies_nothing_until_the_first_is_gone() {
     let bench = Bench::start().await;
     let _control_plane = control_plane(&bench);
     register(&bench, OTHER).await;
-    let error = bench.agent().ended().await.unwrap_err().to_string();
-    assert!(error.contains("under the name \"m0\""), "{error}");
-    let twin = bench.clusters().get(MEMBER).await.unwrap();
-    let said = condition(&twin, "UniqueIdentity");
-    assert_eq!(said, Some(("False", "RegisteredAlready")));
+    let agent = bench.agent();
+    let refused = |cluster: &Cluster| {
+        condition(cluster, "UniqueIdentity") == Some(("False", "RegisteredAlready"))
+    };
+    until(&bench.clusters(), MEMBER, "it is refused", refused).await;
     let first = bench.clusters().get(OTHER).await.unwrap();
     assert_eq!(condition(&first, "UniqueIdentity"), None);
-    let error = bench.agent().ended().await.unwrap_err().to_string();
-    assert!(error.contains("refused to join"), "at once: {error}");
+    until(
+        &bench.clusters(),
+        MEMBER,
+        "nothing new comes to it",
+        |cluster| {
+            let mut taints = cluster.spec.taints.iter();
+            taints.any(|taint| taint.key == "clusters.muster.io/duplicate-registration")
+        },
+    )
+    .await;
+    bench.joined().await;
+    bench.create_work("a", |_| {}).await;
+    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
+    let beat = leases.get(MEMBER).await.unwrap().spec.unwrap().renew_time;
+    until(&leases, MEMBER, "it beats", |lease: &Lease| {
+        lease
+            .spec
+            .as_ref()
+            .is_some_and(|spec| spec.renew_time > beat)
+    })
+    .await;
+    let work = bench.works().get("a").await.unwrap();
+    assert_eq!(crate::bench::applied(&work), None, "nothing is applied");
 
     delete(&bench.clusters(), OTHER).await;
     until(&bench.clusters(), MEMBER, "it is the only one", |cluster| {
         condition(cluster, "UniqueIdentity") == Some(("True", "OnlyRegistration"))
     })
     .await;
-    let _agent = bench.agent();
+    bench.applied("a", "True").await;
+    assert!(!agent.is_finished());
+}
+
+#[tokio::test]
+async fn an_older_cluster_that_takes_a_members_id_while_the_control_plane_is_away_does_not_silence_it()
+ {
+    let bench = Bench::start().await;
+    let older = json!({"metadata": {"name": OTHER}, "spec": {"syncMode": "Pull"}});
+    let older: Cluster = serde_json::from_value(older).unwrap();
+    let params = PostParams::default();
+    bench.clusters().create(&params, &older).await.unwrap();
+    let control_plane = control_plane(&bench);
+    let agent = bench.agent();
     bench.joined().await;
+    let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
+    until(
+        &namespaces,
+        "karmada-es-m1",
+        "it is recorded",
+        |namespace: &Namespace| {
+            namespace
+                .annotations()
+                .contains_key("clusters.muster.io/id")
+        },
+    )
+    .await;
+    control_plane.stop().await.unwrap();
+    let id = bench.clusters().get(MEMBER).await.unwrap().spec.id;
+    let (patch, params) = (json!({"spec": {"id": id}}), PatchParams::default());
+    let clusters = bench.clusters();
+    let claim = clusters.patch(OTHER, &params, &Patch::Merge(&patch)).await;
+    claim.unwrap();
+    let _control_plane = self::control_plane(&bench);
+    until(&bench.clusters(), OTHER, "it is refused", |cluster| {
+        condition(cluster, "UniqueIdentity") == Some(("False", "RegisteredAlready"))
+    })
+    .await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    let member = bench.clusters().get(MEMBER).await.unwrap();
+    assert_eq!(condition(&member, "UniqueIdentity"), None);
+    assert!(!agent.is_finished());
 }
 
 #[tokio::test]

@@ -251,10 +251,10 @@ async fn with_never_the_old_copy_stays_until_somebody_lets_it_go() {
 }
 
 #[tokio::test]
-async fn an_application_whose_dependencies_stay_behind_is_not_moved() {
+async fn an_application_whose_dependencies_stay_behind_is_not_moved_and_says_so() {
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane();
-    let (here, _) = running(
+    let (here, there) = running(
         &bench,
         json!({ "decisionConditions": { "tolerationSeconds": 0 } }),
     )
@@ -275,15 +275,13 @@ async fn an_application_whose_dependencies_stay_behind_is_not_moved() {
         })
     })
     .await;
-    // Whatever else was to be written comes before this is carried out.
-    bench.deploy("witness").await;
-    bench.place("witness", json!({})).await;
-    bench.sent("m2", "Deployment", "witness", |_| true).await;
-    let rest = binding(&bench, "it is as it was", |_| true).await;
+    let rest = binding(&bench, "it says why it stays", |binding| {
+        says(binding, "False", "DependenciesStayBehind")
+    })
+    .await;
     assert!(is_in(&rest, here));
-    assert!(
-        says(&rest, "False", "DependenciesStayBehind"),
-        "{:?}",
-        told(&rest)
-    );
+    assert!(told(&rest).unwrap().2.contains("propagateDeps"));
+    let along = json!({ "spec": { "propagateDeps": true } });
+    merge::<muster_shared::api::policy::PropagationPolicy>(&bench.here(), "web", along).await;
+    binding(&bench, "it leaves", |binding| is_in(binding, there)).await;
 }

@@ -1,0 +1,337 @@
+//! A fleet at rest writes nothing: the real control plane and a real agent among many odd policies and objects.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kube::api::DynamicObject;
+use muster_control_plane::settings::Settings;
+use muster_e2e::apiserver::Running;
+use muster_e2e::apiserver::audit::Write;
+use muster_e2e::harness::ground::Task;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::work::Work;
+use muster_shared::k8s::{Api, Client};
+use muster_shared::settings::BindAddress;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, MEMBER, WORKS, condition, until};
+
+/// How long the fleet is watched at rest.
+const REST: Duration = Duration::from_mins(1);
+/// A fleet that writes nothing for so long has come to rest.
+const QUIET: Duration = Duration::from_secs(6);
+/// How often it may be looked at until it has.
+const LOOKS: usize = 20;
+
+fn control_plane(bench: &Bench) -> Task {
+    let kubeconfig = bench.fleet.admin_kubeconfig().unwrap();
+    let settings = Settings {
+        kubeconfig: Some(bench.write("control-plane", &kubeconfig)),
+        leader_elect: false,
+        metrics_bind_address: BindAddress(None),
+        health_probe_bind_address: BindAddress(None),
+        feature_gates: "Failover=true,StatefulFailoverInjection=true"
+            .parse()
+            .unwrap(),
+        cluster_startup_grace_period: "2s".parse().unwrap(),
+        ..Settings::default()
+    };
+    Task::start(|shutdown| muster_control_plane::run(settings, None, shutdown))
+}
+
+async fn post(client: &Client, path: &str, object: Value) {
+    let body = serde_json::to_vec(&object).unwrap();
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(body)
+        .unwrap();
+    let answer = client.request::<DynamicObject>(request).await;
+    answer.unwrap_or_else(|error| panic!("{path}: {error}\n{object}"));
+}
+
+const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+const TAINT_POLICIES: &str = "/apis/policy.karmada.io/v1alpha1/clustertaintpolicies";
+const POLICIES: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/default/propagationpolicies";
+const BINDINGS: &str = "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Taint policies that match nothing, never, or always.
+async fn odd_taint_policies(client: &Client) {
+    let when = |kind: &str, operator: &str, value: &str| json!([{"conditionType": kind, "operator": operator, "statusValues": [value]}]);
+    let taint = |key: &str, seconds: i32| json!([{"key": key, "effect": "PreferNoExecute", "addOnMatchSeconds": seconds, "removeOnMismatchSeconds": 1}]);
+    for (name, spec) in [
+        (
+            "absent",
+            json!({"matchConditions": when("Nope", "In", "False"), "taintsToAdd": taint("absent", 1)}),
+        ),
+        (
+            "typo",
+            json!({"matchConditions": when("ready", "NotIn", "True"), "taintsToAdd": taint("typo", 1)}),
+        ),
+        (
+            "waits",
+            json!({"matchConditions": when("Ready", "In", "True"), "taintsToAdd": taint("waits", 100_000)}),
+        ),
+        (
+            "holds",
+            json!({"matchConditions": when("Ready", "In", "Unknown"), "taintsToAdd": taint("holds", 1)}),
+        ),
+        (
+            "holds-too",
+            json!({"matchConditions": when("Ready", "NotIn", "True"), "taintsToAdd": taint("holds", 1)}),
+        ),
+        (
+            "nobody",
+            json!({"targetCluster": {"clusterNames": ["nobody"]}, "taintsToAdd": taint("nobody", 1)}),
+        ),
+        (
+            "mixed",
+            json!({
+                "matchConditions": [
+                    {"conditionType": "Ready", "operator": "In", "statusValues": ["True"]},
+                    {"conditionType": "Nope", "operator": "In", "statusValues": ["True"]},
+                ],
+                "taintsToAdd": taint("mixed", 1),
+            }),
+        ),
+        (
+            "shipped",
+            json!({
+                "addOnConditions": when("Nope", "In", "False"), "removeOnConditions": when("Nope", "In", "True"),
+                "taints": [{"key": "shipped", "effect": "NoSchedule"}],
+            }),
+        ),
+        (
+            "quarrel-a",
+            json!({"addOnConditions": when("Ready", "NotIn", "Maybe"), "taints": [{"key": "quarrel", "effect": "PreferNoExecute"}]}),
+        ),
+        (
+            "quarrel-b",
+            json!({"removeOnConditions": when("Ready", "NotIn", "Maybe"), "taints": [{"key": "quarrel", "effect": "PreferNoExecute"}]}),
+        ),
+    ] {
+        let policy = json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy", "metadata": {"name": name}, "spec": spec,
+        });
+        post(client, TAINT_POLICIES, policy).await;
+    }
+}
+
+/// Policies that select nothing, what is not there, the same as others, or what cannot be moved.
+async fn odd_policies(client: &Client) {
+    let selects = |version: &str, kind: &str, name: &str| json!([{"apiVersion": version, "kind": kind, "name": name}]);
+    let failover = json!({"application": {
+        "decisionConditions": {"tolerationSeconds": 1}, "purgeMode": "Never",
+        "statePreservation": {"rules": [{"aliasLabelName": "job", "jsonPath": "{.nothing}"}]},
+    }});
+    for (name, more) in [
+        (
+            "web",
+            json!({"resourceSelectors": selects("apps/v1", "Deployment", "web"), "propagateDeps": true}),
+        ),
+        (
+            "web-again",
+            json!({"resourceSelectors": selects("apps/v1", "Deployment", "web")}),
+        ),
+        (
+            "lazy",
+            json!({"resourceSelectors": selects("v1", "ConfigMap", "lazy"), "activationPreference": "Lazy"}),
+        ),
+        (
+            "nothing",
+            json!({"resourceSelectors": selects("v1", "ConfigMap", "nobody-made-it")}),
+        ),
+        (
+            "unknown",
+            json!({"resourceSelectors": selects("example.com/v1", "Unknown", "x")}),
+        ),
+        (
+            "job",
+            json!({"resourceSelectors": selects("batch/v1", "Job", "job")}),
+        ),
+        (
+            "failing",
+            json!({"resourceSelectors": selects("apps/v1", "Deployment", "failing"), "propagateDeps": true, "failover": failover}),
+        ),
+        (
+            "alone",
+            json!({"resourceSelectors": selects("apps/v1", "Deployment", "alone"), "failover": failover}),
+        ),
+        (
+            "nowhere",
+            json!({
+                "resourceSelectors": selects("apps/v1", "Deployment", "nowhere"),
+                "placement": {"clusterAffinity": {"clusterNames": ["nobody"]}},
+            }),
+        ),
+        (
+            "suspended",
+            json!({"resourceSelectors": selects("v1", "ConfigMap", "suspended"), "suspension": {"dispatching": true}}),
+        ),
+    ] {
+        let policy = json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": {"name": name}, "spec": more,
+        });
+        post(client, POLICIES, policy).await;
+    }
+}
+
+fn deployment(name: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{
+                "name": "c", "image": "nginx", "envFrom": [{"configMapRef": {"name": "attached"}}, {"secretRef": {"name": "missing"}}],
+            }]}},
+        },
+    })
+}
+
+async fn templates(client: &Client) {
+    for name in ["web", "failing", "alone", "nowhere", "unclaimed"] {
+        post(client, DEPLOYMENTS, deployment(name)).await;
+    }
+    for name in ["attached", "lazy", "suspended"] {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"version": "1.10"}});
+        post(client, CONFIG_MAPS, map).await;
+    }
+    let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": pod}});
+    post(client, "/apis/batch/v1/namespaces/default/jobs", job).await;
+}
+
+/// A binding of what nobody has, one that is left for ever with preserved state, and Works that cannot be carried out.
+async fn orphans(client: &Client) {
+    let binding = |name: &str, tasks: Value| {
+        json!({
+            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding", "metadata": {"name": name},
+            "spec": {
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name},
+                "clusters": [{"name": MEMBER}], "gracefulEvictionTasks": tasks,
+            },
+        })
+    };
+    let task = json!({
+        "fromCluster": "silent", "purgeMode": "Never", "reason": "ApplicationFailure", "producer": "test", "suppressDeletion": true,
+        "preservedLabelState": {"job": "7f"}, "clustersBeforeFailover": ["silent"],
+    });
+    post(client, BINDINGS, binding("orphan", json!([]))).await;
+    post(client, BINDINGS, binding("left", json!([task]))).await;
+    let works = format!("/apis/work.karmada.io/v1alpha1/namespaces/{WORKS}/works");
+    for (name, manifest) in [
+        (
+            "unknown-kind",
+            json!({"apiVersion": "example.com/v1", "kind": "Unknown", "metadata": {"name": "x", "namespace": "default"}}),
+        ),
+        (
+            "no-namespace",
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "nowhere"}}),
+        ),
+        (
+            "refused",
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "Not A Name", "namespace": "default"}, "spec": {}}),
+        ),
+    ] {
+        let work = json!({
+            "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": name, "namespace": WORKS},
+            "spec": {"workload": {"manifests": [manifest]}},
+        });
+        post(client, &works, work).await;
+    }
+}
+
+/// Whether a fleet at rest may ask for this: leases, and the status that an agent reports of its own member.
+fn is_heartbeat(write: &Write) -> bool {
+    let status = format!("{CLUSTERS}/{MEMBER}/status");
+    write.path.contains("/coordination.k8s.io/")
+        || write.path == status && write.user.ends_with(MEMBER)
+}
+
+/// How often something that the API refuses may be tried again in a minute: the longest back-off is one.
+const TRIES: usize = 2;
+
+/// What was written for so long, and how often, but for heartbeats, and for what is refused and rarely tried again.
+async fn writes(servers: [&Running; 2], time: Duration) -> BTreeMap<Write, usize> {
+    for server in servers {
+        server.audit().begin();
+    }
+    tokio::time::sleep(time).await;
+    let mut counted = BTreeMap::new();
+    for write in servers.into_iter().flat_map(|server| server.audit().end()) {
+        if !is_heartbeat(&write) {
+            *counted.entry(write).or_insert(0) += 1;
+        }
+    }
+    counted.retain(|write, count| !write.refused || *count > TRIES);
+    counted
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_at_rest_writes_nothing_but_leases_and_the_status_heartbeat() {
+    let bench = Bench::start().await;
+    let client = &bench.fleet_client;
+    let _control_plane = control_plane(&bench);
+    let _agent = bench.agent();
+    bench.joined().await;
+    for (name, mode) in [("push", "Push"), ("silent", "Pull")] {
+        let spec = json!({"syncMode": mode, "id": name});
+        let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name}, "spec": spec});
+        post(client, CLUSTERS, cluster).await;
+    }
+    odd_taint_policies(client).await;
+    templates(client).await;
+    odd_policies(client).await;
+    orphans(client).await;
+
+    until(
+        &bench.clusters(),
+        "silent",
+        "it is tainted",
+        |cluster: &Cluster| cluster.spec.taints.iter().any(|taint| taint.key == "holds"),
+    )
+    .await;
+    until(
+        &bench.clusters(),
+        "push",
+        "it is told",
+        |cluster: &Cluster| condition(cluster, "Monitored") == Some(("False", "PushModeNotServed")),
+    )
+    .await;
+    let works: Api<Work> = bench.works();
+    let web = muster_shared::names::work("Deployment", "web", "default");
+    until(&works, &web, "the workload is applied", |work: &Work| {
+        crate::bench::applied(work).is_some_and(|(status, _)| status == "True")
+    })
+    .await;
+
+    let servers = [&bench.fleet, &bench.member];
+    let mut restless = BTreeMap::new();
+    for _ in 0..LOOKS {
+        restless = writes(servers, QUIET).await;
+        if restless.is_empty() {
+            break;
+        }
+    }
+    assert!(
+        restless.is_empty(),
+        "it does not come to rest: {restless:#?}"
+    );
+    let written = writes(servers, REST).await;
+    assert!(written.is_empty(), "{written:#?}");
+    let beats = writes_of_leases(servers).await;
+    assert!(beats > 0, "the log of writes sees nothing");
+}
+
+/// Heartbeats in a few seconds: the log has to see what there is.
+async fn writes_of_leases(servers: [&Running; 2]) -> usize {
+    servers[0].audit().begin();
+    tokio::time::sleep(QUIET).await;
+    servers[0]
+        .audit()
+        .end()
+        .iter()
+        .filter(|write| is_heartbeat(write))
+        .count()
+}
