@@ -200,6 +200,9 @@ impl Meter {
             done.shown = done.evicted;
         }
         self.kinds.retain(|kind| kinds.contains_key(kind));
+        // The figures of a cluster that has left are zero from now on, and nothing is remembered of it.
+        self.done
+            .retain(|cluster, _| desk.fleet().get(cluster).is_some());
     }
 }
 

@@ -176,3 +176,18 @@ fn a_recovered_cluster_leaves_no_figure_behind_that_says_otherwise() {
         );
     }
 }
+
+#[test]
+fn nothing_is_remembered_of_a_cluster_that_has_left_the_fleet() {
+    let lines = shown(|desk, meter, start| {
+        meter.show(desk, start);
+        assert!(meter.done.contains_key("c0"));
+        desk.cluster_gone("c0", Now::read());
+        meter.show(desk, start);
+        assert!(meter.done.is_empty() && meter.kinds.is_empty());
+    });
+    let of_it = lines.iter().filter(|line| line.contains("c0"));
+    for line in of_it {
+        assert!(line.ends_with(" 0"), "{line}");
+    }
+}

@@ -132,6 +132,19 @@ mod tests {
     }
 
     #[test]
+    fn a_grade_that_is_there_twice_is_refused_wherever_it_stands() {
+        let stated = json!({ "resourceModels": [
+            { "grade": 0, "ranges": range("0", "1") },
+            { "grade": 1, "ranges": range("1", "2") },
+            { "grade": 0, "ranges": range("2", "9223372036854775807") },
+        ] });
+        let written = defaulted(&stated, None, true);
+        let cluster = Cluster::deserialize(&json!({ "spec": written })).unwrap();
+        let refusal = check(&cluster).refusal().unwrap();
+        assert!(refusal.contains("grade 0 is there twice"), "{refusal}");
+    }
+
+    #[test]
     fn grades_that_do_not_fit_are_refused() {
         let models = json!([{ "grade": 0, "ranges": range("0", "2") }, { "grade": 1, "ranges": range("3", "9223372036854775807") }]);
         let cluster =
