@@ -182,7 +182,7 @@ fn nothing_is_remembered_of_a_cluster_that_has_left_the_fleet() {
     let lines = shown(|desk, meter, start| {
         meter.show(desk, start);
         assert!(meter.done.contains_key("c0"));
-        desk.cluster_gone("c0", Now::read());
+        desk.cluster_gone("c0", true, Now::read());
         meter.show(desk, start);
         assert!(meter.done.is_empty() && meter.kinds.is_empty());
     });
