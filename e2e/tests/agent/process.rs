@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::bench::{AGENTS, Bench, MEMBER};
+use crate::bench::{AGENTS, Bench, MEMBER, until};
 
 /// Kubernetes kills what has not ended by then.
 const GRACE: Duration = Duration::from_secs(30);
@@ -31,6 +31,10 @@ struct Started {
 
 impl Started {
     fn new(bench: &Bench, name: &str) -> Self {
+        Self::with(bench, name, &[])
+    }
+
+    fn with(bench: &Bench, name: &str, more: &[String]) -> Self {
         let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.log"));
         let file = std::fs::File::create(&log).unwrap();
         let port = free_port();
@@ -45,6 +49,7 @@ impl Started {
             .arg("--health-probe-bind-address=0")
             .arg("--log-format=json")
             .arg("--log-filter=info,muster_shared=debug")
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(file)
@@ -103,6 +108,53 @@ async fn sigterm_ends_the_agent_at_once_and_its_successor_need_not_wait() {
         .unwrap();
     let holder = election.spec.unwrap().holder_identity.unwrap_or_default();
     assert_eq!(holder, "", "the leadership was given up");
+}
+
+/// The flags of the election as the chart sets them.
+fn elected_as_by_the_chart() -> Vec<String> {
+    let values = include_str!("../../../charts/agent/values.yaml");
+    let values: serde_json::Value = serde_saphyr::from_str(values).unwrap();
+    let replicas = values["replicas"].as_u64().unwrap();
+    assert!(replicas >= 2, "the chart runs {replicas}");
+    let flags = [
+        ("lease-duration", "leaseDuration"),
+        ("renew-deadline", "renewDeadline"),
+        ("retry-period", "retryPeriod"),
+    ];
+    let flags = flags.map(|(flag, key)| {
+        let value = values["leaderElection"][key].as_str().unwrap();
+        format!("--leader-elect-{flag}={value}")
+    });
+    flags.to_vec()
+}
+
+#[tokio::test]
+async fn an_agent_that_dies_is_replaced_before_its_cluster_counts_as_silent() {
+    /// Of the control plane, by default (`--cluster-monitor-grace-period`).
+    const MONITOR_GRACE: i64 = 40;
+    let bench = Bench::start().await;
+    let flags = elected_as_by_the_chart();
+    let first = Started::with(&bench, "killed", &flags);
+    bench.joined().await;
+    let second = Started::with(&bench, "successor", &flags);
+    let signs: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
+    let renewed = |lease: &Lease| lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0);
+    let before = until(&signs, MEMBER, "the first beats", |lease| {
+        renewed(lease).is_some()
+    })
+    .await;
+    let mut dead = first.child;
+    dead.kill().await.unwrap();
+    let last = renewed(&signs.get(MEMBER).await.unwrap())
+        .or(renewed(&before))
+        .unwrap();
+    let after = until(&signs, MEMBER, "the second beats", |lease| {
+        renewed(lease) > Some(last)
+    })
+    .await;
+    let silent = renewed(&after).unwrap().duration_since(last).as_secs();
+    assert!(silent < MONITOR_GRACE / 2, "silent for {silent} s");
+    drop(second);
 }
 
 #[tokio::test]
