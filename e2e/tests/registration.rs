@@ -302,8 +302,8 @@ async fn a_token_brings_the_cluster_that_it_is_for_and_no_other() {
     // A Cluster that is being removed still has Works, and roles to read them.
     let hold = serde_json::json!({"metadata": {"finalizers": ["example.com/hold"]}});
     let (clusters, params) = (bench.clusters(), PatchParams::default());
-    let held = clusters.patch("m3", &params, &Patch::Merge(hold)).await;
-    held.unwrap();
+    let patched = clusters.patch("m3", &params, &Patch::Merge(hold)).await;
+    patched.unwrap();
     let gone = clusters.delete("m3", &DeleteParams::default()).await;
     gone.unwrap();
     let why = bench.is_left(&bench.ask(&any, "m3").await).await;

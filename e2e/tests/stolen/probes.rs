@@ -1,5 +1,11 @@
 //! What is tried: each of these has to be refused.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::too_many_lines,
+    reason = "tables of probes, written out"
+)]
+
 use serde_json::{Value, json};
 
 use crate::{Ask, CLUSTERS, OTHER, OWN};

@@ -64,6 +64,7 @@ pub(crate) async fn furnish(stage: &Stage) {
 }
 
 /// What an agent does, once for each of its identities.
+#[expect(clippy::too_many_lines, reason = "a table, written out")]
 pub(crate) fn of_an_agent(identity: &str) -> Vec<Ask> {
     let own = format!("{CLUSTERS}/{OWN}");
     let web = format!("{WORKS}/karmada-es-{OWN}/works/web");

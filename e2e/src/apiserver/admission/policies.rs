@@ -23,10 +23,13 @@ pub const ROOTS: &[&str] = &["object", "oldObject", "request"];
 /// The policies of a server, parsed as of two versions: of the policies and of their bindings.
 #[derive(Debug)]
 pub struct Policies {
-    policies: Arc<Collection>,
+    definitions: Arc<Collection>,
     bindings: Arc<Collection>,
-    parsed: RwLock<((u64, u64), Arc<[Bound]>)>,
+    parsed: RwLock<Parsed>,
 }
+
+/// Versions of the policies and of their bindings, and what was read of them.
+type Parsed = ((u64, u64), Arc<[Bound]>);
 
 /// A policy with one of its bindings.
 #[derive(Debug)]
@@ -65,7 +68,7 @@ impl Policies {
         let collection =
             |plural: &str| store.collection(&format!("admissionregistration.k8s.io/{plural}"));
         Self {
-            policies: collection("validatingadmissionpolicies"),
+            definitions: collection("validatingadmissionpolicies"),
             bindings: collection("validatingadmissionpolicybindings"),
             parsed: RwLock::new(((0, 0), Arc::new([]))),
         }
@@ -74,7 +77,7 @@ impl Policies {
     /// All bindings with their policies, as of now; `None` where there are none.
     fn bound(&self) -> Option<Arc<[Bound]>> {
         let latest = (
-            self.policies.latest_version(),
+            self.definitions.latest_version(),
             self.bindings.latest_version(),
         );
         if latest.0 == 0 || latest.1 == 0 {
@@ -97,7 +100,7 @@ impl Policies {
             let page = collection.scan(Scan::default(), |_| true);
             page.map_or_else(|_| Vec::new(), |page| page.objects)
         };
-        let policies: HashMap<String, Arc<Policy>> = all(&self.policies)
+        let policies: HashMap<String, Arc<Policy>> = all(&self.definitions)
             .iter()
             .filter_map(|object| Policy::read(&object.value()))
             .map(|policy| (policy.name.clone(), Arc::new(policy)))
