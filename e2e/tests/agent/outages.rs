@@ -53,7 +53,8 @@ async fn a_fleet_that_is_away_for_hours_finds_its_member_as_it_wants_it() {
     cut_off(&bench.fleet);
     let before = meter.sum("muster_api_requests_total", &["api=\"fleet\""]);
     sleep(HOUR / 2).await;
-    // What the member needs no fleet for goes on: drift is repaired.
+    // What the member needs no fleet for goes on: drift is repaired. Not so by an agent that stands for election, which leads no longer
+    // when the fleet, where its lease is, has been away for the renew deadline.
     patch(
         &bench.config_maps(),
         "untouched",

@@ -341,3 +341,15 @@ async fn deeper_checks_have_conditions_of_their_own_where_they_are_asked_for() {
     )
     .await;
 }
+
+/// The leases of all members are in one namespace, wherever credentials are.
+#[tokio::test]
+async fn the_lease_does_not_follow_the_namespace_for_credentials() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent_in(&[AGENTS], |settings| {
+        settings.cluster_namespace = "elsewhere".into();
+    });
+    bench.joined().await;
+    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
+    until(&leases, MEMBER, "it beats", |lease| lease.spec.is_some()).await;
+}

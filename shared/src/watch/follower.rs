@@ -211,9 +211,12 @@ impl<K: Followed> Follower<K> {
                 listing,
                 objects: 0,
             }),
-            // An expired continue token (410) or any other failure: the list starts anew.
+            // An expired continue token (410) or any other failure: the list starts anew. What was not even begun says nothing about its
+            // length, unless the server took too long to begin.
             Err(stumble) => {
-                self.broke(&extent);
+                if matches!(stumble, Stumble::Deadline(_)) {
+                    self.broke(&extent);
+                }
                 Err((State::Unlisted, stumble))
             }
         }
@@ -692,6 +695,46 @@ mod tests {
             let (query, _) = &requests[1];
             assert_eq!(query.contains("resourceVersion=0"), whole, "{query}");
             assert_eq!(query.contains("limit="), !whole, "{query}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_an_answer_that_breaks_off_makes_the_next_list_come_in_pages() {
+        // How the whole list is answered at first, and whether the third attempt asks for a page.
+        for (code, body, paged) in [
+            (503, "{}", false),
+            (403, "{}", false),
+            (200, r#"{"items":[{"metadata":{"name":"a"}},"#, true),
+        ] {
+            let requests: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+            let seen = Arc::clone(&requests);
+            let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                let (code, body) = if query.contains("sendInitialEvents") {
+                    (422, "{}")
+                } else {
+                    seen.lock().unwrap().push(query);
+                    (code, body)
+                };
+                let body = kube::client::Body::from(body.as_bytes().to_vec());
+                let answer = http::Response::builder().status(code).body(body).unwrap();
+                async move { Ok::<_, std::convert::Infallible>(answer) }
+            });
+            let api: Api<ConfigMap> = Api::all(kube::Client::new(service, "default"));
+            let mut follower = Follower::new(&api, Selection::everything().recent());
+            let follow = async {
+                while requests.lock().unwrap().len() < 3 {
+                    follower.next().await;
+                }
+            };
+            // A server that refuses gives no news: time passes until it has been asked often enough.
+            let _ = tokio::time::timeout(Duration::from_mins(1), follow).await;
+            let requests = requests.lock().unwrap();
+            assert!(
+                requests[..2].iter().all(|query| !query.contains("limit")),
+                "{code}"
+            );
+            assert_eq!(requests[2].contains("limit"), paged, "{code}: {requests:?}");
         }
     }
 
