@@ -187,7 +187,6 @@ fn injected(case: &Case) -> Result<(), Difference> {
         namespace: Some("default".into()),
         name: "web".into(),
         id: "id".into(),
-        preserved: None,
     };
     let template = json!({
         "apiVersion": "v1", "kind": "ConfigMap",

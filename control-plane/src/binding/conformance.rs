@@ -25,7 +25,6 @@ fn works(input: &Value) -> Result<Vec<Value>, muster_shared::interpreter::Error>
         namespace: namespaced.then(|| input["bindingNamespace"].as_str().unwrap().to_owned()),
         name: input["bindingName"].as_str().unwrap().to_owned(),
         id: String::new(),
-        preserved: None,
     };
     origin.id = input["bindingLabels"][origin.label()]
         .as_str()

@@ -30,7 +30,6 @@ use super::works::{CachedWork, binding_of};
 use super::write::{Ensured, Written, ensure, lead, listed, remove, remove_named};
 use crate::availability;
 use crate::detector::{Claim, Lookup, Parked, TemplateEvent, TemplateKey, binding_name};
-use crate::eviction::preserve::Preserved;
 use crate::fleet::Fleet;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
@@ -206,7 +205,6 @@ async fn sync<B: Kept>(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Resu
         namespace: key.namespace.clone(),
         name: key.name.clone(),
         id: id.to_owned(),
-        preserved: Preserved::of(binding.as_ref()),
     };
     // The claim goes into the manifest, and makes a new generation of the template, which does as well. The detector is about to write
     // it; a Work made before would be written twice.

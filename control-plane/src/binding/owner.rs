@@ -142,7 +142,6 @@ mod tests {
                 namespace: Some(TWINS[0].to_owned()),
                 name: "web-deployment".to_owned(),
                 id: "id".to_owned(),
-                preserved: None,
             };
             assert_eq!(owner(&work, &origin, Some("uid")), expected, "{what}");
         }

@@ -13,7 +13,6 @@ use muster_shared::names::{self, annotation, label};
 use serde_json::{Map, Value, json};
 
 use super::kept::BindingKey;
-use crate::eviction::preserve::Preserved;
 use crate::scheduler::divide::{Party, TieBreak, webster};
 
 /// Labels or annotations.
@@ -28,8 +27,6 @@ pub struct Origin {
     pub name: String,
     /// Permanent id of the binding.
     pub id: String,
-    /// What the last failover preserved for the copy that it made.
-    pub preserved: Option<Preserved>,
 }
 
 impl Origin {
@@ -195,7 +192,7 @@ pub fn render(
     let completions = divided_completions(spec, template, &targets);
     let conflict = conflict_resolution(spec, template);
     let state = if inject {
-        preserved_state(spec, origin.preserved.as_ref(), &targets)
+        preserved_state(spec, &targets)
     } else {
         None
     };
@@ -224,14 +221,7 @@ pub fn render(
                     &text("namespace"),
                 ),
             };
-            stamp(
-                &mut manifest,
-                origin,
-                template,
-                &work,
-                conflict,
-                state.as_ref(),
-            );
+            stamp(&mut manifest, origin, template, &work, conflict, state);
             let mut annotations = origin.annotations();
             annotations.insert(
                 annotation::CONFLICT_RESOLUTION.to_owned(),
@@ -377,17 +367,17 @@ fn divided_completions(
     Some(webster(&parties, completions, TieBreak::for_uid(uid)))
 }
 
-/// The labels that a failover saved for the copy that replaces the lost one: only when there is one target, the last task purged
-/// directly, and the target is new. They stay when the task has ended (Karmada's disappear then).
-fn preserved_state(
-    spec: &ResourceBindingSpec,
-    kept: Option<&Preserved>,
+/// The labels that an application failover saved for the copy that replaces the lost one: only when there is one target, the last task
+/// purged directly, and the target is new.
+fn preserved_state<'a>(
+    spec: &'a ResourceBindingSpec,
     targets: &[TargetCluster],
-) -> Option<Pairs> {
+) -> Option<&'a Pairs> {
     let [target] = targets else { return None };
-    let of_task = spec.graceful_eviction_tasks.last().and_then(Preserved::by);
-    let preserved = of_task.as_ref().or(kept)?;
-    preserved.labels_in(&target.name).cloned()
+    let task = spec.graceful_eviction_tasks.last()?;
+    let directly = task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly);
+    let is_new = !task.clusters_before_failover.contains(&target.name);
+    (directly && is_new).then_some(&task.preserved_label_state)
 }
 
 #[cfg(test)]
@@ -409,32 +399,5 @@ mod tests {
         assert!(nowhere.expected.contains("m1") && nowhere.purged_first.is_empty());
         let chosen = scope(json!([{ "name": "m2" }]));
         assert!(!chosen.expected.contains("m1") && chosen.purged_first.contains("m1"));
-    }
-
-    #[test]
-    fn what_the_new_copy_was_told_of_the_old_one_stays_when_the_task_has_ended() {
-        let template = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web", "namespace": "default"}});
-        let origin = Origin {
-            namespace: Some("default".into()),
-            name: "web".into(),
-            id: "id".into(),
-            preserved: Some(Preserved {
-                labels: Pairs::from([("job".into(), "7f".into())]),
-                not_in: vec!["m1".into()],
-            }),
-        };
-        for (clusters, inject, expected) in [
-            (&["m2"][..], true, json!("7f")),
-            (&["m2"], false, Value::Null),
-            // It ran the workload before.
-            (&["m1"], true, Value::Null),
-            (&["m2", "m3"], true, Value::Null),
-        ] {
-            let targets: Vec<Value> = clusters.iter().map(|name| json!({"name": name})).collect();
-            let spec = serde_json::from_value(json!({"clusters": targets})).unwrap();
-            let rendered = render(&origin, &spec, &template, inject).unwrap();
-            let label = &rendered[0].manifest["metadata"]["labels"]["job"];
-            assert_eq!(*label, expected, "{clusters:?} {inject}");
-        }
     }
 }

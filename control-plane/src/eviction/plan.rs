@@ -15,7 +15,7 @@ use muster_shared::names::annotation::{APPLIED_PLACEMENT, LAST_EVICTION};
 use serde_json::{Map, Value, json};
 
 use super::motive::Motive;
-use super::preserve::{self, Preserved};
+use super::preserve;
 use super::record::Record;
 use crate::availability::{Workload, can_stand_in, can_take};
 use crate::scheduler::record::record;
@@ -254,18 +254,9 @@ impl Departure<'_> {
             );
         }
         let mut patch = json!({ "spec": spec });
-        if self.preserves_state {
-            let tasks = after.graceful_eviction_tasks.iter();
-            let preserved = tasks
-                .rev()
-                .find(|task| task.from_cluster == self.cluster)
-                .and_then(Preserved::by)
-                .map(|preserved| json!(preserved).to_string());
-            patch["metadata"]["annotations"][preserve::ANNOTATION] = json!(preserved);
-        }
         if self.ours && self.spec.placement.is_some() {
             let text = record(self.spec);
-            patch["metadata"]["annotations"][APPLIED_PLACEMENT] = json!(text);
+            patch["metadata"] = json!({"annotations": {APPLIED_PLACEMENT: text}});
         }
         patch
     }

@@ -454,31 +454,3 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
         assert!(held || got.is_ok());
     }
 }
-
-#[test]
-fn what_is_preserved_is_written_down_for_after_the_task_and_forgotten_with_the_next_departure() {
-    let rules =
-        json!({"statePreservation": {"rules": [{"aliasLabelName": "job", "jsonPath": "{.id}"}]}});
-    for (mode, rules, expected) in [
-        (
-            PurgeMode::Directly,
-            rules.clone(),
-            json!({"labels": {"job": "7f"}, "notIn": ["member1", "member2"]}),
-        ),
-        (PurgeMode::Gracefully, rules, Value::Null),
-        (PurgeMode::Directly, json!({}), Value::Null),
-    ] {
-        let mut spec = divided();
-        spec.failover = serde_json::from_value(json!({"cluster": rules})).unwrap();
-        let leave = Leave {
-            mode: mode.clone(),
-            ..gracefully(&spec, "member1")
-        };
-        let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
-        let annotation = &plan.patch["metadata"]["annotations"][preserve::ANNOTATION];
-        let read = annotation
-            .as_str()
-            .map(|text| serde_json::from_str(text).unwrap());
-        assert_eq!(read.unwrap_or(Value::Null), expected, "{mode}");
-    }
-}

@@ -6,50 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use kube::ResourceExt;
-use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingStatus};
-use muster_shared::api::policy::{PurgeMode, StatePreservationRule};
+use muster_shared::api::binding::ResourceBindingStatus;
+use muster_shared::api::policy::StatePreservationRule;
 use muster_shared::jsonpath;
 use muster_shared::selectors::{is_label_key, is_label_value};
-use serde::{Deserialize, Serialize};
-
-/// The annotation of a binding that keeps what the copy was told of the one that it replaced, as JSON: the task of leaving ends, and
-/// its labels would disappear from the copy with it.
-pub const ANNOTATION: &str = "failover.muster.io/preserved-state";
-
-/// What the last failover preserved.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Preserved {
-    /// The labels.
-    pub labels: BTreeMap<String, String>,
-    /// The clusters that ran the workload before, which do not get them.
-    pub not_in: Vec<String>,
-}
-
-impl Preserved {
-    /// What a task preserves; nothing unless the old copy goes first, as Karmada has it.
-    pub fn by(task: &GracefulEvictionTask) -> Option<Self> {
-        let mode = task.purge_mode.as_ref().map(PurgeMode::canonical);
-        let counts = mode == Some(&PurgeMode::Directly) && !task.preserved_label_state.is_empty();
-        counts.then(|| Self {
-            labels: task.preserved_label_state.clone(),
-            not_in: task.clusters_before_failover.clone(),
-        })
-    }
-
-    /// Reads the annotation. What is not ours to understand counts as nothing.
-    pub fn of(binding: &impl ResourceExt) -> Option<Self> {
-        let text = binding.annotations().get(ANNOTATION)?;
-        serde_json::from_str(text).ok()
-    }
-
-    /// The labels for the copy in a cluster.
-    pub fn labels_in(&self, cluster: &str) -> Option<&BTreeMap<String, String>> {
-        let is_new = !self.not_in.iter().any(|name| name == cluster);
-        is_new.then_some(&self.labels)
-    }
-}
 
 /// Why the state cannot be preserved.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
