@@ -11,13 +11,18 @@ pub const FALSE: &str = "False";
 /// Nobody knows whether it holds.
 pub const UNKNOWN: &str = "Unknown";
 
-/// A condition that was observed at `now`.
+/// Characters that the message of a condition may have: those of Kubernetes' definition. A longer one would be refused, and the whole
+/// status with it.
+const LONGEST_MESSAGE: usize = 32_768;
+
+/// A condition that was observed at `now`. What of the message is too long is cut off.
 pub fn new(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Condition {
+    let end = message.floor_char_boundary(LONGEST_MESSAGE);
     Condition {
         type_: kind.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
-        message: message.to_owned(),
+        message: message[..end].to_owned(),
         last_transition_time: Time(now),
         observed_generation: None,
     }
@@ -108,6 +113,14 @@ mod tests {
         assert_eq!(conditions[0].last_transition_time.0, at(1));
         assert!(set(&mut conditions, ready(FALSE, "Other", 4)));
         assert_eq!(conditions[0].last_transition_time.0, at(4));
+    }
+
+    #[test]
+    fn a_message_that_would_be_refused_is_cut_off() {
+        let long = "é".repeat(LONGEST_MESSAGE);
+        let condition = new("Ready", TRUE, "Long", &long, at(1));
+        assert_eq!(condition.message.len(), LONGEST_MESSAGE);
+        assert!(long.starts_with(&condition.message));
     }
 
     #[test]

@@ -55,6 +55,7 @@ pub use controller::start;
 pub use first::FirstPlacement;
 pub use live::LiveSnapshot;
 pub use nofit::{Kind, NoFit, Refusals};
+pub(crate) use pass::MOST_GROUPS;
 pub use pass::{Attempt, Pass};
 pub use plugin::{Plugin, Plugins};
 pub use snapshot::{Facts, Snapshot};

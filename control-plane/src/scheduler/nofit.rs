@@ -72,6 +72,8 @@ pub struct Strangers {
     more: usize,
 }
 
+/// Reasons that a message gives. Each cluster may have a taint of its own, and what conditions hold is bounded.
+const MOST_REASONS: usize = 20;
 /// Names that a message gives.
 const MOST_NAMED: usize = 5;
 
@@ -129,9 +131,13 @@ impl fmt::Display for Refusals {
         let mut parts: Vec<String> = self
             .reasons
             .iter()
+            .take(MOST_REASONS)
             .map(|(reason, count)| format!("{count} {reason}"))
             .collect();
         parts.sort_unstable();
+        if let Some(more) = self.reasons.len().checked_sub(MOST_REASONS + 1) {
+            parts.push(format!("and {} other reasons", more + 1));
+        }
         write!(f, "{}.", parts.join(", "))
     }
 }
@@ -158,6 +164,15 @@ mod tests {
              1 cluster(s) is in the process of eviction, \
              2 cluster(s) did not match the placement cluster affinity constraint."
         );
+        let many = Refusals {
+            clusters: 3_500,
+            reasons: (0..3_500)
+                .map(|number| (format!("had taint {number}"), 1))
+                .collect(),
+        };
+        let text = many.to_string();
+        assert!(text.ends_with("and 3480 other reasons."), "{text}");
+        assert!(text.len() < 1_000);
         assert_eq!(
             Refusals::default().to_string(),
             "0/0 clusters are available: no cluster exists."

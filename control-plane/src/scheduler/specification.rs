@@ -7,7 +7,7 @@ use super::fixtures::{
     aggregated, cluster, config_map, decide, deployment, dynamic, leaving, outcome, placed,
     snapshot, static_weights, tainted, text,
 };
-use super::{Growth, Kind, Options, schedule};
+use super::{Growth, Kind, Options, Pass, schedule};
 
 const TAINT_UNTOLERATED: &str = "TaintUntolerated";
 
@@ -250,6 +250,24 @@ fn groups_are_tried_in_order_and_a_fallback_sticks() {
         decide(json!({ "schedulerObservingAffinityName": "away" })).as_deref(),
         Some("away")
     );
+}
+
+#[test]
+fn so_many_groups_are_tried_and_no_more() {
+    let groups: Vec<Value> = (0..300)
+        .map(|number| json!({ "affinityName": format!("g{number}"), "clusterNames": [format!("m{number}")] }))
+        .collect();
+    let spec = deployment(4, &json!({ "clusterAffinities": groups }));
+    for (there, tried, placed) in [("m99", 100, true), ("m100", 100, false)] {
+        let clusters = snapshot(&[cluster(there, 10)]);
+        let status = ResourceBindingStatus::default();
+        let pass = Pass::run(&spec, &status, &clusters, &Options::default());
+        assert_eq!(
+            (pass.attempts.len(), pass.result.is_ok()),
+            (tried, placed),
+            "{there}"
+        );
+    }
 }
 
 #[test]

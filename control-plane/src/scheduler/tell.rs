@@ -12,6 +12,9 @@ use super::report::Verdict;
 use crate::fleet::Fleet;
 use crate::graceful_eviction::controller::reference;
 
+/// Affinity groups that failed before the one in use, of which so many are said.
+const MOST_NOTES: usize = 10;
+
 /// Says what came of a pass, when it is news. `binding` is as it was before.
 pub(super) fn tell<B: Binding>(fleet: &Fleet, binding: &B, outcome: &Outcome) {
     if let Some(failure) = &outcome.failure {
@@ -29,7 +32,7 @@ pub(super) fn tell<B: Binding>(fleet: &Fleet, binding: &B, outcome: &Outcome) {
     if placed.clusters == binding.spec().clusters {
         return;
     }
-    for attempt in &outcome.attempts {
+    for attempt in outcome.attempts.iter().take(MOST_NOTES) {
         if let Some(failure) = &attempt.failure {
             let note = format!("affinity group {}: {failure}", attempt.group);
             publish(fleet, binding, EventType::Warning, note);

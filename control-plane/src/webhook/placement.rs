@@ -12,6 +12,7 @@ use muster_shared::selectors::{is_label_key, is_label_value, is_sound_selector};
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE};
 
 use super::problem::Findings;
+use crate::scheduler::MOST_GROUPS;
 
 const LABEL_KEY: &str =
     "must be a label key: a name of at most 63 characters, with an optional DNS prefix";
@@ -91,6 +92,12 @@ pub fn affinity(affinity: &ClusterAffinity, at: &str, found: &mut Findings) {
 }
 
 fn groups(placement: &Placement, at: &str, found: &mut Findings) {
+    if placement.cluster_affinities.len() > MOST_GROUPS {
+        found.warn(
+            format!("{at}.clusterAffinities"),
+            &format!("at most {MOST_GROUPS} groups are tried in one decision"),
+        );
+    }
     let mut names = BTreeSet::new();
     let mut name = |name: &str, at: &str, found: &mut Findings| {
         let at = format!("{at}.affinityName");
