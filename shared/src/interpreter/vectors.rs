@@ -9,10 +9,22 @@ use super::{
     interpret_replica, prune, retain, revise_replica, status,
 };
 use crate::quantity::Quantity;
-use muster_vectors::{Case, Deviation, replay, same};
+use muster_vectors::{Case, Deviation, replay, replay_naming, same};
 
 const NATIVE: &str = "interpreter_native";
 const PRUNE: &str = "prune";
+
+/// What the recording does not mark: one entry of `tls` without a secret is an error for all of them.
+const NAMELESS: &str =
+    "an entry of tls without secretName makes the dependencies of an Ingress an error";
+
+fn unmarked(case: &Case) -> Option<&'static str> {
+    let object = &case.input["object"];
+    let asks = case.input["operation"] == "InterpretDependency" && object["kind"] == "Ingress";
+    let mut entries = object["spec"]["tls"].as_array().into_iter().flatten();
+    let nameless = |entry: &Value| entry["secretName"].as_str().unwrap_or_default().is_empty();
+    (asks && entries.any(nameless)).then_some(NAMELESS)
+}
 
 /// Recorded behaviour that we do not copy.
 const DEVIATIONS: &[Deviation] = &[
@@ -37,6 +49,11 @@ const DEVIATIONS: &[Deviation] = &[
         reason: "it is reported, or the template's could never advance",
     },
     Deviation {
+        suite: NATIVE,
+        quirk: NAMELESS,
+        reason: "the field is optional: such an entry needs nothing, and the secrets of the others go along",
+    },
+    Deviation {
         suite: PRUNE,
         quirk: "of two adjacent generated tokens the second survives",
         reason: "every generated token is dropped",
@@ -45,7 +62,7 @@ const DEVIATIONS: &[Deviation] = &[
 
 #[test]
 fn the_native_rules_answer_as_karmada_does() {
-    replay(NATIVE, &own(), DEVIATIONS, |case| {
+    replay_naming(NATIVE, &own(), DEVIATIONS, unmarked, |case| {
         let found =
             interpret(&case.input).unwrap_or_else(|_| json!({ "error": true, "kind": "Error" }));
         let aggregates = case.input["operation"] == "AggregateStatus";
