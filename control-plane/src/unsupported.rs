@@ -38,13 +38,9 @@ pub(crate) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     );
 }
 
-fn watch<K: Object + Followed>(
-    fleet: &Arc<Fleet>,
-    tasks: &mut Tasks,
-    name: &'static str,
-    note: &'static str,
-) where
-    K: kube::Resource<Scope = kube::core::ClusterResourceScope> + Debug,
+fn watch<K>(fleet: &Arc<Fleet>, tasks: &mut Tasks, name: &'static str, note: &'static str)
+where
+    K: Object + Followed + kube::Resource<Scope = kube::core::ClusterResourceScope> + Debug,
 {
     let informer: Informer<K> = Informer::new(
         Api::all(fleet.watch_client.clone()),
