@@ -34,7 +34,6 @@ pub(super) fn secrets() -> Vec<Ask> {
         ),
         Ask::apply("Secrets: apply another's", &other, secret(OTHER, "Opaque")),
         Ask::delete("Secrets: delete another's", &other),
-        Ask::delete("Secrets: delete its own", &own),
         Ask::merge(
             "Secrets: have a token written",
             &own,
