@@ -33,6 +33,11 @@ const WHOLE_ATTEMPTS: u32 = 2;
 /// server starts.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(5);
 const UNREACHABLE_PATIENCE: Duration = Duration::from_secs(30);
+/// How often a streaming list breaks off before everything is listed in another way: a proxy may end every answer after a time that is too
+/// short for a long list in one.
+const STREAM_ATTEMPTS: u32 = 2;
+/// A watch that ends earlier than this and says nothing is one that somebody on the way does not let through.
+const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// How long a streaming list may be silent before the server counts as one that does not stream lists.
 const STREAM_SILENCE: Duration = Duration::from_secs(20);
 /// First and longest pause after an error; doubled each time, as client-go's reflector does (800 ms … 30 s).
@@ -83,6 +88,10 @@ pub(super) struct Follower<K> {
     limit: u32,
     /// Lists in one answer that broke off, one after the other.
     broken: u32,
+    /// Streaming lists that broke off, one after the other.
+    broken_streams: u32,
+    /// When the watch was opened; `None` once it has said something.
+    silent_since: Option<Instant>,
     pause: Duration,
     reminder: Reminder,
     trouble: Arc<Trouble>,
@@ -109,6 +118,8 @@ impl<K: Followed> Follower<K> {
             streaming: Streaming::Asked,
             limit: FIRST_LIMIT,
             broken: 0,
+            broken_streams: 0,
+            silent_since: None,
             pause: FIRST_PAUSE,
             reminder: Reminder::after(REFUSED_PATIENCE),
             trouble: Arc::default(),
@@ -180,13 +191,22 @@ impl<K: Followed> Follower<K> {
                 listing,
                 objects,
             } => self.list(extent, listing, objects).await,
-            State::Streaming { lines, late } => self.stream(lines, late).await,
+            State::Streaming { lines, late } => {
+                let next = self.stream(lines, late).await;
+                if next.is_err() {
+                    self.stream_broke();
+                }
+                next
+            }
             State::Listed { resource_version } => {
                 match self.source.watch(Some(&resource_version)).await {
-                    Ok(lines) => Ok(State::Watching {
-                        resource_version,
-                        lines,
-                    }),
+                    Ok(lines) => {
+                        self.silent_since = Some(Instant::now());
+                        Ok(State::Watching {
+                            resource_version,
+                            lines,
+                        })
+                    }
                     Err(stumble) if stumble.code() == Some(410) => Err((State::Unlisted, stumble)),
                     Err(stumble) => Err((State::Listed { resource_version }, stumble)),
                 }
@@ -271,6 +291,19 @@ impl<K: Followed> Follower<K> {
         }
     }
 
+    /// Notes that a streaming list broke off.
+    fn stream_broke(&mut self) {
+        if !self.streaming.is_worth_asking(Instant::now()) {
+            self.broken_streams = 0;
+            return;
+        }
+        self.broken_streams += 1;
+        if self.broken_streams >= STREAM_ATTEMPTS {
+            self.broken_streams = 0;
+            self.streaming = Streaming::not_for_an_hour();
+        }
+    }
+
     async fn stream(
         &mut self,
         mut lines: Incoming<K>,
@@ -295,6 +328,7 @@ impl<K: Followed> Follower<K> {
                 self.tell(Event::InitDone);
                 self.ready.extend(late);
                 self.pause = FIRST_PAUSE;
+                (self.broken_streams, self.silent_since) = (0, None);
                 Ok(State::Watching {
                     resource_version,
                     lines,
@@ -338,7 +372,16 @@ impl<K: Followed> Follower<K> {
         mut lines: Incoming<K>,
     ) -> Result<State<K>, (State<K>, Stumble)> {
         let silence = self.source.selection.watch_timeout + IDLE_GRACE;
-        match lines.next(silence).await {
+        let line = lines.next(silence).await;
+        let silent_since = self.silent_since;
+        if matches!(line, Ok(Some(_))) {
+            self.silent_since = None;
+        }
+        match line {
+            Ok(None) if silent_since.is_some_and(|since| since.elapsed() < SHORT_WATCH) => {
+                let stumble = Stumble::Broken(std::io::ErrorKind::UnexpectedEof.into());
+                Err((State::Listed { resource_version }, stumble))
+            }
             Ok(Some(Line::Applied {
                 object,
                 resource_version,
@@ -736,6 +779,44 @@ mod tests {
             );
             assert_eq!(requests[2].contains("limit"), paged, "{code}: {requests:?}");
         }
+    }
+
+    /// A server behind a proxy that ends every watch at once, a streaming list after its first object; it counts its requests.
+    fn impatient(requests: Arc<std::sync::Mutex<u32>>) -> Api<ConfigMap> {
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            *requests.lock().unwrap() += 1;
+            let query = request.uri().query().unwrap_or_default();
+            let body = if query.contains("sendInitialEvents") {
+                line("ADDED", "a", "1")
+            } else if query.contains("watch=") {
+                String::new()
+            } else {
+                json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string()
+            };
+            let body = kube::client::Body::from(body.into_bytes());
+            let answer = http::Response::builder().body(body).unwrap();
+            async move { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        Api::all(kube::Client::new(service, "default"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_that_always_break_off_are_neither_waited_for_nor_asked_for_without_end() {
+        let requests = Arc::default();
+        let api = impatient(Arc::clone(&requests));
+        let mut follower = Follower::new(&api, Selection::everything());
+        let mut heard = Vec::new();
+        let follow = async {
+            loop {
+                heard.push(short(follower.next().await));
+                assert!(*requests.lock().unwrap() < 100, "{heard:?}");
+            }
+        };
+        let minute = Duration::from_mins(1);
+        assert!(tokio::time::timeout(minute, follow).await.is_err());
+        assert_eq!(heard.last().map(String::as_str), Some("done"), "{heard:?}");
+        let requests = *requests.lock().unwrap();
+        assert!(requests < 15, "{requests} requests in a minute");
     }
 
     /// A server that refuses everything, or answers nothing.

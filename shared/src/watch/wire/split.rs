@@ -20,6 +20,9 @@ pub(in crate::watch) enum NoList {
     /// An object, or the list's metadata, is longer than anything that an API stores.
     #[error("it has an object of more than {0} bytes")]
     TooLong(usize),
+    /// It has none: an answer about something else must not pass for a list of nothing.
+    #[error("it has no items")]
+    NoItems,
 }
 
 /// Where the next byte stands.
@@ -64,6 +67,8 @@ pub(in crate::watch) struct Splitter {
     /// The present key, or the present value where it is wanted.
     taken: Vec<u8>,
     longest: usize,
+    /// Whether `items` was there.
+    listed: bool,
 }
 
 impl Splitter {
@@ -76,6 +81,7 @@ impl Splitter {
             escaped: false,
             taken: Vec::new(),
             longest,
+            listed: false,
         }
     }
 
@@ -131,12 +137,28 @@ impl Splitter {
                     self.at = At::InKey;
                 }
                 (At::Key, b'}') => {
+                    if !self.listed {
+                        return Err(NoList::NoItems);
+                    }
                     self.at = At::End;
                     return Ok((used + 1, Some(Found::End)));
                 }
                 (At::Colon, b':') => self.at = At::Value,
-                (At::Value, b'[') if self.taken == b"items" => self.at = At::Items,
+                (At::Value, b'[') if self.taken == b"items" => {
+                    (self.at, self.listed) = (At::Items, true);
+                }
+                // No value begins so: to read it as an empty one would come back here without end.
+                (At::Value | At::Items, b'}' | b']' | b',' | b':') => {
+                    return Err(NoList::Unexpected(byte.into()));
+                }
                 (At::Value | At::Items, _) => {
+                    if self.at == At::Value && self.taken == b"items" {
+                        // Nothing but `null` stands for an empty list.
+                        if byte != b'n' {
+                            return Err(NoList::Unexpected(byte.into()));
+                        }
+                        self.listed = true;
+                    }
                     // The byte belongs to the value, which is read from here.
                     self.begin();
                     continue;
@@ -271,23 +293,60 @@ mod tests {
 
     #[test]
     fn a_list_of_nothing_ends_and_what_is_no_list_is_refused() {
-        for text in ["{}", r#"{"items":[]}"#, r#"{"items":null}"#, "  {\n}\n"] {
+        for text in [
+            r#"{"items":[]}"#,
+            r#"{"items":null}"#,
+            "  {\n\"items\" : [\n]}\n",
+        ] {
             assert_eq!(
                 found(text, 1),
                 Ok(vec![(Found::End, String::new())]),
                 "{text}"
             );
         }
-        for text in ["[]", "x", r#"{"a" 1}"#, "{]"] {
+        for text in [
+            "[]",
+            "x",
+            r#"{"a" 1}"#,
+            "{]",
+            r#"{"items":{}}"#,
+            r#"{"items":"x"}"#,
+            r#"{"a":}"#,
+        ] {
             assert!(
                 matches!(found(text, 1), Err(NoList::Unexpected(_))),
                 "{text}"
             );
         }
+        for text in [
+            "{}",
+            r#"{"kind":"Status","metadata":{"resourceVersion":"7"}}"#,
+        ] {
+            assert_eq!(found(text, 1), Err(NoList::NoItems), "{text}");
+        }
         let long = json!({"items": ["x".repeat(1000)]}).to_string();
         assert_eq!(found(&long, 7), Err(NoList::TooLong(1000)));
-        let skipped = json!({"other": "x".repeat(2000)}).to_string();
+        let skipped = json!({"items": [], "other": "x".repeat(2000)}).to_string();
         assert!(found(&skipped, 7).is_ok(), "what is not wanted is not held");
+    }
+
+    /// Every byte where an element may stand: each is used up, or refused.
+    #[test]
+    fn reading_goes_on_or_ends_whatever_stands_among_the_items() {
+        for byte in 0..=u8::MAX {
+            for head in [&b"{\"items\":["[..], b"{\"items\":[{},"] {
+                let text = [head, &[byte], b"]}"].concat();
+                let mut splitter = Splitter::new(1000);
+                let (mut rest, mut steps) = (&text[..], 0);
+                while let Ok((used, _)) = splitter.read(rest)
+                    && !rest.is_empty()
+                {
+                    rest = &rest[used..];
+                    steps += 1;
+                    assert!(steps <= text.len(), "byte {byte} is read without end");
+                }
+            }
+        }
     }
 
     fn value() -> impl Strategy<Value = Value> {
