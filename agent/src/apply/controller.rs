@@ -117,11 +117,19 @@ impl Applier {
 
     /// Brings one Work up to date.
     pub async fn reconcile(self: Arc<Self>, name: String) -> Result<Next, Error> {
+        let outcome = self.attempt(&name).await;
+        if outcome.is_err() {
+            self.repairs.failed(&name);
+        }
+        outcome
+    }
+
+    async fn attempt(&self, name: &str) -> Result<Next, Error> {
         let namespace = self.api.namespace().map(str::to_owned);
-        let Some(cached) = self.works.get(namespace.as_deref(), &name) else {
+        let Some(cached) = self.works.get(namespace.as_deref(), name) else {
             return Ok(Next::Done);
         };
-        self.repairs.begin(&name);
+        self.repairs.begin(name);
         let cached = self.written.newest(cached);
         if cached.metadata.deletion_timestamp.is_some() {
             return self.remove(&cached).await;
@@ -142,7 +150,7 @@ impl Applier {
                 .await?;
             return Ok(Next::Done);
         }
-        if let Some(wait) = self.inventory.wait(&name, cached.kinds()) {
+        if let Some(wait) = self.inventory.wait(name, cached.kinds()) {
             return Ok(Next::After(wait));
         }
         let begun = Instant::now();

@@ -228,6 +228,18 @@ impl Member {
         })
     }
 
+    /// The [`place`](Self::place) of an object under whatever version the member serves its kind in;
+    /// `None` when it serves it in none.
+    ///
+    /// # Errors
+    /// As for [`served`](Self::served).
+    pub async fn place_served(&self, key: &ObjectKey) -> Result<Option<ObjectKey>, Error> {
+        match self.served(key).await? {
+            Some(key) => self.place(&key).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     async fn api(&self, key: &ObjectKey) -> Result<Api<Raw>, Error> {
         let found = self.discovery.resolve(&key.kind).await?;
         let Some(place) = found else {
@@ -325,6 +337,51 @@ mod tests {
                 source: kube::Error::Api(serde_json::from_value(status).unwrap()),
             };
             assert_eq!(error.is_missing("a"), missing, "{what}");
+        }
+    }
+
+    /// A member that serves group `example.io` in version `v1` only.
+    fn upgraded() -> Member {
+        let kind = |kind: &str, plural: &str, scope: &str| json!({"resource": plural, "scope": scope, "verbs": ["get"], "responseKind": {"kind": kind}});
+        let resources = json!([
+            kind("Thing", "things", "Namespaced"),
+            kind("Place", "places", "Cluster")
+        ]);
+        let group = json!({"metadata": {"name": "example.io"}, "versions": [{"version": "v1", "resources": resources}]});
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let items = match request.uri().path() {
+                "/apis" => vec![group.clone()],
+                _ => Vec::new(),
+            };
+            let list = json!({"kind": "APIGroupDiscoveryList", "items": items});
+            let body = kube::client::Body::from(list.to_string().into_bytes());
+            async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
+        });
+        let client = Client::new(service, "default");
+        Member::new(client.clone(), Discovery::new(client), Arc::default())
+    }
+
+    /// Otherwise a Work that begins or ends to name the default namespace with an upgrade loses the
+    /// object that it still wants.
+    #[tokio::test]
+    async fn an_object_of_a_version_that_is_gone_has_the_place_of_its_present_version() {
+        let key = |kind: &str, namespace: &str, version: &str| ObjectKey {
+            kind: GroupVersionKind::gvk("example.io", version, kind),
+            namespace: namespace.into(),
+            name: "a".into(),
+        };
+        let member = upgraded();
+        for (kind, namespace, place) in [
+            ("Thing", "", "default"),
+            ("Thing", "b", "b"),
+            ("Place", "b", ""),
+        ] {
+            let found = member.place_served(&key(kind, namespace, "v1beta1")).await;
+            assert_eq!(
+                found.unwrap(),
+                Some(key(kind, place, "v1")),
+                "{kind} {namespace:?}"
+            );
         }
     }
 }

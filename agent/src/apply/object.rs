@@ -169,7 +169,9 @@ async fn attempt(
         if was_there(&created) {
             // An apply of nothing gives back everything that only we set. What to do with the
             // object is decided when it is read.
-            member.apply(key, &nothing_of(desired), false).await?;
+            member
+                .apply(key, &nothing_of(desired, &created), false)
+                .await?;
             return Err(Error::Appeared {
                 object: key.to_string(),
             });
@@ -220,12 +222,17 @@ fn was_there(applied: &Value) -> bool {
     entries.any(|entry| entry["manager"] != FIELD_MANAGER)
 }
 
-fn nothing_of(desired: &Value) -> Value {
+/// An apply of nothing to exactly the object that `found` is: should it be gone by now, it is not
+/// made anew.
+fn nothing_of(desired: &Value, found: &Value) -> Value {
     let metadata = &desired["metadata"];
     let mut nothing = json!({"apiVersion": desired["apiVersion"], "kind": desired["kind"],
         "metadata": {"name": metadata["name"]}});
     if let Some(namespace) = metadata.get("namespace") {
         nothing["metadata"]["namespace"] = namespace.clone();
+    }
+    if let Some(uid) = found.pointer("/metadata/uid") {
+        nothing["metadata"]["uid"] = uid.clone();
     }
     nothing
 }
@@ -340,7 +347,8 @@ mod tests {
             .unwrap()
             .push(theirs);
         assert!(was_there(&answer));
-        let nothing = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}});
-        assert_eq!(nothing_of(&desired), nothing);
+        let nothing = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default", "uid": "u1"}});
+        answer["metadata"]["uid"] = json!("u1");
+        assert_eq!(nothing_of(&desired, &answer), nothing);
     }
 }

@@ -157,6 +157,12 @@ impl Repairs {
         state.asked.remove(work);
     }
 
+    /// A Work could not be applied, and is to be tried again. That comes after what is new, beside
+    /// the repairs: many Works that fail slowly must not keep a repair waiting for ever.
+    pub fn failed(&self, work: &str) {
+        self.lock().waiting.insert(work.to_owned());
+    }
+
     /// A Work is gone.
     pub fn forget(&self, work: &str) {
         let mut state = self.lock();
@@ -206,7 +212,11 @@ pub fn rival<'a>(desired: &Value, observed: &'a Value) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use muster_shared::queue::{Next, Queue};
     use serde_json::json;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
 
@@ -233,6 +243,36 @@ mod tests {
         assert_eq!(repairs.contended("w"), (Vec::new(), None));
         let again = repairs.differs("w", &key(), 1, None);
         assert_eq!(again, FIRST_PAUSE, "it was calm for long");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fails_again_and_again_does_not_overtake_repairs() {
+        let repairs = Arc::new(Repairs::default());
+        let ranks = Arc::clone(&repairs);
+        let queue = Queue::ranked("test", move |work: &String| ranks.rank(work));
+        repairs.begin("fails");
+        repairs.failed("fails");
+        let pause = repairs.disappeared("repaired", &key(), 1);
+        assert_eq!(pause, Duration::ZERO);
+        queue.add("repaired".to_owned());
+        queue.add("fails".to_owned());
+        repairs.ask("new");
+        queue.add("new".to_owned());
+        let order: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (done, shutdown) = (Arc::clone(&order), CancellationToken::new());
+        let stop = shutdown.clone();
+        let work = move |work: String| {
+            let mut done = done.lock().unwrap();
+            done.push(work);
+            if done.len() == 3 {
+                stop.cancel();
+            }
+            async { Ok::<_, String>(Next::Done) }
+        };
+        queue.run(1, shutdown, work).await;
+        assert_eq!(*order.lock().unwrap(), ["new", "repaired", "fails"]);
+        repairs.ask("fails");
+        assert_eq!(repairs.rank("fails"), 1, "it changed");
     }
 
     #[tokio::test(start_paused = true)]

@@ -52,9 +52,10 @@ impl Applier {
         }
         let preserve = work.spec.preserve_resources_on_deletion == Some(true);
         for key in dropped {
-            let outcome = match self.member.place(&key).await {
-                Ok(place) if wanted.contains(&place.object()) => Ok(()),
-                Ok(_) => {
+            let outcome = match self.member.place_served(&key).await {
+                Ok(None) => Ok(()),
+                Ok(Some(place)) if wanted.contains(&place.object()) => Ok(()),
+                Ok(Some(_)) => {
                     let owner = (namespace(work), name.clone());
                     object::remove(&self.member, &key, (&owner.0, &owner.1), preserve).await
                 }
