@@ -22,6 +22,7 @@ use muster_shared::watch::{Change, Informer};
 use serde_json::{Value, json};
 
 use super::aggregate::{Taken, fully_applied, items, patch};
+use super::applied;
 use crate::binding::CachedWork;
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::binding::render::Scope;
@@ -168,7 +169,12 @@ async fn reconcile<B: Kept>(
             .patch_status(&key.name, &patch_params(), &Patch::Merge(&patch))
             .await;
         match answer {
-            Ok(_) => {}
+            Ok(_) => {
+                if let Some((kind, reason, note)) = applied::told(status, &items, full) {
+                    let template = binding_resource(&spec.resource);
+                    fleet.events.publish_about(template, kind, reason, note);
+                }
+            }
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Next::Done),
             Err(kube::Error::Api(status)) if status.is_conflict() => return Ok(Next::After(SOON)),
             Err(source) => {

@@ -1,0 +1,129 @@
+//! What the template is told about its being applied: `SyncFailed` when a member refuses it, `SyncSucceed` when all have it.
+//!
+//! An agent has no rights in the namespaces of templates, so the control plane tells what the Works say. Pure.
+
+use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingStatus};
+use muster_shared::conditions;
+use muster_shared::events::EventType;
+use muster_shared::names::condition;
+
+/// Clusters that an event names at most.
+const MOST: usize = 5;
+/// Characters of one cluster's message in an event.
+const LONGEST: usize = 160;
+
+/// Type, reason and text of an event about a template.
+pub(super) type Told = (EventType, &'static str, String);
+
+/// What is new for the template once `items` are written in place of what `held` says; `None` when nothing is.
+pub(super) fn told(
+    held: &ResourceBindingStatus,
+    items: &[AggregatedStatusItem],
+    fully_applied: bool,
+) -> Option<Told> {
+    let known = |item: &AggregatedStatusItem| {
+        held.aggregated_status
+            .iter()
+            .any(|it| it.cluster_name == item.cluster_name && failure(it) == failure(item))
+    };
+    let failed: Vec<String> = items
+        .iter()
+        .filter(|item| !known(item))
+        .filter_map(|item| {
+            let words: String = failure(item)?.chars().take(LONGEST).collect();
+            Some(format!("{}: {words}", item.cluster_name))
+        })
+        .collect();
+    if !failed.is_empty() {
+        let more = failed.len().saturating_sub(MOST);
+        let mut note = failed[..failed.len() - more].join("; ");
+        if more > 0 {
+            note.push_str(&format!("; and {more} more clusters"));
+        }
+        return Some((EventType::Warning, "SyncFailed", note));
+    }
+    let was = conditions::get(&held.conditions, condition::FULLY_APPLIED);
+    let news = fully_applied && was.is_none_or(|it| it.status != "True");
+    news.then(|| {
+        let note = format!("applied in {} clusters", items.len());
+        (EventType::Normal, "SyncSucceed", note)
+    })
+}
+
+/// Why a cluster has not applied the template; `None` where it has, or has not said anything yet.
+fn failure(item: &AggregatedStatusItem) -> Option<&str> {
+    item.applied_message
+        .as_deref()
+        .filter(|message| !item.applied && !message.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn item(cluster: &str, applied: bool, message: &str) -> Value {
+        json!({ "clusterName": cluster, "applied": applied, "appliedMessage": message })
+    }
+
+    #[test]
+    fn a_template_is_told_of_what_is_new_and_of_nothing_twice() {
+        let refused = || item("m1", false, "forbidden");
+        let full = json!([{ "type": "FullyApplied", "status": "True", "reason": "a", "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z" }]);
+        for (held, conditions, items, fully, expected) in [
+            (
+                json!([]),
+                json!([]),
+                vec![item("m1", false, "")],
+                false,
+                None,
+            ),
+            (
+                json!([]),
+                json!([]),
+                vec![refused()],
+                false,
+                Some("SyncFailed m1: forbidden"),
+            ),
+            (json!([refused()]), json!([]), vec![refused()], false, None),
+            (
+                json!([refused()]),
+                json!([]),
+                vec![item("m1", false, "too large"), item("m2", true, "")],
+                false,
+                Some("SyncFailed m1: too large"),
+            ),
+            (
+                json!([refused()]),
+                json!([]),
+                vec![item("m1", true, "")],
+                true,
+                Some("SyncSucceed applied in 1 clusters"),
+            ),
+            (json!([]), full, vec![item("m1", true, "")], true, None),
+        ] {
+            let held = serde_json::from_value(
+                json!({ "aggregatedStatus": held, "conditions": conditions }),
+            )
+            .unwrap();
+            let items: Vec<AggregatedStatusItem> = serde_json::from_value(items.into()).unwrap();
+            let said =
+                told(&held, &items, fully).map(|(_, reason, note)| format!("{reason} {note}"));
+            assert_eq!(said.as_deref(), expected, "{items:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_stays_short_however_many_clusters_refuse() {
+        let items: Vec<Value> = (0..3_000)
+            .map(|it| item(&format!("m{it}"), false, &"x".repeat(10_000)))
+            .collect();
+        let items: Vec<AggregatedStatusItem> = serde_json::from_value(items.into()).unwrap();
+        let (_, _, note) = told(&ResourceBindingStatus::default(), &items, false).unwrap();
+        assert!(
+            note.len() < 1024 && note.ends_with("and 2995 more clusters"),
+            "{note}"
+        );
+    }
+}
