@@ -40,6 +40,8 @@ pub struct Desk {
     backlog: Backlog<Key>,
     /// What is being evicted, and from where.
     in_hand: HashMap<Key, Arc<str>>,
+    /// What changed while it was being evicted, so that it is judged again afterwards.
+    missed: HashSet<Key>,
     failures: HashMap<Key, u32>,
     pace: Pace,
     /// The band that was told last.
@@ -77,6 +79,7 @@ impl Desk {
             on: HashMap::new(),
             backlog: Backlog::default(),
             in_hand: HashMap::new(),
+            missed: HashSet::new(),
             failures: HashMap::new(),
             band: Band::Primary,
             wake: None,
@@ -169,7 +172,8 @@ impl Desk {
         }
         for target in old.iter().flat_map(|old| &old.spec().clusters) {
             if subject.spec().target(&target.name).is_none() && self.take_off(&target.name, &key) {
-                self.note(key.clone(), &target.name, Turn::Moved);
+                let turn = self.turn_of_moved(old.as_ref(), subject, &target.name);
+                self.note(key.clone(), &target.name, turn);
             }
         }
         if subject.meta().deletion_timestamp.is_some() {
@@ -198,7 +202,9 @@ impl Desk {
     /// What to do next.
     pub fn next(&mut self, now: Now) -> Step {
         for (cluster, key) in self.backlog.mature(now.tick) {
-            self.review(&cluster, &key, now);
+            if !self.in_hand.contains_key(&key) {
+                self.review(&cluster, &key, now);
+            }
         }
         if self.wake.is_some_and(|wake| wake <= now.tick) {
             self.wake = None;
@@ -269,8 +275,30 @@ impl Desk {
 
     /// An errand came to an end.
     pub fn done(&mut self, errand: &Errand, outcome: Outcome, now: Now) {
+        let pauses = matches!(
+            outcome,
+            Outcome::Conflict | Outcome::Failed(_) | Outcome::Unclear(_)
+        );
         self.take_outcome(errand, outcome, now);
+        self.review_missed(errand, pauses, now);
         self.tell_of_progress(&errand.cluster);
+    }
+
+    /// Judges a workload whose binding or clusters changed during its errand; `pauses`: not yet on the cluster of the errand.
+    fn review_missed(&mut self, errand: &Errand, pauses: bool, now: Now) {
+        let key = self.key_of(&errand.subject);
+        if !self.missed.remove(&key) {
+            return;
+        }
+        let Some(subject) = self.subjects.get(&key).cloned() else {
+            return;
+        };
+        for target in &subject.spec().clusters {
+            if !pauses || target.name != *errand.cluster {
+                let name = self.share(&target.name);
+                self.review(&name, &key, now);
+            }
+        }
     }
 
     fn take_outcome(&mut self, errand: &Errand, outcome: Outcome, now: Now) {
@@ -292,7 +320,7 @@ impl Desk {
                     at: whole(now.wall),
                 };
                 self.note(key.clone(), cluster, turn);
-                self.tallies.entry(Arc::clone(cluster)).or_default().left += 1;
+                self.count_left(cluster);
                 self.backlog.retry(2);
                 // Where the watch was faster, it may know a later version than the answer to our write.
                 let is_latest = |known: &Subject| {
@@ -397,7 +425,11 @@ impl Desk {
             self.backlog.remove(cluster, key);
             return;
         };
-        if self.in_hand.contains_key(key) || !self.fleet.taints(cluster).iter().any(evicts) {
+        if self.in_hand.contains_key(key) {
+            self.missed.insert(key.clone());
+            return;
+        }
+        if !self.fleet.taints(cluster).iter().any(evicts) {
             return;
         }
         let (turn, place) = match self.judge(cluster, subject, now) {

@@ -471,6 +471,53 @@ fn a_workload_on_two_failed_clusters_leaves_them_one_after_the_other() {
 }
 
 #[test]
+fn what_changes_while_a_workload_is_being_evicted_is_judged_afterwards() {
+    let world = |change: &dyn Fn(&mut World), end: &dyn Fn(&Errand) -> Outcome| {
+        let mut world = World::of(
+            vec![
+                cluster("a", &down(0)),
+                cluster("b", &json!([])),
+                cluster("c", &json!([])),
+                cluster("d", &json!([])),
+                cluster("e", &json!([])),
+            ],
+            vec![binding("w", &["a", "b"], &json!({}))],
+            true,
+        );
+        world.second = 100.0;
+        let Step::Evict(errand) = world.desk.next(world.now()) else {
+            panic!("it is its turn")
+        };
+        change(&mut world);
+        world.desk.done(&errand, end(&errand), world.now());
+        let errands = world.pass(50.0, leave);
+        let from: Vec<String> = errands.iter().map(|it| it.cluster.to_string()).collect();
+        from
+    };
+    let taint_b = |world: &mut World| world.set(&cluster("b", &down(0)));
+    // The scheduler chose another cluster, which has to be left as well.
+    let moved = |world: &mut World| {
+        world.set(&cluster("c", &down(0)));
+        let mut newer = ResourceBinding::clone(&binding("w", &["b", "c"], &json!({})));
+        newer.metadata.resource_version = Some("2".to_owned());
+        world.put(&Arc::new(newer));
+    };
+    let nowhere = |_: &Errand| Outcome::Nowhere("full".into());
+    let conflict = |_: &Errand| Outcome::Conflict;
+    let failed = |_: &Errand| Outcome::Failed("refused".into());
+    let unclear = |_: &Errand| Outcome::Unclear("no answer".into());
+    assert_eq!(world(&taint_b, &nowhere).len(), 2);
+    for end in [&conflict as &dyn Fn(&Errand) -> Outcome, &failed, &unclear] {
+        let mut left = world(&taint_b, end);
+        left.sort();
+        assert_eq!(left, ["a", "b"]);
+        assert_eq!(world(&moved, end), ["c"]);
+    }
+    // The watch tells of the eviction before its answer comes, and of what the scheduler did next.
+    assert_eq!(world(&moved, &leave), ["c"]);
+}
+
+#[test]
 fn a_condition_left_over_from_before_a_restart_is_put_right() {
     let mut waiting = ResourceBinding::clone(&binding("w", &["c0"], &json!({})));
     waiting.status = serde_json::from_value(json!({"conditions": [
@@ -525,7 +572,7 @@ fn after_a_restart_an_eviction_that_nobody_told_of_is_told_with_its_cluster_and_
         );
     }
     let known = json!({
-        "type": "EvictionPending", "status": "False", "reason": "Evicted", "message": "left c0 ...",
+        "type": "EvictionPending", "status": "False", "reason": "Evicted", "message": "left c0 for c1 ...",
         "lastTransitionTime": Timestamp::from_second(900).unwrap(),
     });
     assert!(told(with_condition(&moved, &known)).is_empty(), "told once");

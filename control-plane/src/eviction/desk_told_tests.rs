@@ -136,3 +136,31 @@ fn with_a_switch_off_each_workload_and_its_cluster_are_told_why_nothing_moves() 
     assert_eq!(bindings, vec![format!("stays on c0: {why}"); 2]);
     assert_eq!(clusters, ["EvictionTolerated"]);
 }
+
+#[test]
+fn an_eviction_whose_answer_was_lost_is_told_as_one_when_it_shows() {
+    for (recorded, expected) in [
+        (Some("c0"), "Evicted"),
+        (Some("c7"), "AbandonedOnMove"),
+        (None, "AbandonedOnMove"),
+    ] {
+        let mut world = World::new(3, 1, 1);
+        world.pass(2.5, |_| Outcome::Unclear("no answer in time".into()));
+        world.told();
+        let mut moved = ResourceBinding::clone(&binding("w0-0", &["c1"], &json!({})));
+        if let Some(from) = recorded {
+            let now = world.now().wall;
+            let record = Record::new(from, "c1", "Directly", "taint down:NoExecute", now).write();
+            let annotations = moved.metadata.annotations.get_or_insert_default();
+            annotations.insert(LAST_EVICTION.to_owned(), record);
+        }
+        // What the failure was told by is newer than the eviction.
+        moved.status = serde_json::from_value(json!({"conditions": [
+            {"type": "EvictionPending", "status": "True", "reason": "EvictWorkloadFromClusterFailed", "message": "",
+             "lastTransitionTime": "2030-01-01T00:00:00Z"},
+        ]}))
+        .unwrap();
+        world.put(&Arc::new(moved));
+        assert_eq!(world.told(), [("w0-0".to_owned(), expected)]);
+    }
+}

@@ -131,7 +131,7 @@ impl Note {
             Turn::Evicted {
                 cause, to, mode, ..
             } => {
-                format!("left {cluster} for {to} ({mode}): {cluster} has {cause}")
+                format!("{}{to} ({mode}): {cluster} has {cause}", left(cluster))
             }
             Turn::Recovered => format!("{cluster} recovered before the workload had to leave it"),
             Turn::Moved => {
@@ -170,6 +170,11 @@ impl Note {
             _ => EventType::Normal,
         }
     }
+}
+
+/// How the story of an eviction begins.
+pub fn left(cluster: &str) -> String {
+    format!("left {cluster} for ")
 }
 
 /// Clusters that a condition speaks of at most.

@@ -11,7 +11,7 @@ use muster_shared::k8s::Condition;
 use muster_shared::names::annotation::LAST_EVICTION;
 use serde::{Deserialize, Serialize};
 
-use super::explain::{CONDITION, Note, Turn};
+use super::explain::{CONDITION, Note, Turn, left};
 
 /// The longest text of one field, in bytes. Taints are written by people.
 const LONGEST: usize = 512;
@@ -54,10 +54,13 @@ impl Record {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether the condition of the binding is at least as new as the eviction, so that it was told.
+    /// Whether the condition of the binding is newer than the eviction, so that it was told. One of the same second may be what was said
+    /// just before it.
     pub fn is_told(&self, conditions: &[Condition]) -> bool {
-        conditions::get(conditions, CONDITION)
-            .is_some_and(|known| known.last_transition_time.0 >= self.at)
+        conditions::get(conditions, CONDITION).is_some_and(|known| {
+            let when = known.last_transition_time.0;
+            when > self.at || when == self.at && known.message.contains(&left(&self.from))
+        })
     }
 
     /// The same as it is told.
@@ -110,10 +113,15 @@ mod tests {
     #[test]
     fn an_eviction_is_told_once_the_condition_is_as_new() {
         let record = Record::new("m1", "m2", "Directly", "taint", at(100));
-        let condition = |second| conditions::new(CONDITION, "False", "R", "", at(second));
+        let evicted = record.clone().note().message();
+        let condition =
+            |second, text: &str| conditions::new(CONDITION, "False", "R", text, at(second));
         assert!(!record.is_told(&[]));
-        assert!(!record.is_told(&[condition(99)]));
-        assert!(record.is_told(&[condition(100)]));
-        assert!(record.is_told(&[condition(500)]));
+        assert!(!record.is_told(&[condition(99, &evicted)]));
+        assert!(record.is_told(&[condition(100, &evicted)]));
+        assert!(record.is_told(&[condition(500, "")]));
+        // What was said before it, in the same second.
+        let queued = "m1 has taint: it leaves when the eviction rate allows";
+        assert!(!record.is_told(&[condition(100, queued)]));
     }
 }

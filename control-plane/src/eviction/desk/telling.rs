@@ -186,6 +186,31 @@ impl Desk {
         self.note(Arc::clone(key), cluster, turn);
     }
 
+    /// Why a workload that was to leave a cluster is not there any more: somebody moved it, or it was evicted by a write whose answer was
+    /// lost, or another process's.
+    pub(super) fn turn_of_moved(
+        &mut self,
+        old: Option<&Subject>,
+        new: &Subject,
+        cluster: &str,
+    ) -> Turn {
+        let record = |subject: &Subject| Record::read(subject.meta().annotations.as_ref());
+        let is_new =
+            |found: &Record| found.from == cluster && old.and_then(record) != Some(found.clone());
+        match record(new).filter(is_new) {
+            Some(record) => {
+                self.count_left(cluster);
+                record.note().turn
+            }
+            None => Turn::Moved,
+        }
+    }
+
+    pub(super) fn count_left(&mut self, cluster: &str) {
+        let cluster = self.share(cluster);
+        self.tallies.entry(cluster).or_default().left += 1;
+    }
+
     pub(super) fn note(&mut self, key: Key, cluster: &str, turn: Turn) {
         self.news.bindings.push((
             key,
