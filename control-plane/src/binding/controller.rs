@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::Patch;
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
@@ -172,7 +171,8 @@ async fn sync<B: Kept>(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Resu
             && is_heard(fleet, cluster)
             && works.iter().any(|work| cluster_of(work) == Some(cluster))
     };
-    let now = Timestamp::now();
+    // The clock that tasks are dated by.
+    let now = fleet.clock.now();
     let held = purge::hold(&spec.graceful_eviction_tasks, &is_there, now);
     tell_of_hold(fleet, key, binding.as_ref(), held.as_ref(), now).await;
     if let Some(held) = held {

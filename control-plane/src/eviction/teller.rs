@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::api::Patch;
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
 use muster_shared::client;
@@ -205,7 +204,7 @@ impl Teller {
         };
         let notes = book.notes();
         let before = &binding.status().conditions;
-        if let Some(list) = explain::merge(before, &notes, Timestamp::now()) {
+        if let Some(list) = explain::merge(before, &notes, fleet.clock.now()) {
             let patch = json!({
                 "metadata": {"resourceVersion": binding.meta().resource_version},
                 "status": {"conditions": list},
