@@ -11,6 +11,7 @@ use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::policy::ApplicationFailoverBehavior;
 use muster_shared::client::{self, Rank};
 use muster_shared::conditions;
+use muster_shared::k8s::Condition;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
@@ -22,7 +23,7 @@ use super::duty::{Duty, duty};
 use super::exit::{Exit, Leaver, Outcome, Switches, obstacle, purge_mode};
 use super::explain::{CONDITION, Obstacle, Turn, Unfollowed, is_not_followed};
 use super::hearing::Hearing;
-use super::history::{self, History};
+use super::history::{self, History, Move};
 use super::turns::{Paid, Turns};
 use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::cluster::controller::until;
@@ -88,6 +89,8 @@ struct Known {
     history: History,
     /// How often it found no place.
     attempts: u32,
+    /// When people were told of it last.
+    told_at: Option<Timestamp>,
 }
 
 /// Starts the controller. It does not depend on the gate `Failover`, which is about clusters: each policy asks for it by itself.
@@ -219,7 +222,9 @@ impl Ward {
             uid,
             history: case.written.clone(),
             attempts: 0,
+            told_at: None,
         });
+        known.history = known.history.with_moves_of(&case.written);
         let heard = |cluster: &str| self.hearing.of(cluster);
         let counted = known.history.heard_since(heard, case.now);
         let verdict = decide(
@@ -281,7 +286,6 @@ impl Ward {
         progress: &mut Progress,
     ) -> Result<bool, Failure> {
         let (key, now) = (case.key, case.now);
-        let since = known.history.since.get(&cluster).copied().unwrap_or(now);
         let leaver = Leaver {
             key,
             binding: case.binding,
@@ -290,20 +294,20 @@ impl Ward {
             attempts: known.attempts,
         };
         match self.exit.leave(&leaver, &cluster, paid, now).await {
-            Outcome::Left { binding, to } => {
-                let mode = purge_mode(behavior).to_string();
+            Outcome::Left {
+                binding,
+                history,
+                moved,
+            } => {
+                let Move {
+                    since, to, mode, ..
+                } = &moved;
                 count("moved");
                 tracing::info!(binding = %key, cluster, to, mode, %since, "moved an application that stayed unhealthy");
-                known.history = known.history.after_move(&cluster, now);
+                known.history = history;
                 known.attempts = 0;
                 self.known().insert(key.clone(), known);
-                let turn = Turn::Left {
-                    cluster,
-                    since,
-                    to,
-                    mode,
-                };
-                self.tell(key, binding.as_ref(), &turn, now).await?;
+                self.tell(key, binding.as_ref(), &moved.into(), now).await?;
                 Ok(true)
             }
             Outcome::Overtaken => Ok(true),
@@ -374,14 +378,33 @@ impl Ward {
         let was_told = conditions::get(&case.binding.status().conditions, CONDITION);
         let turn = turn.or_else(|| match was_told {
             _ if is_said => None,
+            told if history.untold(told).is_some() => history.untold(told).cloned().map(Turn::from),
             Some(told) if is_not_followed(told) => Some(Turn::Followed),
             Some(told) if told.status == "True" => Some(Turn::Recovered),
             _ => None,
         });
         if let Some(turn) = turn {
-            self.tell(case.key, case.binding, &turn, case.now).await?;
+            self.tell_news(case, &turn, was_told).await?;
         }
         Ok(wait.map_or(Next::Done, Next::After))
+    }
+
+    /// Tells a turn, unless it is that there is no place, which is known, and only its numbers are other ones.
+    async fn tell_news<B: Kept>(
+        &self,
+        case: &Case<'_, B>,
+        turn: &Turn,
+        was_told: Option<&Condition>,
+    ) -> Result<(), Failure> {
+        let told_at = self.known().get(case.key).and_then(|known| known.told_at);
+        if told_at.is_some_and(|at| turn.repeats(was_told, at, case.now)) {
+            return Ok(());
+        }
+        self.tell(case.key, case.binding, turn, case.now).await?;
+        if let Some(known) = self.known().get_mut(case.key) {
+            known.told_at = Some(case.now);
+        }
+        Ok(())
     }
 
     /// The first of the clusters to be left that nothing holds it in, and what holds it in those before.

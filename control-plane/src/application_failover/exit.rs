@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::explain::Obstacle;
 use super::hearing::Heard;
-use super::history::{self, History};
+use super::history::{self, History, Move};
 use super::turns::Paid;
 use crate::binding::kept::{BindingKey, Kept};
 use crate::cluster::controller::until;
@@ -133,8 +133,10 @@ pub enum Outcome<B> {
     Left {
         /// The binding as it is now.
         binding: Box<B>,
-        /// Where it is placed.
-        to: String,
+        /// What is known of it then.
+        history: History,
+        /// What there is to tell.
+        moved: Move,
     },
     /// It stays for now.
     Held {
@@ -206,15 +208,24 @@ impl Exit {
         if !fleet.leadership.is_current() {
             return Outcome::Overtaken;
         }
-        let then = history.clone().after_move(cluster, now);
+        let moved = Move {
+            from: cluster.to_owned(),
+            since,
+            to: plan.destination(),
+            mode: mode.to_string(),
+        };
+        let then = History {
+            last: Some(moved.clone()),
+            ..history.clone().after_move(cluster, now)
+        };
         plan.patch["metadata"]["annotations"][history::ANNOTATION] = json!(then.write());
-        let to = plan.destination();
         match carry_out::<B>(fleet, key, binding.meta().resource_version.as_deref(), plan).await {
             Ok(binding) => {
                 paid.keep();
                 Outcome::Left {
                     binding: Box::new(binding),
-                    to,
+                    history: then,
+                    moved,
                 }
             }
             Err(error) => {

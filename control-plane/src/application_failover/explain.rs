@@ -1,10 +1,11 @@
 //! What people are told about an application that fails: one condition and one event for each turn it takes.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 
+use super::history::Move;
 use crate::eviction::plan::Nowhere;
 use crate::eviction::rate::FleetHealth;
 
@@ -115,7 +116,40 @@ pub enum Obstacle {
     Failed(String),
 }
 
+/// How long the reason why there is no place may be out of date: the numbers in it change with every report of any cluster, and each
+/// write of the condition is a reason to look for a place again.
+const STALE: SignedDuration = SignedDuration::from_mins(5);
+
+impl From<Move> for Turn {
+    fn from(moved: Move) -> Self {
+        Self::Left {
+            cluster: moved.from,
+            since: moved.since,
+            to: moved.to,
+            mode: moved.mode,
+        }
+    }
+}
+
 impl Turn {
+    /// Whether it says the same as the condition, told at a moment, but for the numbers in the reason why there is no place.
+    pub fn repeats(&self, told: Option<&Condition>, at: Timestamp, now: Timestamp) -> bool {
+        let Self::Held {
+            cluster,
+            since,
+            why: Obstacle::Nowhere(_),
+        } = self
+        else {
+            return false;
+        };
+        now.duration_since(at) < STALE
+            && told.is_some_and(|told| {
+                told.status == conditions::TRUE
+                    && told.reason == self.reason()
+                    && told.message.starts_with(&stays(cluster, *since))
+            })
+    }
+
     /// The reason, in one word.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -154,9 +188,7 @@ impl Turn {
                 cluster,
                 since,
                 why,
-            } => format!(
-                "the application has been unhealthy in {cluster} since {since:.0}, has to leave and stays: {why}"
-            ),
+            } => format!("{}{why}", stays(cluster, *since)),
             Self::Left {
                 cluster,
                 since,
@@ -191,6 +223,12 @@ impl Turn {
         let status = if pending { "True" } else { "False" };
         conditions::new(CONDITION, status, self.reason(), &self.message(), now)
     }
+}
+
+fn stays(cluster: &str, since: Timestamp) -> String {
+    format!(
+        "the application has been unhealthy in {cluster} since {since:.0}, has to leave and stays: "
+    )
 }
 
 #[cfg(test)]
@@ -241,6 +279,31 @@ mod tests {
             ),
         ] {
             assert_eq!((turn.reason(), turn.message().as_str()), (reason, message));
+        }
+    }
+
+    #[test]
+    fn that_there_is_no_place_is_not_written_again_for_other_numbers() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let held = |cluster: &str, room: &str| Turn::Held {
+            cluster: cluster.to_owned(),
+            since: at(0),
+            why: Obstacle::Nowhere(Nowhere::NotAvailable(room.to_owned())),
+        };
+        let told = held("m1", "3 free").condition(at(10));
+        for (turn, told, now, repeats) in [
+            (held("m1", "4 free"), Some(&told), 20, true),
+            (held("m1", "4 free"), Some(&told), 309, true),
+            (held("m1", "4 free"), Some(&told), 310, false),
+            (held("m2", "4 free"), Some(&told), 20, false),
+            (held("m1", "4 free"), None, 20, false),
+            (Turn::Recovered, Some(&told), 20, false),
+        ] {
+            assert_eq!(
+                turn.repeats(told, at(10), at(now)),
+                repeats,
+                "{turn:?} {now}"
+            );
         }
     }
 }

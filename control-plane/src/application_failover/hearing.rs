@@ -24,14 +24,13 @@ pub enum Heard {
 }
 
 impl Heard {
-    /// What follows from a cluster and from when it was seen to come back, if it was.
+    /// What follows from a cluster and from when it was seen to come back, if it was. Only where nobody saw it the word of the member
+    /// counts: its clock may be ahead by any time, and until then nothing would leave it.
     pub fn of(cluster: Option<&Cluster>, returned: Option<Timestamp>) -> Self {
         let ready = cluster.and_then(|cluster| cluster.condition(READY));
         match ready {
             Some(ready) if ready.status == "True" => {
-                // The member's own word counts as well: after a restart it is all there is, and it can only delay a move.
-                let told = ready.last_transition_time.0;
-                Self::Since(returned.map_or(told, |returned| returned.max(told)))
+                Self::Since(returned.unwrap_or(ready.last_transition_time.0))
             }
             _ => Self::Not,
         }
@@ -54,15 +53,12 @@ impl Hearing {
             move |change| {
                 let mut returned = returned.lock().unwrap_or_else(PoisonError::into_inner);
                 match change {
-                    Change::Applied {
-                        old: Some(old),
-                        new,
-                    } => {
-                        if !is_ready(old) && is_ready(new) {
-                            returned.insert(new.name_any(), clock.now());
+                    Change::Applied { old, new } => {
+                        let now = clock.now();
+                        if comes_back(old.as_deref(), new, now) {
+                            returned.insert(new.name_any(), now);
                         }
                     }
-                    Change::Applied { old: None, .. } => {}
                     Change::Deleted { old } => {
                         returned.remove(&old.name_any());
                     }
@@ -83,8 +79,15 @@ impl Hearing {
     }
 }
 
-fn is_ready(cluster: &Cluster) -> bool {
-    Heard::of(Some(cluster), None) != Heard::Not
+/// Whether a cluster is heard of from now on: it was not ready before, or not all the time, or it is seen for the first time and says
+/// that it became ready at a moment that has not come yet.
+fn comes_back(old: Option<&Cluster>, new: &Cluster, now: Timestamp) -> bool {
+    let (told, before) = (Heard::of(Some(new), None), Heard::of(old, None));
+    match (told, old) {
+        (Heard::Not, _) => false,
+        (Heard::Since(told), None) => told > now,
+        (Heard::Since(_), Some(_)) => told != before,
+    }
 }
 
 #[cfg(test)]
@@ -114,9 +117,32 @@ mod tests {
             (Some(cluster("True", 1)), None, Heard::Since(at(1))),
             // Its clock is behind, or ahead.
             (Some(cluster("True", 1)), Some(at(5)), Heard::Since(at(5))),
-            (Some(cluster("True", 9)), Some(at(5)), Heard::Since(at(9))),
+            (Some(cluster("True", 9)), Some(at(5)), Heard::Since(at(5))),
         ] {
             assert_eq!(Heard::of(cluster.as_ref(), returned), expected);
+        }
+        for (old, new, comes) in vec![
+            (None, cluster("False", 1), false),
+            // After a restart its own word is all there is.
+            (None, cluster("True", 1), false),
+            (None, cluster("True", 90_000), true),
+            (Some(cluster("True", 1)), cluster("True", 1), false),
+            (
+                Some(cluster("True", 90_000)),
+                cluster("True", 90_000),
+                false,
+            ),
+            (Some(cluster("Unknown", 1)), cluster("True", 1), true),
+            (Some(Cluster::default()), cluster("True", 1), true),
+            // It was away between two looks.
+            (Some(cluster("True", 1)), cluster("True", 7), true),
+            (Some(cluster("True", 1)), cluster("Unknown", 7), false),
+        ] {
+            assert_eq!(
+                comes_back(old.as_ref(), &new, at(10)),
+                comes,
+                "{old:?} {new:?}"
+            );
         }
     }
 }

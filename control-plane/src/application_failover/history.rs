@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
+use muster_shared::conditions;
+use muster_shared::k8s::Condition;
 use serde::{Deserialize, Serialize};
 
 use super::decide::Since;
@@ -33,6 +35,23 @@ pub struct History {
     /// When it was moved last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_move: Option<Timestamp>,
+    /// What there is to tell of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<Move>,
+}
+
+/// A move, as people are told of it. Condition and event are written after it, so that a process may end in between.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Move {
+    /// The cluster that was left.
+    pub from: String,
+    /// Since when the application was unhealthy there.
+    pub since: Timestamp,
+    /// The clusters that it was placed on.
+    pub to: String,
+    /// Purge mode.
+    pub mode: String,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
@@ -94,6 +113,7 @@ impl History {
         Self {
             since,
             moves: if last_move.is_some() { self.moves } else { 0 },
+            last: last_move.and_then(|_| self.last.clone()),
             last_move,
         }
     }
@@ -104,7 +124,29 @@ impl History {
         self.since.remove(cluster);
         self.moves = self.moves.saturating_add(1);
         self.last_move = Some(now);
+        self.last = None;
         self
+    }
+
+    /// The same with the moves that a binding says, where it knows of a later one: its write was answered by nobody, or another process's.
+    #[must_use]
+    pub fn with_moves_of(mut self, written: &Self) -> Self {
+        if written.last_move > self.last_move {
+            self.moves = written.moves;
+            self.last_move = written.last_move;
+            self.last.clone_from(&written.last);
+        }
+        self
+    }
+
+    /// The last move, if the condition is one of before it.
+    pub fn untold(&self, told: Option<&Condition>) -> Option<&Move> {
+        let (at, last) = (self.last_move?, self.last.as_ref()?);
+        let is_before = |told: &Condition| {
+            told.status == conditions::TRUE
+                && told.last_transition_time.0.as_second() < at.as_second()
+        };
+        told.is_none_or(is_before).then_some(last)
     }
 }
 
@@ -166,6 +208,48 @@ mod tests {
             .after_move("m2", at(10));
         assert_eq!(moved.with_health(Since::new(), at(69)).moves, 2);
         assert_eq!(moved.with_health(Since::new(), at(70)), History::default());
+    }
+
+    #[test]
+    fn a_move_whose_answer_was_lost_counts_as_soon_as_the_binding_shows_it() {
+        let known = History::default().with_health(Since::from([("m2".to_owned(), at(9))]), at(9));
+        let written = History::default()
+            .after_move("m0", at(1))
+            .after_move("m1", at(8));
+        let both = known.clone().with_moves_of(&written);
+        assert_eq!((both.moves, both.last_move), (2, Some(at(8))));
+        assert_eq!(both.since, known.since);
+        // The cache may be behind.
+        let later = written.clone().after_move("m2", at(10));
+        assert_eq!(later.clone().with_moves_of(&written), later);
+        assert_eq!(known.clone().with_moves_of(&History::default()), known);
+    }
+
+    #[test]
+    fn a_move_that_a_process_did_not_tell_any_more_is_told_by_the_next() {
+        let moved = History {
+            last: Some(Move {
+                from: "m1".to_owned(),
+                since: at(0),
+                to: "m2".to_owned(),
+                mode: "Directly".to_owned(),
+            }),
+            ..History::default().after_move("m1", at(10))
+        };
+        let moved = History::read(moved.write().as_deref());
+        let condition = |status, minute| conditions::new("C", status, "R", "", at(minute));
+        for (told, is_untold) in [
+            (None, true),
+            (Some(condition("True", 9)), true),
+            // That is the story of the move, or a later one.
+            (Some(condition("False", 10)), false),
+            (Some(condition("True", 11)), false),
+        ] {
+            assert_eq!(moved.untold(told.as_ref()).is_some(), is_untold, "{told:?}");
+        }
+        assert_eq!(History::default().untold(None), None);
+        let later = moved.with_health(Since::new(), at(70));
+        assert_eq!(later, History::default());
     }
 
     #[test]
