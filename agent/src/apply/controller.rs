@@ -49,6 +49,10 @@ pub enum Error {
         "the fleet API does not keep the finalizer {FINALIZER:?} on the Work: look for an admission webhook that removes it"
     )]
     Finalizer,
+    /// Another agent took over, or who the member is came into doubt, while we were at it. What
+    /// became of the Work is not for us to say.
+    #[error("this agent may not act for the member at present")]
+    Dismissed,
 }
 
 /// Applies the Works of one member.
@@ -168,6 +172,9 @@ impl Applier {
         let (mut failures, mut changed, mut waits) = (Failures::default(), false, false);
         let mut first: HashMap<_, usize> = HashMap::new();
         for (ordinal, manifest) in in_order(&work) {
+            if !self.member.may_act() {
+                return Err(Error::Dismissed);
+            }
             let outcome = match self.place(manifest, ordinal).await {
                 Ok((key, place)) => {
                     let place = first.entry(place.object()).or_insert(ordinal);
@@ -195,6 +202,9 @@ impl Applier {
         // An object that cannot be removed must not keep the others from being told of.
         if let Err(error) = self.remove_dropped(&work, &mut failures.unremoved).await {
             failures.unremoved.push(error.to_string());
+        }
+        if !self.member.may_act() {
+            return Err(Error::Dismissed);
         }
 
         let now = Timestamp::now();

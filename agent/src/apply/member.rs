@@ -61,6 +61,14 @@ pub enum Error {
         #[source]
         source: kube::Error,
     },
+    /// Another agent leads by now, or who the member is has come into doubt: nothing was sent.
+    #[error("{step} {object}: this agent may not act for the member at present")]
+    Dismissed {
+        /// What was to be done.
+        step: &'static str,
+        /// The object.
+        object: String,
+    },
     /// No answer came in time.
     #[error("{step} {object}: no answer within {ANSWER_DEADLINE:?}")]
     Deadline {
@@ -99,12 +107,17 @@ impl Error {
             }
     }
 
+    /// Whether nothing was sent, because we may not act.
+    pub fn is_dismissal(&self) -> bool {
+        matches!(self, Self::Dismissed { .. })
+    }
+
     /// Whether the member did not answer at all.
     pub fn is_silence(&self) -> bool {
         match self {
             Self::Deadline { .. } | Self::Discovery(_) => true,
             Self::Request { source, .. } => !matches!(source, kube::Error::Api(_)),
-            Self::UnknownKind { .. } | Self::Unreadable { .. } => false,
+            Self::UnknownKind { .. } | Self::Unreadable { .. } | Self::Dismissed { .. } => false,
         }
     }
 }
@@ -115,15 +128,40 @@ pub struct Member {
     client: Client,
     discovery: Discovery,
     echoes: Arc<Echoes>,
+    may_act: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Member {
-    /// Over a connection for writes.
-    pub fn new(client: Client, discovery: Discovery, echoes: Arc<Echoes>) -> Self {
+    /// Over a connection for writes. `may_act` says whether we may write into the member, and is
+    /// asked before each write: a Work may have thousands of objects, and another agent may take
+    /// over in the middle of them.
+    pub fn new(
+        client: Client,
+        discovery: Discovery,
+        echoes: Arc<Echoes>,
+        may_act: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
         Self {
             client,
             discovery,
             echoes,
+            may_act: Arc::new(may_act),
+        }
+    }
+
+    /// Whether we may write into the member now.
+    pub fn may_act(&self) -> bool {
+        (self.may_act)()
+    }
+
+    fn ask(&self, step: &'static str, key: &ObjectKey) -> Result<(), Error> {
+        if self.may_act() {
+            Ok(())
+        } else {
+            Err(Error::Dismissed {
+                step,
+                object: key.to_string(),
+            })
         }
     }
 
@@ -163,6 +201,7 @@ impl Member {
             ..PatchParams::apply(FIELD_MANAGER)
         };
         let patch = Patch::Apply(desired);
+        self.ask("apply", key)?;
         let raw = within("apply", key, api.patch(&key.name, &params, &patch)).await?;
         whole("apply", key, raw)
     }
@@ -175,6 +214,7 @@ impl Member {
             ..PatchParams::default()
         };
         let patch = Patch::Merge(patch);
+        self.ask("patch", key)?;
         let raw = within("patch", key, api.patch(&key.name, &params, &patch)).await?;
         whole("patch", key, raw)
     }
@@ -191,6 +231,7 @@ impl Member {
             }),
             ..DeleteParams::default()
         };
+        self.ask("delete", key)?;
         match within("delete", key, api.delete(&key.name, &params)).await {
             Ok(_) => Ok(()),
             Err(error) if error.is_missing(&key.name) => Ok(()),
@@ -293,6 +334,8 @@ async fn within<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
     use serde_json::json;
 
     use super::*;
@@ -341,7 +384,8 @@ mod tests {
     }
 
     /// A member that serves group `example.io` in version `v1` only.
-    fn upgraded() -> Member {
+    fn upgraded(writes: &Arc<AtomicUsize>) -> Member {
+        let writes = Arc::clone(writes);
         let kind = |kind: &str, plural: &str, scope: &str| json!({"resource": plural, "scope": scope, "verbs": ["get"], "responseKind": {"kind": kind}});
         let resources = json!([
             kind("Thing", "things", "Namespaced"),
@@ -349,6 +393,9 @@ mod tests {
         ]);
         let group = json!({"metadata": {"name": "example.io"}, "versions": [{"version": "v1", "resources": resources}]});
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            if request.method() != http::Method::GET {
+                writes.fetch_add(1, Ordering::Relaxed);
+            }
             let items = match request.uri().path() {
                 "/apis" => vec![group.clone()],
                 _ => Vec::new(),
@@ -358,7 +405,34 @@ mod tests {
             async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
         });
         let client = Client::new(service, "default");
-        Member::new(client.clone(), Discovery::new(client), Arc::default())
+        let first = Arc::new(AtomicBool::new(true));
+        Member::new(
+            client.clone(),
+            Discovery::new(client),
+            Arc::default(),
+            move || first.swap(false, Ordering::Relaxed),
+        )
+    }
+
+    #[tokio::test]
+    async fn whether_we_may_act_is_asked_before_each_write() {
+        let writes = Arc::default();
+        let member = upgraded(&writes);
+        let key = ObjectKey {
+            kind: GroupVersionKind::gvk("example.io", "v1", "Thing"),
+            namespace: "b".into(),
+            name: "a".into(),
+        };
+        let object =
+            json!({"apiVersion": "example.io/v1", "kind": "Thing", "metadata": {"name": "a"}});
+        let dismissed = |outcome: Result<Value, Error>| outcome.is_err_and(|it| it.is_dismissal());
+        assert!(!dismissed(member.apply(&key, &object, true).await));
+        assert_eq!(writes.load(Ordering::Relaxed), 1);
+        assert!(dismissed(member.apply(&key, &object, true).await));
+        assert!(dismissed(member.patch(&key, &json!({})).await));
+        let deleted = member.delete(&key, None).await;
+        assert!(deleted.is_err_and(|it| it.is_dismissal() && !it.is_silence()));
+        assert_eq!(writes.load(Ordering::Relaxed), 1);
     }
 
     /// Otherwise a Work that begins or ends to name the default namespace with an upgrade loses the
@@ -370,7 +444,7 @@ mod tests {
             namespace: namespace.into(),
             name: "a".into(),
         };
-        let member = upgraded();
+        let member = upgraded(&Arc::default());
         for (kind, namespace, place) in [
             ("Thing", "", "default"),
             ("Thing", "b", "b"),

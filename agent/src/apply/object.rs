@@ -160,7 +160,7 @@ async fn attempt(
         // Without force: should an object appear in this moment, it is not ours to take.
         let created = member.apply(key, desired, false).await;
         let created = created.map_err(|error| {
-            if error.is_conflict() || error.is_silence() {
+            if error.is_conflict() || error.is_silence() || error.is_dismissal() {
                 Error::Member(error)
             } else {
                 Error::NotMade(error)

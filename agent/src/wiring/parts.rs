@@ -226,7 +226,10 @@ impl Agent {
             self.spawn_as(Standing::Member, "work status", reporting);
         }
         if self.runs("execution") {
-            let member = Member::new(self.member_client(Profile::Write)?, discovery, echoes);
+            let (standing, leadership) = (self.standing.clone(), self.leadership.clone());
+            let may_act = move || *standing.borrow() >= Standing::Member && leadership.is_current();
+            let writing = self.member_client(Profile::Write)?;
+            let member = Member::new(writing, discovery, echoes, may_act.clone());
             let applier = Applier::new(
                 self.settings.cluster_name.clone(),
                 (works.clone(), api),
@@ -236,9 +239,7 @@ impl Agent {
                 reflections,
                 to_apply.clone(),
             );
-            let (workers, leadership) =
-                (self.settings.concurrent_work_syncs, self.leadership.clone());
-            let standing = self.standing.clone();
+            let workers = self.settings.concurrent_work_syncs;
             let (synced, shutdown) = (works.clone(), self.shutdown.clone());
             let applying = to_apply.clone();
             self.spawn_as(Standing::Member, "applier", async move {
@@ -248,11 +249,10 @@ impl Agent {
                     () = synced.synced() => {}
                 }
                 let work = move |name| {
-                    let is_member = *standing.borrow() >= Standing::Member;
-                    let leads = is_member && leadership.is_current();
                     let applier = Arc::clone(&applier);
+                    let may_act = may_act();
                     async move {
-                        if leads {
+                        if may_act {
                             applier.reconcile(name).await
                         } else {
                             Ok(WHEN_LED)

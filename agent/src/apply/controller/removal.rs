@@ -94,6 +94,9 @@ impl Applier {
             return Ok(Next::Done);
         }
         let failures = self.remove_all(&work).await;
+        if !self.member.may_act() {
+            return Err(Error::Dismissed);
+        }
         if !failures.is_empty() {
             let failure = failures.message();
             let (work_path, cluster) = (path(&work), &self.cluster);
@@ -140,7 +143,7 @@ impl Applier {
                 Err(error) => {
                     count(&key, "error");
                     failures.unremoved.push(error.to_string());
-                    if error.is_silence() {
+                    if error.is_silence() || error.is_dismissal() {
                         // The others would wait as long in vain.
                         break;
                     }
