@@ -168,7 +168,8 @@ pub fn expects(spec: &ResourceBindingSpec, cluster: &str) -> bool {
             .iter()
             .any(|snapshot| among(&snapshot.clusters))
         || spec.graceful_eviction_tasks.iter().any(|task| {
-            task.from_cluster == cluster && !task.purge_mode.as_ref().is_some_and(directly)
+            task.from_cluster == cluster
+                && (spec.clusters.is_empty() || !task.purge_mode.as_ref().is_some_and(directly))
         })
 }
 
@@ -393,7 +394,10 @@ mod tests {
                     { "fromCluster": "m1", "purgeMode": "Immediately", "reason": "", "producer": "" },
                 ],
             });
-            Scope::of(&serde_json::from_value(spec).unwrap())
+            let spec = serde_json::from_value(spec).unwrap();
+            let scope = Scope::of(&spec);
+            assert_eq!(expects(&spec, "m1"), scope.expected.contains("m1"));
+            scope
         };
         let nowhere = scope(json!([]));
         assert!(nowhere.expected.contains("m1") && nowhere.purged_first.is_empty());

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use muster_shared::api::binding::{
     BindingSnapshot, ObjectReference, ResourceBinding, ResourceBindingSpec, TargetCluster,
 };
-use muster_shared::api::policy::{ConflictResolution, PurgeMode};
+use muster_shared::api::policy::ConflictResolution;
 use muster_shared::merge;
 use muster_shared::names::{self, finalizer, label};
 use serde_json::{Map, Value, json};
 
 use crate::binding::BindingKey;
+use crate::binding::render::expects;
 use crate::detector::build::{self, TEMPLATE_FINGERPRINT};
 use crate::detector::identity::sound_name;
 use crate::detector::{Template, TemplateKey};
@@ -34,14 +35,13 @@ pub struct Referrer<'a> {
 
 impl Referrer<'_> {
     /// Where it is. Clusters that it is leaving gracefully count: its old copy still runs there and
-    /// still needs what it refers to. (Karmada leaves them out and so takes a config map away from
-    /// under a running workload.)
+    /// still needs what it refers to; so do those that it is to leave at once, until a cluster is
+    /// chosen for it. (Karmada leaves them out and so takes a config map away from under a running
+    /// workload.)
     fn snapshot(&self) -> BindingSnapshot {
         let mut clusters = self.spec.clusters.clone();
         for task in &self.spec.graceful_eviction_tasks {
-            let stays =
-                task.purge_mode.as_ref().map(PurgeMode::canonical) != Some(&PurgeMode::Directly);
-            if stays
+            if expects(self.spec, &task.from_cluster)
                 && !clusters
                     .iter()
                     .any(|cluster| cluster.name == task.from_cluster)

@@ -69,6 +69,26 @@ fn a_template_goes_where_its_referrers_are_and_still_are() {
 }
 
 #[test]
+fn a_template_stays_where_its_referrer_stays_until_a_cluster_is_chosen_for_it() {
+    let clusters = |placed: Value| {
+        let (key, placed) = (binding("a"), spec(placed));
+        let referrer = Referrer {
+            key: &key,
+            id: "ia",
+            spec: &placed,
+        };
+        let snapshot = referrer.snapshot();
+        let names = snapshot.clusters.into_iter().map(|cluster| cluster.name);
+        names.collect::<Vec<_>>()
+    };
+    let tasks = json!([{ "fromCluster": "m1", "purgeMode": "Directly" }]);
+    let nowhere = json!({ "gracefulEvictionTasks": tasks });
+    assert_eq!(clusters(nowhere), ["m1"]);
+    let chosen = json!({ "clusters": [{ "name": "m2" }], "gracefulEvictionTasks": tasks });
+    assert_eq!(clusters(chosen), ["m2"]);
+}
+
+#[test]
 fn the_most_demanding_referrer_decides() {
     let (a, b) = (binding("a"), binding("b"));
     let modest =
