@@ -12,22 +12,29 @@ use muster_shared::k8s::ResourceExt;
 use muster_shared::watch::Change;
 use tokio::sync::Notify;
 
+use super::news::ClusterNews;
+
 /// The time from a change to the answer, in which others of the same event gather.
 const GATHER: Duration = Duration::from_millis(50);
-/// Clusters answered at once; between them others get the processor.
+/// Changes answered at once; between them others get the processor.
 const AT_ONCE: usize = 16;
+/// Steps of one cluster that are told apart. Of more the last ones count as one, and a binding that was looked at between those
+/// two may be looked at again only when its time comes.
+const MOST_STEPS: usize = 4;
 /// The answers take one part in so many of the time.
 const SHARE: u32 = 5;
 /// The longest pause between two answers.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// A cluster as it was when it was last answered for, and as it is.
+/// A cluster before and after a step.
 pub(super) type Pair = (Option<Arc<Cluster>>, Option<Arc<Cluster>>);
 
 /// Changes of clusters that are still to be answered.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    pending: Mutex<BTreeMap<String, Pair>>,
+    /// The steps of each cluster since it was last answered for. A binding may have been looked at after any of them, so that one
+    /// which is undone by the next, such as room that went and came back, is still told.
+    pending: Mutex<BTreeMap<String, Vec<Pair>>>,
     noted: Notify,
 }
 
@@ -39,7 +46,12 @@ impl Changes {
         };
         let name = change.object().name_any();
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.entry(name).or_insert((old, None)).1 = new;
+        let steps = pending.entry(name).or_default();
+        let is_full = steps.len() == MOST_STEPS;
+        match steps.last_mut() {
+            Some(last) if is_full || is_one_step(last, new.as_deref()) => last.1 = new,
+            _ => steps.push((old, new)),
+        }
         drop(pending);
         self.noted.notify_one();
     }
@@ -49,7 +61,7 @@ impl Changes {
         loop {
             self.noted.notified().await;
             tokio::time::sleep(GATHER).await;
-            let pending: Vec<Pair> = self.take().into_values().collect();
+            let pending: Vec<Pair> = self.take().into_values().flatten().collect();
             for pairs in pending.chunks(AT_ONCE) {
                 let started = Instant::now();
                 answer(pairs);
@@ -59,10 +71,18 @@ impl Changes {
         }
     }
 
-    fn take(&self) -> BTreeMap<String, Pair> {
+    fn take(&self) -> BTreeMap<String, Vec<Pair>> {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *pending)
     }
+}
+
+/// Whether a step and the next one, to `next`, tell together what they tell apart: the second brings nothing, or the first took
+/// nothing away.
+fn is_one_step((before, after): &Pair, next: Option<&Cluster>) -> bool {
+    let brings =
+        |from: Option<&Cluster>, to: Option<&Cluster>| ClusterNews::between(from, to).is_some();
+    !brings(after.as_deref(), next) || !brings(after.as_deref(), before.as_deref())
 }
 
 #[cfg(test)]
@@ -98,5 +118,37 @@ mod tests {
         let (old, new) = told.recv().await.unwrap();
         assert_eq!((old, new), (Some(state(3)), None));
         task.abort();
+    }
+
+    #[test]
+    fn room_that_went_and_came_back_is_told_to_whoever_looked_in_between() {
+        let changes = Changes::default();
+        let state = |cores| Arc::new(decoded(&cluster("m", cores)));
+        let step = |old, new| {
+            changes.note(&Change::Applied {
+                old: Some(state(old)),
+                new: state(new),
+            });
+        };
+        let noted = || -> Vec<Pair> { changes.take().into_values().flatten().collect() };
+        step(10, 5);
+        step(5, 10);
+        let steps = [
+            (Some(state(10)), Some(state(5))),
+            (Some(state(5)), Some(state(10))),
+        ];
+        assert_eq!(noted(), steps);
+        // Reports that say the same, or ever more, are one step; the number of steps is bounded.
+        for (old, new) in [(5, 5), (5, 6), (6, 9)] {
+            step(old, new);
+        }
+        assert_eq!(noted(), [(Some(state(5)), Some(state(9)))]);
+        for dip in (1..90).rev() {
+            step(99, dip);
+            step(dip, 99);
+        }
+        let steps = noted();
+        assert_eq!(steps.len(), MOST_STEPS);
+        assert_eq!(steps.last().unwrap().1, Some(state(99)));
     }
 }
