@@ -74,6 +74,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 new,
             } => {
                 new.reports_as(old)
+                    && owner_id(new) == owner_id(old)
                     && old.metadata.deletion_timestamp.is_some()
                         == new.metadata.deletion_timestamp.is_some()
             }
@@ -150,7 +151,8 @@ async fn reconcile<B: Kept>(
         return Ok(Next::Done);
     }
     let (spec, status) = (binding.spec(), binding.status());
-    let works = fleet.work_index.of(key);
+    let mut works = fleet.work_index.of(key);
+    works.retain(|work| is_made_for(work, binding.permanent_id()));
     let expected = Scope::of(spec).expected;
     let taken = taken(fleet, key, &spec.resource, &expected, &works);
     let reported = |work: &Arc<CachedWork>| work.is_reported();
@@ -186,7 +188,8 @@ async fn reconcile<B: Kept>(
         }
     }
     let template = TemplateKey::of(&spec.resource);
-    let outcome = reflect(fleet, memory, key, &template, &items).await;
+    let uid = spec.resource.uid.as_deref();
+    let outcome = reflect(fleet, memory, key, (&template, uid), &items).await;
     if let Err(error) = &outcome
         && error.is_lasting()
     {
@@ -253,12 +256,28 @@ fn binding_resource(resource: &ObjectReference) -> k8s_openapi::api::core::v1::O
     }
 }
 
+/// Whether a Work was made for the binding with this permanent id, or does not say. One that a former binding of the same name
+/// left behind tells of a former object: a Job that has ended, while the present one has not begun.
+fn is_made_for(work: &CachedWork, id: Option<&str>) -> bool {
+    owner_id(work).is_none_or(|made_for| Some(made_for) == id)
+}
+
+/// Whether a template is the one that its binding names, by their uids; where one of them has none, the name decides. What members
+/// tell of a former template is not shown on the one that has its name now: a Job would count as ended before it begins, and that
+/// cannot be taken back.
+fn is_meant(named: Option<&str>, template: Option<&str>) -> bool {
+    let named = named.filter(|uid| !uid.is_empty());
+    named
+        .zip(template)
+        .is_none_or(|(named, template)| named == template)
+}
+
 /// Shows the members' statuses on the template, as if its own controllers had written them.
 async fn reflect(
     fleet: &Fleet,
     memory: &Memory,
     binding: &BindingKey,
-    key: &TemplateKey,
+    (key, uid): (&TemplateKey, Option<&str>),
     items: &[AggregatedStatusItem],
 ) -> Result<Next, Error> {
     if !hook_enabled(
@@ -269,10 +288,14 @@ async fn reflect(
         return Ok(Next::Done);
     }
     let template = match fleet.templates.get(key) {
-        Lookup::Found(template) => template.object(&key.kind),
+        Lookup::Found(template) => template,
         Lookup::Absent => return Ok(Next::Done),
         Lookup::Unknown => return Ok(memory.parked.wait(&key.kind, binding.clone())),
     };
+    if !is_meant(uid, template.metadata().uid.as_deref()) {
+        return Ok(Next::Done);
+    }
+    let template = template.object(&key.kind);
     let members: Vec<_> = items
         .iter()
         .map(|item| MemberStatus {
@@ -297,7 +320,10 @@ async fn reflect(
     {
         return Ok(Next::Done);
     }
-    let next = write(fleet, memory, binding, key, &difference).await?;
+    // For this object, and none that takes its name meanwhile.
+    let uid = &template["metadata"]["uid"];
+    let patch = json!({ "metadata": { "uid": uid }, "status": difference });
+    let next = write(fleet, memory, binding, key, patch).await?;
     memory.reflected().insert(binding.clone(), this);
     Ok(next)
 }
@@ -307,17 +333,13 @@ async fn write(
     memory: &Memory,
     binding: &BindingKey,
     key: &TemplateKey,
-    status: &Value,
+    patch: Value,
 ) -> Result<Next, Error> {
     let Some(api) = fleet.templates.api(key, &fleet.report_client) else {
         return Ok(memory.parked.wait(&key.kind, binding.clone()));
     };
     match api
-        .patch_status(
-            &key.name,
-            &patch_params(),
-            &Patch::Merge(json!({ "status": status })),
-        )
+        .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
         .await
     {
         Ok(_) => Ok(Next::Done),
@@ -327,5 +349,50 @@ async fn write(
             subject: key.to_string(),
             source: Box::new(source),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_shown_on_the_template_that_the_binding_names_and_on_no_later_one() {
+        for (named, template, expected) in [
+            (Some("u"), Some("u"), true),
+            (Some("former"), Some("u"), false),
+            (Some(""), Some("u"), true),
+            (None, Some("u"), true),
+            (Some("u"), None, true),
+        ] {
+            assert_eq!(
+                is_meant(named, template),
+                expected,
+                "{named:?} {template:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_works_of_a_former_binding_tell_does_not_count() {
+        for (label, expected) in [
+            (
+                json!({ "resourcebinding.karmada.io/permanent-id": "id" }),
+                true,
+            ),
+            (
+                json!({ "resourcebinding.karmada.io/permanent-id": "former" }),
+                false,
+            ),
+            (
+                json!({ "clusterresourcebinding.karmada.io/permanent-id": "former" }),
+                false,
+            ),
+            (json!({}), true),
+        ] {
+            let work = json!({ "metadata": { "namespace": "karmada-es-m1", "name": "sum", "labels": label } });
+            let work: CachedWork = serde_json::from_value(work).unwrap();
+            assert_eq!(is_made_for(&work, Some("id")), expected, "{label}");
+        }
     }
 }
