@@ -115,22 +115,22 @@ pub async fn existence(fleet: &Fleet, key: &BindingKey) -> Result<Existence, Err
     read(answer, key)
 }
 
-/// What the API's answer says. Only an answer that names the object says that it is absent: where the kind itself is not served,
-/// the code is the same.
 fn read(answer: Result<(), kube::Error>, key: &BindingKey) -> Result<Existence, Error> {
     match answer {
         Ok(()) => Ok(Existence::There),
-        Err(kube::Error::Api(status))
-            if status.reason == "NotFound"
-                && status
-                    .details
-                    .as_ref()
-                    .is_some_and(|details| details.name == key.name) =>
-        {
-            Ok(Existence::Absent)
-        }
+        Err(error) if says_absent(&error, &key.name) => Ok(Existence::Absent),
         Err(error) => Err(Error::api("look for", key)(error)),
     }
+}
+
+/// Whether the API says that there is no object of this name. Only an answer that names the object does: where the kind itself
+/// is not served, the code is the same.
+pub fn says_absent(error: &kube::Error, name: &str) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let details = status.details.as_ref();
+    status.reason == "NotFound" && details.is_some_and(|details| details.name == name)
 }
 
 #[cfg(test)]

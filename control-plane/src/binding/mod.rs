@@ -1,6 +1,6 @@
 //! Works from bindings: what each chosen cluster is to have.
 
-mod absence;
+pub(crate) mod absence;
 pub mod compare;
 mod controller;
 mod error;

@@ -15,6 +15,7 @@ use super::identity::{Owner, owner};
 use super::policy::{Policy, PolicyKey};
 use super::select::{Subject, winner};
 use super::template::{Template, TemplateKey};
+use crate::binding::absence::says_absent;
 use crate::binding::kept::Kept;
 
 impl Detector {
@@ -90,18 +91,18 @@ impl Detector {
         let found = match key {
             PolicyKey::Namespaced { namespace, name } => {
                 let api: Api<PropagationPolicy> = Api::namespaced(client, namespace);
-                let found = api.get_metadata_opt(name).await;
-                found.map(|found| found.is_some())
+                api.get_metadata(name).await.map(drop)
             }
             PolicyKey::Cluster { name } => {
                 let api: Api<ClusterPropagationPolicy> = Api::all(client);
-                let found = api.get_metadata_opt(name).await;
-                found.map(|found| found.is_some())
+                api.get_metadata(name).await.map(drop)
             }
         };
-        found
-            .map(|found| !found)
-            .map_err(Error::api("look for", key))
+        match found {
+            Ok(()) => Ok(false),
+            Err(error) if says_absent(&error, key.name()) => Ok(true),
+            Err(error) => Err(Error::api("look for", key)(error)),
+        }
     }
 
     /// The policy for a template that has none: one of its namespace before any cluster-wide one.

@@ -14,6 +14,7 @@ use muster_shared::watch::{Change, Doubt, Presence};
 use super::attach::{Attached, MOST_REFERRERS, Referrer, key_of};
 use super::index::{Index, Touched, kinds_of};
 use super::writes::{record, release, send};
+use crate::binding::absence::says_absent;
 use crate::binding::kept::{BindingKey, Kept};
 use crate::detector::build;
 use crate::detector::controller::{LATER, SOON};
@@ -315,10 +316,13 @@ async fn exists(fleet: &Fleet, key: &BindingKey, doubt: Doubt) -> Result<bool, E
         return Ok(true);
     }
     let found = ResourceBinding::api(&fleet.client, key)
-        .get_metadata_opt(&key.name)
+        .get_metadata(&key.name)
         .await;
-    let found = found.map_err(Error::api("look for", key))?;
-    Ok(found.is_some())
+    match found {
+        Ok(_) => Ok(true),
+        Err(error) if says_absent(&error, &key.name) => Ok(false),
+        Err(error) => Err(Error::api("look for", key)(error)),
+    }
 }
 
 #[cfg(test)]
