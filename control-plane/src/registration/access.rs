@@ -240,6 +240,22 @@ mod tests {
         assert!(!of_registration().unwrap().is_empty());
     }
 
+    #[test]
+    fn a_member_whose_name_is_another_thing_in_yaml_is_still_named_by_a_text() {
+        for name in ["null", "true", "no", "123", "1e3", "0x1f", "2026-01-01"] {
+            let rules = everything(name).into_iter().flat_map(|object| {
+                let rules = object.data["rules"].as_array().cloned();
+                rules.unwrap_or_default()
+            });
+            let named: Vec<_> = rules
+                .filter_map(|rule| rule["resourceNames"].as_array().cloned())
+                .flatten()
+                .collect();
+            assert!(named.iter().all(serde_json::Value::is_string), "{named:?}");
+            assert!(named.iter().any(|it| it == name), "{named:?}");
+        }
+    }
+
     fn everything(cluster: &str) -> Vec<DynamicObject> {
         let mut all = of_member(cluster).unwrap();
         all.extend(objects(&MORE.replace("MEMBER", cluster)).unwrap());
