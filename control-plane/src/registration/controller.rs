@@ -59,7 +59,8 @@ enum Error {
 /// Starts the controller, with a watch of its own: nobody else looks at signing requests.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let api = Api::all(fleet.watch_client.clone());
-    let requests: Informer<CertificateSigningRequest> = Informer::new(api, Selection::everything());
+    let requests: Informer<CertificateSigningRequest> =
+        Informer::keeping(api, Selection::everything(), decide::form);
     let queue = Queue::<String>::new("signing requests");
     requests.on_change({
         let queue = queue.clone();

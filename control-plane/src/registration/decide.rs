@@ -42,6 +42,12 @@ pub enum Request {
     },
 }
 
+/// The form in which a signing request is kept: whoever may ask for a certificate may ask often, and with as much text as the API takes.
+pub fn form(request: &mut CertificateSigningRequest) {
+    reading::shorten(&mut request.spec.request.0);
+    (request.metadata.annotations, request.metadata.labels) = (None, None);
+}
+
 /// Reads a signing request.
 pub fn read(request: &CertificateSigningRequest) -> Request {
     if request.metadata.deletion_timestamp.is_some() || is_answered(request) {

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
 
@@ -311,4 +313,21 @@ fn an_approval_is_for_the_request_as_it_was_read_and_keeps_what_it_says() {
         (&conditions[1]["type"], &conditions[1]["reason"]),
         (&json!("Approved"), &json!("AutoApproved"))
     );
+}
+
+#[test]
+fn a_request_is_kept_without_what_nobody_reads_and_judged_alike() {
+    let mut request = asked(AGENT_GROUP, "system:karmada:agent:m1");
+    let kept = |request: &Value| {
+        let mut request: CertificateSigningRequest =
+            serde_json::from_value(request.clone()).unwrap();
+        form(&mut request);
+        request
+    };
+    assert_eq!(read(&kept(&request)), found(&request));
+    request["metadata"]["annotations"] = json!({ "a": "x".repeat(200_000) });
+    request["spec"]["request"] = json!(STANDARD.encode("\n".repeat(1_000_000)));
+    let long = kept(&request);
+    assert_eq!(read(&long), found(&request));
+    assert!(serde_json::to_vec(&long).unwrap().len() < 32_000);
 }
