@@ -1,7 +1,7 @@
 //! Keeps the certificate: makes it when it is due, names its authority, and serves with it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -15,10 +15,10 @@ use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::queue::jittered;
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::decide::{self, Held};
-use super::issue::issue;
+use super::issue::{Issued, issue};
 use crate::fleet::{COMPONENT, Fleet};
 
 /// Name of the Secret at the fleet API, in the namespace of the control plane's own objects.
@@ -58,7 +58,12 @@ struct Keeper {
     /// DNS names and addresses of the server, sorted.
     names: Vec<String>,
     certificate: Arc<Certificate>,
+    /// What was made and could not be stored yet: made anew at each look, it would be named anew at each look.
+    unstored: Mutex<Option<Issued>>,
 }
+
+/// A webhook configuration that is there, and where it is.
+type Configuration = (Api<DynamicObject>, Value);
 
 /// Starts the task that keeps the certificate; `part` of `health` is ready once there is one to serve with.
 pub(crate) fn start(
@@ -75,6 +80,7 @@ pub(crate) fn start(
         client: fleet.urgent_client.clone(),
         names,
         certificate,
+        unstored: Mutex::default(),
     };
     let fleet = Arc::clone(fleet);
     tasks.spawn("serving certificate", async move {
@@ -113,13 +119,15 @@ impl Keeper {
         if leads {
             let now = Timestamp::now();
             if let Some(why) = decide::due(held.as_ref(), &self.names.join(","), now) {
-                let made = self.make(held.as_ref(), now)?;
-                self.trust(&made.authorities).await?;
+                let configurations = self.configurations().await?;
+                let made = self.make(held.as_ref(), &configurations, now)?;
+                trust(&configurations, &made.authorities).await?;
                 self.store(&secrets, found.as_ref(), &made).await?;
+                self.unstored().take();
                 tracing::info!(why, names = %made.names, "made a new certificate for the admission server");
                 held = Some(made);
             } else if let Some(held) = &held {
-                self.trust(&held.authorities).await?;
+                trust(&self.configurations().await?, &held.authorities).await?;
             }
         }
         let held = held.ok_or(Error::Missing)?;
@@ -129,43 +137,60 @@ impl Keeper {
         Ok(())
     }
 
-    fn make(&self, before: Option<&Held>, now: Timestamp) -> Result<Held, Error> {
+    fn unstored(&self) -> MutexGuard<'_, Option<Issued>> {
+        self.unstored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make(
+        &self,
+        before: Option<&Held>,
+        configurations: &[Configuration],
+        now: Timestamp,
+    ) -> Result<Held, Error> {
+        let mut older = before.map_or_else(String::new, |held| held.authorities.clone());
+        for (_, configuration) in configurations {
+            older.push('\n');
+            older.push_str(&decide::named(configuration));
+        }
+        let names = self.names.join(",");
+        let held = |issued: &Issued| Held {
+            authorities: decide::trusted(&issued.authority, &older, now),
+            certificate: issued.certificate.clone().into_bytes(),
+            key: issued.key.clone().into_bytes(),
+            names: names.clone(),
+        };
+        let mut unstored = self.unstored();
+        if let Some(made) = unstored.as_ref().map(held)
+            && decide::due(Some(&made), &names, now).is_none()
+        {
+            return Ok(made);
+        }
         let issued = issue(&self.names, now).map_err(|source| Error::Issue {
             names: self.names.clone(),
             source,
         })?;
-        Ok(Held {
-            authorities: decide::trusted(&issued.authority, before, now),
-            certificate: issued.certificate.into_bytes(),
-            key: issued.key.into_bytes(),
-            names: self.names.join(","),
-        })
+        Ok(held(unstored.insert(issued)))
     }
 
-    /// Names the authorities in both configurations, as far as they are there.
-    async fn trust(&self, authorities: &str) -> Result<(), Error> {
+    /// Both configurations, as far as they are there.
+    async fn configurations(&self) -> Result<Vec<Configuration>, Error> {
+        let mut all = Vec::new();
         for kind in [
             "MutatingWebhookConfiguration",
             "ValidatingWebhookConfiguration",
         ] {
             let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
-            let configurations: Api<DynamicObject> =
+            let api: Api<DynamicObject> =
                 Api::all_with(self.client.clone(), &ApiResource::from_gvk(&kind));
-            let found = configurations.get_opt(CONFIGURATION).await;
-            let found = found.map_err(api("read the webhook configuration"))?;
-            let value = found.and_then(|found| serde_json::to_value(found).ok());
-            if let Some(patch) = value.and_then(|value| decide::trust(&value, authorities)) {
-                configurations
-                    .patch(
-                        CONFIGURATION,
-                        &PatchParams::default(),
-                        &Patch::Merge(&patch),
-                    )
-                    .await
-                    .map_err(api("name the authority in the webhook configuration"))?;
-            }
+            let found = api.get_opt(CONFIGURATION).await;
+            let found = found.map_err(self::api("read the webhook configuration"))?;
+            all.extend(
+                found
+                    .and_then(|found| serde_json::to_value(found).ok())
+                    .map(|value| (api, value)),
+            );
         }
-        Ok(())
+        Ok(all)
     }
 
     /// Writes the Secret, unless somebody else has written it meanwhile.
@@ -214,4 +239,16 @@ impl Keeper {
             .map(drop)
             .map_err(api("write the Secret of the certificate"))
     }
+}
+
+/// Names the authorities in configurations, unless somebody else has written those meanwhile.
+async fn trust(configurations: &[Configuration], authorities: &str) -> Result<(), Error> {
+    for (api, configuration) in configurations {
+        if let Some(patch) = decide::trust(configuration, authorities) {
+            let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+            let named = api.patch(CONFIGURATION, &params, &patch).await;
+            named.map_err(self::api("name the authority in the webhook configuration"))?;
+        }
+    }
+    Ok(())
 }

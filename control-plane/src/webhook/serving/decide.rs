@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
+use muster_shared::https::Certificate;
 use muster_shared::k8s::{ByteString, Secret};
 use muster_shared::tls;
 use rustls::pki_types::CertificateDer;
@@ -73,23 +74,55 @@ pub(super) fn due(held: Option<&Held>, names: &str, now: Timestamp) -> Option<&'
     if held.names != names {
         return Some("it is for other names");
     }
-    let Ok(end) = tls::not_after(&held.certificate) else {
+    let chain = tls::certificates(&held.certificate).unwrap_or_default();
+    let Some(leaf) = chain.first() else {
         return Some("it cannot be read");
     };
-    if good_authorities(&held.authorities, now).is_empty() {
+    if Certificate::default()
+        .give(held.certificate.clone(), held.key.clone())
+        .is_err()
+    {
+        return Some("it cannot be used with its key");
+    }
+    let authorities = good_authorities(&held.authorities, now);
+    let signs = |authority: &String| tls::is_signed_by(&held.certificate, authority.as_bytes());
+    if !authorities.iter().any(signs) {
         return Some("its authority is missing");
     }
+    // Made by somebody whose clock was ahead: no API server takes it until then.
+    if leaf.not_before > now {
+        return Some("it is not good yet");
+    }
     let third = SignedDuration::try_from(LIFE / 3).unwrap_or_default();
-    (end.duration_since(now) < third).then_some("it ends soon")
+    (leaf.not_after.duration_since(now) < third).then_some("it ends soon")
 }
 
-/// The authorities to be trusted once there is a new one: it, and those of certificates that may still be shown.
-pub(super) fn trusted(newest: &str, before: Option<&Held>, now: Timestamp) -> String {
-    let older = before.map(|held| good_authorities(&held.authorities, now));
-    let older = older.unwrap_or_default();
-    let mut all = vec![newest.trim_end().to_owned()];
-    all.extend(older.into_iter().take(OLDER));
+/// The authorities to be trusted once there is a new one: it, and those of certificates that may still be shown (`before`, PEM).
+pub(super) fn trusted(newest: &str, before: &str, now: Timestamp) -> String {
+    let mut all = vec![newest.trim().to_owned()];
+    for authority in good_authorities(before, now) {
+        if all.len() <= OLDER && !all.contains(&authority) {
+            all.push(authority);
+        }
+    }
     all.join("\n") + "\n"
+}
+
+/// The authorities that the webhooks of ours in a configuration trust, PEM. What replicas show is trusted by them even when the Secret
+/// that said so is gone.
+pub(super) fn named(configuration: &Value) -> String {
+    let webhooks = configuration["webhooks"].as_array();
+    let bundles = webhooks.into_iter().flatten().filter(|it| is_ours(it));
+    let texts = bundles.filter_map(|webhook| {
+        let bundle = webhook["clientConfig"]["caBundle"].as_str()?;
+        String::from_utf8(STANDARD.decode(bundle).ok()?).ok()
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn is_ours(webhook: &Value) -> bool {
+    let name = webhook["name"].as_str();
+    name.is_some_and(|name| name.ends_with(OURS))
 }
 
 /// The authorities of a PEM text that have not ended, each as a PEM text of its own.
@@ -110,10 +143,7 @@ pub(super) fn trust(configuration: &Value, authorities: &str) -> Option<Value> {
     let mut webhooks = configuration["webhooks"].as_array()?.clone();
     let mut changed = false;
     for webhook in &mut webhooks {
-        let ours = webhook["name"]
-            .as_str()
-            .is_some_and(|name| name.ends_with(OURS));
-        if ours && webhook["clientConfig"]["caBundle"] != bundle {
+        if is_ours(webhook) && webhook["clientConfig"]["caBundle"] != bundle {
             webhook["clientConfig"]["caBundle"] = bundle.clone().into();
             changed = true;
         }
@@ -135,11 +165,15 @@ mod tests {
         let list: Vec<String> = names.split(',').map(str::to_owned).collect();
         let made = issue(&list, at).unwrap();
         Held {
-            authorities: trusted(&made.authority, None, at),
+            authorities: trusted(&made.authority, "", at),
             certificate: made.certificate.into_bytes(),
             key: made.key.into_bytes(),
             names: names.to_owned(),
         }
+    }
+
+    fn at() -> Timestamp {
+        "2026-01-01T00:00:00Z".parse().unwrap()
     }
 
     fn days(count: i64) -> SignedDuration {
@@ -148,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_certificate_is_made_when_the_one_that_is_held_does_not_serve() {
-        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let now = at();
         let good = held("a,10.0.0.1", now);
         let with = |change: fn(&mut Held)| {
             let mut held = good.clone();
@@ -161,6 +195,19 @@ mod tests {
             (Some(good.clone()), 59, None),
             (Some(good.clone()), 61, Some("it ends soon")),
             (Some(good.clone()), 400, Some("its authority is missing")),
+            (Some(good.clone()), -1, Some("it is not good yet")),
+            (
+                Some(with(|held| held.key = self::held("a", at()).key)),
+                0,
+                Some("it cannot be used with its key"),
+            ),
+            (
+                Some(with(|held| {
+                    held.authorities = self::held("a", at()).authorities;
+                })),
+                0,
+                Some("its authority is missing"),
+            ),
             (
                 Some(with(|held| held.names = "a".to_owned())),
                 0,
@@ -188,7 +235,7 @@ mod tests {
         let first = held("a", now);
         let (soon, late) = (now + days(60), now + days(91));
         let second = issue(&["a".to_owned()], soon).unwrap();
-        let both = trusted(&second.authority, Some(&first), soon);
+        let both = trusted(&second.authority, &first.authorities, soon);
         assert_eq!(good_authorities(&both, soon).len(), 2);
         assert!(both.starts_with(second.authority.trim_end()));
         assert_eq!(good_authorities(&both, late).len(), 1);
@@ -197,13 +244,37 @@ mod tests {
         for _ in 0..10 {
             many.authorities = trusted(
                 &issue(&["a".to_owned()], now).unwrap().authority,
-                Some(&many),
+                &many.authorities,
                 now,
             );
         }
         assert_eq!(good_authorities(&many.authorities, now).len(), 1 + OLDER);
         many.authorities = "-----BEGIN CERTIFICATE-----\nbroken\n-----END CERTIFICATE-----".into();
         assert_eq!(good_authorities(&many.authorities, now), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_shown_stays_trusted_when_the_secret_is_gone_or_cannot_be_written() {
+        let now = at();
+        let (shown, newest) = (held("a", now), issue(&["a".to_owned()], now).unwrap());
+        let mut configuration = json!({ "webhooks": [
+            { "name": "a.muster.io", "clientConfig": { "caBundle": STANDARD.encode(&shown.authorities) } },
+            { "name": "b.muster.io", "clientConfig": { "caBundle": "?" } },
+            { "name": "c.muster.io", "clientConfig": {} },
+            { "name": "theirs.example.com", "clientConfig": { "caBundle": STANDARD.encode(&newest.authority) } },
+        ] });
+        let both = trusted(&newest.authority, &named(&configuration), now);
+        assert_eq!(
+            good_authorities(&both, now),
+            [newest.authority.trim(), shown.authorities.trim()]
+        );
+        // Named a second time, because nothing could be stored, they are the same.
+        let patch = trust(&configuration, &both).unwrap();
+        configuration["webhooks"] = patch["webhooks"].clone();
+        let again = trusted(&newest.authority, &named(&configuration), now);
+        assert_eq!(again, both);
+        assert_eq!(trust(&configuration, &again), None);
+        assert_eq!(named(&json!({})), "");
     }
 
     #[test]
