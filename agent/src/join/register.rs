@@ -120,14 +120,20 @@ impl Registration {
                     ..wanted
                 };
                 let cluster = Cluster::new(name, spec);
-                within("create the Cluster", write::create(&api, name, &cluster)).await?;
+                let manager = founder(&id);
+                let call = muster_shared::write::create(&api, name, &cluster, &manager);
+                within("create the Cluster", call).await?;
                 tracing::info!(cluster = name, id, "registered with the fleet");
             }
             Some(found) => {
                 if let Some(problem) = twin(&found) {
                     return Err(Error::Twin(problem));
                 }
-                if let Some(patch) = adoption(&found.spec, &wanted, self.models.clone()) {
+                if let Some(mut patch) = adoption(&found.spec, &wanted, self.models.clone()) {
+                    if found.spec.id.as_deref().is_none_or(str::is_empty) {
+                        // Of two members that take a prepared Cluster at once the second sees the first.
+                        patch["metadata"] = json!({ "resourceVersion": found.resource_version() });
+                    }
                     adopt(&api, name, &patch).await?;
                 }
             }
@@ -167,6 +173,14 @@ impl Registration {
             Ok(None) | Err(_) => false,
         }
     }
+}
+
+/// The name under which a member makes its Cluster: every member has its own, so that of two that make one of the same name at once the
+/// second conflicts with the id of the first instead of writing its own over it.
+fn founder(id: &str) -> String {
+    // The name of a field manager may have 128 characters.
+    let id: String = id.chars().take(64).collect();
+    format!("{}-{id}", write::FIELD_MANAGER)
 }
 
 /// Whether a Cluster is ours beyond doubt: of our id, and not refused as a second registration.
@@ -326,7 +340,81 @@ pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), write::E
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+
     use super::*;
+
+    /// An API with namespaces of this uid and what else is given; it notes what is written.
+    fn api(id: &str, cluster: Option<&Value>, writes: &Arc<Mutex<Vec<(String, Value)>>>) -> Client {
+        let (id, cluster, writes) = (id.to_owned(), cluster.cloned(), Arc::clone(writes));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (id, cluster, writes) = (id.clone(), cluster.clone(), Arc::clone(&writes));
+            async move {
+                let (head, body) = request.into_parts();
+                let query = head.uri.query().unwrap_or_default().to_owned();
+                let path = head.uri.path();
+                let missing = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "not found"});
+                let (code, answer) = if head.method != Method::GET {
+                    let body: Value =
+                        serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap();
+                    writes.lock().unwrap().push((query, body));
+                    (
+                        200,
+                        cluster.unwrap_or_else(|| json!({"metadata": {"name": "m1"}, "spec": {}})),
+                    )
+                } else if path.contains("/namespaces/") {
+                    (200, json!({"metadata": {"name": "kube-system", "uid": id}}))
+                } else if path.ends_with("/clusters") {
+                    (200, json!({"metadata": {}, "items": []}))
+                } else {
+                    cluster.map_or((404, missing), |cluster| (200, cluster))
+                };
+                let answer = Body::from(answer.to_string().into_bytes());
+                Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    /// What a member of this id writes to join a fleet that has this Cluster of its name.
+    async fn writes(id: &str, cluster: Option<Value>) -> Vec<(String, Value)> {
+        let writes = Arc::default();
+        let registration = Registration {
+            fleet: api("the-fleet", cluster.as_ref(), &writes),
+            member: api(id, None, &Arc::default()),
+            settings: settings(|_| {}),
+            endpoint: "https://m1".into(),
+            same_server: false,
+            insecure: false,
+            reports: Vec::new(),
+            models: Vec::new(),
+        };
+        registration.register(|| {}).await.unwrap();
+        let writes = writes.lock().unwrap();
+        writes.clone()
+    }
+
+    #[tokio::test]
+    async fn of_two_members_that_claim_a_name_at_once_the_second_conflicts() {
+        let (one, other) = (writes("1", None).await, writes("2", None).await);
+        for (writes, manager) in [(&one, "muster-agent-1"), (&other, "muster-agent-2")] {
+            let query = &writes[0].0;
+            let named = query
+                .split('&')
+                .any(|it| it == format!("fieldManager={manager}"));
+            assert!(named, "{query}");
+        }
+        assert!(!one[0].0.contains("force=true"), "{}", one[0].0);
+
+        let prepared = json!({"metadata": {"name": "m1", "resourceVersion": "5"}, "spec": {"syncMode": "Pull"}});
+        let taken = writes("1", Some(prepared)).await;
+        assert_eq!(taken[0].1["metadata"]["resourceVersion"], "5");
+        assert_eq!(taken[0].1["spec"]["id"], "1");
+    }
 
     #[test]
     fn a_restart_is_welcome_and_an_impostor_is_not() {
