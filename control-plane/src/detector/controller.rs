@@ -1,7 +1,7 @@
 //! Gives each template the binding that its policy wants for it.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
@@ -10,6 +10,7 @@ use muster_shared::names::label;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer, Presence};
+use tokio::time::Instant;
 
 use super::arrivals::Arrivals;
 use super::audits::Audits;
@@ -37,6 +38,10 @@ use crate::taint::default_tolerations::DefaultTolerations;
 pub(super) const SOON: Duration = Duration::from_millis(200);
 /// How long to wait where a change that ends the wait is heard of.
 pub(super) const LATER: Duration = Duration::from_mins(1);
+/// How long before this process began to act a change may have been seen that nobody has answered
+/// yet. What came earlier the process that acted then has seen to: longer than it takes to notice
+/// that it is gone.
+const TAKEOVER: Duration = Duration::from_mins(1);
 
 /// The controller's state: queues, and what it remembers to save writes. Everything in it may be
 /// lost.
@@ -54,6 +59,8 @@ pub(super) struct Detector {
     /// Places new bindings, where this process is the scheduler, too.
     pub(super) first: Option<FirstPlacement>,
     memory: Mutex<Memory>,
+    /// When the first template was looked at.
+    began: OnceLock<Instant>,
 }
 
 #[derive(Default)]
@@ -61,8 +68,8 @@ pub(super) struct Memory {
     /// Templates whose binding was created and is not in the cache yet.
     pub(super) arriving: Arrivals,
     /// Templates that somebody changed, or whose binding went, since they were last looked at: a
-    /// lazy policy takes effect on them.
-    changed: HashSet<TemplateKey>,
+    /// lazy policy takes effect on them. With the time at which that was seen.
+    changed: HashMap<TemplateKey, Instant>,
     /// What is to be written on the templates of the queue of claims.
     pub(super) claims: HashMap<TemplateKey, Claim>,
     /// What was told of a template last, so that it is told once.
@@ -117,6 +124,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         scope: scope.clone(),
         first: FirstPlacement::follow(fleet),
         memory: Mutex::default(),
+        began: OnceLock::new(),
     });
     listen(&detector);
     let work = Arc::clone(&detector);
@@ -150,7 +158,8 @@ fn listen(detector: &Arc<Detector>) {
         }
         if to.scope.admits(&news.key) {
             if news.event == TemplateEvent::Changed {
-                to.memory().changed.insert(news.key.clone());
+                let seen = Instant::now();
+                to.memory().changed.insert(news.key.clone(), seen);
             }
             to.templates.add(news.key.clone());
         }
@@ -175,7 +184,7 @@ fn listen_to_bindings<B: Kept>(detector: &Arc<Detector>, bindings: &Informer<B>)
                 let key = key();
                 let mut memory = to.memory();
                 memory.arriving.end(&key);
-                memory.changed.insert(key.clone());
+                memory.changed.insert(key.clone(), Instant::now());
                 drop(memory);
                 to.templates.add(key);
             }
@@ -202,10 +211,14 @@ impl Detector {
     }
 
     async fn reconcile(&self, key: TemplateKey) -> Result<Next, Error> {
+        let began = *self.began.get_or_init(Instant::now);
         let changed = self.memory().changed.remove(&key);
-        let outcome = self.look_at(&key, changed).await;
-        if changed && !matches!(outcome, Ok(Next::Done)) {
-            self.memory().changed.insert(key);
+        let changed = changed.filter(|seen| is_unanswered(*seen, began));
+        let outcome = self.look_at(&key, changed.is_some()).await;
+        if let Some(seen) = changed
+            && !matches!(outcome, Ok(Next::Done))
+        {
+            self.memory().changed.entry(key).or_insert(seen);
         }
         outcome
     }
@@ -363,6 +376,30 @@ impl Detector {
         if matches!(error, Error::Build(_) | Error::Unreadable { .. }) {
             let note = format!("{key}: {note}");
             policy.tell(events, EventType::Warning, "ApplyPolicyFailed", note);
+        }
+    }
+}
+
+/// Whether a change that was seen at this time is still to be answered by a process that began to
+/// act then.
+fn is_unanswered(seen: Instant, began: Instant) -> bool {
+    began.saturating_duration_since(seen) <= TAKEOVER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_from_long_before_a_takeover_have_been_answered() {
+        let began = Instant::now() + Duration::from_hours(1);
+        for (seen, expected) in [
+            (began + Duration::from_secs(1), true),
+            (began, true),
+            (began - TAKEOVER, true),
+            (began - TAKEOVER - Duration::from_secs(1), false),
+        ] {
+            assert_eq!(is_unanswered(seen, began), expected);
         }
     }
 }
