@@ -38,7 +38,9 @@ pub(super) fn told(
         let more = failed.len().saturating_sub(MOST);
         let mut note = failed[..failed.len() - more].join("; ");
         if more > 0 {
-            note.push_str(&format!("; and {more} more clusters"));
+            note.push_str("; and ");
+            note.push_str(&more.to_string());
+            note.push_str(" more clusters");
         }
         return Some((EventType::Warning, "SyncFailed", note));
     }
