@@ -150,6 +150,23 @@ pub fn claim(cluster: &Cluster, namespace: Option<&Namespace>, since: u64) -> Cl
     }
 }
 
+/// The claim of a Cluster that claimed an id and cannot be read any more. Whatever it is now, it has not given the id up as far as
+/// anybody knows.
+pub fn unread_claim(
+    name: &str,
+    id: Option<&str>,
+    namespace: Option<&Namespace>,
+    since: u64,
+) -> Claim {
+    Claim {
+        unrecorded: id.is_none() || namespace.and_then(recorded) != id,
+        refused: false,
+        since,
+        created: Some(Timestamp::MAX),
+        name: name.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -263,6 +280,28 @@ mod tests {
                 let refused = said.is_some_and(|said| said.status == FALSE);
                 assert_eq!(refused, cluster.name_any() == wrong, "{claims:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_second_registration_does_not_get_the_id_while_the_first_cannot_be_read() {
+        let (own, none) = (namespace(Some("1")), namespace(None));
+        let mut second = cluster("a", None);
+        second.metadata.creation_timestamp = Some(muster_shared::k8s::Time(at(5)));
+        for (of_first, since, is_refused) in [(&own, 3, true), (&none, 1, true), (&none, 3, false)]
+        {
+            let claims = [
+                claim(&second, Some(&none), 2),
+                unread_claim("v", Some("1"), Some(of_first), since),
+            ];
+            let said = judge(&second, &claims, at(10));
+            let refused = said.is_some_and(|said| said.status == FALSE);
+            assert_eq!(refused, is_refused, "{claims:?}");
+            assert_eq!(
+                is_to_be_recorded(&second, &claims, &none),
+                !is_refused,
+                "{claims:?}"
+            );
         }
     }
 

@@ -10,7 +10,7 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::Namespace;
 use muster_shared::names::execution_namespace;
 use muster_shared::queue::Queue;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::{Change, Doubt, Informer, Presence};
 use muster_shared::{client, conditions};
 use serde_json::json;
 
@@ -27,6 +27,8 @@ pub fn listen(clusters: &Informer<Cluster>, queue: &Queue<String>) -> Arc<Identi
         move |change| {
             let (name, id) = match change {
                 Change::Applied { new, .. } => (new.name_any(), new.spec.id.as_deref()),
+                // What cannot be read keeps its claim: another must not get the id meanwhile.
+                Change::Deleted { old } if !is_gone(&clusters, &old.name_any()) => return,
                 Change::Deleted { old } => (old.name_any(), None),
             };
             for other in identities.note(&name, id, !clusters.is_synced()) {
@@ -34,7 +36,19 @@ pub fn listen(clusters: &Informer<Cluster>, queue: &Queue<String>) -> Arc<Identi
             }
         }
     });
+    clusters.on_unread_departure({
+        let (queue, identities) = (queue.clone(), Arc::clone(&identities));
+        move |_, name| {
+            for other in identities.note(name, None, false) {
+                queue.add(other);
+            }
+        }
+    });
     identities
+}
+
+fn is_gone(clusters: &Informer<Cluster>, name: &str) -> bool {
+    clusters.presence(None, name).is_gone()
 }
 
 /// Says on the Cluster that came later that its member has one already.
@@ -43,16 +57,29 @@ pub async fn tell_apart(
     cluster: &Cluster,
     identities: &Identities,
 ) -> Result<(), kube::Error> {
-    let name = cluster.name_any();
-    let claims: Vec<_> = identities
-        .holders(&name)
-        .iter()
-        .filter_map(|(name, since)| {
-            let cluster = fleet.clusters.get(None, name)?;
-            let namespace = fleet.namespaces.get(None, &execution_namespace(name));
-            Some(identity::claim(&cluster, namespace.as_deref(), *since))
-        })
-        .collect();
+    let (name, api) = (
+        cluster.name_any(),
+        Api::<Cluster>::all(fleet.client.clone()),
+    );
+    let mut claims = Vec::new();
+    for (name, since) in identities.holders(&name) {
+        let namespace = fleet.namespaces.get(None, &execution_namespace(&name));
+        let namespace = namespace.as_deref();
+        match fleet.clusters.presence(None, &name) {
+            Presence::There(cluster) => claims.push(identity::claim(&cluster, namespace, since)),
+            Presence::Gone => {}
+            Presence::Unknown(doubt) => {
+                let is_there = matches!(doubt, Doubt::Unreadable { .. })
+                    || api.get_metadata_opt(&name).await?.is_some();
+                if is_there {
+                    let id = cluster.spec.id.as_deref();
+                    claims.push(identity::unread_claim(&name, id, namespace, since));
+                } else {
+                    identities.note(&name, None, false);
+                }
+            }
+        }
+    }
     record(fleet, cluster, &claims).await?;
     let Some(said) = identity::judge(cluster, &claims, fleet.clock.now()) else {
         return Ok(());
@@ -68,7 +95,6 @@ pub async fn tell_apart(
         "metadata": {"resourceVersion": cluster.metadata.resource_version},
         "status": {"conditions": list},
     });
-    let api = Api::<Cluster>::all(fleet.client.clone());
     let params = PatchParams::default();
     match api.patch_status(&name, &params, &Patch::Merge(patch)).await {
         Ok(_) if is_wrong => {
