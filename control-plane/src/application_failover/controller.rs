@@ -89,6 +89,8 @@ struct Known {
     history: History,
     /// How often it found no place.
     attempts: u32,
+    /// How often somebody else had written the binding first, one time after the other.
+    overtaken: u32,
     /// When people were told of it last.
     told_at: Option<Timestamp>,
 }
@@ -222,6 +224,7 @@ impl Ward {
             uid,
             history: case.written.clone(),
             attempts: 0,
+            overtaken: 0,
             told_at: None,
         });
         known.history = known.history.with_moves_of(&case.written);
@@ -265,9 +268,9 @@ impl Ward {
             (None, _) => self.turns.leave(case.key),
             (Some(cluster), Some(paid)) => {
                 let left = self.leave(case, behavior, known, cluster, paid, &mut progress);
-                if left.await? {
+                if let Some(pause) = left.await? {
                     // What else there is to leave is looked at with the binding as it is now.
-                    return Ok(Next::After(CONFLICT));
+                    return Ok(Next::After(pause));
                 }
             }
             (Some(cluster), None) => self.line_up(case, &known, cluster, &mut progress),
@@ -275,7 +278,7 @@ impl Ward {
         self.conclude(case, &history, progress).await
     }
 
-    /// Moves an application whose turn it is; says whether the binding is another one now.
+    /// Moves an application whose turn it is; where the binding is another one now, says when the cache may show it.
     async fn leave<B: Kept>(
         &self,
         case: &Case<'_, B>,
@@ -284,8 +287,9 @@ impl Ward {
         cluster: String,
         paid: Paid,
         progress: &mut Progress,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Option<Duration>, Failure> {
         let (key, now) = (case.key, case.now);
+        let overtaken = std::mem::take(&mut known.overtaken);
         let leaver = Leaver {
             key,
             binding: case.binding,
@@ -308,14 +312,18 @@ impl Ward {
                 known.attempts = 0;
                 self.known().insert(key.clone(), known);
                 self.tell(key, binding.as_ref(), &moved.into(), now).await?;
-                Ok(true)
+                Ok(Some(CONFLICT))
             }
-            Outcome::Overtaken => Ok(true),
+            Outcome::Overtaken => {
+                known.overtaken = overtaken.saturating_add(1);
+                self.known().insert(key.clone(), known);
+                Ok(Some(overtaken_pause(overtaken)))
+            }
             Outcome::Held { why, pause } => {
                 known.attempts = known.attempts.saturating_add(1);
                 self.known().insert(key.clone(), known);
                 progress.held.push((cluster, why, Some(pause)));
-                Ok(false)
+                Ok(None)
             }
         }
     }
@@ -546,6 +554,11 @@ impl Ward {
     }
 }
 
+/// The pause after somebody else wrote the binding first, so many times before: a cache that is behind is not answered by a storm of writes.
+fn overtaken_pause(before: u32) -> Duration {
+    CONFLICT.saturating_mul(1 << before.min(7))
+}
+
 /// The first that is tolerated for no longer than until then.
 fn tolerated_turn(history: &History, until: Timestamp, now: Timestamp) -> Option<Turn> {
     let settled = |since: &Timestamp| since.checked_add(SETTLING).is_ok_and(|then| then <= now);
@@ -564,6 +577,12 @@ fn after(moment: Timestamp, now: Timestamp) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_application_that_others_write_first_is_tried_ever_less_often() {
+        let pauses = [0, 1, 2, 7, 99].map(|before| overtaken_pause(before).as_millis());
+        assert_eq!(pauses, [50, 100, 200, 6_400, 6_400]);
+    }
 
     #[test]
     fn what_is_not_tolerated_at_all_is_to_leave_without_waiting_for_an_event() {

@@ -55,7 +55,8 @@ pub struct Desk {
     tallies: HashMap<Arc<str>, Tally>,
 }
 
-/// Pause before a binding is tried again that somebody else wrote, or is just writing.
+/// Pause before a binding is tried again that somebody else wrote, or is just writing; doubled each time that nothing was heard of it since, so
+/// that a cache which is behind is not answered by a storm of writes.
 const CONFLICT: Duration = Duration::from_millis(100);
 /// How many stranded workloads are tried at a time after a change that could help, and the pause before the next. For each that
 /// leaves, two more are tried at once.
@@ -308,9 +309,8 @@ impl Desk {
         if !matches!(outcome, Outcome::Evicted { .. } | Outcome::Unclear(_)) {
             self.pace.refund();
         }
-        if !matches!(outcome, Outcome::Failed(_) | Outcome::Unclear(_)) {
-            self.failures.remove(&key);
-        }
+        let before = self.failures.remove(&key).unwrap_or_default();
+        let failures = before.saturating_add(1);
         let pause = match outcome {
             Outcome::Evicted { subject, to } => {
                 let turn = Turn::Evicted {
@@ -340,16 +340,15 @@ impl Desk {
                 let why = bounded(why);
                 return self.strand(cluster, key, rank, Turn::Unpreserved { why });
             }
-            Outcome::Conflict => CONFLICT,
+            Outcome::Conflict => {
+                self.failures.insert(key.clone(), failures);
+                CONFLICT.saturating_mul(1 << before.min(6))
+            }
             Outcome::Failed(why) | Outcome::Unclear(why) => {
                 let why = bounded(why);
                 self.note(key.clone(), cluster, Turn::Failed { why });
-                let failures = self.failures.entry(key.clone()).or_default();
-                *failures = failures.saturating_add(1);
-                BACKOFF
-                    .0
-                    .saturating_mul(1 << (*failures - 1).min(6))
-                    .min(BACKOFF.1)
+                self.failures.insert(key.clone(), failures);
+                BACKOFF.0.saturating_mul(1 << before.min(6)).min(BACKOFF.1)
             }
         };
         if self.is_on(cluster, &key) {

@@ -405,6 +405,21 @@ fn what_evicts_nothing_costs_nothing() {
 }
 
 #[test]
+fn a_cache_that_is_behind_is_not_answered_by_a_storm_of_writes() {
+    let mut world = World::new(10, 1, 1);
+    world.second = 10.0;
+    let tried = world.pass(60.0, |_| Outcome::Conflict);
+    assert!((5..20).contains(&tried.len()), "{}", tried.len());
+    // What it waited for is tried at once.
+    world.put(&binding(
+        "w0-0",
+        &["c0"],
+        &json!({"schedulePriority": {"priority": 1}}),
+    ));
+    assert_eq!(world.evict(0.1), ["w0-0"]);
+}
+
+#[test]
 fn a_write_that_nobody_knows_the_end_of_stays_paid() {
     let mut world = World::new(10, 1, 100);
     // Every write may have been carried out: no more are tried than the rate allows.
