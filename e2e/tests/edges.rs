@@ -200,6 +200,58 @@ fn candidate(identity: &str) -> Candidate {
     }
 }
 
+/// A proxy that tunnels what it is asked to (HTTP CONNECT), and tells whereto.
+async fn tunnels() -> (u16, mpsc::UnboundedReceiver<String>) {
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (tell, told) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let tell = tell.clone();
+            tokio::spawn(async move {
+                let mut stream = BufReader::new(stream);
+                let mut request = String::new();
+                while !request.ends_with("\r\n\r\n") {
+                    if stream.read_line(&mut request).await.unwrap_or(0) == 0 {
+                        return;
+                    }
+                }
+                let target = request.split(' ').nth(1).unwrap().to_owned();
+                let mut server = tokio::net::TcpStream::connect(&target).await.unwrap();
+                tell.send(request.lines().next().unwrap().to_owned()).ok();
+                stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+                tokio::io::copy_bidirectional(&mut stream, &mut server)
+                    .await
+                    .ok();
+            });
+        }
+    });
+    (port, told)
+}
+
+#[tokio::test]
+async fn an_api_behind_a_proxy_is_reached_through_it() {
+    let server = ApiServer::start(muster_e2e::apiserver::Options::default())
+        .await
+        .unwrap();
+    let (port, mut told) = tunnels().await;
+    let kubeconfig = server.admin_kubeconfig().unwrap();
+    let mut config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .unwrap();
+    config.proxy_url = Some(format!("http://127.0.0.1:{port}").parse().unwrap());
+    let client = client::connect(&config, Profile::Write).unwrap();
+    let version = timeout(DEADLINE, client.apiserver_version()).await.unwrap();
+    assert_eq!(version.unwrap().major, "1");
+    let authority = config.cluster_url.authority().unwrap();
+    assert_eq!(
+        told.recv().await.unwrap(),
+        format!("CONNECT {authority} HTTP/1.1")
+    );
+}
+
 #[tokio::test]
 async fn of_two_candidates_one_leads_until_it_gives_up() {
     let server = ApiServer::for_test().await;

@@ -233,12 +233,9 @@ impl Screen {
     }
 }
 
-/// Rows of the terminal, where the shell says them; no bound otherwise.
+/// Rows of the terminal, asked at each drawing because people resize it; those of the classic terminal if it does not say.
 fn rows() -> usize {
-    std::env::var("LINES")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(usize::MAX)
+    terminal_size::terminal_size().map_or(24, |(_, height)| usize::from(height.0))
 }
 
 /// Writes to standard output. Whoever closed it does not want to read on, which is no reason to end.
