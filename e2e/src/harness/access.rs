@@ -283,7 +283,9 @@ mod tests {
             ("get", "", secrets, "karmada-cluster", "m2", false),
             ("create", "", secrets, "karmada-cluster", "m2", false),
             ("list", "", secrets, "karmada-cluster", "", false),
-            ("delete", "", secrets, "karmada-cluster", "m1", false),
+            // What was reported is taken back when it is not to be reported any more.
+            ("delete", "", secrets, "karmada-cluster", "m1", true),
+            ("delete", "", secrets, "karmada-cluster", "m2", false),
             ("create", certificates, requests, "", "", true),
             ("list", certificates, requests, "", "", false),
             (
