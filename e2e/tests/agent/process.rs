@@ -183,7 +183,7 @@ async fn a_running_agent_shows_how_each_of_its_parts_fares() {
         "cluster_ready_state{member_cluster=\"m1\"} 1",
         "work_sync_workload_duration_seconds",
         "cluster_sync_status_duration_seconds",
-        "muster_task_up{task=\"heartbeat\"} 1",
+        "muster_task_up{task=\"leases\"} 1",
         "muster_task_up{task=\"census\"} 1",
         "muster_last_success_timestamp_seconds{step=\"lease\"}",
         "muster_last_success_timestamp_seconds{step=\"status\"}",
