@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use futures::future::join_all;
 use kube::api::{DeleteParams, Preconditions};
 use muster_shared::api::cluster::{Cluster, LocalSecretReference};
 use muster_shared::events::{EventType, Events};
@@ -58,23 +59,27 @@ impl Withdrawal {
         shutdown.cancelled().await;
     }
 
+    /// Takes all back, each by itself: one that cannot go keeps no other.
     async fn withdraw_all(&self) {
         self.clusters.synced().await;
+        join_all(self.reports.iter().map(|report| self.withdraw(*report))).await;
+    }
+
+    /// Tries until one account is taken back.
+    async fn withdraw(&self, report: Report) {
         let mut failures = 0;
-        for report in &self.reports {
-            loop {
-                let pause = match self.step(*report).await {
-                    Ok(true) => break,
-                    Ok(false) => WHEN_LED,
-                    Err(error) => {
-                        failures += 1;
-                        let secret = report.name();
-                        tracing::warn!(secret, %error, "could not take credentials back that are no longer reported");
-                        backoff(failures).max(PAUSE)
-                    }
-                };
-                tokio::time::sleep(jittered(pause)).await;
-            }
+        loop {
+            let pause = match self.step(report).await {
+                Ok(true) => return,
+                Ok(false) => WHEN_LED,
+                Err(error) => {
+                    failures += 1;
+                    let secret = report.name();
+                    tracing::warn!(secret, %error, "could not take credentials back that are no longer reported");
+                    backoff(failures).max(PAUSE)
+                }
+            };
+            tokio::time::sleep(jittered(pause)).await;
         }
     }
 

@@ -1,6 +1,6 @@
 //! The two leases of an agent, of its election and of its member, renewed on a thread, a runtime and a connection of their own.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -10,7 +10,7 @@ use muster_shared::k8s::{Client, OwnerReference, Resource};
 use muster_shared::lease::{self, Leadership};
 use muster_shared::serve::Health;
 use muster_shared::tasks;
-use muster_shared::watch::Informer;
+use muster_shared::watch::{Doubt, Informer, Presence};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -157,7 +157,11 @@ impl Leases {
             else => return,
         }
         let name = &self.heartbeat.cluster;
-        let owner = || owner_of(&self.clusters, name).filter(|_| self.leadership.is_current());
+        let known = Mutex::default();
+        let owner = || {
+            let owner = owner_of(self.clusters.presence(None, name), name);
+            last_known(&known, owner).filter(|_| self.leadership.is_current())
+        };
         let (returned, retire) = (Arc::clone(&self.returned), self.retire.clone());
         self.heartbeat.run(client, owner, returned, retire).await;
     }
@@ -182,21 +186,71 @@ async fn judge(pulse: watch::Receiver<Instant>, health: Health, shutdown: Cancel
     }
 }
 
-/// The reference by which the lease belongs to the Cluster; none while there is no Cluster.
-fn owner_of(clusters: &Informer<Cluster>, name: &str) -> Option<OwnerReference> {
-    let cluster = clusters.get(None, name)?;
-    Some(OwnerReference {
-        api_version: Cluster::api_version(&()).into_owned(),
-        kind: Cluster::kind(&()).into_owned(),
-        name: name.to_owned(),
-        uid: cluster.metadata.uid.clone()?,
-        ..OwnerReference::default()
-    })
+/// The reference by which the lease belongs to the Cluster: none once the Cluster was seen leaving, unknown while nobody can say.
+fn owner_of(cluster: Presence<Arc<Cluster>>, name: &str) -> Presence<OwnerReference> {
+    match cluster {
+        Presence::There(cluster) => match cluster.metadata.uid.clone() {
+            Some(uid) => Presence::There(OwnerReference {
+                api_version: Cluster::api_version(&()).into_owned(),
+                kind: Cluster::kind(&()).into_owned(),
+                name: name.to_owned(),
+                uid,
+                ..OwnerReference::default()
+            }),
+            None => Presence::Unknown(Doubt::Unreadable { deleting: false }),
+        },
+        Presence::Gone => Presence::Gone,
+        Presence::Unknown(doubt) => Presence::Unknown(doubt),
+    }
+}
+
+/// The owner to renew the lease for. A Cluster that is there and cannot be read stays the last known: a member that falls silent because
+/// of a version that its agent does not understand is evacuated. One that is missing has no lease, which would be made again and again.
+fn last_known(
+    known: &Mutex<Option<OwnerReference>>,
+    owner: Presence<OwnerReference>,
+) -> Option<OwnerReference> {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    match owner {
+        Presence::There(owner) => *known = Some(owner),
+        Presence::Unknown(Doubt::Unreadable { .. }) => {}
+        Presence::Gone | Presence::Unknown(_) => *known = None,
+    }
+    known.clone()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lease_goes_on_while_the_cluster_is_there_and_cannot_be_read() {
+        let known = Mutex::default();
+        let cluster = |uid: &str| {
+            let mut cluster = Cluster::default();
+            cluster.metadata.uid = Some(uid.to_owned());
+            Presence::There(Arc::new(cluster))
+        };
+        for (presence, expected) in [
+            (Presence::Unknown(Doubt::Unlisted), None),
+            (cluster("1"), Some("1")),
+            (
+                Presence::Unknown(Doubt::Unreadable { deleting: false }),
+                Some("1"),
+            ),
+            (cluster("2"), Some("2")),
+            (Presence::Gone, None),
+            (
+                Presence::Unknown(Doubt::Unreadable { deleting: false }),
+                None,
+            ),
+            (cluster("3"), Some("3")),
+            (Presence::Unknown(Doubt::Vanished), None),
+        ] {
+            let owner = last_known(&known, owner_of(presence, "m1"));
+            assert_eq!(owner.map(|owner| owner.uid).as_deref(), expected);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_thread_that_is_stuck_for_a_minute_is_no_longer_alive() {

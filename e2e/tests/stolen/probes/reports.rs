@@ -351,6 +351,11 @@ pub(super) fn leases() -> Vec<Ask> {
         ),
         Ask::delete("leases: delete another's", &format!("{cluster}/{OTHER}")),
         Ask::delete("leases: delete its own", &format!("{cluster}/{OWN}")),
+        Ask::merge(
+            "leases: keep its own for ever",
+            &format!("{cluster}/{OWN}"),
+            json!({ "metadata": { "finalizers": ["example.com/mine"] } }),
+        ),
         Ask::post("leases: make one", &cluster, lease("stolen-new")),
         Ask::get("leases: list", &cluster),
         Ask::get("leases: see another's", &format!("{cluster}/{OTHER}")),
