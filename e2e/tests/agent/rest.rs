@@ -20,8 +20,10 @@ use crate::bench::{Bench, MEMBER, WORKS, condition, until};
 const REST: Duration = Duration::from_mins(1);
 /// A fleet that writes nothing for so long has come to rest.
 const QUIET: Duration = Duration::from_secs(6);
+/// How long nothing may be written until the fleet counts as settled: longer than the 30 s after which policies are told what the fleet lacks.
+const SETTLED: Duration = Duration::from_secs(33);
 /// How often it may be looked at until it has.
-const LOOKS: usize = 20;
+const LOOKS: usize = 4;
 
 fn control_plane(bench: &Bench) -> Task {
     let kubeconfig = bench.fleet.admin_kubeconfig().unwrap();
@@ -309,7 +311,7 @@ async fn a_fleet_at_rest_writes_nothing_but_leases_and_the_status_heartbeat() {
     let servers = [&bench.fleet, &bench.member];
     let mut restless = BTreeMap::new();
     for _ in 0..LOOKS {
-        restless = writes(servers, QUIET).await;
+        restless = writes(servers, SETTLED).await;
         if restless.is_empty() {
             break;
         }

@@ -62,12 +62,13 @@ async fn the_agent_of_a_second_registration_beats_and_applies_nothing_until_the_
     bench.joined().await;
     bench.create_work("a", |_| {}).await;
     let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
-    let beat = leases.get(MEMBER).await.unwrap().spec.unwrap().renew_time;
+    let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
+    let first = until(&leases, MEMBER, "it has a lease", |lease: &Lease| {
+        renewed(lease).is_some()
+    });
+    let beat = renewed(&first.await);
     until(&leases, MEMBER, "it beats", |lease: &Lease| {
-        lease
-            .spec
-            .as_ref()
-            .is_some_and(|spec| spec.renew_time > beat)
+        renewed(lease) > beat
     })
     .await;
     let work = bench.works().get("a").await.unwrap();

@@ -73,8 +73,8 @@ pub fn v2(crds: &[&Value]) -> Value {
     json!({"swagger": "2.0", "info": info(), "paths": paths, "definitions": schemas.finish()})
 }
 
-/// Media type in which kubectl asks for `/openapi/v2`, and takes the answer for whatever its header says.
-pub const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// Media type of `/openapi/v2` in protobuf. kubectl asks with an `@` in it, which no parser of media types takes.
+pub const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Whether a client wants `/openapi/v2` in protobuf.
 pub fn wants_protobuf(headers: &HeaderMap) -> bool {
