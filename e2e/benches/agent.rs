@@ -143,6 +143,7 @@ impl Trial {
     }
 
     /// Measures, and gives the trial's line of the curve.
+    #[expect(clippy::too_many_lines, reason = "one measurement, step by step")]
     async fn run(self, arguments: &Arguments) -> anyhow::Result<String> {
         let scratch = Scratch::new("agent")?;
         let fleet = common::fleet::start().await?;

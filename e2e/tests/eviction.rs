@@ -320,11 +320,11 @@ async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_re
         };
         let off = ("False".to_owned(), "FailoverOff".to_owned());
         roll::until(roll, "it is said why", |view| {
-            let says = pending(view, "web");
-            if says == off {
+            let condition = pending(view, "web");
+            if condition == off {
                 Ok(())
             } else {
-                Err(format!("{says:?}"))
+                Err(format!("{condition:?}"))
             }
         })
         .await?;

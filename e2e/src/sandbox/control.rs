@@ -21,7 +21,7 @@ fn socket(directory: &Path) -> PathBuf {
 }
 
 /// Listens for requests until dropped.
-pub async fn listen(
+pub fn listen(
     directory: &Path,
     fleet: Arc<Fleet>,
     screen: Screen,

@@ -321,7 +321,7 @@ async fn stay_up(run: Run) -> anyhow::Result<ExitCode> {
     for (name, manifest) in scenario::MANIFESTS {
         std::fs::write(place.path.join("manifests").join(name), manifest)?;
     }
-    let control = control::listen(&place.path, Arc::clone(&fleet), screen.clone()).await?;
+    let control = control::listen(&place.path, Arc::clone(&fleet), screen.clone())?;
     for line in [
         String::new(),
         "The fleet is up. Try, in another terminal:".to_owned(),

@@ -37,7 +37,7 @@ async fn leases_go_on_while_the_rest_of_the_agent_is_held_for_longer_than_their_
         settings.leader_elect_retry_period = "200ms".parse().unwrap();
     });
     let (hold, asked) = oneshot::channel::<()>();
-    let (tell, held) = oneshot::channel();
+    let (tell, blocked) = oneshot::channel();
     let (release, released) = mpsc::channel::<()>();
     let shutdown = tokio_util::sync::CancellationToken::new();
     let ends = shutdown.clone();
@@ -55,7 +55,7 @@ async fn leases_go_on_while_the_rest_of_the_agent_is_held_for_longer_than_their_
     });
     bench.joined().await;
     hold.send(()).unwrap();
-    let since = held.await.unwrap();
+    let since = blocked.await.unwrap();
     let leases = |namespace| Api::namespaced(bench.fleet_client.clone(), namespace);
     outlives(&leases("karmada-cluster"), MEMBER, since).await;
     outlives(&leases("karmada-system"), ELECTION, since).await;

@@ -146,7 +146,7 @@ async fn an_agent_that_dies_is_replaced_before_its_cluster_counts_as_silent() {
     let mut dead = first.child;
     dead.kill().await.unwrap();
     let last = renewed(&signs.get(MEMBER).await.unwrap())
-        .or(renewed(&before))
+        .or_else(|| renewed(&before))
         .unwrap();
     let after = until(&signs, MEMBER, "the second beats", |lease| {
         renewed(lease) > Some(last)

@@ -186,7 +186,10 @@ async fn two_kinds_of_one_name_in_two_groups_are_told_apart() {
     }))
     .unwrap();
     let others = bench.defined("Deployment", "otherdeployments");
-    others.create(&Default::default(), &second).await.unwrap();
+    others
+        .create(&kube::api::PostParams::default(), &second)
+        .await
+        .unwrap();
     let selector = json!({ "apiVersion": "example.com/v1", "kind": "Deployment", "name": "web", "namespace": "default" });
     place_everywhere(&bench, "second", selector, json!({})).await;
     let told = bench
@@ -223,7 +226,7 @@ async fn a_policy_that_cannot_be_read_after_a_restart_keeps_its_templates() {
     let odd: Api<kube::api::PartialObjectMeta<PropagationPolicy>> = bench.here();
     let change = json!({ "spec": { "resourceSelectors": "odd" } });
     let change = kube::api::Patch::Merge(change);
-    odd.patch("web", &Default::default(), &change)
+    odd.patch("web", &kube::api::PatchParams::default(), &change)
         .await
         .unwrap();
     let _control_plane = bench.control_plane();
@@ -252,9 +255,13 @@ async fn what_a_workload_refers_to_stays_while_its_binding_cannot_be_read() {
     bench.relax("resourcebindings.work.karmada.io").await;
     let odd: Api<kube::api::PartialObjectMeta<ResourceBinding>> = bench.here();
     let change = kube::api::Patch::Merge(json!({ "spec": { "replicas": "odd" } }));
-    odd.patch("web-deployment", &Default::default(), &change)
-        .await
-        .unwrap();
+    odd.patch(
+        "web-deployment",
+        &kube::api::PatchParams::default(),
+        &change,
+    )
+    .await
+    .unwrap();
     let _control_plane = bench.control_plane();
     // Whatever else was to be written comes before this is carried out.
     create::<ConfigMap>(
@@ -291,7 +298,10 @@ async fn a_binding_that_cannot_be_read_is_told_and_not_made_again_and_again() {
     let resource = kube::api::ApiResource::from_gvk(&named);
     let client = bench.here::<ConfigMap>().into_client();
     let bindings: Api<DynamicObject> = Api::namespaced_with(client, "default", &resource);
-    bindings.create(&Default::default(), &odd).await.unwrap();
+    bindings
+        .create(&kube::api::PostParams::default(), &odd)
+        .await
+        .unwrap();
     let _control_plane = bench.control_plane();
     bench.deploy("web").await;
     bench.place("web", json!({})).await;
@@ -398,7 +408,7 @@ async fn a_template_whose_binding_cannot_have_its_name_is_told() {
     let bindings: Api<ClusterResourceBinding> = bench.all();
     assert!(
         bindings
-            .list(&Default::default())
+            .list(&kube::api::ListParams::default())
             .await
             .unwrap()
             .items

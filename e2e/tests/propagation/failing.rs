@@ -281,7 +281,8 @@ async fn an_application_whose_dependencies_stay_behind_is_not_moved_and_says_so(
     .await;
     assert!(is_in(&rest, here));
     assert!(told(&rest).unwrap().2.contains("propagateDeps"));
-    let along = json!({ "spec": { "propagateDeps": true } });
-    merge::<muster_shared::api::policy::PropagationPolicy>(&bench.here(), "web", along).await;
+    let dependencies_too = json!({ "spec": { "propagateDeps": true } });
+    merge::<muster_shared::api::policy::PropagationPolicy>(&bench.here(), "web", dependencies_too)
+        .await;
     binding(&bench, "it leaves", |binding| is_in(binding, there)).await;
 }
