@@ -10,7 +10,9 @@
 //!
 //! let mut census = Census::default();
 //! let node: NodeView = serde_json::from_str(
-//!     r#"{ "metadata": { "name": "n1" }, "status": { "allocatable": { "cpu": "4", "pods": "110" } } }"#,
+//!     r#"{ "metadata": { "name": "n1" }, "status": {
+//!         "allocatable": { "cpu": "4", "pods": "110" }, "conditions": [{ "type": "Ready", "status": "True" }]
+//!     } }"#,
 //! )?;
 //! census.fold_node(Event::Init);
 //! census.fold_node(Event::InitApply(node));
