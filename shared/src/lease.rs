@@ -388,24 +388,31 @@ fn claim(candidate: &Candidate, current: Option<&LeaseSpec>) -> LeaseSpec {
     }
 }
 
+/// Attempts to give the lease up. The renewal that was under way when it was told to retire may still be written after the lease was
+/// read, which makes the first attempt a conflict.
+const RELEASES: usize = 3;
+
 /// Gives the lease up, so that a successor need not wait for it to expire.
 async fn release(api: &Api<Lease>, candidate: &Candidate, verbs: &Verbs) {
     let given_up = async {
-        let lease = api.get(&candidate.name).await?;
-        let ours = lease
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.holder_identity.as_ref())
-            == Some(&candidate.identity);
-        if ours {
+        for attempt in 1..=RELEASES {
+            let lease = api.get(&candidate.name).await?;
+            let holder = lease
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.holder_identity.as_ref());
+            if holder != Some(&candidate.identity) {
+                return Ok(());
+            }
             let patch = json!({
                 "metadata": { "resourceVersion": lease.metadata.resource_version },
                 // Absent rather than empty, as client-go does it.
                 "spec": { "holderIdentity": null, "leaseDurationSeconds": 1 },
             });
-            verbs
-                .merge(api, &candidate.name, None, &patch, None)
-                .await?;
+            match verbs.merge(api, &candidate.name, None, &patch, None).await {
+                Err(error) if client::is_conflict(&error) && attempt < RELEASES => {}
+                done => return done.map(drop),
+            }
         }
         Ok::<_, kube::Error>(())
     };
