@@ -172,7 +172,9 @@ fn roomier(cluster: &Cluster) -> anyhow::Result<Arc<Cluster>> {
     let mut object = serde_json::to_value(cluster)?;
     let summary = &mut object["status"]["resourceSummary"];
     summary["allocated"] = json!({"cpu": "1", "memory": "1Gi", "pods": "200"});
-    if let Some(counts) = summary["allocatableModelings"].as_array_mut() {
+    // Indexing would put a null where there is none.
+    let counts = summary.get_mut("allocatableModelings");
+    if let Some(counts) = counts.and_then(Value::as_array_mut) {
         counts[3]["count"] = json!(7);
     }
     Ok(Arc::new(serde_json::from_value(object)?))
