@@ -20,7 +20,6 @@ pub mod merge;
 pub mod names;
 pub mod pool;
 pub mod protobuf;
-pub mod quantity;
 pub mod queue;
 pub mod remind;
 pub mod selectors;
@@ -33,3 +32,5 @@ pub mod tls;
 pub mod watch;
 pub mod work_status;
 pub mod write;
+
+pub use muster_quantity as quantity;

@@ -1,0 +1,224 @@
+//! The rounds in which webhooks are asked: which of them, in what order, and whose answer counts.
+
+use std::collections::HashSet;
+
+use futures::future::join_all;
+use serde_json::Value;
+
+use super::asking::{Trouble, ask, lay_over};
+use super::hooks::Hook;
+use super::matching::{self, Asked, Constraints, Resource, Rule};
+use super::review::{self, Attributes, Invocation};
+use crate::prepare;
+use crate::refusal::{GroupName, Refusal};
+use crate::verbs::Call;
+
+/// Asks the mutating webhooks one after another, and those that want it once more.
+pub async fn mutate_all(
+    call: &Call<'_>,
+    hooks: &[Hook],
+    attributes: &mut Attributes<'_>,
+) -> Result<(), Refusal> {
+    // Those that want to be asked again, and have been asked before something else changed.
+    let mut again: HashSet<usize> = HashSet::new();
+    let mut asked: HashSet<usize> = HashSet::new();
+    let mut changed_any = false;
+    for round in 0..2 {
+        if round == 1 {
+            if !changed_any {
+                return Ok(());
+            }
+            // The server's own plugins come first, in the second round as well.
+            if let Some(object) = attributes.object.as_mut()
+                && attributes.operation == "CREATE"
+            {
+                let before = object.clone();
+                prepare::admit(call, object);
+                if *object != before {
+                    again.extend(asked.drain());
+                }
+            }
+        }
+        for (index, hook) in hooks.iter().enumerate() {
+            let Some(invocation) = invocation(call, hook, attributes)? else {
+                continue;
+            };
+            if round == 1 && !again.contains(&index) {
+                continue;
+            }
+            let verdict = ask(call, hook, &invocation, attributes, true).await;
+            let changed = match verdict {
+                Ok(verdict) => {
+                    verdict.warnings.into_iter().for_each(|w| call.warn(w));
+                    if let Some(refusal) = verdict.refusal {
+                        return Err(refusal);
+                    }
+                    match lay_over(call, hook, attributes, &verdict.patch) {
+                        Ok(changed) => changed,
+                        Err(Trouble::Calling(_)) if hook.ignore_failure => false,
+                        Err(trouble) => return Err(trouble.refusal(hook)),
+                    }
+                }
+                Err(_) if hook.ignore_failure => false,
+                Err(trouble) => return Err(trouble.refusal(hook)),
+            };
+            if changed {
+                changed_any = true;
+                again.extend(asked.drain());
+            }
+            if hook.reinvoke {
+                asked.insert(index);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Asks the validating webhooks, all at once; the first in the list that refuses is heard.
+pub async fn validate_all(
+    call: &Call<'_>,
+    hooks: &[Hook],
+    attributes: &Attributes<'_>,
+) -> Result<(), Refusal> {
+    if matching::is_exempt(&attributes.resource) {
+        return Ok(());
+    }
+    let mut calls = Vec::new();
+    for hook in hooks {
+        if let Some(invocation) = invocation(call, hook, attributes)? {
+            calls
+                .push(async move { (hook, ask(call, hook, &invocation, attributes, false).await) });
+        }
+    }
+    let mut refused = None;
+    for (hook, verdict) in join_all(calls).await {
+        let refusal = match verdict {
+            Ok(verdict) => {
+                verdict.warnings.into_iter().for_each(|w| call.warn(w));
+                verdict.refusal
+            }
+            Err(_) if hook.ignore_failure => None,
+            Err(trouble) => Some(trouble.refusal(hook)),
+        };
+        refused = refused.or(refusal);
+    }
+    refused.map_or(Ok(()), Err)
+}
+
+/// Whether a webhook is asked, and about which version of the object.
+fn invocation(
+    call: &Call<'_>,
+    hook: &Hook,
+    attributes: &Attributes<'_>,
+) -> Result<Option<Invocation>, Refusal> {
+    let Some(invocation) = selected(call, &hook.constraints, attributes)? else {
+        return Ok(None);
+    };
+    if hook.conditions.is_empty() {
+        return Ok(Some(invocation));
+    }
+    let (object, old) = (attributes.object.as_ref(), attributes.old.as_ref());
+    let request = review::request(attributes, &invocation, "");
+    match matching::met(&hook.conditions, &request, object, old) {
+        Ok(true) => Ok(Some(invocation)),
+        Ok(false) => Ok(None),
+        Err(_) if hook.ignore_failure => Ok(None),
+        Err(why) => {
+            let resource = GroupName {
+                group: &attributes.resource.group,
+                name: &attributes.resource.plural,
+            };
+            Err(Refusal::forbidden(resource, &attributes.name, &why))
+        }
+    }
+}
+
+/// Whether a request is what the constraints are about, and in which version of the object.
+pub fn selected(
+    call: &Call<'_>,
+    constraints: &Constraints,
+    attributes: &Attributes<'_>,
+) -> Result<Option<Invocation>, Refusal> {
+    let labels = namespace_labels(call, constraints, attributes);
+    let (object, old) = (attributes.object.as_ref(), attributes.old.as_ref());
+    if matches!(labels, Ok(false)) || !constraints.objects.selects_any([object, old]) {
+        return Ok(None);
+    }
+    let covered = |rules: &[Rule], resource: &Resource| {
+        let asked = Asked {
+            operation: attributes.operation,
+            resource,
+            subresource: attributes.subresource,
+            namespace: &attributes.namespace,
+            name: &attributes.name,
+        };
+        rules.iter().any(|rule| rule.covers(asked))
+    };
+    if covered(&constraints.excluded, &attributes.resource) {
+        return Ok(None);
+    }
+    let covers = |resource: &Resource| covered(&constraints.rules, resource);
+    let served = &call.served;
+    let own = covers(&attributes.resource).then(|| Invocation {
+        resource: attributes.resource.clone(),
+        kind: attributes.kind.clone(),
+    });
+    let found = own.or_else(|| {
+        let others = served
+            .resource
+            .versions
+            .iter()
+            .filter(|_| constraints.equivalent);
+        others.into_iter().find_map(|version| {
+            let resource = Resource {
+                version: version.name.clone(),
+                ..attributes.resource.clone()
+            };
+            let kind = if attributes.subresource == "scale" {
+                attributes.kind.clone()
+            } else {
+                let api_version = served.resource.api_version(&version.name);
+                (api_version, served.resource.kind.clone())
+            };
+            covers(&resource).then_some(Invocation { resource, kind })
+        })
+    });
+    let Some(invocation) = found else {
+        return Ok(None);
+    };
+    labels?;
+    Ok(Some(invocation))
+}
+
+/// Whether the namespace of a request is one that is wanted; an error if it isn't there.
+fn namespace_labels(
+    call: &Call<'_>,
+    constraints: &Constraints,
+    attributes: &Attributes<'_>,
+) -> Result<bool, Refusal> {
+    if constraints.namespaces.is_empty() || attributes.namespace.is_empty() {
+        return Ok(true);
+    }
+    let own = matching::is_namespaces(&attributes.resource) && attributes.subresource.is_empty();
+    let labels = match &attributes.object {
+        Some(namespace) if own => namespace["metadata"]["labels"].clone(),
+        _ => {
+            let found = call.server.store.collection("/namespaces");
+            let Some(found) = found.get(&attributes.namespace) else {
+                let resource = GroupName {
+                    group: "",
+                    name: "namespaces",
+                };
+                return Err(Refusal::not_found(resource, &attributes.namespace));
+            };
+            let labels = found.head.labels.iter();
+            labels
+                .map(|(k, v)| (k.to_string(), Value::from(&**v)))
+                .collect()
+        }
+    };
+    let none = serde_json::Map::new();
+    Ok(constraints
+        .namespaces
+        .selects(labels.as_object().unwrap_or(&none)))
+}

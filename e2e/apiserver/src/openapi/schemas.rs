@@ -1,0 +1,218 @@
+//! The schemas of a document: built-in definitions with what the facts add, and those of CRDs.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::kinds::Kind;
+use crate::schema::builtin::{ARENA, DEFINITIONS, definition_name};
+use crate::schema::node::{At, ListKind, Shape};
+
+/// Which of the two versions of OpenAPI is spoken; they differ in where schemas live and how references are dressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// Swagger 2.0.
+    V2,
+    /// OpenAPI 3.0.
+    V3,
+}
+
+impl Dialect {
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::V2 => "#/definitions/",
+            Self::V3 => "#/components/schemas/",
+        }
+    }
+}
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const API_VERSION: &str =
+    "APIVersion defines the versioned schema of this representation of an object.";
+const KIND: &str = "Kind is the REST resource that this object represents, in CamelCase.";
+
+/// Schemas under construction.
+pub struct Schemas {
+    dialect: Dialect,
+    made: Map<String, Value>,
+    wanted: BTreeSet<String>,
+}
+
+impl Schemas {
+    /// No schema yet.
+    pub fn new(dialect: Dialect) -> Self {
+        Self {
+            dialect,
+            made: Map::new(),
+            wanted: BTreeSet::new(),
+        }
+    }
+
+    /// Adds a built-in kind, and all it refers to.
+    pub fn builtin(&mut self, kind: &Kind) {
+        let name = definition_name(kind);
+        self.wanted.insert(name.clone());
+        self.complete();
+        if let Some(schema) = self.made.get_mut(&name) {
+            schema["x-kubernetes-group-version-kind"] =
+                json!([{"group": kind.group, "version": kind.version, "kind": kind.kind}]);
+        }
+    }
+
+    /// Adds one version of a CRD.
+    pub fn custom(&mut self, crd: &Value, version: &Value) {
+        let spec = &crd["spec"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (group, kind) = (text(&spec["group"]), text(&spec["names"]["kind"]));
+        let version_name = text(&version["name"]);
+        let mut schema = version["schema"]["openAPIV3Schema"].clone();
+        self.embed(&mut schema);
+        self.describe_embedded(&mut schema);
+        schema["x-kubernetes-group-version-kind"] =
+            json!([{"group": group, "version": version_name, "kind": kind}]);
+        self.made
+            .insert(component_name(&group, &version_name, &kind), schema);
+        self.complete();
+    }
+
+    /// All schemas by name.
+    pub fn finish(self) -> Map<String, Value> {
+        self.made
+    }
+
+    /// Adds what is referred to until nothing is missing.
+    fn complete(&mut self) {
+        while let Some(name) = self.wanted.pop_first() {
+            if self.made.contains_key(&name) {
+                continue;
+            }
+            let mut schema = DEFINITIONS.get(&name).cloned().unwrap_or_else(|| json!({}));
+            if let Some(root) = ARENA.named(&name) {
+                annotate(&mut schema, root);
+            }
+            self.dress(&mut schema);
+            self.made.insert(name, schema);
+        }
+    }
+
+    /// Turns references into those of the dialect.
+    fn dress(&mut self, schema: &mut Value) {
+        match schema {
+            Value::Object(fields) => {
+                fields.values_mut().for_each(|value| self.dress(value));
+                let reference = fields.get("$ref").and_then(Value::as_str);
+                if let Some(name) = reference
+                    .and_then(|r| r.strip_prefix("#/$defs/"))
+                    .map(str::to_owned)
+                {
+                    let target = json!(format!("{}{name}", self.dialect.prefix()));
+                    if self.dialect == Dialect::V3 && fields.len() > 1 {
+                        // Siblings of a reference are ignored in 3.0, hence the detour.
+                        fields.remove("$ref");
+                        fields.insert("allOf".to_owned(), json!([{"$ref": target}]));
+                    } else {
+                        fields.insert("$ref".to_owned(), target);
+                    }
+                    self.wanted.insert(name);
+                }
+            }
+            Value::Array(list) => list.iter_mut().for_each(|value| self.dress(value)),
+            _ => {}
+        }
+    }
+
+    /// Every object has a type and metadata, whatever its schema says.
+    fn embed(&mut self, schema: &mut Value) {
+        let mut metadata = json!({
+            "description": "Standard object's metadata.",
+            "$ref": format!("#/$defs/{OBJECT_META}"),
+        });
+        self.dress(&mut metadata);
+        if !schema.is_object() {
+            *schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        }
+        if !schema["properties"].is_object() {
+            schema["properties"] = json!({});
+        }
+        for (name, property) in [
+            (
+                "apiVersion",
+                json!({"type": "string", "description": API_VERSION}),
+            ),
+            ("kind", json!({"type": "string", "description": KIND})),
+            ("metadata", metadata),
+        ] {
+            schema["properties"][name] = property;
+        }
+    }
+
+    fn describe_embedded(&mut self, schema: &mut Value) {
+        let Value::Object(children) = schema else {
+            return;
+        };
+        for (name, child) in children.iter_mut() {
+            match (name.as_str(), child) {
+                ("properties", Value::Object(properties)) => {
+                    for property in properties.values_mut() {
+                        self.describe_embedded(property);
+                    }
+                }
+                ("items" | "additionalProperties", child) => self.describe_embedded(child),
+                _ => {}
+            }
+        }
+        if schema["x-kubernetes-embedded-resource"] == true {
+            self.embed(schema);
+        }
+    }
+}
+
+/// `io.karmada.cluster.v1alpha1.Cluster`: the group backwards, then version and kind.
+fn component_name(group: &str, version: &str, kind: &str) -> String {
+    let reversed: Vec<&str> = group.split('.').rev().collect();
+    format!("{}.{version}.{kind}", reversed.join("."))
+}
+
+/// Writes list types, patch strategies and defaults, which the definitions lack, into the properties of a type.
+fn annotate(schema: &mut Value, at: At<'_>) {
+    if at.node().atomic {
+        schema["x-kubernetes-map-type"] = json!("atomic");
+    }
+    let Some(properties) = schema["properties"].as_object_mut() else {
+        return;
+    };
+    for (name, field, child) in at.fields() {
+        let Some(property) = properties.get_mut(name) else {
+            continue;
+        };
+        if let Some(default) = field.default.as_ref().filter(|default| !default.is_null()) {
+            property["default"] = default.clone();
+        }
+        if let Shape::List { kind, .. } = &child.node().shape {
+            property["x-kubernetes-list-type"] = json!(match kind {
+                ListKind::Atomic => "atomic",
+                ListKind::Set => "set",
+                ListKind::Map(_) => "map",
+            });
+            if let ListKind::Map(keys) = kind {
+                property["x-kubernetes-list-map-keys"] = json!(keys);
+            }
+        } else if child.node().atomic && property.get("$ref").is_none() {
+            property["x-kubernetes-map-type"] = json!("atomic");
+        }
+        let strategies: Vec<&str> = [
+            (field.patch.merge, "merge"),
+            (field.patch.retain_keys, "retainKeys"),
+            (field.patch.replace, "replace"),
+        ]
+        .into_iter()
+        .filter_map(|(set, word)| set.then_some(word))
+        .collect();
+        if !strategies.is_empty() {
+            property["x-kubernetes-patch-strategy"] = json!(strategies.join(","));
+        }
+        if let Some(key) = &field.patch.key {
+            property["x-kubernetes-patch-merge-key"] = json!(key);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Whether a `CustomResourceDefinition` is one: names, versions, columns, subresources. Its schemas are looked at in
+//! `structural.rs`.
+
+use serde_json::Value;
+
+use super::error::FieldError;
+use super::structural;
+
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
+
+/// What is wrong with a `CustomResourceDefinition`: names, versions, and whether its schemas are structural.
+/// `metadata` itself is not looked at, but for the name, which follows from the specification.
+pub fn check_crd(crd: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let spec = &crd["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
+    if crd["metadata"]["name"] != format!("{plural}.{group}") {
+        let detail = "must be spec.names.plural+\".\"+spec.group";
+        errors.push(FieldError::invalid(
+            "metadata.name",
+            &crd["metadata"]["name"],
+            detail,
+        ));
+    }
+    if group.is_empty() {
+        errors.push(FieldError::required("spec.group", ""));
+    } else if !group.split('.').all(is_label) {
+        errors.push(FieldError::invalid("spec.group", &spec["group"], SUBDOMAIN));
+    } else if !group.contains('.') {
+        let detail = "should be a domain with at least one dot";
+        errors.push(FieldError::invalid("spec.group", &spec["group"], detail));
+    }
+    match spec["scope"].as_str() {
+        Some("Cluster" | "Namespaced") => {}
+        None | Some("") => errors.push(FieldError::required("spec.scope", "")),
+        Some(_) => errors.push(FieldError::unsupported(
+            "spec.scope",
+            &spec["scope"],
+            &["Cluster", "Namespaced"],
+        )),
+    }
+    let versions = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
+    for (index, version) in versions.iter().enumerate() {
+        // What all versions share is checked where older versions of the API had it: above the versions.
+        let shared = |field: &str| versions.iter().all(|other| other[field] == version[field]);
+        let at = format!("spec.versions[{index}]");
+        if shared("schema") && version["schema"].is_object() {
+            if index == 0 {
+                check_schema(version, "spec.validation", &at, &mut errors);
+            }
+        } else {
+            check_schema(version, &format!("{at}.schema"), &at, &mut errors);
+        }
+        let above = |field: &str| {
+            if shared(field) {
+                "spec".to_owned()
+            } else {
+                at.clone()
+            }
+        };
+        check_columns(version, &above("additionalPrinterColumns"), &mut errors);
+        check_scale(version, &above("subresources"), &mut errors);
+        if !version["name"].as_str().is_some_and(is_1035) {
+            errors.push(FieldError::invalid(
+                format!("{at}.name"),
+                &version["name"],
+                LABEL_1035,
+            ));
+        }
+    }
+    let duplicated = versions
+        .iter()
+        .enumerate()
+        .any(|(i, v)| versions[..i].iter().any(|w| w["name"] == v["name"]));
+    if duplicated {
+        let detail = "must contain unique version names";
+        errors.push(FieldError::invalid(
+            "spec.versions",
+            &spec["versions"],
+            detail,
+        ));
+    }
+    if versions
+        .iter()
+        .filter(|version| version["storage"] == true)
+        .count()
+        != 1
+    {
+        let detail = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid(
+            "spec.versions",
+            &spec["versions"],
+            detail,
+        ));
+    }
+    check_names(&spec["names"], &mut errors);
+    check_stored(&crd["status"]["storedVersions"], versions, &mut errors);
+    errors
+}
+
+/// Versions in which objects may be stored stay among the versions.
+fn check_stored(stored: &Value, versions: &[Value], errors: &mut Vec<FieldError>) {
+    let path = "status.storedVersions";
+    let Some(stored) = stored.as_array() else {
+        return;
+    };
+    if stored.is_empty() {
+        let detail = "must have at least one stored version";
+        errors.push(FieldError::invalid(path, &Value::Null, detail));
+    }
+    for (index, stored) in stored.iter().enumerate() {
+        if versions.iter().all(|version| version["name"] != *stored) {
+            let name = stored.as_str().unwrap_or_default();
+            let detail = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            let path = format!("{path}[{index}]");
+            errors.push(FieldError::invalid(path, stored, detail));
+        }
+    }
+}
+
+fn check_names(names: &Value, errors: &mut Vec<FieldError>) {
+    for field in ["plural", "singular", "kind", "listKind"] {
+        let path = format!("spec.names.{field}");
+        let name = names[field].as_str().unwrap_or_default();
+        if name.is_empty() {
+            errors.push(FieldError::required(path, ""));
+        } else if matches!(field, "kind" | "listKind") {
+            if !is_1035(&name.to_lowercase()) {
+                let detail =
+                    format!("may have mixed case, but should otherwise match: {LABEL_1035}");
+                errors.push(FieldError::invalid(path, &names[field], detail));
+            }
+        } else if !is_1035(name) {
+            errors.push(FieldError::invalid(path, &names[field], LABEL_1035));
+        }
+    }
+    for list in ["shortNames", "categories"] {
+        for (index, name) in names[list].as_array().into_iter().flatten().enumerate() {
+            if !name.as_str().is_some_and(is_1035) {
+                errors.push(FieldError::invalid(
+                    format!("spec.names.{list}[{index}]"),
+                    name,
+                    LABEL_1035,
+                ));
+            }
+        }
+    }
+    if names["kind"].is_string() && names["kind"] == names["listKind"] {
+        let detail = "kind and listKind may not be the same";
+        errors.push(FieldError::invalid(
+            "spec.names.listKind",
+            &names["listKind"],
+            detail,
+        ));
+    }
+}
+
+fn check_schema(version: &Value, path: &str, at: &str, errors: &mut Vec<FieldError>) {
+    let schema = &version["schema"]["openAPIV3Schema"];
+    if schema.is_object() {
+        let path = format!("{path}.openAPIV3Schema");
+        errors.extend(structural::faults(schema, &path));
+    } else {
+        let path = format!("{at}.schema.openAPIV3Schema");
+        errors.push(FieldError::required(path, "schemas are required"));
+    }
+}
+
+fn check_columns(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    for (index, column) in version["additionalPrinterColumns"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        check_column(
+            column,
+            &format!("{path}.additionalPrinterColumns[{index}]"),
+            errors,
+        );
+    }
+}
+
+fn check_scale(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let scale = &version["subresources"]["scale"];
+    if scale.is_object() {
+        let path = format!("{path}.subresources.scale");
+        for (field, below) in [
+            ("specReplicasPath", ".spec."),
+            ("statusReplicasPath", ".status."),
+        ] {
+            match scale[field].as_str().unwrap_or_default() {
+                "" => errors.push(FieldError::required(format!("{path}.{field}"), "")),
+                value if value.starts_with(below) => {}
+                _ => {
+                    let detail = format!(
+                        "should be a json path under {}",
+                        below.trim_end_matches('.')
+                    );
+                    errors.push(FieldError::invalid(
+                        format!("{path}.{field}"),
+                        &scale[field],
+                        detail,
+                    ));
+                }
+            }
+        }
+    }
+}
+
+fn check_column(column: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    if column["name"].as_str().unwrap_or_default().is_empty() {
+        errors.push(FieldError::required(format!("{path}.name"), ""));
+    }
+    match column["type"].as_str().unwrap_or_default() {
+        "" => errors.push(FieldError::required(
+            format!("{path}.type"),
+            &format!("must be one of {}", COLUMN_TYPES.join(",")),
+        )),
+        kind if COLUMN_TYPES.contains(&kind) => {}
+        _ => {
+            let detail = format!("must be one of {}", COLUMN_TYPES.join(","));
+            errors.push(FieldError::invalid(
+                format!("{path}.type"),
+                &column["type"],
+                detail,
+            ));
+        }
+    }
+    match column["jsonPath"].as_str().unwrap_or_default() {
+        "" => errors.push(FieldError::required(format!("{path}.jsonPath"), "")),
+        json_path if json_path.starts_with('.') => {}
+        _ => {
+            let detail = "must be a simple json path starting with .";
+            errors.push(FieldError::invalid(
+                format!("{path}.jsonPath"),
+                &column["jsonPath"],
+                detail,
+            ));
+        }
+    }
+}
+
+fn is_label(text: &str) -> bool {
+    let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.starts_with(alphanumeric)
+        && text.ends_with(alphanumeric)
+        && text.chars().all(|c| alphanumeric(c) || c == '-')
+}
+
+fn is_1035(text: &str) -> bool {
+    text.len() <= 63 && is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::check_crd;
+
+    fn crd() -> Value {
+        json!({
+            "metadata": {"name": "widgets.a.b"},
+            "spec": {"group": "a.b", "scope": "Namespaced",
+                "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                    {"type": "object", "properties": {"spec": {"type": "object"}}}}}]},
+        })
+    }
+
+    fn errors(pointer: &str, value: Value) -> Vec<String> {
+        let mut crd = crd();
+        *crd.pointer_mut(pointer).expect(pointer) = value;
+        check_crd(&crd).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_plain_definition_is_accepted() {
+        assert_eq!(check_crd(&crd()), []);
+    }
+
+    #[test]
+    fn the_definitions_of_our_own_kinds_are_accepted() {
+        for crd in muster_shared::api::crds() {
+            let crd = serde_json::to_value(crd).expect("serializes");
+            let mut named = crd.clone();
+            crate::schema::Schema::builtin(
+                crate::kinds::of_object(
+                    "apiextensions.k8s.io/v1",
+                    "CustomResourceDefinition",
+                )
+                .unwrap(),
+            )
+            .default(&mut named);
+            assert_eq!(check_crd(&named), [], "{}", crd["metadata"]["name"]);
+        }
+    }
+
+    #[test]
+    fn faults_are_named_in_the_words_of_the_real_server() {
+        let schema = "/spec/versions/0/schema/openAPIV3Schema";
+        let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+        let at = "spec.validation.openAPIV3Schema";
+        let below = "spec.validation.openAPIV3Schema.properties[spec]";
+        for (pointer, value, expected) in [
+            ("/metadata/name", json!("x"),
+                "metadata.name: Invalid value: \"x\": must be spec.names.plural+\".\"+spec.group".to_owned()),
+            ("/spec/scope", json!("Galaxy"),
+                "spec.scope: Unsupported value: \"Galaxy\": supported values: \"Cluster\", \"Namespaced\"".to_owned()),
+            ("/spec/names/kind", json!(""), "spec.names.kind: Required value".to_owned()),
+            ("/spec/versions/0/schema", json!({}), "spec.versions[0].schema.openAPIV3Schema: Required value: schemas are required".to_owned()),
+            (schema, json!({"properties": {}}), format!("{at}.type: Required value: must not be empty at the root")),
+            (schema, json!({"type": "string"}), format!("{at}.type: Invalid value: \"string\": must be object at the root")),
+            (spec, json!({"type": "array"}), format!("{below}.items: Required value: must be specified")),
+            (spec, json!({}), format!("{below}.type: Required value: must not be empty for specified object fields")),
+            (spec, json!({"type": "object", "anyOf": [{"type": "string"}]}),
+                format!("{below}.anyOf[0].type: Forbidden: must be empty to be structural")),
+            (spec, json!({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}},
+                "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a"]}),
+                format!("{below}.items.properties[a].default: Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property")),
+            (spec, json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}}),
+                format!("{below}.additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive")),
+        ] {
+            assert_eq!(errors(pointer, value), [expected]);
+        }
+        assert!(
+            errors("/spec/versions/0/storage", json!(false))[0]
+                .ends_with("must have exactly one version marked as storage version")
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! The rules that CRDs state in CEL, checked once the shape of an object is right.
+
+use serde_json::Value;
+
+use super::cel::{self, Failure};
+use super::error::{FieldError, Reason};
+use super::node::{At, Shape};
+use super::rules::Expression;
+use super::validate::counterpart;
+use super::walk::join;
+
+/// Whether any rule is stated in the schema.
+pub fn any(at: At<'_>) -> bool {
+    at.arena().iter().any(|node| {
+        node.rules
+            .as_ref()
+            .is_some_and(|rules| !rules.expressions.is_empty())
+    })
+}
+
+/// What the server adds when the shape of an object is wrong already.
+pub fn not_checked() -> FieldError {
+    let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+    FieldError::invalid("<nil>", &Value::Null, detail)
+}
+
+/// What breaks the rules of the schema. Where nothing changed, nothing is said.
+pub fn check(
+    at: At<'_>,
+    new: &Value,
+    old: Option<&Value>,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    if old == Some(new) || (new.is_null() && at.node().nullable) {
+        return;
+    }
+    for rule in at.node().rules.iter().flat_map(|rules| &rules.expressions) {
+        errors.extend(broken(rule, new, old, path));
+    }
+    match (&at.node().shape, new) {
+        (Shape::Object { .. }, Value::Object(fields)) => {
+            for (name, child) in fields {
+                if let Some(at) = at.field(name) {
+                    check(
+                        at,
+                        child,
+                        old.and_then(|old| old.get(name)),
+                        &join(path, name),
+                        errors,
+                    );
+                }
+            }
+        }
+        (Shape::List { .. }, Value::Array(list)) => {
+            for (index, item) in list.iter().enumerate() {
+                if let Some(items) = at.items() {
+                    let old = counterpart(at, item, old);
+                    check(items, item, old, &format!("{path}[{index}]"), errors);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn broken(rule: &Expression, new: &Value, old: Option<&Value>, path: &str) -> Option<FieldError> {
+    let parsed = rule.parsed.as_ref()?;
+    if old.is_none() && cel::is_transition(parsed) {
+        return None;
+    }
+    let detail = match cel::evaluate(parsed, new, old) {
+        Ok(Value::Bool(true)) | Err(Failure::Unsupported) => return None,
+        Ok(_) => message(rule, new, old),
+        Err(Failure::Wrong(error)) => {
+            let shown = rule.message.as_deref().unwrap_or(&rule.rule);
+            format!("{error} evaluating rule: {shown}")
+        }
+    };
+    let mut field = path.to_owned();
+    field.push_str(rule.field_path.as_deref().unwrap_or_default());
+    let field = match field.trim_start_matches('.') {
+        "" => "<nil>",
+        field => field,
+    };
+    Some(match rule.reason.as_deref() {
+        Some("FieldValueForbidden") => FieldError::forbidden(field, detail),
+        Some("FieldValueRequired") => FieldError::required(field, &detail),
+        Some("FieldValueDuplicate") => {
+            let mut error = FieldError::duplicate(field, new);
+            error.message = format!("{}: {detail}", error.message);
+            error
+        }
+        // Of objects and lists the value is left out.
+        _ if new.is_object() || new.is_array() => FieldError {
+            field: field.to_owned(),
+            reason: Reason::Invalid,
+            message: format!("Invalid value: {detail}"),
+        },
+        _ => FieldError::invalid(field, new, detail),
+    })
+}
+
+fn message(rule: &Expression, new: &Value, old: Option<&Value>) -> String {
+    let computed = rule
+        .message_expression
+        .as_ref()
+        .and_then(|m| cel::evaluate(m, new, old).ok());
+    match (computed, &rule.message) {
+        (Some(Value::String(text)), _) if !text.trim().is_empty() => text,
+        (_, Some(text)) => text.clone(),
+        _ => format!("failed rule: {}", rule.rule.trim()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::schema::Schema;
+
+    fn schema() -> Schema {
+        let crd = json!({"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"type": "object",
+        "x-kubernetes-validations": [{"rule": "self.metadata.name.size() <= 5", "message": "name too long"}],
+        "properties": {"spec": {"type": "object",
+            "x-kubernetes-validations": [
+                {"rule": "!(has(self.a) && has(self.b))", "message": "a and b"},
+                {"rule": "!has(self.num) || self.num < 5"},
+                {"rule": "self.num >= oldSelf.num", "message": "num grows", "reason": "FieldValueForbidden", "fieldPath": ".num"}],
+            "properties": {
+                "a": {"type": "string", "x-kubernetes-validations": [{"rule": "self.startsWith('x')", "message": "starts with x"}]},
+                "b": {"type": "string"},
+                "num": {"type": "integer"},
+                "l": {"type": "array", "items": {"type": "string"},
+                    "x-kubernetes-validations": [{"rule": "self.all(x, x.size() > 1)", "messageExpression": "'short among ' + string(self.size())"}]},
+        }}}}}}]}});
+        Schema::of_crd(&crd, "v1").expect("a schema")
+    }
+
+    fn errors(name: &str, spec: &Value, old: Option<&Value>) -> Vec<String> {
+        let object = |spec: &Value| json!({"apiVersion": "a/v1", "kind": "K", "metadata": {"name": name}, "spec": spec});
+        let old = old.map(object);
+        schema()
+            .validate(&object(spec), old.as_ref())
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn broken_rules_are_told_as_the_real_server_tells_them() {
+        let none: [&str; 0] = [];
+        assert_eq!(errors("g", &json!({"a": "x", "num": 3}), None), none);
+        assert_eq!(
+            errors("gtoolong", &json!({}), None),
+            ["<nil>: Invalid value: name too long"]
+        );
+        assert_eq!(
+            errors("g", &json!({"a": "y", "b": "z"}), None),
+            [
+                "spec: Invalid value: a and b",
+                "spec.a: Invalid value: \"y\": starts with x"
+            ]
+        );
+        assert_eq!(
+            errors("g", &json!({"num": 7}), None),
+            ["spec: Invalid value: failed rule: !has(self.num) || self.num < 5"]
+        );
+        assert_eq!(
+            errors("g", &json!({"l": ["a"]}), None),
+            ["spec.l: Invalid value: short among 1"]
+        );
+        assert_eq!(
+            errors("g", &json!({"num": 2}), Some(&json!({"num": 3}))),
+            ["spec.num: Forbidden: num grows"]
+        );
+        assert_eq!(
+            errors("g", &json!({"num": "x"}), None),
+            [
+                "spec.num: Invalid value: \"string\": spec.num in body must be of type integer: \"string\"",
+                "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
+            ]
+        );
+    }
+}

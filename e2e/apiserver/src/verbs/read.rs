@@ -1,0 +1,381 @@
+//! Lists: selection, paging on a consistent state, and the forms that clients ask for.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::super::protobuf::{self, encode};
+use super::super::refusal::{GroupName, Refusal};
+use super::super::schema::FieldError;
+use super::super::selectors::{self, Selection};
+use super::super::store::{Compacted, Object, Page, Scan};
+use super::super::wire::{self, Accept, Body, Form};
+use super::super::{codec, fields};
+use super::{Call, Outcome};
+
+/// Bytes of a list that are written at once.
+const PIECE: usize = 256 * 1024;
+
+/// How long a list waits for a version of the future before it is refused, as a real server does.
+const FUTURE: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// What the call selects.
+pub fn selection(call: &Call<'_>) -> Result<Selection, Refusal> {
+    let labels = call
+        .query
+        .get("labelSelector")
+        .map(selectors::labels)
+        .transpose();
+    let labels = labels.map_err(Refusal::bad_request)?.unwrap_or_default();
+    let parsed = call
+        .query
+        .get("fieldSelector")
+        .map(selectors::fields)
+        .transpose();
+    let parsed = parsed.map_err(Refusal::bad_request)?.unwrap_or_default();
+    let fields = fields::known(&call.served, parsed).map_err(Refusal::bad_request)?;
+    Ok(Selection { labels, fields })
+}
+
+/// The prefix of the keys that the call's namespace covers.
+pub fn prefix(call: &Call<'_>) -> String {
+    if call.path.namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{}/", call.path.namespace)
+    }
+}
+
+/// Everything that the call selects, and the version of that state.
+pub fn selected(call: &Call<'_>) -> Result<(Vec<Arc<Object>>, u64), Refusal> {
+    let selection = selection(call)?;
+    let prefix = prefix(call);
+    let scan = Scan {
+        prefix: &prefix,
+        ..Scan::default()
+    };
+    let page = call
+        .served
+        .resource
+        .collection
+        .scan(scan, |o| selection.matches(o));
+    page.map(|p| (p.objects, p.version))
+        .map_err(|_| Refusal::internal("the present is never compacted"))
+}
+
+/// A resource version in the query, or what is wrong with it.
+pub fn version(call: &Call<'_>) -> Result<Option<u64>, FieldError> {
+    let parse = |text: &str| {
+        text.parse().map_err(|_| {
+            let message = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+            FieldError::invalid("resourceVersion", &text.into(), message)
+        })
+    };
+    call.query.get("resourceVersion").map(parse).transpose()
+}
+
+/// Answers a read of one object.
+pub async fn get(call: &Call<'_>) -> Result<Outcome, Refusal> {
+    if let Some(asked) = version(call).map_err(bad_version)? {
+        reach(call, asked).await?;
+    }
+    Ok(Outcome::Stored(StatusCode::OK, call.stored()?))
+}
+
+#[allow(clippy::needless_pass_by_value)] // for map_err
+fn bad_version(error: FieldError) -> Refusal {
+    Refusal::bad_request(format!("invalid resource version: {error}"))
+}
+
+/// Refuses the options of a list or watch.
+pub fn list_invalid(error: FieldError) -> Refusal {
+    list_invalid_all(&[error])
+}
+
+/// Refuses the options of a list or watch for several reasons.
+pub fn list_invalid_all(errors: &[FieldError]) -> Refusal {
+    let options = GroupName {
+        group: "meta.k8s.io",
+        name: "ListOptions",
+    };
+    Refusal::invalid(options, "", errors)
+}
+
+/// Where a list goes on.
+#[derive(Debug, PartialEq, Eq)]
+struct Continue {
+    /// The state it began with; `None` to go on with the present one.
+    version: Option<u64>,
+    /// The last key seen.
+    after: String,
+}
+
+impl Continue {
+    fn encode(&self) -> String {
+        // -1 asks for the present state, as in a real server's tokens.
+        let version = self.version.map_or_else(|| json!(-1), Value::from);
+        let token = json!({ "v": "meta.k8s.io/v1", "rv": version, "start": format!("{}\u{0}", self.after) });
+        URL_SAFE_NO_PAD.encode(token.to_string())
+    }
+
+    fn decode(text: &str) -> Result<Self, Refusal> {
+        let wrong = || {
+            Refusal::bad_request(
+                "invalid continue token: continue key is not valid: invalid continue token",
+            )
+        };
+        let bytes = URL_SAFE_NO_PAD
+            .decode(text.trim_end_matches('='))
+            .map_err(|_| wrong())?;
+        let token: Value = serde_json::from_slice(&bytes).map_err(|_| wrong())?;
+        if token["v"] != "meta.k8s.io/v1" {
+            return Err(wrong());
+        }
+        let after = token["start"]
+            .as_str()
+            .and_then(|s| s.strip_suffix('\u{0}'))
+            .ok_or_else(wrong)?;
+        let version = match token["rv"].as_i64() {
+            Some(-1) => None,
+            Some(rv) => Some(u64::try_from(rv).map_err(|_| wrong())?),
+            None => return Err(wrong()),
+        };
+        Ok(Self {
+            version,
+            after: after.to_owned(),
+        })
+    }
+}
+
+/// Answers a list.
+pub async fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+    let selection = selection(call)?;
+    let prefix = prefix(call);
+    let limit = call
+        .query
+        .number("limit")?
+        .and_then(|n| usize::try_from(n).ok())
+        .filter(|n| *n > 0);
+    let from = call
+        .query
+        .get("continue")
+        .map(Continue::decode)
+        .transpose()?;
+    let asked = version(call).map_err(bad_version)?;
+    if call.query.optional_flag("sendInitialEvents").is_some() {
+        let detail = "sendInitialEvents is forbidden for list";
+        return Err(list_invalid(FieldError::forbidden(
+            "sendInitialEvents",
+            detail,
+        )));
+    }
+    if let Some(refusal) = call.bad_include() {
+        return Err(refusal);
+    }
+    let exact = check_match(call, asked, from.is_some())?;
+    if let Some(asked) = asked {
+        reach(call, asked).await?;
+    }
+    let at = match &from {
+        Some(from) => from.version,
+        None if exact => asked,
+        None => None,
+    };
+    let after = from.as_ref().map(|f| f.after.as_str());
+    let scan = Scan {
+        prefix: &prefix,
+        after,
+        at,
+        limit,
+    };
+    let collection = &call.served.resource.collection;
+    let page = collection.scan(scan, |o| selection.matches(o)).map_err(
+        |Compacted { .. }| match &from {
+            Some(from) => {
+                let on = Continue {
+                    version: None,
+                    after: from.after.clone(),
+                };
+                Refusal::continue_expired(on.encode())
+            }
+            None => {
+                Refusal::expired("The resourceVersion for the provided list is too old.".to_owned())
+            }
+        },
+    )?;
+    Ok(write(call, page, selection.is_everything()))
+}
+
+fn check_match(call: &Call<'_>, asked: Option<u64>, continued: bool) -> Result<bool, Refusal> {
+    let forbidden = |detail: &str| {
+        Err(list_invalid(FieldError::forbidden(
+            "resourceVersionMatch",
+            detail,
+        )))
+    };
+    if continued && asked.is_some_and(|v| v != 0) {
+        return Err(Refusal::bad_request(
+            "specifying resource version is not allowed when using continue",
+        ));
+    }
+    match call.query.get("resourceVersionMatch") {
+        None => Ok(call.query.get("limit").is_some() && asked.is_some_and(|v| v != 0)),
+        Some(_) if continued => {
+            forbidden("resourceVersionMatch is forbidden when continue is provided")
+        }
+        Some(_) if asked.is_none() => {
+            forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided")
+        }
+        Some("Exact") if asked == Some(0) => {
+            forbidden(r#"resourceVersionMatch "exact" is forbidden for resourceVersion "0""#)
+        }
+        Some("Exact") => Ok(true),
+        Some("NotOlderThan") => Ok(false),
+        Some(other) => Err(list_invalid(FieldError::unsupported(
+            "resourceVersionMatch",
+            &other.into(),
+            &["Exact", "NotOlderThan", ""],
+        ))),
+    }
+}
+
+/// Waits a little for a version that isn't there yet.
+pub async fn reach(call: &Call<'_>, asked: u64) -> Result<(), Refusal> {
+    if asked <= call.server.store.version() {
+        return Ok(());
+    }
+    tokio::time::sleep(FUTURE).await;
+    let current = call.server.store.version();
+    if asked <= current {
+        Ok(())
+    } else {
+        Err(Refusal::too_large_version(asked, current))
+    }
+}
+
+fn write(call: &Call<'_>, page: Page, counted: bool) -> Response<Body> {
+    let mut metadata = Map::new();
+    metadata.insert(
+        "resourceVersion".to_owned(),
+        page.version.to_string().into(),
+    );
+    if let Some(after) = &page.next {
+        let on = Continue {
+            version: Some(page.version),
+            after: after.to_string(),
+        };
+        metadata.insert("continue".to_owned(), on.encode().into());
+        if counted {
+            metadata.insert("remainingItemCount".to_owned(), page.remaining.into());
+        }
+    }
+    // The real server builds lists of custom resources by hand, and this shows.
+    if call.served.resource.custom.is_some() && call.accept.form == Form::Object {
+        metadata.entry("continue").or_insert_with(|| "".into());
+    }
+    let metadata = Value::Object(metadata);
+    if call.accept == Accept::default() {
+        return stream(call, page.objects, &metadata);
+    }
+    let items = page
+        .objects
+        .iter()
+        .map(|o| codec::to_request(&call.served, o.value()));
+    if call.accept.protobuf {
+        let resource = &call.served.resource;
+        let version = call.served.api_version();
+        let list = encode::list(
+            &version,
+            &resource.kind,
+            &resource.list_kind,
+            &metadata,
+            items,
+        );
+        return wire::answer(StatusCode::OK, protobuf::MEDIA_TYPE, wire::full(list));
+    }
+    let items: Vec<Value> = items.collect();
+    let list = match call.accept.form {
+        Form::Table => call.table(&items.iter().collect::<Vec<_>>(), metadata),
+        Form::Metadata => json!({
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": metadata,
+            "items": items.iter().map(codec::metadata_only).collect::<Vec<_>>(),
+        }),
+        Form::Object => json!({
+            "kind": call.served.resource.list_kind,
+            "apiVersion": call.served.api_version(),
+            "metadata": metadata,
+            "items": items,
+        }),
+    };
+    wire::tree(StatusCode::OK, call.accept, &list)
+}
+
+/// Writes a list piece by piece from the stored bytes, so that a large one never exists as a whole.
+fn stream(call: &Call<'_>, objects: Vec<Arc<Object>>, metadata: &Value) -> Response<Body> {
+    let kind = Value::from(call.served.resource.list_kind.as_str());
+    let api_version = Value::from(call.served.api_version());
+    let head =
+        format!(r#"{{"kind":{kind},"apiVersion":{api_version},"metadata":{metadata},"items":["#)
+            .into_bytes();
+    let size: usize = objects.iter().map(|o| o.size()).sum();
+    let served = call.served.clone();
+    let mut rest = objects.into_iter().peekable();
+    let mut piece = head;
+    let mut first = true;
+    let mut done = false;
+    let mut pieces = std::iter::from_fn(move || {
+        if done {
+            return None;
+        }
+        while piece.len() < PIECE {
+            let Some(object) = rest.next() else { break };
+            if !first {
+                piece.push(b',');
+            }
+            first = false;
+            codec::item(&served, &object, &mut piece);
+        }
+        if rest.peek().is_none() {
+            done = true;
+            piece.extend_from_slice(b"]}\n");
+        }
+        Some(Bytes::from(std::mem::take(&mut piece)))
+    });
+    if size < PIECE / 2 {
+        let whole: Vec<u8> = pieces.by_ref().flatten().collect();
+        return wire::json_bytes(StatusCode::OK, whole);
+    }
+    wire::answer(
+        StatusCode::OK,
+        "application/json",
+        wire::pieces(futures::stream::iter(pieces)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_come_back_as_they_went() {
+        for token in [
+            Continue {
+                version: Some(7),
+                after: "ns/a".to_owned(),
+            },
+            Continue {
+                version: None,
+                after: "b".to_owned(),
+            },
+        ] {
+            assert_eq!(Continue::decode(&token.encode()).expect("token"), token);
+        }
+        assert!(Continue::decode("nonsense").is_err());
+    }
+}

@@ -1,0 +1,279 @@
+//! The ground that tests of single parts stand on: a fleet API of their own, the part as a task of the test, and waits that say what
+//! was missing. For whole fleets with processes and members see [`fleet`](super::fleet).
+//!
+//! ```no_run
+//! use muster_control_plane::settings::Settings;
+//! use muster_test_fleet::harness::ground::{Ground, until};
+//! use muster_shared::api::cluster::Cluster;
+//! use muster_shared::k8s::Api;
+//!
+//! # async fn example() -> anyhow::Result<()> {
+//! let ground = Ground::fleet("readme").await?;
+//! let _control_plane = ground.control_plane(Settings {
+//!     controllers: "cluster".parse()?,
+//!     ..Settings::default()
+//! })?;
+//! let clusters: Api<Cluster> = Api::all(ground.client.clone());
+//! until(&clusters, "m1", "it is tainted", |cluster: &Cluster| !cluster.spec.taints.is_empty()).await;
+//! # Ok(()) }
+//! ```
+
+use std::fmt::{Debug, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{Api, ListParams};
+use kube::config::Kubeconfig;
+use kube::runtime::wait::await_condition;
+use kube::{Client, Resource};
+use muster_control_plane::settings::Settings;
+use muster_shared::settings::BindAddress;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::observer::Missing;
+use super::{access, kubeconfig};
+use muster_test_apiserver::{ApiServer, Options, Running};
+
+/// How long anything may take. The real times are well below a second; a loaded machine takes longer.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A directory of one test's own, removed with it.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes one; the name is for people who look at directories that were left behind.
+    pub fn new(name: &str) -> anyhow::Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("muster-{name}-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed now the system removes some day.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An embedded fleet API with what an installation brings.
+pub struct Ground {
+    /// The server.
+    pub server: Running,
+    /// Everything's access.
+    pub client: Client,
+    /// The control plane's access, with the rights of its chart.
+    identity: Kubeconfig,
+    scratch: Scratch,
+}
+
+impl Ground {
+    /// Starts the API, with the project's kinds, namespaces and accounts.
+    pub async fn fleet(name: &str) -> anyhow::Result<Self> {
+        muster_shared::tls::install_provider();
+        let server = fleet_api().await?;
+        let client = server.client().await?;
+        let account = access::admit_control_plane(&client).await?;
+        let administrator = server.admin_kubeconfig()?;
+        Ok(Self {
+            identity: access::kubeconfig(&client, administrator, &account).await?,
+            server,
+            client,
+            scratch: Scratch::new(name)?,
+        })
+    }
+
+    /// Starts a control plane as a task: without election and without ports of its own, otherwise with these settings.
+    pub fn control_plane(&self, settings: Settings) -> anyhow::Result<Task> {
+        let path = self.scratch.path().join("control-plane.kubeconfig");
+        kubeconfig::write(&self.identity, &path)?;
+        let settings = Settings {
+            kubeconfig: Some(path),
+            leader_elect: false,
+            metrics_bind_address: BindAddress(None),
+            health_probe_bind_address: BindAddress(None),
+            ..settings
+        };
+        Ok(Task::start(|shutdown| {
+            muster_control_plane::run(settings, None, shutdown)
+        }))
+    }
+}
+
+/// An embedded API that knows the project's kinds.
+pub async fn fleet_api() -> anyhow::Result<Running> {
+    let crds = muster_shared::api::crds();
+    let crds = crds.iter().map(serde_json::to_value);
+    let options = Options {
+        name: "fleet".to_owned(),
+        crds: crds.collect::<Result<_, _>>()?,
+        ..Options::default()
+    };
+    Ok(ApiServer::start(options).await?)
+}
+
+/// A part of the product that runs as a task of the test. It ends when it is dropped.
+pub struct Task {
+    /// Asks it to end.
+    pub shutdown: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Task {
+    /// Starts one; it is given the token that asks it to end.
+    pub fn start<F>(run: impl FnOnce(CancellationToken) -> F) -> Self
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        let shutdown = CancellationToken::new();
+        let task = tokio::spawn(run(shutdown.clone()));
+        Self { shutdown, task }
+    }
+
+    /// Waits for its own end.
+    pub async fn ended(mut self) -> anyhow::Result<()> {
+        timeout(PATIENCE, &mut self.task)
+            .await
+            .context("it does not end")??
+    }
+
+    /// Stops it and waits until it is gone.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        self.shutdown.cancel();
+        self.ended().await
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+        self.task.abort();
+    }
+}
+
+/// Waits, change by change, until an object is as described, and gives it. Panics when it is not so in time, with the object and the
+/// events about it.
+pub async fn until<K>(api: &Api<K>, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> K
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Serialize + Send + 'static,
+{
+    let found = awaited(api, name, what, |object: Option<&K>| {
+        object.is_some_and(&holds)
+    });
+    match found.await {
+        Ok(Some(object)) => object,
+        Ok(None) => failed("it went while it was looked at"),
+        Err(missing) => failed(&missing.to_string()),
+    }
+}
+
+/// Waits until an object is gone. Panics when it is not in time.
+pub async fn gone<K>(api: &Api<K>, name: &str)
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Serialize + Send + 'static,
+{
+    let gone = awaited(api, name, "it is gone", |object: Option<&K>| {
+        object.is_none()
+    });
+    if let Err(missing) = gone.await {
+        failed(&missing.to_string());
+    }
+}
+
+#[expect(clippy::panic, reason = "how a test says that it failed")]
+fn failed(missing: &str) -> ! {
+    panic!("{missing}")
+}
+
+/// The same without panicking: an error tells what there was instead.
+pub async fn awaited<K>(
+    api: &Api<K>,
+    name: &str,
+    what: &str,
+    holds: impl Fn(Option<&K>) -> bool,
+) -> Result<Option<K>, Missing>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Serialize + Send + 'static,
+{
+    let begun = Instant::now();
+    let waiting = await_condition(api.clone(), name, |object: Option<&K>| holds(object));
+    let trouble = match timeout(PATIENCE, waiting).await {
+        Ok(Ok(found)) => return Ok(found),
+        Ok(Err(error)) => format!("the watch failed: {error}"),
+        Err(_) => String::new(),
+    };
+    Err(Missing {
+        what: format!("{name}: {what}"),
+        waited: begun.elapsed(),
+        lacking: format!("{trouble}{}", described(api, name).await),
+    })
+}
+
+/// An object and the events about it, as text.
+async fn described<K>(api: &Api<K>, name: &str) -> String
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Serialize,
+{
+    let mut text = match api.get_opt(name).await {
+        Ok(None) => "there is no such object".to_owned(),
+        Ok(Some(mut object)) => {
+            object.meta_mut().managed_fields = None;
+            let yaml = serde_saphyr::to_string(&object);
+            format!("it is\n{}", yaml.unwrap_or_else(|_| format!("{object:#?}")))
+        }
+        Err(error) => format!("it cannot be read: {error}"),
+    };
+    let events: Api<Event> = Api::all(api.clone().into_client());
+    let about = ListParams::default().fields(&format!("involvedObject.name={name}"));
+    for event in events.list(&about).await.into_iter().flatten() {
+        let (reason, message) = (event.reason, event.message);
+        let (reason, message) = (reason.unwrap_or_default(), message.unwrap_or_default());
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "event {reason}: {message}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::PostParams;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_missing_is_told_with_the_object() {
+        muster_shared::tls::install_provider();
+        let server = ApiServer::for_test().await;
+        let api: Api<ConfigMap> = Api::default_namespaced(server.client().await.unwrap());
+        let map: ConfigMap = serde_json::from_value(
+            serde_json::json!({ "metadata": { "name": "a" }, "data": { "colour": "red" } }),
+        )
+        .unwrap();
+        api.create(&PostParams::default(), &map).await.unwrap();
+        let missing = awaited(&api, "a", "it is green", |_| false)
+            .await
+            .unwrap_err();
+        let text = missing.to_string();
+        assert!(text.contains("a: it is green"), "{text}");
+        assert!(text.contains("colour: red"), "{text}");
+        assert!(!text.contains("managedFields"), "{text}");
+    }
+}

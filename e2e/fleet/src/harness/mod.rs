@@ -1,0 +1,30 @@
+//! Starting a fleet, breaking it, and waiting for what should happen.
+//!
+//! A scenario needs a plan (how many members, which flags), says what it does to the fleet, and awaits what must follow. Every
+//! fleet has ports, a directory and (embedded) servers of its own, so scenarios run side by side. Nothing is polled and nothing
+//! sleeps: conditions are asked again after each change that a watch brings.
+//!
+//! The page of the crate `muster-e2e` has an example.
+//!
+//! | to | see |
+//! |---|---|
+//! | start a fleet, cut and heal members, kill and restart processes | [`fleet`], [`process`] |
+//! | break one party's way to one API, or its clock | [`route`] |
+//! | choose where the APIs come from, and ask what they can do | [`provider`] |
+//! | await, and watch that something stays | [`observer`] |
+//! | test one part in the test's own process | [`ground`] |
+//! | test the roll call of many clusters | [`roll`] |
+
+pub mod access;
+pub mod apply;
+pub mod clean;
+pub mod dump;
+pub mod envtest;
+pub mod fleet;
+pub mod ground;
+pub mod kubeconfig;
+pub mod observer;
+pub mod process;
+pub mod provider;
+pub mod roll;
+pub mod route;

@@ -1,0 +1,138 @@
+//! The way of one party to one API, on which everything can go wrong that goes wrong between two machines.
+//!
+//! Every agent and the control plane have routes of their own, so that one party can lose another while everybody else, the test
+//! included, still reaches both. What can be done to one:
+//!
+//! | what | how |
+//! |---|---|
+//! | packets are lost, connections refused, everything slow | [`Route::set`] with a [`Condition`] |
+//! | comes and goes | [`Route::flap`] |
+//! | 429, 500, 503; no answer; late answers; no watches; a slow or failing `/readyz` | [`Route::inject`] with an [`Effect`] |
+//! | the party's clock is wrong | [`Route::set_clock`] |
+//!
+//! [`Route::heal`] undoes all of it. The faults work in front of every provider's API; restarting the API itself is the provider's
+//! ([`Cluster::restart`](super::provider::Cluster::restart)).
+
+pub mod clock;
+pub mod gate;
+pub mod link;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use kube::config::Kubeconfig;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use muster_test_apiserver::faults::{Effect, Scope};
+pub use link::Condition;
+
+use gate::Gate;
+use link::Link;
+
+/// A way to an API. Dropping it closes every connection on it.
+#[derive(Debug)]
+pub struct Route {
+    link: Link,
+    gate: Gate,
+    /// Ends the flapping.
+    flapping: Mutex<Option<DropGuard>>,
+}
+
+impl Route {
+    /// Opens a way to the API that the kubeconfig describes.
+    pub async fn open(target: &Kubeconfig) -> anyhow::Result<Self> {
+        let gate = Gate::open(target).await?;
+        Ok(Self {
+            link: Link::open(gate.address()).await?,
+            gate,
+            flapping: Mutex::new(None),
+        })
+    }
+
+    /// The same identity, by this way. It must show a token: certificates end at the gate.
+    pub fn kubeconfig(&self, identity: Kubeconfig) -> Kubeconfig {
+        self.gate.admit(identity, self.link.address())
+    }
+
+    /// Changes the state of the network, for live connections too.
+    pub fn set(&self, condition: Condition) {
+        self.steady();
+        self.link.set(condition);
+    }
+
+    /// The state of the network.
+    pub fn condition(&self) -> Condition {
+        self.link.condition()
+    }
+
+    /// The network comes and goes, beginning with its loss, until it is set or healed.
+    pub fn flap(&self, down: Duration, up: Duration) {
+        let ended = CancellationToken::new();
+        let link = self.link.handle();
+        tokio::spawn(ended.clone().run_until_cancelled_owned(async move {
+            loop {
+                for (condition, time) in [(Condition::Silent, down), (Condition::Up, up)] {
+                    link.set(condition);
+                    tokio::time::sleep(time).await;
+                }
+            }
+        }));
+        *self.lock() = Some(ended.drop_guard());
+    }
+
+    /// Adds a fault to every request.
+    pub fn inject(&self, effect: Effect) {
+        self.gate.faults().inject(effect);
+    }
+
+    /// Adds a fault to requests whose path contains this.
+    pub fn inject_on(&self, path: &str, effect: Effect) {
+        let scope = Scope {
+            user: None,
+            path: Some(path.to_owned()),
+        };
+        self.gate.faults().inject_for(scope, effect);
+    }
+
+    /// Makes the clock of the party on this way wrong by this much, ahead if positive; see [`clock`].
+    pub fn set_clock(&self, wrong_by: SignedDuration) {
+        self.gate.set_clock(wrong_by);
+    }
+
+    /// Cuts every live connection once.
+    pub fn cut_connections(&self) {
+        self.gate.faults().cut_connections();
+    }
+
+    /// Takes all faults away; a wrong clock stays wrong.
+    pub fn heal(&self) {
+        self.set(Condition::Up);
+        self.gate.faults().heal();
+    }
+
+    /// What is wrong on this way, for reports; `None`: nothing.
+    pub fn trouble(&self) -> Option<String> {
+        let (network, faults) = (self.condition(), self.gate.faults().effects(None, None));
+        let clock = self.gate.clock();
+        let mut troubles = Vec::new();
+        if network != Condition::Up {
+            troubles.push(format!("network {network:?}"));
+        }
+        if !faults.is_empty() {
+            troubles.push(format!("faults {faults:?}"));
+        }
+        if !clock.is_zero() {
+            troubles.push(format!("clock wrong by {clock:#}"));
+        }
+        (!troubles.is_empty()).then(|| troubles.join(", "))
+    }
+
+    fn steady(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<DropGuard>> {
+        self.flapping.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,103 @@
+//! Faults by hand: `sandbox cut NAME --dir DIR` talks to the sandbox that runs in DIR, over a socket there.
+//!
+//! One line asks (`cut member1`), one line answers (`ok`, or what is wrong).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::screen::Screen;
+use muster_test_fleet::harness::fleet::Fleet;
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(10);
+
+fn socket(directory: &Path) -> PathBuf {
+    directory.join("control.sock")
+}
+
+/// Listens for requests until dropped.
+pub fn listen(
+    directory: &Path,
+    fleet: Arc<Fleet>,
+    screen: Screen,
+) -> anyhow::Result<impl Future<Output = ()>> {
+    let path = socket(directory);
+    // What an earlier run left behind: the directory is locked, so that no other one listens there.
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).with_context(|| {
+        format!(
+            "cannot listen on {} (the path of a socket has at most 107 bytes, on macOS 103)",
+            path.display()
+        )
+    })?;
+    Ok(async move {
+        loop {
+            let Ok((stream, _)) = listener.accept().await else {
+                continue;
+            };
+            let (fleet, screen) = (Arc::clone(&fleet), screen.clone());
+            tokio::spawn(async move {
+                // Whoever asked and left does not need the answer.
+                let _ = answer(stream, &fleet, &screen).await;
+            });
+        }
+    })
+}
+
+async fn answer(stream: UnixStream, fleet: &Fleet, screen: &Screen) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut request = String::new();
+    stream.read_line(&mut request).await?;
+    let words: Vec<&str> = request.split_whitespace().collect();
+    let done = match words.as_slice() {
+        ["cut", name] => fleet.cut(name).map(|()| {
+            screen.headline(
+                &format!("{name} is cut off"),
+                "by hand; heal it with: sandbox heal",
+            );
+            screen.mark_cut(name, true);
+        }),
+        ["heal", name] => fleet.heal(name).map(|()| {
+            screen.headline(&format!("the network of {name} is back"), "by hand");
+            screen.mark_cut(name, false);
+        }),
+        _ => Err(anyhow::anyhow!(
+            "unknown request {:?}: cut NAME or heal NAME",
+            request.trim()
+        )),
+    };
+    let text = match done {
+        Ok(()) => "ok\n".to_owned(),
+        Err(error) => format!("{error:#}\n"),
+    };
+    stream.write_all(text.as_bytes()).await
+}
+
+/// Asks the sandbox that runs in a directory.
+pub async fn ask(directory: &Path, request: &str) -> anyhow::Result<()> {
+    let path = socket(directory);
+    let conversation = async {
+        let stream = UnixStream::connect(&path).await.with_context(|| {
+            format!(
+                "no sandbox runs in {} (start one with: sandbox up --dir)",
+                directory.display()
+            )
+        })?;
+        let mut stream = BufReader::new(stream);
+        stream.write_all(format!("{request}\n").as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_line(&mut answer).await?;
+        match answer.trim() {
+            "ok" => Ok(()),
+            problem => anyhow::bail!("{problem}"),
+        }
+    };
+    tokio::time::timeout(ANSWER, conversation)
+        .await
+        .context("the sandbox does not answer")?
+}
