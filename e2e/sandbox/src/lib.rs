@@ -22,10 +22,10 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+use draw::Tone;
 use muster_test_fleet::harness::dump::dump;
 use muster_test_fleet::harness::fleet::Fleet;
 use muster_test_fleet::harness::process;
-use draw::Tone;
 use screen::Screen;
 use story::{Failure, Story};
 

@@ -14,7 +14,8 @@ use serde_json::json;
 
 use super::apply;
 
-const CONTROL_PLANE: &str = include_str!("../../../../charts/control-plane/access/control-plane.yaml");
+const CONTROL_PLANE: &str =
+    include_str!("../../../../charts/control-plane/access/control-plane.yaml");
 const AGENTS: &str = include_str!("../../../../charts/control-plane/access/agents.yaml");
 const MEMBER: &str = include_str!("../../../../charts/control-plane/access/member.yaml");
 const SECRETS: &str = include_str!("../../../../charts/control-plane/access/member-secrets.yaml");

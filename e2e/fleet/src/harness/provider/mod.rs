@@ -22,10 +22,10 @@ use anyhow::bail;
 use futures::future::BoxFuture;
 use kube::config::Kubeconfig;
 
-pub use muster_test_apiserver::Forget;
 pub use embedded::Embedded;
 pub use envtest::Released;
 pub use given::Given;
+pub use muster_test_apiserver::Forget;
 
 /// The environment variable that chooses the provider.
 pub const CHOICE: &str = "MUSTER_E2E_PROVIDER";

@@ -24,8 +24,8 @@ use jiff::SignedDuration;
 use kube::config::Kubeconfig;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub use muster_test_apiserver::faults::{Effect, Scope};
 pub use link::Condition;
+pub use muster_test_apiserver::faults::{Effect, Scope};
 
 use gate::Gate;
 use link::Link;
