@@ -207,5 +207,4 @@ fn bounded(mut found: Vec<Finding>) -> Vec<Finding> {
 }
 
 #[cfg(test)]
-#[path = "audit_tests.rs"]
 mod tests;

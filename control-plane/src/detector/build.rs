@@ -377,5 +377,4 @@ pub fn recorded(binding: &ObjectMeta) -> Option<&str> {
 }
 
 #[cfg(test)]
-#[path = "build_tests.rs"]
 mod tests;

@@ -434,5 +434,4 @@ fn key_of(kind: &Arc<Kind>, template: &Template) -> TemplateKey {
 }
 
 #[cfg(test)]
-#[path = "templates_tests.rs"]
 mod tests;

@@ -499,5 +499,4 @@ impl Desk {
 }
 
 #[cfg(test)]
-#[path = "desk_tests.rs"]
 mod tests;

@@ -214,5 +214,4 @@ pub fn purge_mode(spec: &ResourceBindingSpec, switches: &Switches) -> PurgeMode 
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
 mod tests;

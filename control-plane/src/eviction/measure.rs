@@ -227,5 +227,4 @@ fn binding_kind(key: &BindingKey) -> String {
 }
 
 #[cfg(test)]
-#[path = "measure_tests.rs"]
 mod tests;

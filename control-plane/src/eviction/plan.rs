@@ -290,5 +290,4 @@ pub fn take_out(spec: &mut ResourceBindingSpec, task: GracefulEvictionTask) {
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
 mod tests;

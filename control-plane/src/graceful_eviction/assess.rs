@@ -249,5 +249,4 @@ fn runs_all(report: &AggregatedStatusItem, given: i32, members_scale: &dyn Fn() 
 }
 
 #[cfg(test)]
-#[path = "assess_tests.rs"]
 mod tests;

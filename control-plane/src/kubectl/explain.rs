@@ -311,5 +311,4 @@ impl fmt::Display for Answer {
 }
 
 #[cfg(test)]
-#[path = "explain_tests.rs"]
 mod tests;

@@ -305,5 +305,4 @@ pub fn approval(request: &CertificateSigningRequest, message: &str) -> Value {
 }
 
 #[cfg(test)]
-#[path = "decide_tests.rs"]
 mod tests;

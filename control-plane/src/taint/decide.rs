@@ -385,5 +385,4 @@ impl Work {
 }
 
 #[cfg(test)]
-#[path = "decide_tests.rs"]
 mod tests;

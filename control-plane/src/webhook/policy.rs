@@ -312,5 +312,4 @@ fn identify(policy: &mut Value, read: &Policy, old: Option<&Policy>, scope: Scop
 }
 
 #[cfg(test)]
-#[path = "policy_tests.rs"]
 mod tests;

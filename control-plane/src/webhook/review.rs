@@ -276,5 +276,4 @@ fn news<T: DeserializeOwned>(request: &Request, check: impl Fn(&T) -> Findings) 
 }
 
 #[cfg(test)]
-#[path = "review_tests.rs"]
 mod tests;

@@ -484,5 +484,4 @@ fn same_version<K: Followed>(old: &K, new: &K) -> bool {
 }
 
 #[cfg(test)]
-#[path = "informer_tests.rs"]
 mod tests;

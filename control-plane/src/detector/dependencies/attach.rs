@@ -343,5 +343,4 @@ fn snapshots<'a>(referrers: &'a [Referrer<'a>]) -> Vec<(BindingSnapshot, &'a Ref
 }
 
 #[cfg(test)]
-#[path = "attach_tests.rs"]
 mod tests;

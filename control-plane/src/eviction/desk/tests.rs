@@ -862,5 +862,4 @@ fn failed_clusters_take_turns_however_much_waits_on_each() {
     );
 }
 
-#[path = "desk_told_tests.rs"]
 mod told;
