@@ -93,7 +93,7 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
         server: Arc::clone(call.server),
         served: call.served.clone(),
         user: call.user.name.clone(),
-        path: format!("/{}/{}/", call.served.resource.plural, call.path.namespace),
+        path: url(&call.served, &call.path.namespace),
         selection,
         prefix,
         accept: call.accept,
@@ -176,6 +176,20 @@ struct Follower {
     deadline: Instant,
     error: Option<Refusal>,
     done: bool,
+}
+
+/// The path of a collection, as requests for it have it.
+fn url(served: &Served, namespace: &str) -> String {
+    let api = match served.resource.group.as_str() {
+        "" => "api",
+        _ => "apis",
+    };
+    let within = match namespace {
+        "" => String::new(),
+        namespace => format!("/namespaces/{namespace}"),
+    };
+    let (version, plural) = (served.api_version(), &served.resource.plural);
+    format!("/{api}/{version}{within}/{plural}")
 }
 
 impl Follower {
