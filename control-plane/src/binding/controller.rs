@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use kube::ResourceExt;
 use kube::api::Patch;
+use kube::core::ObjectMeta;
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
 use muster_shared::client::Rank;
 use muster_shared::conditions;
@@ -16,6 +17,7 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use serde_json::json;
 
+use super::about::About;
 use super::absence::{self, Missing};
 use super::error::{Error, fits};
 use super::held::tell_of_hold;
@@ -45,8 +47,8 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let claimed = queue.clone();
     fleet.templates.on_change(move |news| {
         // The manifest follows the template itself. The binding names its version, and need not change before the template does: the
-        // detector may be another program, or see two changes as one.
-        if matches!(news.event, TemplateEvent::Changed | TemplateEvent::Marked) {
+        // detector may be another program, or see two changes as one. The binding may have been seen first, too.
+        if news.event != TemplateEvent::Gone {
             claimed.add(BindingKey {
                 namespace: news.key.namespace.clone(),
                 name: binding_name(&news.key),
@@ -75,6 +77,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         written: Written::default(),
         missing: Missing::default(),
         waits: Waits::default(),
+        outdated: Waits::default(),
         parked,
     });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
@@ -101,6 +104,8 @@ struct Memory {
     written: Written,
     missing: Missing,
     waits: Waits<BindingKey>,
+    /// Bindings that are about a former object.
+    outdated: Waits<BindingKey>,
     parked: Parked<BindingKey>,
 }
 
@@ -149,6 +154,7 @@ async fn sync<B: Kept>(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Resu
     fleet.traffic.lull(Rank::Order).await;
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
         memory.waits.over(key);
+        memory.outdated.over(key);
         return absence::sweep(fleet, &memory.missing, key).await;
     };
     memory.missing.forget(key);
@@ -201,6 +207,9 @@ async fn sync<B: Kept>(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Resu
         Lookup::Absent => return Ok(Next::Done),
         Lookup::Unknown => return Ok(memory.parked.wait(&template_key.kind, key.clone())),
     };
+    if let Some(pause) = outdated(fleet, memory, key, binding.as_ref(), template.metadata()) {
+        return Ok(Next::After(pause));
+    }
     let origin = Origin {
         namespace: key.namespace.clone(),
         name: key.name.clone(),
@@ -235,6 +244,38 @@ async fn sync<B: Kept>(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Resu
         }
     }
     write(fleet, memory, &origin, binding.as_ref(), &rendered).await
+}
+
+/// The pause of a binding that is about a former object: until garbage collection has removed it, or the detector has brought it up
+/// to date. One that nobody removes and nobody brings up to date within seconds has no other keeper: its Works follow the name.
+fn outdated<B: Kept>(
+    fleet: &Fleet,
+    memory: &Memory,
+    key: &BindingKey,
+    binding: &B,
+    template: &ObjectMeta,
+) -> Option<Duration> {
+    let about = About::of(binding, template);
+    if about == About::Template {
+        memory.outdated.over(key);
+        return None;
+    }
+    let wait = memory.outdated.next(key);
+    if about == About::Recorded && wait.is_long {
+        return None;
+    }
+    if wait.has_become_long {
+        let resource = &binding.spec().resource;
+        let note = format!(
+            "the binding belongs to a former {} {} with another uid: the present one is not carried out before garbage collection has \
+             removed the binding",
+            resource.kind, resource.name
+        );
+        fleet
+            .events
+            .publish(binding, EventType::Warning, "SyncWorkFailed", note);
+    }
+    Some(wait.time)
 }
 
 /// Writes the Works of a binding, and tells what keeps it from that.

@@ -1,5 +1,6 @@
 //! Works from bindings: what each chosen cluster is to have.
 
+mod about;
 pub(crate) mod absence;
 pub mod compare;
 mod controller;

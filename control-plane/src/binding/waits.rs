@@ -21,6 +21,8 @@ pub struct Wait {
     pub time: Duration,
     /// Whether it has become long with this wait, which is worth telling once.
     pub has_become_long: bool,
+    /// Whether it is long: what is waited for may never come.
+    pub is_long: bool,
 }
 
 impl<K: Clone + Eq + Hash> Default for Waits<K> {
@@ -40,6 +42,7 @@ impl<K: Clone + Eq + Hash> Waits<K> {
         Wait {
             time,
             has_become_long: time >= LONG && before.is_none_or(|before| before < LONG),
+            is_long: time >= LONG,
         }
     }
 
@@ -70,6 +73,7 @@ mod tests {
             told += u32::from(wait.has_become_long);
             sum += wait.time;
             assert!(wait.time <= LONGEST);
+            assert_eq!(wait.is_long, told == 1, "{sum:?}");
         }
         assert_eq!(told, 1);
         // Polling all the time would have been 100 looks in 20 s.

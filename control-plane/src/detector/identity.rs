@@ -4,6 +4,7 @@
 
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::{Binding, ObjectReference};
+use muster_shared::k8s::OwnerReference;
 use muster_shared::names;
 
 use super::template::TemplateKey;
@@ -22,9 +23,10 @@ pub enum Owner {
     Other(ObjectReference),
 }
 
-/// Whose a binding is. The uid decides: that of the controller among its owners, or of the resource
-/// that it names. A binding without either belongs to the template that it names. `uid` is that of
-/// the template, `None` when it is not known: then the name decides.
+/// Whose a binding is. The uid of the controller among its owners decides: garbage collection
+/// removes it with that one. A binding without a controller stays, and belongs to the template that
+/// it names, or whose uid it records. `uid` is that of the template, `None` when it is not known:
+/// then the name decides.
 pub fn owner(held: &impl Binding, key: &TemplateKey, uid: Option<&str>) -> Owner {
     let resource = &held.spec().resource;
     let named = TemplateKey::of(resource);
@@ -32,22 +34,24 @@ pub fn owner(held: &impl Binding, key: &TemplateKey, uid: Option<&str>) -> Owner
         && named.kind.group() == key.kind.group()
         && named.namespace == key.namespace
         && named.name == key.name;
-    match owner_uid(held.meta(), resource).zip(uid) {
-        Some((owner, uid)) if owner == uid => Owner::Template,
-        Some((owner, _)) if same_name => Owner::Former {
+    let given = |uid: &&str| !uid.is_empty();
+    let controller = controller(held.meta()).map(|owner| owner.uid.as_str());
+    let recorded = resource.uid.as_deref();
+    match (controller.filter(given), uid) {
+        (Some(owner), Some(uid)) if owner == uid => Owner::Template,
+        (Some(owner), Some(_)) if same_name => Owner::Former {
             uid: owner.to_owned(),
         },
-        None if same_name => Owner::Template,
-        Some(_) | None => Owner::Other(resource.clone()),
+        (None, _) | (_, None) if same_name => Owner::Template,
+        (None, Some(uid)) if recorded == Some(uid) => Owner::Template,
+        _ => Owner::Other(resource.clone()),
     }
 }
 
-fn owner_uid<'a>(held: &'a ObjectMeta, resource: &'a ObjectReference) -> Option<&'a str> {
-    let owners = held.owner_references.iter().flatten();
-    let mut controllers = owners.filter(|owner| owner.controller == Some(true));
-    let controller = controllers.next().map(|owner| owner.uid.as_str());
-    let given = controller.or(resource.uid.as_deref());
-    given.filter(|uid| !uid.is_empty())
+/// The owner that an object goes with.
+pub fn controller(held: &ObjectMeta) -> Option<&OwnerReference> {
+    let mut owners = held.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true))
 }
 
 /// The name of the binding of a template and of its Works, when an API server takes them.
@@ -83,94 +87,107 @@ mod tests {
     use super::*;
     use crate::detector::Kind;
 
-    #[test]
-    fn the_uid_decides_whose_a_binding_is_and_the_name_only_where_there_is_none() {
-        let key = TemplateKey {
+    fn key() -> TemplateKey {
+        TemplateKey {
             kind: Arc::new(Kind::new("batch/v1", "Job")),
             namespace: Some("shop".into()),
             name: "sum".into(),
-        };
-        let owners = |uid: &str| json!([{ "apiVersion": "x", "kind": "x", "name": "x", "uid": uid, "controller": true }]);
-        let resource = |api_version: &str, uid: Value| json!({ "apiVersion": api_version, "kind": "Job", "namespace": "shop", "name": "sum", "uid": uid });
-        let former = |uid: &str| Owner::Former { uid: uid.into() };
-        let other =
-            |resource: &Value| Owner::Other(serde_json::from_value(resource.clone()).unwrap());
-        let foreign = resource("batch.volcano.sh/v1alpha1", json!("v"));
-        for (what, owners, resource, uid, expected) in [
-            (
-                "its own",
-                owners("u"),
-                resource("batch/v1", json!("u")),
-                Some("u"),
-                Owner::Template,
-            ),
+        }
+    }
+
+    fn resource(api_version: &str, uid: Option<&str>) -> Value {
+        json!({ "apiVersion": api_version, "kind": "Job", "namespace": "shop", "name": "sum", "uid": uid })
+    }
+
+    /// The owner of a binding with this controller, seen from a template with this uid.
+    fn owner_of(controller: Option<&str>, resource: &Value, uid: Option<&str>) -> Owner {
+        let owners = controller.map(|uid| {
+            json!([{ "apiVersion": "x", "kind": "x", "name": "x", "uid": uid, "controller": true }])
+        });
+        let held = json!({ "metadata": { "name": "sum-job", "ownerReferences": owners }, "spec": { "resource": resource } });
+        let held: ResourceBinding = serde_json::from_value(held).unwrap();
+        owner(&held, &key(), uid)
+    }
+
+    fn other(resource: &Value) -> Owner {
+        Owner::Other(serde_json::from_value(resource.clone()).unwrap())
+    }
+
+    #[test]
+    fn the_uid_of_its_controller_decides_whose_a_binding_is() {
+        let former = || Owner::Former { uid: "old".into() };
+        let job = |uid| resource("batch/v1", Some(uid));
+        let foreign = resource("batch.volcano.sh/v1alpha1", Some("v"));
+        let older = |group| resource(group, Some("u"));
+        for (what, controller, resource, uid, expected) in [
+            ("its own", "u", job("u"), Some("u"), Owner::Template),
             (
                 "its own, of another version",
-                owners("u"),
-                resource("batch/v1beta1", json!("u")),
+                "u",
+                older("batch/v1beta1"),
                 Some("u"),
                 Owner::Template,
             ),
             (
                 "its own, of another group",
-                owners("u"),
-                resource("extensions/v1", json!("u")),
+                "u",
+                older("extensions/v1"),
                 Some("u"),
                 Owner::Template,
             ),
-            (
-                "a former one's",
-                owners("old"),
-                resource("batch/v1", json!("old")),
-                Some("u"),
-                former("old"),
-            ),
+            ("a former one's", "old", job("old"), Some("u"), former()),
             (
                 "a former one's that names the present one",
-                owners("old"),
-                resource("batch/v1", json!("u")),
+                "old",
+                job("u"),
                 Some("u"),
-                former("old"),
-            ),
-            (
-                "a former one's without owner",
-                json!(null),
-                resource("batch/v1", json!("old")),
-                Some("u"),
-                former("old"),
+                former(),
             ),
             (
                 "of another group",
-                owners("v"),
+                "v",
                 foreign.clone(),
                 Some("u"),
                 other(&foreign),
             ),
             (
-                "without uid",
-                json!(null),
-                resource("batch/v1", json!(null)),
-                Some("u"),
-                Owner::Template,
-            ),
-            (
                 "of a template that is not known",
-                owners("v"),
-                resource("batch/v1", json!("v")),
+                "v",
+                job("v"),
                 None,
                 Owner::Template,
             ),
             (
                 "of another group, not known either",
-                owners("v"),
+                "v",
                 foreign.clone(),
                 None,
                 other(&foreign),
             ),
         ] {
-            let held = json!({ "metadata": { "name": "sum-job", "ownerReferences": owners }, "spec": { "resource": resource } });
-            let held: ResourceBinding = serde_json::from_value(held).unwrap();
-            assert_eq!(owner(&held, &key, uid), expected, "{what}");
+            let got = owner_of(Some(controller), &resource, uid);
+            assert_eq!(got, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_binding_without_a_controller_belongs_to_the_template_that_it_names() {
+        let foreign = resource("batch.volcano.sh/v1alpha1", Some("v"));
+        for (what, resource, expected) in [
+            ("no uid", resource("batch/v1", None), Owner::Template),
+            (
+                "that of a former one, which it outlived",
+                resource("batch/v1", Some("old")),
+                Owner::Template,
+            ),
+            (
+                "its uid, in another group",
+                resource("extensions/v1", Some("u")),
+                Owner::Template,
+            ),
+            ("another object", foreign.clone(), other(&foreign)),
+        ] {
+            assert_eq!(owner_of(None, &resource, Some("u")), expected, "{what}");
         }
     }
 

@@ -39,6 +39,7 @@ mod conformance;
 pub use build::binding_name;
 pub use claim::Claim;
 pub use controller::start;
+pub use identity::controller;
 pub use news::{Lookup, News, Standing, TemplateEvent};
 pub use parked::Parked;
 pub use template::{Kind, Template, TemplateKey};

@@ -77,6 +77,11 @@ impl Bench {
         self.ground.server.faults()
     }
 
+    /// Forgets the history, so that watches which are behind have to list anew.
+    pub fn compact(&self) {
+        self.ground.server.store().forget_history();
+    }
+
     /// Makes a kind `example.com/v1` of this name, in namespaces.
     pub async fn define(&self, kind: &str, plural: &str) {
         let definition = json!({

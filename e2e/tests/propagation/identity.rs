@@ -1,17 +1,17 @@
 //! Whose a Work is, and Works that nobody answers for.
 
 use futures::StreamExt;
-use kube::api::{DeleteParams, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, PropagationPolicy as Propagate, WatchEvent, WatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::ground::{PATIENCE, gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;
-use muster_shared::k8s::{Api, Deployment, Event, Namespace};
+use muster_shared::k8s::{Api, Deployment, Event, Job, Namespace, ResourceExt};
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, create, deployment, merge};
+use crate::bench::{Bench, POLICY_ID, create, deployment, merge};
 
 /// Two namespaces whose names have the same FNV-1a hash of 32 bits, which is all that the name of a Work has of them.
 const TWINS: [&str; 2] = ["team-y0jrs5", "team-lva3qb"];
@@ -184,7 +184,6 @@ async fn report(bench: &Bench, member: &str, status: &Value) {
 
 #[tokio::test]
 async fn a_job_that_fails_in_one_member_and_is_moved_shows_a_status_that_the_api_accepts() {
-    use muster_shared::k8s::Job;
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane();
     let job = json!({ "metadata": { "name": "once" }, "spec": { "parallelism": 2, "template": { "spec": {
@@ -209,8 +208,6 @@ async fn a_job_that_fails_in_one_member_and_is_moved_shows_a_status_that_the_api
     let failed = json!({ "failed": 1, "startTime": start, "conditions": [
         { "type": "FailureTarget", "status": "True" }, { "type": "Failed", "status": "True" },
     ] });
-    report(&bench, "m1", &failed).await;
-    report(&bench, "m2", &running).await;
     let holds = |job: &Job, condition: &str| {
         let conditions = job
             .status
@@ -228,6 +225,13 @@ async fn a_job_that_fails_in_one_member_and_is_moved_shows_a_status_that_the_api
             status.failed.unwrap_or(0),
         )
     };
+    // A member that has not reported yet counts as one in which nothing is active.
+    report(&bench, "m2", &running).await;
+    until::<Job>(&bench.here(), "once", "it is running", |job| {
+        counts(job) == (1, 2, 0)
+    })
+    .await;
+    report(&bench, "m1", &failed).await;
     until::<Job>(&bench.here(), "once", "its failure is announced", |job| {
         counts(job) == (1, 2, 1) && holds(job, "FailureTarget") && !holds(job, "Failed")
     })
@@ -242,4 +246,137 @@ async fn a_job_that_fails_in_one_member_and_is_moved_shows_a_status_that_the_api
         |job| counts(job) == (0, 2, 1) && holds(job, "Failed"),
     )
     .await;
+}
+
+fn job(name: &str) -> Value {
+    json!({ "metadata": { "name": name }, "spec": { "template": { "spec": {
+        "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }],
+    } } } })
+}
+
+/// The uid of the template that a manifest was made of.
+fn made_of(manifest: &Value) -> Option<&str> {
+    manifest["metadata"]["annotations"]["resourcetemplate.karmada.io/uid"].as_str()
+}
+
+/// Lists and watches over all namespaces, which is how caches learn of a kind.
+fn cache_of(kind: &str) -> Scope {
+    Scope {
+        path: Some(format!("/apis/{kind}")),
+        ..Scope::default()
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_was_replaced_is_not_carried_out_by_the_binding_of_the_former_one() {
+    let bench = Bench::start().await;
+    bench.serve_jobs().await;
+    let _control_plane = bench.control_plane();
+    let jobs: Api<Job> = bench.here();
+    for name in ["once", "witness"] {
+        create(&jobs, job(name)).await;
+    }
+    let policy = json!({ "metadata": { "name": "jobs" }, "spec": {
+        "resourceSelectors": [{ "apiVersion": "batch/v1", "kind": "Job" }],
+        "placement": { "clusterAffinity": { "clusterNames": ["m1"] } },
+    } });
+    create::<PropagationPolicy>(&bench.here(), policy).await;
+    for name in ["once", "witness"] {
+        bench.sent("m1", "Job", name, |_| true).await;
+        until(&jobs, name, "it is claimed", |it| {
+            it.labels().contains_key(POLICY_ID)
+        })
+        .await;
+    }
+    let before = jobs.get("once").await.unwrap();
+    // The deletion is seen by nobody, and that of the binding neither.
+    bench
+        .faults()
+        .inject_for(cache_of("batch/v1/jobs"), Effect::Hang);
+    let bindings = cache_of("work.karmada.io/v1alpha2/resourcebindings");
+    bench.faults().inject_for(bindings.clone(), Effect::Hang);
+    let at_once = DeleteParams::background();
+    jobs.delete("once", &at_once).await.unwrap();
+    // From a file that was read from the API, claim and all.
+    let mut again = job("once");
+    again["metadata"]["labels"] = json!(before.labels());
+    again["metadata"]["annotations"] = json!(before.annotations());
+    create(&jobs, again).await;
+    let after = jobs.get("once").await.unwrap().uid().unwrap();
+    bench.compact();
+    bench.faults().heal();
+    bench.faults().inject_for(bindings, Effect::Hang);
+    // What was to be written for the first of these changes has been written before the second.
+    for step in ["one", "two"] {
+        let change = json!({ "metadata": { "labels": { "step": step } } });
+        merge::<Job>(&bench.here(), "witness", change).await;
+        let carried = |manifest: &Value| manifest["metadata"]["labels"]["step"] == step;
+        bench.sent("m1", "Job", "witness", carried).await;
+    }
+    let work = names::work("Job", "once", "default");
+    let held = bench.works("m1").get(&work).await.unwrap();
+    assert_eq!(
+        made_of(&held.spec.workload.manifests[0].0),
+        before.metadata.uid.as_deref()
+    );
+    // Its own binding carries it out.
+    bench.faults().heal();
+    bench.withdrawn("m1", "Job", "once").await;
+    let own = |work: &Work| {
+        work.metadata.deletion_timestamp.is_none()
+            && work.labels()[names::label::RESOURCE_BINDING_ID] == after
+            && made_of(&work.spec.workload.manifests[0].0) == Some(&after)
+    };
+    until(&bench.works("m1"), &work, "it is made again", own).await;
+}
+
+#[tokio::test]
+async fn a_binding_that_outlived_its_template_is_taken_over_by_the_next_one() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    bench.place("web", json!({})).await;
+    bench.sent("m1", "Deployment", "web", |_| true).await;
+    let bindings: Api<ResourceBinding> = bench.here();
+    let before = bindings.get("web-deployment").await.unwrap();
+    let deployments: Api<Deployment> = bench.here();
+    let orphaning = DeleteParams {
+        propagation_policy: Some(Propagate::Orphan),
+        ..DeleteParams::default()
+    };
+    deployments.delete("web", &orphaning).await.unwrap();
+    gone(&deployments, "web").await;
+    bench.deploy("web").await;
+    let template = deployments.get("web").await.unwrap().uid();
+    for member in ["m1", "m2"] {
+        let new = |manifest: &Value| made_of(manifest) == template.as_deref();
+        bench.sent(member, "Deployment", "web", new).await;
+    }
+    let after = bindings.get("web-deployment").await.unwrap();
+    assert_eq!(after.uid(), before.uid(), "it is the same");
+    assert_eq!(after.spec.resource.uid, template);
+    assert_eq!(
+        after.owner_references().first().map(|it| it.uid.clone()),
+        template
+    );
+}
+
+#[tokio::test]
+async fn a_binding_that_is_there_before_its_template_is_carried_out_when_that_appears() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    bench.deploy("witness").await;
+    let binding = |name: &str| {
+        json!({ "metadata": { "name": format!("{name}-deployment") }, "spec": {
+            "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name },
+            "clusters": [{ "name": "m1", "replicas": 1 }],
+        } })
+    };
+    for name in ["web", "witness"] {
+        create::<ResourceBinding>(&bench.here(), binding(name)).await;
+    }
+    // By then Deployments have been listed.
+    bench.sent("m1", "Deployment", "witness", |_| true).await;
+    bench.deploy("web").await;
+    bench.sent("m1", "Deployment", "web", |_| true).await;
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::binding::BindingKey;
 use crate::binding::render::expects;
 use crate::detector::build::{self, TEMPLATE_FINGERPRINT};
-use crate::detector::identity::sound_name;
+use crate::detector::identity::{controller, sound_name};
 use crate::detector::{Template, TemplateKey};
 
 /// Referrers that a binding names, and clusters that it names for them. With a label for each
@@ -169,16 +169,20 @@ impl<'a> Attached<'a> {
                 "labels": labels,
                 "annotations": { TEMPLATE_FINGERPRINT: build::fingerprint(self.template) },
                 "finalizers": [finalizer::RESOURCE_BINDING],
-                "ownerReferences": [{
-                    "apiVersion": self.key.kind.api_version,
-                    "kind": self.key.kind.kind,
-                    "name": self.key.name,
-                    "uid": uid,
-                    "controller": true,
-                    "blockOwnerDeletion": true,
-                }],
+                "ownerReferences": [self.owner()],
             },
             "spec": spec,
+        })
+    }
+
+    fn owner(&self) -> Value {
+        json!({
+            "apiVersion": self.key.kind.api_version,
+            "kind": self.key.kind.kind,
+            "name": self.key.name,
+            "uid": self.template.metadata().uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
         })
     }
 
@@ -213,6 +217,12 @@ impl<'a> Attached<'a> {
         if changed {
             let record = json!({ TEMPLATE_FINGERPRINT: fingerprint });
             metadata.insert("annotations".to_owned(), record);
+        }
+        // One that outlived a former template goes with this one.
+        if changed && controller(&held.metadata).is_none() {
+            let others = held.metadata.owner_references.iter().flatten();
+            let owners = others.map(|owner| json!(owner)).chain([self.owner()]);
+            metadata.insert("ownerReferences".to_owned(), owners.collect());
         }
         if !metadata.is_empty() {
             patch.insert("metadata".to_owned(), Value::Object(metadata));

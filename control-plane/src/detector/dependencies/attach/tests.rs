@@ -201,6 +201,34 @@ fn a_binding_of_a_former_template_is_waited_for_and_not_made_the_new_ones() {
 }
 
 #[test]
+fn a_binding_that_outlived_its_template_goes_with_the_next_one() {
+    let (a, placed) = (
+        binding("a"),
+        spec(json!({ "clusters": [{ "name": "m1" }] })),
+    );
+    let referrers = [Referrer {
+        key: &a,
+        id: "ia",
+        spec: &placed,
+    }];
+    let mut held = created(&referrers);
+    held.metadata.owner_references = None;
+    held.spec.resource.uid = Some("old".into());
+    let (key, _) = fixture();
+    let next = Template::new(
+        json!({ "metadata": { "name": "conf", "namespace": "default", "uid": "new" } }),
+    );
+    let next = next.unwrap();
+    let attached = Attached::new(&key, &next, &referrers).unwrap();
+    let Ok(Some(Write::Patch(patch))) = attached.write(Some(&held), |_| false, false) else {
+        panic!("expected a patch")
+    };
+    assert_eq!(patch["spec"]["resource"]["uid"], "new");
+    assert_eq!(patch["metadata"]["ownerReferences"][0]["uid"], "new");
+    assert_eq!(patch["metadata"]["ownerReferences"][0]["controller"], true);
+}
+
+#[test]
 fn a_change_of_the_template_is_found_by_what_the_binding_records() {
     let (a, placed) = (
         binding("a"),

@@ -1,0 +1,155 @@
+//! Which object a binding is about: the template that has the name now, or a former one.
+//!
+//! A name is no identity. While a template is deleted and created again, the binding of the former one is still there, until garbage
+//! collection has removed it. A Work made by it of the present template would be removed with it, and made again by the present
+//! template's own binding: a Job would run twice.
+
+use kube::core::ObjectMeta;
+use muster_shared::api::binding::{Binding, ObjectReference};
+
+use crate::detector::{Kind, controller};
+
+/// Object that a binding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The template.
+    Template,
+    /// A former object of the same name, which owned the binding: garbage collection removes it.
+    Former,
+    /// A former object of the same name by the record alone. Nobody removes the binding; whoever keeps it brings it up to date.
+    Recorded,
+}
+
+impl About {
+    /// Object that a binding is about, seen beside the template of that name; without uids the name decides.
+    pub fn of(binding: &impl Binding, template: &ObjectMeta) -> Self {
+        let resource = &binding.spec().resource;
+        let Some(present) = given(template.uid.as_deref()) else {
+            return Self::Template;
+        };
+        let recorded = given(resource.uid.as_deref());
+        match owner(binding.meta(), resource, recorded) {
+            Some(owner) if owner != present => Self::Former,
+            _ if recorded.is_some_and(|recorded| recorded != present) => Self::Recorded,
+            _ => Self::Template,
+        }
+    }
+}
+
+/// The uid of the object that a binding was made for, where that owns it. The controller of a binding that somebody else made may
+/// be any object, which then says nothing about the template.
+fn owner<'a>(
+    held: &'a ObjectMeta,
+    resource: &ObjectReference,
+    recorded: Option<&str>,
+) -> Option<&'a str> {
+    let controller = controller(held)?;
+    let group = |api_version: &str, kind: &str| Kind::new(api_version, kind).group().to_owned();
+    let is_of_that_name = controller.kind == resource.kind
+        && controller.name == resource.name
+        && group(&controller.api_version, &controller.kind)
+            == group(&resource.api_version, &resource.kind);
+    let uid = given(Some(&controller.uid))?;
+    (is_of_that_name || Some(uid) == recorded).then_some(uid)
+}
+
+fn given(uid: Option<&str>) -> Option<&str> {
+    uid.filter(|uid| !uid.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::ResourceBinding;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_binding_is_about_a_former_object_where_its_owner_or_its_record_says_so() {
+        let owner = |api_version: &str, kind: &str, uid: &str| {
+            json!([
+                { "apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "x" },
+                { "apiVersion": api_version, "kind": kind, "name": "sum", "uid": uid, "controller": true },
+            ])
+        };
+        let job = |uid: &str| owner("batch/v1", "Job", uid);
+        let none = Value::Null;
+        for (what, owners, recorded, expected) in [
+            ("its own", job("u"), Some("u"), About::Template),
+            ("a former one's", job("old"), Some("old"), About::Former),
+            (
+                "a former one's that records the present one",
+                job("old"),
+                Some("u"),
+                About::Former,
+            ),
+            (
+                "a former one's that records nothing",
+                job("old"),
+                None,
+                About::Former,
+            ),
+            (
+                "a former one's of a version that is not served any more",
+                owner("batch/v1beta1", "Job", "old"),
+                None,
+                About::Former,
+            ),
+            (
+                "a former one's of another group",
+                owner("extensions/v1", "Job", "old"),
+                Some("old"),
+                About::Former,
+            ),
+            (
+                "one whose record is behind",
+                job("u"),
+                Some("old"),
+                About::Recorded,
+            ),
+            (
+                "one that outlived its owner",
+                none.clone(),
+                Some("old"),
+                About::Recorded,
+            ),
+            (
+                "somebody else's of the present one",
+                owner("example.com/v1", "Batch", "b"),
+                Some("u"),
+                About::Template,
+            ),
+            (
+                "somebody else's of the former one",
+                owner("example.com/v1", "Batch", "b"),
+                Some("old"),
+                About::Recorded,
+            ),
+            (
+                "somebody else's without a record",
+                owner("example.com/v1", "Batch", "b"),
+                None,
+                About::Template,
+            ),
+            ("one made by hand", none.clone(), None, About::Template),
+            (
+                "one with an empty record",
+                none.clone(),
+                Some(""),
+                About::Template,
+            ),
+        ] {
+            let held: ResourceBinding = serde_json::from_value(json!({
+                "metadata": { "name": "sum-job", "ownerReferences": owners },
+                "spec": { "resource": { "apiVersion": "batch/v1", "kind": "Job", "name": "sum", "uid": recorded } },
+            }))
+            .unwrap();
+            let template = |uid: Option<&str>| ObjectMeta {
+                uid: uid.map(str::to_owned),
+                ..ObjectMeta::default()
+            };
+            assert_eq!(About::of(&held, &template(Some("u"))), expected, "{what}");
+            assert_eq!(About::of(&held, &template(None)), About::Template, "{what}");
+        }
+    }
+}
