@@ -12,8 +12,12 @@ use muster_shared::api::policy::PurgeMode;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 
-use crate::eviction::explain::{CONDITION, REASON_REMOVAL};
-
+/// Type of the condition on a binding: True while an old copy has to go before the new ones are made.
+pub const CONDITION: &str = "RemovalPending";
+/// Reason of that condition while it is True.
+const HELD: &str = "WaitingForRemoval";
+/// Reason of that condition once it is False.
+const FREE: &str = "NothingToRemove";
 /// How long an old copy may hold the new one back where its task does not say, in seconds (Karmada's `--graceful-eviction-timeout`).
 const LONGEST: i32 = 600;
 /// How long it may do so before anybody is told: most copies are gone by then.
@@ -75,7 +79,7 @@ impl Hold<'_> {
     }
 }
 
-/// The condition `EvictionPending` while a copy holds the new ones back, and once it does no more; nothing where none has to be told.
+/// The condition while a copy holds the new ones back, and once it does no more; nothing where none has to be told.
 pub fn condition(
     hold: Option<&Hold<'_>>,
     before: &[Condition],
@@ -93,13 +97,11 @@ pub fn condition(
              the new copies are made at {until:.0} at the latest"
         );
         return told
-            .then(|| conditions::new(CONDITION, conditions::TRUE, REASON_REMOVAL, &message, now));
+            .then(|| conditions::new(CONDITION, conditions::TRUE, HELD, &message, now));
     }
-    let known = conditions::get(before, CONDITION)?;
-    let was_held = known.status == conditions::TRUE && known.reason == REASON_REMOVAL;
-    was_held.then(|| {
+    conditions::is_true(before, CONDITION).then(|| {
         let message = "nothing holds the new copies back any more";
-        conditions::new(CONDITION, conditions::FALSE, "RemovalAwaited", message, now)
+        conditions::new(CONDITION, conditions::FALSE, FREE, message, now)
     })
 }
 
@@ -190,6 +192,40 @@ mod tests {
         assert_eq!(list[0].status, "False");
         assert_eq!(condition(None, &list, at(601)), None);
         assert_eq!(condition(None, &[], at(601)), None);
+    }
+
+    #[test]
+    fn a_removal_and_an_eviction_that_are_pending_at_once_do_not_hide_each_other() {
+        use crate::eviction::explain::{Note, Turn, merge};
+        let told = |list: &[Condition]| -> Vec<(String, String, String)> {
+            list.iter()
+                .map(|it| (it.type_.clone(), it.status.clone(), it.reason.clone()))
+                .collect()
+        };
+        let note = |turn| {
+            [Note {
+                cluster: "m2".to_owned(),
+                turn,
+            }]
+        };
+        let why = "full".to_owned();
+        let leaves = merge(&[], &note(Turn::Nowhere { why }), at(1)).unwrap();
+        let held = Hold {
+            cluster: "m1",
+            since: at(0),
+            until: at(600),
+        };
+        let both = conditions::merge(&leaves, condition(Some(&held), &leaves, at(15))).unwrap();
+        assert_eq!(told(&both)[0], told(&leaves)[0]);
+        let removed = conditions::merge(&both, condition(None, &both, at(60))).unwrap();
+        assert_eq!(told(&removed)[0], told(&leaves)[0]);
+        let stays = merge(&both, &note(Turn::Recovered), at(60)).unwrap();
+        let is_held = |list: &[Condition]| {
+            list.iter()
+                .any(|it| it.status == "True" && it.reason == "WaitingForRemoval")
+        };
+        assert!(is_held(&stays), "{stays:?}");
+        assert!(!is_held(&removed), "{removed:?}");
     }
 
     #[test]

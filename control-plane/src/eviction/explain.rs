@@ -11,9 +11,6 @@ use super::rate::FleetHealth;
 /// Type of the condition on a binding: True while the workload is to leave a cluster and has not left it.
 pub const CONDITION: &str = "EvictionPending";
 
-/// Reason of that condition while an old copy is to go before the new ones are made. The controller of the Works writes it.
-pub const REASON_REMOVAL: &str = "WaitingForRemoval";
-
 /// A turn that an eviction took, about one binding and one cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {

@@ -42,6 +42,12 @@ const WHY: Column = Column::text(
     r#".status.conditions[?(@.type=="EvictionPending")].message"#,
 )
 .wide();
+/// What has to be removed before new copies are made.
+const REMOVAL: Column = Column::text(
+    "REMOVAL",
+    r#".status.conditions[?(@.type=="RemovalPending")].message"#,
+)
+.wide();
 
 resource! {
     /// A placed resource that lives in a namespace.
@@ -54,7 +60,7 @@ resource! {
         status: ResourceBindingStatus,
         short_names: ["rb"],
         categories: ["karmada-io"],
-        columns: [SCHEDULED, FULLY_APPLIED, EVICTION, Column::age("AGE"), CLUSTERS, LEAVING, WHY],
+        columns: [SCHEDULED, FULLY_APPLIED, EVICTION, Column::age("AGE"), CLUSTERS, LEAVING, WHY, REMOVAL],
     }
 }
 
@@ -69,7 +75,7 @@ resource! {
         status: ResourceBindingStatus,
         short_names: ["crb"],
         categories: ["karmada-io"],
-        columns: [SCHEDULED, FULLY_APPLIED, EVICTION, Column::age("AGE"), CLUSTERS, LEAVING, WHY],
+        columns: [SCHEDULED, FULLY_APPLIED, EVICTION, Column::age("AGE"), CLUSTERS, LEAVING, WHY, REMOVAL],
     }
 }
 

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use muster_shared::conditions;
 
 use super::super::backlog::{Depth, Place};
-use super::super::explain::{CONDITION, Note, REASON_REMOVAL, Turn};
+use super::super::explain::{CONDITION, Note, Turn};
 use super::super::fleet_view::evicts;
 use super::super::judge::Cause;
 use super::super::rate::Band;
@@ -156,7 +156,7 @@ impl Desk {
         let is_pending = targets
             .iter()
             .any(|target| self.fleet.taints(&target.name).iter().any(evicts));
-        if stale.status != conditions::TRUE || stale.reason == REASON_REMOVAL || is_pending {
+        if stale.status != conditions::TRUE || is_pending {
             return;
         }
         let named = targets
