@@ -96,8 +96,7 @@ pub fn condition(
             "its copy in {cluster} has to go first (purge mode Directly), is to be removed since {since:.0}, and is still there: \
              the new copies are made at {until:.0} at the latest"
         );
-        return told
-            .then(|| conditions::new(CONDITION, conditions::TRUE, HELD, &message, now));
+        return told.then(|| conditions::new(CONDITION, conditions::TRUE, HELD, &message, now));
     }
     conditions::is_true(before, CONDITION).then(|| {
         let message = "nothing holds the new copies back any more";

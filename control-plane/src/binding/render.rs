@@ -116,7 +116,8 @@ pub struct Scope {
     pub targets: Vec<TargetCluster>,
     /// Clusters where a Work may be: the targets, and those being left gracefully. A Work elsewhere is an orphan.
     pub expected: BTreeSet<String>,
-    /// Clusters that must be empty before anything is made elsewhere (purge mode Directly).
+    /// Clusters that must be empty before anything is made elsewhere (purge mode Directly). One that was chosen again is none of them:
+    /// nothing removes what it has.
     pub purged_first: BTreeSet<String>,
 }
 
@@ -138,17 +139,17 @@ impl Scope {
         }
         let mut expected: BTreeSet<String> =
             targets.iter().map(|target| target.name.clone()).collect();
+        let is_target = |cluster: &str| targets.iter().any(|target| target.name == cluster);
         let mut purged_first = BTreeSet::new();
         for task in &spec.graceful_eviction_tasks {
             // With no cluster chosen yet, which is how another scheduler finds it, nothing would be left in the meantime.
             let directly = !spec.clusters.is_empty()
                 && task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly);
-            let clusters = if directly {
-                &mut purged_first
-            } else {
-                &mut expected
-            };
-            clusters.insert(task.from_cluster.clone());
+            if !directly {
+                expected.insert(task.from_cluster.clone());
+            } else if !is_target(&task.from_cluster) {
+                purged_first.insert(task.from_cluster.clone());
+            }
         }
         Self {
             targets,
@@ -401,6 +402,9 @@ mod tests {
         };
         let nowhere = scope(json!([]));
         assert!(nowhere.expected.contains("m1") && nowhere.purged_first.is_empty());
+        // One that was chosen again is not removed, so that nothing waits for it.
+        let again = scope(json!([{ "name": "m2" }, { "name": "m1" }]));
+        assert!(again.expected.contains("m1") && again.purged_first.is_empty());
         let chosen = scope(json!([{ "name": "m2" }]));
         assert!(!chosen.expected.contains("m1") && chosen.purged_first.contains("m1"));
     }
