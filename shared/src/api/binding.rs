@@ -1,6 +1,10 @@
-//! `ResourceBinding` and `ClusterResourceBinding` (`work.karmada.io/v1alpha2`): one placed resource, the
-//! clusters it is on, the clusters it is leaving. Both kinds have the same spec and status; [`Binding`] is what
-//! code that does not care is written against.
+//! `ResourceBinding` and `ClusterResourceBinding` (`work.karmada.io/v1alpha2`): one propagated
+//! resource, the clusters that run it and the clusters that it is being evicted from.
+//!
+//! Both kinds have the same spec and status; code that handles either is written against
+//! [`Binding`].
+//!
+//! Documentation comments on fields become the descriptions that `kubectl explain` shows.
 
 use std::sync::{Arc, LazyLock};
 
@@ -29,7 +33,7 @@ const FULLY_APPLIED: Column = Column::text(
     "FULLYAPPLIED",
     r#".status.conditions[?(@.type=="FullyApplied")].status"#,
 );
-/// Why it waits for a cluster to leave, or what became of it last.
+/// Reason of the condition `EvictionPending`: what the eviction waits for, or how it ended.
 const EVICTION: Column = Column::text(
     "EVICTION",
     r#".status.conditions[?(@.type=="EvictionPending")].reason"#,
@@ -50,7 +54,11 @@ const REMOVAL: Column = Column::text(
 .wide();
 
 resource! {
-    /// A placed resource that lives in a namespace.
+    /// A resource in a namespace and the clusters that it is propagated to.
+    ///
+    /// The detector creates one binding for each template that a policy selects, and one for each
+    /// dependency of such a template. The scheduler chooses the clusters, the binding controller
+    /// creates one Work per cluster, and the status controller collects what the clusters report.
     ResourceBinding {
         group: "work.karmada.io",
         version: "v1alpha2",
@@ -65,7 +73,10 @@ resource! {
 }
 
 resource! {
-    /// A placed resource without a namespace.
+    /// A resource without a namespace and the clusters that it is propagated to.
+    ///
+    /// The detector creates one binding for each cluster-scoped template that a
+    /// ClusterPropagationPolicy selects. Fields and controllers are those of ResourceBinding.
     ClusterResourceBinding {
         group: "work.karmada.io",
         version: "v1alpha2",
@@ -79,18 +90,18 @@ resource! {
     }
 }
 
-/// What the two kinds of binding have in common.
+/// The fields that both kinds of binding have.
 pub trait Binding: Object {
     /// Whether objects of the kind live in namespaces.
     const NAMESPACED: bool;
 
-    /// What is placed, where, and how.
+    /// Returns the spec.
     fn spec(&self) -> &ResourceBindingSpec;
-    /// The same, to change it.
+    /// Returns the spec for modification.
     fn spec_mut(&mut self) -> &mut ResourceBindingSpec;
-    /// What became of it; a binding nobody has touched yet has the empty status.
+    /// Returns the status; the empty status if the binding has none yet.
     fn status(&self) -> &ResourceBindingStatus;
-    /// The same, to change it.
+    /// Returns the status for modification, creating it if the binding has none.
     fn status_mut(&mut self) -> &mut ResourceBindingStatus;
 }
 
@@ -120,88 +131,123 @@ macro_rules! binding {
 binding!(ResourceBinding, true);
 binding!(ClusterResourceBinding, false);
 
-/// What is placed, where, and how.
+/// Desired state of a propagated resource: what it is, where it runs, and the rules by which the
+/// clusters were chosen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["resource"]))]
 pub struct ResourceBindingSpec {
-    /// The resource.
+    /// Reference to the template that is propagated. Set by the detector.
     pub resource: ObjectReference,
 
-    /// Whether what the resource refers to goes with it.
+    /// If true, the objects that the template refers to (ConfigMaps, Secrets, service accounts,
+    /// volume claims, ...) are propagated to the same clusters. Copied from the policy. Requires
+    /// the feature gate `PropagateDeps`. Absent means false.
     #[serde(skip_serializing_if = "absent")]
     pub propagate_deps: bool,
 
-    /// What one replica needs; absent means nothing in particular.
+    /// Resources and node constraints of one replica, read from the pod template. The scheduler
+    /// estimates from them how many replicas fit into a cluster. Absent if the template runs no
+    /// pods, or if its pods request nothing.
     #[serde(skip_serializing_if = "absent")]
     pub replica_requirements: Option<Arc<ReplicaRequirements>>,
 
-    /// How many replicas are wanted in all.
+    /// Total number of replicas that the template asks for. Absent or 0 for a resource without
+    /// replicas, which is propagated whole to every chosen cluster.
     #[serde(skip_serializing_if = "absent")]
     pub replicas: i32,
 
-    /// The parts of a resource that has more than one kind of pod.
+    /// Groups of pods of a template that has more than one pod template, such as the job manager
+    /// and the task managers of a Flink cluster. Muster does not fill this field in and does not
+    /// divide by it.
     #[serde(skip_serializing_if = "absent")]
     pub components: Vec<Component>,
 
-    /// The clusters that were chosen.
+    /// Clusters that the resource is propagated to, with the replicas of each. Written by the
+    /// scheduler, and by the eviction controllers together with a task in `gracefulEvictionTasks`.
+    /// Empty until the resource has been scheduled.
     #[serde(skip_serializing_if = "absent")]
     pub clusters: Vec<TargetCluster>,
 
-    /// The rules they were chosen by: a copy of the policy's.
+    /// Rules for choosing clusters and dividing replicas: a copy of the policy's `spec.placement`,
+    /// with the default tolerations of the control plane added. Absent on the binding of a
+    /// dependency, which follows the bindings in `requiredBy`.
     #[serde(skip_serializing_if = "absent")]
     pub placement: Option<Arc<Placement>>,
 
-    /// The clusters that are being left. The last copy there goes when the new ones are healthy.
+    /// Clusters that the resource is being evicted from. The copy in such a cluster stays as it is
+    /// until its task ends; what ends a task is described at `purgeMode`, `gracePeriodSeconds` and
+    /// `suppressDeletion`. Added by the eviction controllers and the scheduler, removed by the
+    /// graceful-eviction controller.
     #[serde(skip_serializing_if = "absent")]
     pub graceful_eviction_tasks: Vec<GracefulEvictionTask>,
 
-    /// The bindings whose resources refer to this one.
+    /// Bindings of the resources that depend on this one, with their clusters. The resource is
+    /// propagated to all of these clusters in addition to `clusters`. Written by the detector; at
+    /// most 1,000 entries.
     #[serde(skip_serializing_if = "absent")]
     pub required_by: Vec<BindingSnapshot>,
 
-    /// The scheduler in charge.
+    /// Name of the scheduler that is responsible for the binding, copied from the policy. Muster's
+    /// scheduler acts if this is the value of its flag `--scheduler-name`, or if the field is
+    /// absent.
     #[serde(skip_serializing_if = "absent")]
     pub scheduler_name: Option<String>,
 
-    /// What happens when the application or its cluster fails.
+    /// Conditions under which the resource is moved to another cluster, and how. Copied from the
+    /// policy. If absent, only `NoExecute` taints move it.
     #[serde(skip_serializing_if = "absent")]
     pub failover: Option<FailoverBehavior>,
 
-    /// What happens when a member has an object of the same name already.
+    /// Action if an object of the same name exists in a member and is not managed by the fleet.
+    ///
+    /// - `Abort` (the default): the object is left alone and the failure is reported.
+    /// - `Overwrite`: the object is taken over and updated.
+    ///
+    /// Copied from the policy. The annotation `work.karmada.io/conflict-resolution` of the template
+    /// takes precedence.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = "Abort"))]
     pub conflict_resolution: Option<ConflictResolution>,
 
-    /// Since when the resource is to be placed anew, from scratch.
+    /// Time at which a new schedule was requested. If it is later than `status.lastScheduledTime`,
+    /// the scheduler places the resource as if it had no clusters yet and starts again with the
+    /// first group of `clusterAffinities`. Set by users and by other programs, such as Karmada's
+    /// WorkloadRebalancer.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::time")]
     pub reschedule_triggered_at: Option<Time>,
 
-    /// What is not to be done for now.
+    /// Suspends dispatching to members, or scheduling, of this resource. If absent, nothing is
+    /// suspended.
     #[serde(skip_serializing_if = "absent")]
     pub suspension: Option<Suspension>,
 
-    /// Whether objects stay in the members when the resource is deleted.
+    /// If true, the objects in the members are kept when their Work is deleted: because the
+    /// template was deleted, or because the resource left the cluster. The agent removes the
+    /// fleet's labels and annotations from them. Copied from the policy. Absent means false: the
+    /// objects are deleted.
     #[serde(skip_serializing_if = "absent")]
     pub preserve_resources_on_deletion: Option<bool>,
 
-    /// Place in the queue of the scheduler.
+    /// Priority of this binding in the queues of the scheduler and of evictions. Absent means
+    /// priority 0.
     #[serde(skip_serializing_if = "absent")]
     pub schedule_priority: Option<SchedulePriority>,
 
-    /// The groups of workloads that the resource belongs to.
+    /// Groups of workloads that are to run in the same cluster or in different ones. Written by
+    /// Karmada's detector. Muster does not act on it.
     #[serde(skip_serializing_if = "absent")]
     pub workload_affinity_groups: Option<WorkloadAffinityGroups>,
 }
 
 impl ResourceBindingSpec {
-    /// Whether the resource runs pods: it has replicas, requirements or components.
+    /// Returns whether the resource runs pods: it has replicas, requirements or components.
     pub fn is_workload(&self) -> bool {
         self.replicas > 0 || self.replica_requirements.is_some() || !self.components.is_empty()
     }
 
-    /// Whether the scheduler is to leave the binding alone.
+    /// Returns whether `suspension.scheduling` tells the scheduler to skip the binding.
     pub fn scheduling_suspended(&self) -> bool {
         self.suspension
             .as_ref()
@@ -209,12 +255,12 @@ impl ResourceBindingSpec {
             .unwrap_or_default()
     }
 
-    /// The place of a cluster among the chosen ones.
+    /// Returns the entry of a cluster in `clusters`.
     pub fn target(&self, cluster: &str) -> Option<&TargetCluster> {
         self.clusters.iter().find(|target| target.name == cluster)
     }
 
-    /// The task of leaving a cluster.
+    /// Returns the eviction task for a cluster.
     pub fn eviction_task(&self, cluster: &str) -> Option<&GracefulEvictionTask> {
         self.graceful_eviction_tasks
             .iter()
@@ -222,171 +268,196 @@ impl ResourceBindingSpec {
     }
 }
 
-/// The resource that a binding is about.
+/// Reference to the template of a binding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["apiVersion", "kind", "name"]))]
 pub struct ObjectReference {
-    /// API version.
+    /// API version of the template, such as `apps/v1`.
     pub api_version: String,
-    /// Kind.
+    /// Kind of the template, such as `Deployment`.
     pub kind: String,
-    /// Namespace; absent for a resource without one.
+    /// Namespace of the template; absent if the kind is cluster-scoped. It is the namespace of the
+    /// ResourceBinding itself: a reference to another namespace is not followed.
     #[serde(skip_serializing_if = "absent")]
     pub namespace: Option<String>,
-    /// Name.
+    /// Name of the template in the fleet API.
     pub name: String,
-    /// Uid.
+    /// UID of the template, by which a template that was deleted and created again is recognised.
     #[serde(skip_serializing_if = "absent")]
     pub uid: Option<String>,
-    /// Version of the resource when the binding was last built from it.
+    /// Resource version of the template from which this binding was last built. A change of the
+    /// template's status alone does not update it.
     #[serde(skip_serializing_if = "absent")]
     pub resource_version: Option<String>,
 }
 
-/// A chosen cluster and its share.
+/// A cluster that the resource is propagated to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["name"]))]
 pub struct TargetCluster {
-    /// Name of the cluster.
+    /// Name of the Cluster object.
     pub name: String,
-    /// Its replicas.
+    /// Number of replicas for this cluster. Absent or 0 for a resource without replicas. If the
+    /// placement duplicates, every cluster has the total of the template.
     #[serde(skip_serializing_if = "absent")]
     pub replicas: i32,
-    /// Its replicas by component.
+    /// Replicas for this cluster by component. Muster does not write this field.
     #[serde(skip_serializing_if = "absent")]
     pub components: Vec<TargetComponent>,
 }
 
-/// The share of a cluster in a component.
+/// Number of replicas of one component in one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["name", "replicas"]))]
 pub struct TargetComponent {
-    /// Name of the component.
+    /// Name of the component, as in `spec.components`.
     pub name: String,
-    /// Its replicas.
+    /// Number of replicas of the component in this cluster.
     pub replicas: i32,
 }
 
-/// A binding whose resource refers to this one.
+/// A binding whose resource depends on this one, as of the last update.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["name"]))]
 pub struct BindingSnapshot {
-    /// Its namespace.
+    /// Namespace of the depending binding.
     #[serde(skip_serializing_if = "absent")]
     pub namespace: Option<String>,
-    /// Its name.
+    /// Name of the depending binding.
     pub name: String,
-    /// The clusters chosen for it.
+    /// Clusters in which the depending resource runs, including those that it is being evicted
+    /// from.
     #[serde(skip_serializing_if = "absent")]
     pub clusters: Vec<TargetCluster>,
 }
 
-/// What is not to be done for now: the policy's part and one of the binding's own.
+/// Suspends dispatching or scheduling of a binding. The first two fields are copied from the
+/// policy; `scheduling` belongs to the binding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Suspension {
-    /// Nothing is created or updated in any member. Deletion goes on.
+    /// If true, nothing is created or updated in any member. Deletion is not suspended. Excludes
+    /// `dispatchingOnClusters`. Absent means false.
     #[serde(skip_serializing_if = "absent")]
     pub dispatching: Option<bool>,
-    /// The same for some members.
+    /// Clusters in which nothing is created or updated. Deletion is not suspended. Excludes
+    /// `dispatching`. If absent, no single cluster is suspended.
     #[serde(skip_serializing_if = "absent")]
     pub dispatching_on_clusters: Option<SuspendClusters>,
-    /// The scheduler leaves the binding alone. Set by others (a queue, for instance), kept when the policy's
-    /// part is copied.
+    /// If true, the scheduler skips this binding, and nothing evicts it. Set by other programs,
+    /// such as a job queue, and kept when the policy's fields are copied. Absent means false.
     #[serde(skip_serializing_if = "absent")]
     pub scheduling: Option<bool>,
 }
 
-/// Place in the queue of the scheduler, as a number.
+/// Numeric priority of a binding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SchedulePriority {
-    /// Higher comes first.
+    /// Priority as a number; a higher number is scheduled, and evicted, first. Written by the
+    /// detector from the PriorityClass that the policy names. Default: 0.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = 0))]
     pub priority: i32,
 }
 
-/// The groups of workloads that a resource belongs to, as `key=value`.
+/// Affinity groups that a workload belongs to, as `key=value`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadAffinityGroups {
-    /// Those that run together.
+    /// Group of workloads that are to run in the same cluster. Muster does not act on it.
     #[serde(skip_serializing_if = "absent")]
     pub affinity_group: Option<String>,
-    /// Those that run apart.
+    /// Group of workloads that are to run in different clusters. Muster does not act on it.
     #[serde(skip_serializing_if = "absent")]
     pub anti_affinity_group: Option<String>,
 }
 
-/// What became of a binding.
+/// Observed state of a propagated resource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceBindingStatus {
-    /// The generation that the scheduler has dealt with.
+    /// The `metadata.generation` of the binding that the scheduler last placed successfully. While
+    /// it is behind `metadata.generation`, no eviction task ends because its replacement is
+    /// healthy.
     #[serde(skip_serializing_if = "absent")]
     pub scheduler_observed_generation: i64,
 
-    /// The group of clusters that the present choice was made from.
+    /// Name of the group in `spec.placement.clusterAffinities` from which the clusters were chosen.
+    /// Later schedules start with this group. Absent if the placement has no groups.
     #[serde(
         rename = "schedulerObservingAffinityName",
         skip_serializing_if = "absent"
     )]
     pub scheduler_observed_affinity_name: Option<String>,
 
-    /// When the scheduler last succeeded.
+    /// Time of the last successful schedule that changed the status. Absent until the first one.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::time")]
     pub last_scheduled_time: Option<Time>,
 
-    /// Judgements: `Scheduled`, `FullyApplied`.
+    /// Conditions of the binding:
+    ///
+    /// - `Scheduled`: clusters were found. If False, the message counts the clusters by the reason
+    ///   why they were rejected.
+    /// - `FullyApplied`: every cluster has applied its Work.
+    /// - `EvictionPending`: the resource has to leave a cluster because of a taint. The reason says
+    ///   what it waits for or, if False, why it stays.
+    /// - `ApplicationFailoverPending`: the resource has to leave a cluster because it is unhealthy
+    ///   there.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
 
-    /// What the clusters report, by name.
+    /// Report of each cluster, sorted by name. Written by the control plane from the Works.
     #[serde(skip_serializing_if = "absent")]
     pub aggregated_status: Vec<AggregatedStatusItem>,
 }
 
 open_enum! {
-    /// Whether a resource works.
+    /// Health of a resource in one cluster.
     ResourceHealth {
-        /// It does.
+        /// The resource is healthy by the rule of its kind.
         Healthy = "Healthy",
-        /// It does not.
+        /// The resource is unhealthy, is being deleted, or is missing.
         Unhealthy = "Unhealthy",
-        /// Nobody knows.
+        /// The health is not known: the kind has no rule, or the cluster has not reported.
         Unknown = "Unknown",
     }
 }
 
-/// What one cluster reports.
+/// Report of one cluster about the resource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["clusterName"]))]
 pub struct AggregatedStatusItem {
-    /// The cluster.
+    /// Name of the reporting cluster.
     pub cluster_name: String,
 
-    /// Status of the resource there.
+    /// Status of the object in this cluster; for kinds with a rule, reduced to the fields that are
+    /// aggregated. Absent if the object has not been applied, or if its status is too large to be
+    /// copied (64 KiB, 64 levels, 768 KiB for all clusters together); `appliedMessage` says so.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::raw_extension")]
     pub status: Option<RawExtension>,
 
-    /// Whether the resource was written there.
+    /// Whether this cluster has applied the object as desired. Absent means false.
     #[serde(skip_serializing_if = "absent")]
     pub applied: bool,
 
-    /// Why not.
+    /// Reason why the object has not been applied, or why `status` is absent.
     #[serde(skip_serializing_if = "absent")]
     pub applied_message: Option<String>,
 
-    /// Whether the resource works there.
+    /// Health of the object in this cluster.
+    ///
+    /// - `Healthy`: healthy by the rule of its kind.
+    /// - `Unhealthy`: unhealthy, being deleted or missing. `failover.application` counts from here.
+    /// - `Unknown`: the kind has no rule, or the cluster has not reported.
     #[serde(skip_serializing_if = "absent")]
     pub health: Option<ResourceHealth>,
 }

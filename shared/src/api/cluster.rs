@@ -1,7 +1,7 @@
-//! `Cluster` (`cluster.karmada.io/v1alpha1`): a member of the fleet, how to reach it, what it reported.
+//! `Cluster` (`cluster.karmada.io/v1alpha1`): a member cluster of the fleet.
 //!
-//! Karmada serves this kind from an aggregated API server; here it is a CustomResourceDefinition, so its
-//! admission rules stand in the schema.
+//! Karmada serves this kind from an aggregated API server. Here it is a CustomResourceDefinition,
+//! so the schema carries the validation.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ use super::{
 };
 
 resource! {
-    /// A member cluster: how to reach it, which taints keep work away from it, and what it reported last.
+    /// A member cluster of the fleet: its address, location and taints, and the health and capacity
+    /// that its agent reports.
     Cluster {
         group: "cluster.karmada.io",
         version: "v1alpha1",
@@ -52,16 +53,17 @@ resource! {
 }
 
 open_enum! {
-    /// Who carries objects into the member.
+    /// Component that writes objects into the member.
     ClusterSyncMode {
-        /// The control plane connects to the member. Muster's does not do so yet: such a cluster is Karmada's to carry, and says so in an event.
+        /// A control plane connects to the member. Muster's does not; Karmada's controllers can run
+        /// beside it.
         Push = "Push",
         /// An agent in the member connects to the control plane.
         Pull = "Pull",
     }
 }
 
-/// How to reach a member cluster, and what it offers.
+/// Desired state of a member cluster: identity, address, location, taints and resource models.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend(
@@ -75,16 +77,24 @@ open_enum! {
     }],
 ))]
 pub struct ClusterSpec {
-    /// Identifies the cluster wherever it is registered: the uid of its namespace `kube-system`. Set once, it stays.
+    /// Identifier of the member: the UID of its namespace `kube-system`. Set by the agent when it
+    /// registers the member, and immutable from then on. A second Cluster with the same identifier
+    /// gets the condition `UniqueIdentity`=False and no new workloads.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("maxLength" = 128_000))]
     pub id: Option<String>,
 
-    /// Who carries objects into the member: `Pull`, an agent in the member, or `Push`, Karmada's control plane beside Muster's, which
-    /// itself carries nothing into such a cluster.
+    /// Component that writes objects into the member.
+    ///
+    /// - `Pull`: an agent in the member, which reads Works from the fleet API.
+    /// - `Push`: a control plane that connects to the member. Muster does not connect to members;
+    ///   such a cluster needs Karmada's controllers beside Muster, and Muster does not notice when
+    ///   it falls silent (condition `Monitored`=False).
     pub sync_mode: ClusterSyncMode,
 
-    /// Address of the member's API server, for instance `https://10.0.0.1:6443`.
+    /// URL of the member's API server, for example `https://10.0.0.1:6443`. Set by the agent from
+    /// `--cluster-api-endpoint` or from its kubeconfig. Muster does not connect to it; Karmada's
+    /// proxy does.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("maxLength" = 2048, "x-kubernetes-validations" = [{
         "rule": "self == '' || (isURL(self) && url(self).getHost() != '' && !self.contains('@') && !self.contains('#') && !self.contains('?'))",
@@ -92,215 +102,258 @@ pub struct ClusterSpec {
     }]))]
     pub api_endpoint: Option<String>,
 
-    /// Secret with the credentials for the member: `token` and `caBundle`.
+    /// Secret with credentials for the member: `token` and `caBundle`. Written by the agent with
+    /// `--report-secrets=KubeCredentials`, for Karmada's components; Muster does not read it.
     #[serde(skip_serializing_if = "absent")]
     pub secret_ref: Option<LocalSecretReference>,
 
-    /// Secret with the `token` of an account that may impersonate users in the member.
+    /// Secret with the `token` of an account that may impersonate users in the member. Written by
+    /// the agent with `--report-secrets=KubeImpersonator`, for Karmada's components; Muster does
+    /// not read it.
     #[serde(skip_serializing_if = "absent")]
     pub impersonator_secret_ref: Option<LocalSecretReference>,
 
-    /// Accept whatever certificate the member shows.
+    /// If true, clients accept any certificate that the member's API server presents. Set by the
+    /// agent if its kubeconfig says so. Muster does not act on it. Absent means false.
     #[serde(rename = "insecureSkipTLSVerification", skip_serializing_if = "absent")]
     pub insecure_skip_tls_verification: bool,
 
-    /// Proxy in front of the member: `http`, `https` or `socks5`.
+    /// URL of the proxy through which the member's API server is reached; the scheme is `http`,
+    /// `https` or `socks5`. Set by the agent from `--proxy-server-address`. Muster does not act on
+    /// it. If absent, the member is reached directly.
     #[serde(rename = "proxyURL", skip_serializing_if = "absent")]
     #[schemars(extend("pattern" = "^((http|https|socks5)://.*)?$"))]
     pub proxy_url: Option<String>,
 
-    /// Headers for the proxy; several values of one header are separated by commas.
+    /// HTTP headers that are sent to the proxy, by name; multiple values of one header are
+    /// separated by commas. Muster does not act on it.
     #[serde(skip_serializing_if = "absent")]
     pub proxy_header: BTreeMap<String, String>,
 
-    /// Cloud provider. A label value, as are region and zones.
+    /// Name of the cloud provider; must be a valid label value. Used by field selectors and spread
+    /// constraints. Set by the agent from `--cluster-provider`.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("maxLength" = 63, "pattern" = schema::LABEL_VALUE))]
     pub provider: Option<String>,
 
-    /// Region.
+    /// Region of the member; must be a valid label value. Used by field selectors and spread
+    /// constraints. Set by the agent from `--cluster-region`.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("maxLength" = 63, "pattern" = schema::LABEL_VALUE))]
     pub region: Option<String>,
 
-    /// Zone. Deprecated: use `zones`.
+    /// Deprecated: use `zones`. Zone of the member; counts as the only entry of `zones`. Excludes
+    /// `zones`.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("maxLength" = 63, "pattern" = schema::LABEL_VALUE))]
     pub zone: Option<String>,
 
-    /// Zones.
+    /// Zones that the member's nodes are in; each must be a valid label value. Used by field
+    /// selectors and spread constraints. Set by the agent from `--cluster-zones`.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::label_values")]
     pub zones: Vec<String>,
 
-    /// Taints. `NoSchedule` keeps new workloads away, `NoExecute` drives out those that do not tolerate it,
-    /// `PreferNoExecute` drives out those that asked for it with `failover.cluster`.
+    /// Taints of the cluster. At most one taint has a given key and effect.
+    ///
+    /// - `NoSchedule`: keeps out new resources that do not tolerate the taint.
+    /// - `NoExecute`: keeps out new resources that do not tolerate the taint and, if the feature
+    ///   gate `Failover` is on, evicts those that are there.
+    /// - `PreferNoExecute`: keeps out new resources, whatever they tolerate, and, if the feature
+    ///   gate `Failover` is on, evicts those that have `failover.cluster`.
+    /// - `PreferNoSchedule`: accepted and not acted on.
+    ///
+    /// Written by the cluster controller (`cluster.karmada.io/not-ready` and
+    /// `cluster.karmada.io/unreachable`), by ClusterTaintPolicies and by users.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::taints")]
     pub taints: Vec<Taint>,
 
-    /// Grades by which the free capacity of nodes is counted. Empty on creation: nine default grades.
+    /// Grades by which the agent counts nodes according to their free resources, and by which the
+    /// scheduler estimates how many replicas fit (`--node-grades`). Grades must be contiguous: the
+    /// first begins at 0, the last ends at 9223372036854775807. A new Cluster without grades is
+    /// given nine default ones by CPU and memory. If empty, the scheduler estimates from
+    /// `status.resourceSummary` alone.
     #[serde(skip_serializing_if = "absent")]
     pub resource_models: Vec<ResourceModel>,
 }
 
-/// A secret in a named namespace.
+/// Reference to a Secret in the fleet API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["name", "namespace"]))]
 pub struct LocalSecretReference {
-    /// Namespace of the secret.
+    /// Namespace of the referenced Secret.
     #[schemars(length(min = 1))]
     pub namespace: String,
-    /// Name of the secret.
+    /// Name of the referenced Secret.
     #[schemars(length(min = 1))]
     pub name: String,
 }
 
-/// One grade: the ranges of free resources that a node of this grade has.
+/// One grade of nodes, defined by ranges of free resources.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["grade", "ranges"]))]
 pub struct ResourceModel {
-    /// Index of the grade; a higher grade has more free resources.
+    /// Number of the grade, from 0; unique in the list. A higher grade has more free resources.
     pub grade: u64,
-    /// One range per resource; every grade lists the same resources in the same order.
+    /// Ranges of free resources that a node of this grade has. All grades list the same resources
+    /// in the same order. A node is of the lowest grade that any of its resources is in.
     #[serde(deserialize_with = "nullable")]
     pub ranges: Vec<ResourceModelRange>,
 }
 
-/// A half-open range of a resource: `min` belongs to it, `max` does not.
+/// Range of the free amount of one resource. `min` belongs to the range, `max` does not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["max", "min", "name"]))]
 pub struct ResourceModelRange {
-    /// Resource name, such as `cpu`.
+    /// Name of the resource, such as `cpu` or `memory`.
     pub name: String,
-    /// Lower end; zero in the first grade.
+    /// Lower end of the range, inclusive. Must be 0 in the first grade, and the `max` of the grade
+    /// before in the others.
     #[serde(deserialize_with = "quantity")]
     #[schemars(schema_with = "schema::quantity")]
     pub min: Quantity,
-    /// Upper end; 9223372036854775807 in the last grade.
+    /// Upper end of the range, exclusive. Must be greater than `min`, and 9223372036854775807 in
+    /// the last grade.
     #[serde(deserialize_with = "quantity")]
     #[schemars(schema_with = "schema::quantity")]
     pub max: Quantity,
 }
 
-/// What the member reported last.
+/// Observed state of a member cluster, as its agent last reported it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterStatus {
-    /// Version of the member's API server.
+    /// Version of the member's API server, such as `v1.33.1`.
     #[serde(skip_serializing_if = "absent")]
     pub kubernetes_version: Option<String>,
 
-    /// The kinds that the member serves.
+    /// Kinds that the member serves. The scheduler places a resource only in clusters that list its
+    /// kind, or that have it already. If discovery was incomplete, the condition
+    /// `CompleteAPIEnablements` is not True.
     #[serde(skip_serializing_if = "absent")]
     pub api_enablements: Vec<APIEnablement>,
 
-    /// Judgements about the member; `Ready` decides about taints.
+    /// Conditions of the cluster. ClusterTaintPolicies can match every type, including those that
+    /// other controllers add.
+    ///
+    /// - `Ready`: the member's API server answers and is healthy. Unknown if the agent has stopped
+    ///   renewing its lease.
+    /// - `CompleteAPIEnablements`: `apiEnablements` is complete.
+    /// - `StatusUpToDate`: how old the rest of the status is, and why.
+    /// - `WorksUpToDate`: the agent can read the Works for this member.
+    /// - `NodesReady` and `ServiceDomainNameResolutionReady`: only if the agent's flags ask for
+    ///   them.
+    /// - `UniqueIdentity`: no other Cluster is the same member. Set if there was a doubt.
+    /// - `Monitored`: the control plane watches the cluster's lease. Set if it does not.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
 
-    /// Counts of nodes.
+    /// Number of nodes of the member. Absent if the agent does not collect it.
     #[serde(skip_serializing_if = "absent")]
     pub node_summary: Option<NodeSummary>,
 
-    /// Sums of resources.
+    /// Total resources of the member's nodes and pods. Absent if the agent does not collect them
+    /// (`--enable-cluster-resource-modeling=false`).
     #[serde(skip_serializing_if = "absent")]
     pub resource_summary: Option<ResourceSummary>,
 
-    /// What should be done about the member; written by remedy controllers, left alone by us.
+    /// Actions that Karmada's remedy controller asks for. Muster neither writes nor acts on them.
     #[serde(skip_serializing_if = "absent")]
     pub remedy_actions: Vec<String>,
 }
 
-/// The kinds of one group version.
+/// Kinds of one API group and version that the member serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["groupVersion"]))]
 pub struct APIEnablement {
-    /// Group and version, such as `apps/v1`.
+    /// API group and version, such as `apps/v1`; `v1` for the core group.
     pub group_version: String,
-    /// The kinds in it, subresources left out.
+    /// Kinds in this group and version, without subresources.
     #[serde(skip_serializing_if = "absent")]
     pub resources: Vec<APIResource>,
 }
 
-/// One kind that a member serves.
+/// Kind that the member serves.
 #[derive(
     Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["kind", "name"]))]
 pub struct APIResource {
-    /// Plural name.
+    /// Plural name of the kind, such as `deployments`.
     pub name: String,
-    /// Kind.
+    /// Kind as in manifests, such as `Deployment`.
     pub kind: String,
 }
 
-/// Counts of nodes.
+/// Number of nodes of the member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSummary {
-    /// All nodes.
+    /// Number of all nodes. Absent means 0.
     #[serde(skip_serializing_if = "absent")]
     pub total_num: i32,
-    /// Nodes whose condition Ready is True.
+    /// Number of nodes whose condition `Ready` is True. Absent means 0.
     #[serde(skip_serializing_if = "absent")]
     pub ready_num: i32,
 }
 
-/// Sums of resources over all nodes and pods.
+/// Totals over the nodes and pods of the member, by resource name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceSummary {
-    /// What nodes offer to pods.
+    /// Resources that nodes offer to pods. Of a node that takes no new pods (cordoned or not ready)
+    /// only what its pods use is counted, so that `allocatable` minus `allocated` is free.
     #[serde(skip_serializing_if = "absent", deserialize_with = "quantities")]
     #[schemars(schema_with = "schema::resource_list")]
     pub allocatable: BTreeMap<String, Quantity>,
 
-    /// What pods ask for that no node has been found for yet.
+    /// Resources requested by pods that have no node yet.
     #[serde(skip_serializing_if = "absent", deserialize_with = "quantities")]
     #[schemars(schema_with = "schema::resource_list")]
     pub allocating: BTreeMap<String, Quantity>,
 
-    /// What pods on nodes ask for.
+    /// Resources requested by pods that have a node and have not finished.
     #[serde(skip_serializing_if = "absent", deserialize_with = "quantities")]
     #[schemars(schema_with = "schema::resource_list")]
     pub allocated: BTreeMap<String, Quantity>,
 
-    /// Nodes by grade of what is free on them.
+    /// Number of nodes of each grade of `spec.resourceModels`, by their free resources. Empty if
+    /// there are no grades.
     #[serde(skip_serializing_if = "absent")]
     pub allocatable_modelings: Vec<AllocatableModeling>,
 }
 
-/// How many nodes are of a grade.
+/// Number of nodes of one grade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["count", "grade"]))]
 pub struct AllocatableModeling {
-    /// Index of the grade.
+    /// Number of the grade, as in `spec.resourceModels`.
     pub grade: u64,
-    /// Nodes of the grade.
+    /// Number of nodes of this grade that take new pods.
     pub count: i64,
 }
 
 /// Whether a member serves a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum APIEnablementStatus {
-    /// It does.
+    /// The member serves the kind.
     Enabled,
-    /// It does not.
+    /// The member does not serve the kind, and discovery was complete.
     Disabled,
-    /// Discovery was incomplete, so nobody knows.
+    /// The kind is not listed, and discovery was incomplete.
     Unknown,
 }
 
 impl Cluster {
-    /// The condition of a type, if the member reported one.
+    /// Returns the condition of a type, if the cluster has it.
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
         self.status
             .as_ref()?
@@ -309,7 +362,8 @@ impl Cluster {
             .find(|condition| condition.type_ == kind)
     }
 
-    /// Zones of the cluster, the deprecated single `zone` included (Karmada moves it on write).
+    /// Returns the zones of the cluster, including the deprecated `zone`, which Karmada moves to
+    /// `zones` when it writes.
     pub fn zones(&self) -> impl Iterator<Item = &str> {
         let single = self.spec.zone.iter().filter(|_| self.spec.zones.is_empty());
         self.spec
@@ -320,7 +374,8 @@ impl Cluster {
             .filter(|zone| !zone.is_empty())
     }
 
-    /// Whether the member serves a kind. A missing kind counts as disabled only when discovery was complete.
+    /// Returns whether the member serves a kind. A kind that is not listed counts as disabled only
+    /// if discovery was complete.
     pub fn api_enablement(&self, api_version: &str, kind: &str) -> APIEnablementStatus {
         let listed = self.status.as_ref().is_some_and(|status| {
             status.api_enablements.iter().any(|enablement| {

@@ -1,30 +1,31 @@
-//! From a Rust type to the definition that an API server accepts.
+//! CustomResourceDefinitions from Rust types.
 //!
-//! schemars describes JSON as a validator sees it; an API server demands *structural* schemas: one type a node,
-//! no references, no `null` alternatives, only known formats. [`schema_of`] bridges the two.
+//! schemars describes JSON for validators. An API server accepts only *structural* schemas: one
+//! type per node, no references, no `null` alternatives, only known formats. [`schema_of`] converts
+//! the one into the other.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-/// What a quantity may look like (the expression that Kubernetes generates for its own).
+/// Pattern of quantities (the expression that Kubernetes generates for its own types).
 pub(super) const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
-/// A column of `kubectl get`.
+/// Column of `kubectl get`.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Heading.
+    /// Heading of the column.
     pub name: &'static str,
-    /// `string`, `integer` or `date`.
+    /// Type of the value: `string`, `integer` or `date`.
     pub kind: &'static str,
-    /// Where the value stands in the object (JSONPath).
+    /// JSONPath of the value in the object.
     pub path: &'static str,
-    /// Shown only by `-o wide`.
+    /// Whether the column is shown only with `-o wide`.
     pub wide: bool,
 }
 
 impl Column {
-    /// A text column.
+    /// Makes a column with a string.
     pub const fn text(name: &'static str, path: &'static str) -> Self {
         Self {
             name,
@@ -34,7 +35,7 @@ impl Column {
         }
     }
 
-    /// The age of the object.
+    /// Makes the column with the age of the object.
     pub const fn age(name: &'static str) -> Self {
         Self {
             name,
@@ -44,7 +45,7 @@ impl Column {
         }
     }
 
-    /// A point in time, shown as how long ago it was.
+    /// Makes a column with a time, shown as the time that has passed since.
     pub const fn date(name: &'static str, path: &'static str) -> Self {
         Self {
             name,
@@ -54,68 +55,68 @@ impl Column {
         }
     }
 
-    /// The same column, shown only by `-o wide`.
+    /// Returns the column, shown only with `-o wide`.
     #[must_use]
     pub const fn wide(self) -> Self {
         Self { wide: true, ..self }
     }
 }
 
-/// A CEL rule on the whole object.
+/// CEL rule on the whole object.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// The expression that must hold.
+    /// Expression that must be true.
     pub rule: &'static str,
-    /// What the user is told when it does not.
+    /// Message of the rejection if it is false.
     pub message: &'static str,
 }
 
-/// Where the fields of a kind stand in its objects.
+/// Place of a kind's fields in its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// In `spec`.
+    /// Under `spec`.
     Spec,
     /// Beside `metadata`.
     Fields,
 }
 
-/// Everything that makes a kind of ours, schema included.
+/// Definition of a kind, including its schema.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
     /// API group.
     pub group: &'static str,
-    /// The one version that is served and stored.
+    /// Version, the only one that is served and stored.
     pub version: &'static str,
-    /// Kind.
+    /// Name of the kind.
     pub kind: &'static str,
-    /// Plural, lower case.
+    /// Plural in lower case.
     pub plural: &'static str,
     /// `Namespaced` or `Cluster`.
     pub scope: &'static str,
-    /// What the kind is for.
+    /// Description of the kind.
     pub description: &'static str,
-    /// Where the fields of the kind stand.
+    /// Place of the kind's fields.
     pub body: Body,
-    /// Schema of those fields.
+    /// Schema of these fields.
     pub spec: fn() -> Value,
     /// Schema of `status`; its presence enables the status subresource.
     pub status: Option<fn() -> Value>,
     /// Abbreviations for the command line.
     pub short_names: &'static [&'static str],
-    /// Groups of kinds for the command line.
+    /// Groups of kinds for the command line, such as `karmada-io`.
     pub categories: &'static [&'static str],
     /// Columns of `kubectl get`.
     pub columns: &'static [Column],
-    /// Rules across the whole object.
+    /// Rules on the whole object.
     pub rules: &'static [Rule],
 }
 
-/// A kind that carries its own definition.
+/// A kind that has a definition.
 pub trait Defined {
-    /// The definition.
+    /// The definition of the kind.
     const DEFINITION: Definition;
 
-    /// The definition as an object of the API.
+    /// Returns the definition as an API object.
     fn crd() -> CustomResourceDefinition {
         Self::DEFINITION.crd()
     }
@@ -182,7 +183,7 @@ impl Definition {
     }
 }
 
-/// Puts the fields of `spec` beside `metadata`.
+/// Moves the fields of `spec` to the root.
 fn hoist(schema: &mut Value) {
     let Some(mut spec) = schema["properties"]
         .as_object_mut()
@@ -214,7 +215,7 @@ fn without_empty_lists(mut crd: Value) -> Value {
     crd
 }
 
-/// The structural schema of a type.
+/// Returns the structural schema of a type.
 pub fn schema_of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;
@@ -228,7 +229,7 @@ pub fn schema_of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Rewrites a schema of schemars into a structural one.
+/// Converts a schema of schemars into a structural one.
 fn make_structural(schema: &mut Value) {
     let Some(node) = schema.as_object_mut() else {
         return;
@@ -257,7 +258,8 @@ fn make_structural(schema: &mut Value) {
     }
 }
 
-/// An optional value is absent, never `null`: the API server would store it and the next reader would stumble.
+/// Removes `null` from the accepted values. An optional field is absent, never `null`: the API
+/// server would store `null`, and other readers may not accept it.
 fn drop_null(node: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = node.get("type") {
         let kept = types.iter().find(|t| *t != "null").cloned();
@@ -278,7 +280,8 @@ fn drop_null(node: &mut Map<String, Value>) {
     }
 }
 
-/// The types give every field a zero value to decode from. For a required field that is no API default.
+/// Removes the defaults of required fields. The types give every field a zero value to decode from,
+/// which is not a default of the API.
 fn drop_defaults_of_required(node: &mut Map<String, Value>) {
     let Some(Value::Array(required)) = node.get("required").cloned() else {
         return;
@@ -293,8 +296,46 @@ fn drop_defaults_of_required(node: &mut Map<String, Value>) {
     }
 }
 
-/// Joins the lines of a doc comment; paragraphs stay apart.
+/// Joins the lines of a doc comment. Paragraphs are separated by an empty line, and items of a list
+/// are lines of their own, which is what `kubectl explain` keeps apart.
 fn prose(text: &str) -> String {
-    let line = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-    text.split("\n\n").map(line).collect::<Vec<_>>().join("\n")
+    let mut prose = String::new();
+    for line in text.lines().map(str::trim) {
+        if line.is_empty() {
+            if !prose.is_empty() && !prose.ends_with("\n\n") {
+                prose.push_str("\n\n");
+            }
+            continue;
+        }
+        if line.starts_with("- ") && !prose.is_empty() && !prose.ends_with('\n') {
+            prose.push('\n');
+        } else if !prose.is_empty() && !prose.ends_with('\n') {
+            prose.push(' ');
+        }
+        prose.push_str(line);
+    }
+    prose.truncate(prose.trim_end().len());
+    prose
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prose;
+
+    #[test]
+    fn a_description_keeps_its_paragraphs_and_lists() {
+        for (comment, description) in [
+            ("", ""),
+            (" One line.\n", "One line."),
+            (" Two\n lines.\n", "Two lines."),
+            (" One.\n\n\n Two.", "One.\n\nTwo."),
+            (
+                " One of:\n\n - `A`: first,\n   and long.\n - `B`: second.\n\n End.\n",
+                "One of:\n\n- `A`: first, and long.\n- `B`: second.\n\nEnd.",
+            ),
+            (" At once:\n - `A`", "At once:\n- `A`"),
+        ] {
+            assert_eq!(prose(comment), description, "{comment:?}");
+        }
+    }
 }

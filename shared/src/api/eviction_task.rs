@@ -1,4 +1,4 @@
-//! Clusters that are being left: the `gracefulEvictionTasks` of a binding.
+//! Evictions in progress: the `gracefulEvictionTasks` of a binding.
 
 use std::collections::BTreeMap;
 
@@ -8,52 +8,74 @@ use serde::{Deserialize, Serialize};
 
 use super::{absent, failover::PurgeMode, schema};
 
-/// A cluster that is being left.
+/// Eviction of a resource from one cluster. While the task exists, the copy in that cluster is kept
+/// as it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["fromCluster", "producer", "reason"]))]
 pub struct GracefulEvictionTask {
-    /// The cluster.
+    /// Name of the cluster that the resource is evicted from. At most one task names a cluster.
     pub from_cluster: String,
 
-    /// What becomes of the copy there.
+    /// When the copy in `fromCluster` is deleted.
+    ///
+    /// - `Directly`: as soon as clusters are chosen. Works in other clusters wait until it is gone,
+    ///   up to `gracePeriodSeconds` or else 10 minutes, unless `fromCluster` is not ready.
+    /// - `Gracefully`: when the replacement is healthy, or when `gracePeriodSeconds` have passed.
+    /// - `Never`: when `suppressDeletion` is set to false.
+    ///
+    /// `Immediately` and `Graciously` are deprecated spellings of `Directly` and `Gracefully`.
+    /// Absent means `Gracefully`.
     #[serde(skip_serializing_if = "absent")]
     pub purge_mode: Option<PurgeMode>,
 
-    /// How many replicas were there.
+    /// Number of replicas that ran in `fromCluster` when the task was created. Absent for a
+    /// resource without replicas.
     #[serde(skip_serializing_if = "absent")]
     pub replicas: Option<i32>,
 
-    /// Why, in one word for programs.
+    /// Machine-readable reason for the eviction, in CamelCase. Muster writes `TaintUntolerated`,
+    /// `ApplicationFailure` and `NoClusterFit`.
     #[schemars(length(min = 1, max = 32), extend("pattern" = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"))]
     pub reason: String,
 
-    /// Why, for people.
+    /// Human-readable explanation that names the taint and the rule, or the time since which the
+    /// application has been unhealthy. At most 1,024 characters.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("maxLength" = 1024))]
     pub message: Option<String>,
 
-    /// The controller that wants it.
+    /// Controller that requested the eviction, such as `TaintManager` or `Scheduler`.
     pub producer: String,
 
-    /// How long, in seconds, the copy waits for the new one at most; absent: as configured.
+    /// Seconds after `creationTimestamp` at which the task ends even if the replacement is not
+    /// healthy yet, provided that one of the chosen clusters is ready and not tainted against the
+    /// resource. Must be positive. Excludes `suppressDeletion`. If absent, the copy stays until the
+    /// replacement is healthy: the flag `--graceful-eviction-timeout` has no effect.
     #[serde(skip_serializing_if = "absent")]
     pub grace_period_seconds: Option<i32>,
 
-    /// True: the copy stays until this becomes false.
+    /// If true, the copy is kept until this field is set to false or the resource is placed in
+    /// `fromCluster` again. Setting it to false ends the task, and the copy is deleted. Excludes
+    /// `gracePeriodSeconds`. If absent, `purgeMode` decides.
     #[serde(skip_serializing_if = "absent")]
     pub suppress_deletion: Option<bool>,
 
-    /// Labels for the new copy.
+    /// Labels that are added to the replacement, with values taken from the status of the old copy
+    /// by the policy's `statePreservation`. Used only with `purgeMode` `Directly`, if the
+    /// replacement is a single cluster that is not in `clustersBeforeFailover`, and only with the
+    /// feature gate `StatefulFailoverInjection`.
     #[serde(skip_serializing_if = "absent")]
     pub preserved_label_state: BTreeMap<String, String>,
 
-    /// Since when; filled in by the controller that works the tasks off.
+    /// Time at which the task was created, from which `gracePeriodSeconds` count. If the controller
+    /// that creates the task leaves it out, the graceful-eviction controller sets it.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::time")]
     pub creation_timestamp: Option<Time>,
 
-    /// The clusters that had the resource before, so that a new one can be told.
+    /// Clusters that ran the resource before the eviction, `fromCluster` included. They are not
+    /// given the labels of `preservedLabelState`. Set only if there are such labels.
     #[serde(skip_serializing_if = "absent")]
     pub clusters_before_failover: Vec<String>,
 }

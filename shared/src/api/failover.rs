@@ -1,43 +1,50 @@
-//! What happens to a workload when it, or its cluster, fails: the `failover` of a policy and of a binding.
+//! Failover behaviour: the `failover` of a policy and of a binding.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{absent, macros::open_enum, nullable};
 
-/// What happens when the application or its cluster fails. An absent part means: nothing moves by itself.
+/// Conditions under which a resource is moved to another cluster, and how the old copy is removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FailoverBehavior {
-    /// The application is unhealthy in a cluster.
+    /// Failover when the application is unhealthy in a cluster although the cluster is ready. Does
+    /// not depend on the feature gate `Failover`. Requires `propagateDeps` and a kind whose health
+    /// Muster can tell. If absent, the health of the application moves nothing.
     #[serde(skip_serializing_if = "absent")]
     pub application: Option<ApplicationFailoverBehavior>,
 
-    /// The cluster has a taint of effect `PreferNoExecute`, or one of effect `NoExecute` that is not
-    /// tolerated (for the latter only `purgeMode` and `statePreservation` count: tolerations say when).
+    /// Failover when the cluster is tainted. A taint with effect `PreferNoExecute` moves only
+    /// resources that have this field. For taints with effect `NoExecute`,
+    /// `placement.clusterTolerations` decide when the resource leaves, and only `purgeMode`,
+    /// `gracePeriodSeconds` and `statePreservation` apply. Requires the feature gate `Failover`. If
+    /// absent, `PreferNoExecute` taints move nothing and the flag
+    /// `--no-execute-taint-eviction-purge-mode` decides for `NoExecute`.
     #[serde(skip_serializing_if = "absent")]
     pub cluster: Option<ClusterFailoverBehavior>,
 }
 
 open_enum! {
-    /// What becomes of the copy in the cluster that is left.
+    /// When the copy in the old cluster is deleted.
     PurgeMode {
-        /// It is deleted first, then the new one is made.
+        /// The old copy is deleted before the new one is created.
         Directly = "Directly",
-        /// It is kept until the new one is healthy or a grace period ends.
+        /// The old copy is deleted when the new one is healthy, or when the grace period has
+        /// passed.
         Gracefully = "Gracefully",
-        /// It is kept until somebody says otherwise.
+        /// The old copy is never deleted automatically.
         Never = "Never",
-        /// What Karmada called `Directly` before 1.15.
+        /// Deprecated spelling of `Directly`, used by Karmada before 1.15.
         Immediately = "Immediately",
-        /// What Karmada called `Gracefully` before 1.15.
+        /// Deprecated spelling of `Gracefully`, used by Karmada before 1.15.
         Graciously = "Graciously",
     }
 }
 
 impl PurgeMode {
-    /// The mode by its present name. The old spelling is kept in objects, since an old API server knows no
-    /// other, but decisions are made by this.
+    /// Returns the mode with deprecated spellings replaced. Objects keep the spelling that they
+    /// were written with, because an older API server accepts no other; decisions use this one.
     pub fn canonical(&self) -> &Self {
         match self {
             Self::Immediately => &Self::Directly,
@@ -47,82 +54,109 @@ impl PurgeMode {
     }
 }
 
-/// What happens when the application is unhealthy in a cluster.
+/// Failover of an application that is unhealthy in a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["decisionConditions"]))]
 pub struct ApplicationFailoverBehavior {
-    /// When it has failed.
+    /// Conditions under which the application counts as failed.
     pub decision_conditions: DecisionConditions,
 
-    /// What becomes of the old copy.
+    /// When the old copy is deleted.
+    ///
+    /// - `Directly`: before the new copy is created.
+    /// - `Gracefully` (the default): when the new copy is healthy, or when `gracePeriodSeconds`
+    ///   have passed. Requires the feature gate `GracefulEviction`.
+    /// - `Never`: when `suppressDeletion` of the eviction task is set to false.
+    ///
+    /// `Immediately` and `Graciously` are deprecated spellings of `Directly` and `Gracefully`.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = "Gracefully"))]
     pub purge_mode: Option<PurgeMode>,
 
-    /// How long, in seconds, the old copy waits for the new one at most; only with `Gracefully`.
+    /// Seconds after which the old copy is deleted even if the new one is not healthy yet, provided
+    /// that the new cluster is ready. Only with `purgeMode` `Gracefully`; must be positive.
+    /// Default: 600.
     #[serde(skip_serializing_if = "absent")]
     pub grace_period_seconds: Option<i32>,
 
-    /// What the new copy is told about the old one.
+    /// Values from the status of the old copy that are passed to the new copy as labels. Used only
+    /// with `purgeMode` `Directly` and the feature gate `StatefulFailoverInjection`; if a value
+    /// cannot be read, the application is not moved. If absent, no labels are added.
     #[serde(skip_serializing_if = "absent")]
     pub state_preservation: Option<StatePreservation>,
 }
 
-/// When an application has failed.
+/// Conditions under which an application counts as failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DecisionConditions {
-    /// How long, in seconds, the application may be unhealthy.
+    /// Seconds for which the application may be reported `Unhealthy` before it is moved. A report
+    /// `Healthy` or `Unknown` restarts the count. 0 moves it at once. Default: 300.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = 300, "minimum" = 0))]
     pub toleration_seconds: Option<i32>,
 }
 
-/// What happens when the cluster fails.
+/// Failover of a resource whose cluster is tainted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterFailoverBehavior {
-    /// What becomes of the old copy.
+    /// When the old copy is deleted.
+    ///
+    /// - `Directly`: as soon as another cluster is chosen. The new copy waits until the old one is
+    ///   gone only with `statePreservation`.
+    /// - `Gracefully` (the default): when the new copy is healthy, or when `gracePeriodSeconds`
+    ///   have passed.
+    /// - `Never`: when `suppressDeletion` of the eviction task is set to false.
+    ///
+    /// `Immediately` and `Graciously` are deprecated spellings of `Directly` and `Gracefully`.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = "Gracefully"))]
     pub purge_mode: Option<PurgeMode>,
 
-    /// How long, in seconds, a taint of effect `PreferNoExecute` may stay before the workload leaves.
+    /// Seconds for which a taint with effect `PreferNoExecute` is tolerated before the resource
+    /// leaves the cluster. Does not apply to `NoExecute`. 0 moves it at once. Default: 300.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = 300, "minimum" = 0))]
     pub toleration_seconds: Option<i32>,
 
-    /// How long, in seconds, the old copy waits for the new one at most; only with `Gracefully`. Without it, until the
-    /// new one is healthy.
+    /// Seconds after which the old copy is deleted even if the new one is not healthy yet, provided
+    /// that the new cluster is ready. Only with `purgeMode` `Gracefully`; must be positive. If
+    /// absent, the old copy stays until the new one is healthy.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("minimum" = 1))]
     pub grace_period_seconds: Option<i32>,
 
-    /// What the new copy is told about the old one.
+    /// Values from the status of the old copy that are passed to the new copy as labels. Used only
+    /// with `purgeMode` `Directly` and the feature gate `StatefulFailoverInjection`; if a value
+    /// cannot be read, the resource is not moved. If absent, no labels are added.
     #[serde(skip_serializing_if = "absent")]
     pub state_preservation: Option<StatePreservation>,
 }
 
-/// What the new copy is told about the old one, as labels.
+/// Labels of the new copy whose values come from the status of the old copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["rules"]))]
 pub struct StatePreservation {
-    /// One label per rule; of two rules with the same label the later wins.
+    /// Rules that make one label each; at most 64. If two rules name the same label, the later one
+    /// wins.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(max = 64))]
     pub rules: Vec<StatePreservationRule>,
 }
 
-/// One label for the new copy.
+/// Rule that makes one label from the status of the old copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["aliasLabelName", "jsonPath"]))]
 pub struct StatePreservationRule {
-    /// Name of the label.
+    /// Name of the label on the new copy; must be a valid label key.
     pub alias_label_name: String,
-    /// Where its value stands in the status of the old copy, for instance `{ .jobStatus.jobID }`.
+    /// JSONPath template, in the syntax of `kubectl -o jsonpath`, that is evaluated on the status
+    /// that the old cluster reported, for example `{.jobStatus.jobID}`. The result must be a valid
+    /// label value. At most 1,024 characters.
     #[serde(rename = "jsonPath")]
     #[schemars(extend("maxLength" = crate::jsonpath::LENGTH))]
     pub json_path: String,

@@ -1,5 +1,7 @@
-//! `ResourceInterpreterCustomization` (`config.karmada.io/v1alpha1`): Lua that says what a kind of resource
-//! means.
+//! `ResourceInterpreterCustomization` (`config.karmada.io/v1alpha1`): Lua scripts that interpret a
+//! kind of resource.
+//!
+//! Muster serves the definition, because Karmada's programs wait for it, and runs no scripts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::{absent, definition::Column, macros::resource};
 
 resource! {
-    /// Says, in Lua, what a kind of resource means: its replicas, health, status and dependencies.
+    /// Lua scripts that interpret a kind of resource: its replicas, health, status and
+    /// dependencies.
+    ///
+    /// Muster accepts these objects because Karmada's programs use them, and does not run the
+    /// scripts: an event `NotSupported` on the object says so, and the built-in rules for the kind
+    /// apply.
     ResourceInterpreterCustomization {
         group: "config.karmada.io",
         version: "v1alpha1",
@@ -24,70 +31,78 @@ resource! {
     }
 }
 
-/// A kind and the scripts for it.
+/// Kind to interpret, and the scripts for it. Muster does not run them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["customizations", "target"]))]
 pub struct ResourceInterpreterCustomizationSpec {
-    /// The kind.
+    /// Kind of resource that the scripts interpret.
     pub target: CustomizationTarget,
-    /// The scripts.
+    /// Scripts by operation. Operations without a script follow the built-in rules.
     pub customizations: CustomizationRules,
 }
 
-/// A kind of resource.
+/// Kind of resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["apiVersion", "kind"]))]
 pub struct CustomizationTarget {
-    /// API version.
+    /// API version of the kind, such as `apps.example.com/v1`.
     pub api_version: String,
-    /// Kind.
+    /// Name of the kind, such as `Workload`.
     pub kind: String,
 }
 
-/// One optional script per operation.
+/// One optional script for each operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CustomizationRules {
-    /// `Retain(desiredObj, observedObj)`: the desired object with what belongs to the member.
+    /// Script with the function `Retain(desiredObj, observedObj)`, which returns the desired object
+    /// with the fields that the member sets.
     #[serde(skip_serializing_if = "absent")]
     pub retention: Option<LuaScript>,
 
-    /// `GetReplicas(desiredObj)`: how many replicas, and what one of them needs.
+    /// Script with the function `GetReplicas(desiredObj)`, which returns the number of replicas and
+    /// the requirements of one replica.
     #[serde(skip_serializing_if = "absent")]
     pub replica_resource: Option<LuaScript>,
 
-    /// `GetComponents(desiredObj)`: the parts of a resource with several kinds of pods.
+    /// Script with the function `GetComponents(desiredObj)`, which returns the components of a
+    /// resource with more than one pod template.
     #[serde(skip_serializing_if = "absent")]
     pub component_resource: Option<LuaScript>,
 
-    /// `ReviseReplica(desiredObj, desiredReplica)`: the object with another number of replicas.
+    /// Script with the function `ReviseReplica(desiredObj, desiredReplica)`, which returns the
+    /// object with another number of replicas.
     #[serde(skip_serializing_if = "absent")]
     pub replica_revision: Option<LuaScript>,
 
-    /// `ReflectStatus(observedObj)`: what to report of its status.
+    /// Script with the function `ReflectStatus(observedObj)`, which returns the part of the status
+    /// that is reported to the fleet.
     #[serde(skip_serializing_if = "absent")]
     pub status_reflection: Option<LuaScript>,
 
-    /// `AggregateStatus(desiredObj, statusItems)`: the object with the status of all members together.
+    /// Script with the function `AggregateStatus(desiredObj, statusItems)`, which returns the
+    /// template with the combined status of all members.
     #[serde(skip_serializing_if = "absent")]
     pub status_aggregation: Option<LuaScript>,
 
-    /// `InterpretHealth(observedObj)`: whether it works.
+    /// Script with the function `InterpretHealth(observedObj)`, which returns whether the object is
+    /// healthy.
     #[serde(skip_serializing_if = "absent")]
     pub health_interpretation: Option<LuaScript>,
 
-    /// `GetDependencies(desiredObj)`: what it refers to.
+    /// Script with the function `GetDependencies(desiredObj)`, which returns references to the
+    /// objects that the resource depends on.
     #[serde(skip_serializing_if = "absent")]
     pub dependency_interpretation: Option<LuaScript>,
 }
 
-/// A script of Lua 5.1.
+/// Script in Lua 5.1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["luaScript"]))]
 pub struct LuaScript {
-    /// The text.
+    /// Text of the Lua script.
     pub lua_script: String,
 }

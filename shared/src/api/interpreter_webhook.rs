@@ -1,7 +1,9 @@
-//! `ResourceInterpreterWebhookConfiguration` (`config.karmada.io/v1alpha1`): web services that say what a kind of resource means.
+//! `ResourceInterpreterWebhookConfiguration` (`config.karmada.io/v1alpha1`): webhooks that
+//! interpret kinds of resources.
 //!
-//! Its fields stand beside `metadata` and not in a `spec`, as in the configurations of admission webhooks. Karmada's agent waits for this kind
-//! to be served before it does anything.
+//! The fields are beside `metadata` instead of in a `spec`, as in the configurations of admission
+//! webhooks. Karmada's agent does not start until this kind is served. Muster calls no such
+//! webhooks.
 
 use std::borrow::Cow;
 
@@ -22,127 +24,138 @@ const VERSION: &str = "v1alpha1";
 const KIND: &str = "ResourceInterpreterWebhookConfiguration";
 const PLURAL: &str = "resourceinterpreterwebhookconfigurations";
 
-/// Web services that are asked what a kind of resource means: its replicas, health, status and dependencies.
+/// Webhooks that interpret kinds of resources: their replicas, health, status and dependencies.
+///
+/// Muster accepts these objects because Karmada's programs use them, and does not call the
+/// webhooks: an event `NotSupported` on the object says so, and the built-in rules for the kinds
+/// apply.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct ResourceInterpreterWebhookConfiguration {
     /// Standard object metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// The web services.
+    /// The webhooks of this configuration.
     #[serde(default, deserialize_with = "nullable")]
     pub webhooks: Vec<ResourceInterpreterWebhook>,
 }
 
-/// The fields of the object beside its metadata.
+/// The fields beside `metadata`.
 #[derive(JsonSchema)]
 #[allow(dead_code)] // Only its schema is used.
 #[schemars(extend("required" = ["webhooks"]))]
 struct Fields {
-    /// Web services, asked in the order of the configuration's name and then of their own.
+    /// Webhooks of this configuration. Karmada calls the first one that matches, ordered by the
+    /// name of the configuration and then of the webhook. Muster calls none.
     webhooks: Vec<ResourceInterpreterWebhook>,
 }
 
-/// A web service and what it is asked about.
+/// Webhook and the operations and kinds that it interprets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["clientConfig", "interpreterContextVersions", "name"]))]
 pub struct ResourceInterpreterWebhook {
-    /// Name of the web service, a DNS name such as `workloads.example.com`, unique in the configuration.
+    /// Name of the webhook: a DNS name such as `workloads.example.com`, unique in the
+    /// configuration.
     pub name: String,
 
-    /// Address of the web service, and the authority of its certificate.
+    /// Address of the webhook and the certificate authority that signs its certificate.
     pub client_config: InterpreterClientConfig,
 
-    /// Operations and kinds that the web service is asked about; one rule that matches is enough.
+    /// Operations and kinds that the webhook interprets. One matching rule is enough; without rules
+    /// nothing matches.
     #[serde(skip_serializing_if = "absent", deserialize_with = "nullable")]
     pub rules: Vec<InterpreterRule>,
 
-    /// Seconds after which an unanswered request fails, 1 to 30.
+    /// Seconds after which a request to the webhook fails; 1 to 30.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(range(min = 1, max = 30))]
     pub timeout_seconds: Option<i32>,
 
-    /// Versions of `ResourceInterpreterContext` that the web service understands, the preferred one first. `v1alpha1` is the only one.
+    /// Versions of `ResourceInterpreterContext` that the webhook understands, the preferred one
+    /// first. `v1alpha1` is the only one.
     #[serde(deserialize_with = "nullable")]
     pub interpreter_context_versions: Vec<String>,
 }
 
-/// Address of a web service. `service` wins where both are given.
+/// Address of a webhook. If both `url` and `service` are given, `service` takes precedence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InterpreterClientConfig {
-    /// Address as `https://HOST:PORT/PATH`, without user, query and fragment.
+    /// URL of the webhook, as `https://HOST:PORT/PATH`, without user information, query or
+    /// fragment.
     #[serde(skip_serializing_if = "absent")]
     pub url: Option<String>,
 
-    /// Service that is looked for in the fleet API, and otherwise reached by its name in the host cluster.
+    /// Service of the webhook, looked up in the fleet API, or else reached by its DNS name in the
+    /// host cluster.
     #[serde(skip_serializing_if = "absent")]
     pub service: Option<InterpreterService>,
 
-    /// Certificates of the authority that signed the web service's certificate: PEM, in base64. The system's authorities where absent.
+    /// Certificate authorities that sign the webhook's certificate: PEM, encoded in base64. If
+    /// absent, the authorities of the system are trusted.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("format" = "byte"))]
     pub ca_bundle: Option<String>,
 }
 
-/// A Service that a web service stands behind.
+/// Service of a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["name", "namespace"]))]
 pub struct InterpreterService {
-    /// Namespace of the Service.
+    /// Namespace of the webhook's Service.
     pub namespace: String,
-    /// Name of the Service.
+    /// Name of the webhook's Service.
     pub name: String,
-    /// Path of the requests.
+    /// URL path of the requests. If absent, requests go to the root.
     #[serde(skip_serializing_if = "absent")]
     pub path: Option<String>,
-    /// Port of the Service; 443 where absent.
+    /// Port of the Service. Default: 443.
     #[serde(skip_serializing_if = "absent")]
     pub port: Option<i32>,
 }
 
-/// Operations on kinds. `*` alone in a list is everything.
+/// Operations on kinds. In each list, `*` matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["apiGroups", "apiVersions", "kinds", "operations"]))]
 pub struct InterpreterRule {
-    /// Operations that the web service is asked for.
+    /// Operations that the rule matches.
     #[serde(deserialize_with = "nullable")]
     pub operations: Vec<InterpreterOperation>,
-    /// API groups; the empty text is the core group.
+    /// API groups that the rule matches; the empty string is the core group.
     #[serde(deserialize_with = "nullable")]
     pub api_groups: Vec<String>,
-    /// API versions, without their group.
+    /// API versions that the rule matches, without their group.
     #[serde(deserialize_with = "nullable")]
     pub api_versions: Vec<String>,
-    /// Kinds.
+    /// Kinds that the rule matches.
     #[serde(deserialize_with = "nullable")]
     pub kinds: Vec<String>,
 }
 
 open_enum! {
-    /// A question about a resource.
+    /// Operation of a resource interpreter.
     InterpreterOperation {
-        /// Every question.
+        /// Every operation.
         All = "*",
-        /// The number of replicas, and what one of them needs.
+        /// Returns the number of replicas and the requirements of one replica.
         InterpretReplica = "InterpretReplica",
-        /// The parts of a resource with several kinds of pods.
+        /// Returns the components of a resource with more than one pod template.
         InterpretComponent = "InterpretComponent",
-        /// The object with another number of replicas.
+        /// Returns the object with another number of replicas.
         ReviseReplica = "ReviseReplica",
-        /// The part of the status that is reported.
+        /// Returns the part of the status that is reported to the fleet.
         InterpretStatus = "InterpretStatus",
-        /// The object without what belongs to the fleet API alone.
+        /// Returns the object without the fields that concern the fleet API only.
         Prune = "Prune",
-        /// The desired object with what belongs to the member.
+        /// Returns the desired object with the fields that the member sets.
         Retain = "Retain",
-        /// The template with the status of all members together.
+        /// Returns the template with the combined status of all members.
         AggregateStatus = "AggregateStatus",
-        /// Whether the resource works.
+        /// Returns whether the object is healthy.
         InterpretHealth = "InterpretHealth",
-        /// The objects that the resource refers to.
+        /// Returns references to the objects that the resource depends on.
         InterpretDependency = "InterpretDependency",
     }
 }
@@ -189,7 +202,10 @@ impl Defined for ResourceInterpreterWebhookConfiguration {
         kind: KIND,
         plural: PLURAL,
         scope: "Cluster",
-        description: "Web services that are asked what a kind of resource means: its replicas, health, status and dependencies.",
+        description: "Webhooks that interpret kinds of resources: their replicas, health, status and \
+                      dependencies.\n\nMuster accepts these objects because Karmada's programs use \
+                      them, and does not call the webhooks: an event `NotSupported` on the object \
+                      says so, and the built-in rules for the kinds apply.",
         body: Body::Fields,
         spec: schema_of::<Fields>,
         status: None,

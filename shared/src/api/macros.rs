@@ -1,10 +1,10 @@
-//! The two declarations that every file of the typed API is written with.
+//! Macros that declare the enums and kinds of the typed API.
 
 /// Declares a string enumeration of the API.
 ///
-/// A value that this version does not know decodes to `Other` and is written back unchanged: one odd word in
-/// one field must not hide the whole object from us. The schema still lists the known values, so the API
-/// server refuses typing errors. Absent and empty are the same, as in Go.
+/// A value that this version does not know decodes to `Other` and is written back unchanged: one
+/// unknown value in one field must not make the whole object unreadable. The schema lists the known
+/// values, so the API server rejects misspelt ones. Absent and empty are the same, as in Go.
 macro_rules! open_enum {
     (
         $(#[$meta:meta])*
@@ -21,10 +21,10 @@ macro_rules! open_enum {
         }
 
         impl $name {
-            /// The values that the schema admits.
+            /// The values that the schema accepts.
             pub const KNOWN: &'static [&'static str] = &[$($text),+];
 
-            /// The value as it stands in JSON.
+            /// Returns the value as in JSON.
             pub fn as_str(&self) -> &str {
                 match self {
                     $( Self::$variant => $text, )+
@@ -34,7 +34,7 @@ macro_rules! open_enum {
         }
 
         impl Default for $name {
-            /// No value, which is how Go reads an absent field.
+            /// The empty value, as Go reads an absent field.
             fn default() -> Self {
                 Self::Other(String::new())
             }
@@ -85,11 +85,11 @@ macro_rules! open_enum {
     };
 }
 
-/// Declares the object around a spec: the struct itself, its place in the API and its definition for the API
-/// server.
+/// Declares the object around a spec: the struct, its place in the API and its definition for the
+/// API server.
 ///
-/// kube's derive makes exactly one kind from each spec; here `PropagationPolicy` and
-/// `ClusterPropagationPolicy` share theirs, as do the two bindings, hence a macro of our own.
+/// kube's derive makes exactly one kind from each spec. Here `PropagationPolicy` and
+/// `ClusterPropagationPolicy` share theirs, as do the two bindings.
 macro_rules! resource {
     (
         $(#[doc = $doc:literal])*
@@ -112,18 +112,18 @@ macro_rules! resource {
             /// Standard object metadata.
             #[serde(default)]
             pub metadata: kube::core::ObjectMeta,
-            /// What is desired.
+            /// Desired state.
             #[serde(default)]
             pub spec: $spec,
             $(
-                /// What was observed; absent until somebody reports.
+                /// Observed state; `None` until it is first reported.
                 #[serde(default)]
                 pub status: Option<$status>,
             )?
         }
 
         impl $kind {
-            /// An object of this kind with a name and a spec and nothing else.
+            /// Makes an object with a name and a spec.
             pub fn new(name: &str, spec: $spec) -> Self {
                 let mut object = Self { spec, ..Self::default() };
                 object.metadata.name = Some(name.to_owned());

@@ -1,14 +1,20 @@
-//! The typed API of `*.karmada.io`: one kind a file, names as in Karmada's Go types, fields as in its JSON.
+//! The typed API of `*.karmada.io`. Each kind has its own file; names are those of Karmada's Go
+//! types, fields those of its JSON.
 //!
-//! Decoding is tolerant (unknown fields and unknown enum values never fail an object, an absent field is its
-//! zero value as in Go), because one odd object must not stop a watch. Strictness is the API server's job:
-//! [`crds`] carries the enums, defaults and rules.
+//! Decoding is tolerant: unknown fields and unknown enum values never fail an object, and an absent
+//! field has its zero value, as in Go, because one unusual object must not stop a watch. Strictness
+//! is the API server's task: [`crds`] carries the enums, defaults and rules.
 //!
-//! Optional texts, structs and Go pointers are `Option`; optional numbers and switches that Go holds by value
-//! are plain, because absent means zero or off; lists and maps are empty when absent, except where absent and
-//! empty differ. A required enum that is absent is `Other("")`.
+//! Optional strings, structs and Go pointers are `Option`. Optional numbers and booleans that Go
+//! holds by value are plain, because absent means zero or false. Lists and maps are empty when
+//! absent, except where absent and empty differ. A required enum that is absent is `Other("")`.
 //!
-//! An optional field is written only when it has a value. `null` would be stored, and claimed, as a value.
+//! An optional field is serialised only if it has a value: `null` would be stored, and owned by the
+//! field manager, as a value.
+//!
+//! Documentation comments on types and fields become the descriptions of the definitions, which
+//! `kubectl explain` shows: they are written for operators, and `shared/tests/descriptions.rs`
+//! checks that every field has one of its own.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -38,7 +44,7 @@ pub mod work;
 
 use definition::Defined;
 
-/// A kind of this API (or of Kubernetes) that can be watched, decoded and written.
+/// A kind, of this API or of Kubernetes, that can be watched, decoded and written.
 pub trait Object:
     Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static
 {
@@ -56,7 +62,7 @@ impl<K> Object for K where
 {
 }
 
-/// The definitions to install on an API server, in a stable order.
+/// Returns the definitions to install on an API server, in a stable order.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     vec![
         cluster::Cluster::crd(),
@@ -71,12 +77,12 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     ]
 }
 
-/// Whether a value is what its absence means; such a value is not written.
+/// Returns whether a value is the one that an absent field has; such a value is not serialised.
 fn absent<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Reads `null` as the zero value: Go writes it for a required list that is empty.
+/// Deserialises `null` as the zero value: Go writes it for a required list that is empty.
 pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -85,13 +91,13 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Reads a quantity that was written as a number. Our definitions store objects as they were written, whereas
-/// Go's types would have made a text of it.
+/// Deserialises a quantity that was written as a number. A custom resource is stored as it was
+/// written, whereas Go's types would have made a string of it.
 fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Quantity, D::Error> {
     Value::deserialize(deserializer).map(|value| Quantity(as_text(value)))
 }
 
-/// The same for amounts by resource name.
+/// Deserialises quantities by resource name, each written as a number or a string.
 pub(crate) fn quantities<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, Quantity>, D::Error> {

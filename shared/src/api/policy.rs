@@ -1,5 +1,6 @@
-//! `PropagationPolicy` and `ClusterPropagationPolicy` (`policy.karmada.io/v1alpha1`): what goes where, and what
-//! happens when it fails there. Both kinds have the same spec.
+//! `PropagationPolicy` and `ClusterPropagationPolicy` (`policy.karmada.io/v1alpha1`): which
+//! resources are propagated to which clusters, and what happens when they fail there. Both kinds
+//! have the same spec.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,11 @@ const PRIORITY: Column = Column {
 };
 
 resource! {
-    /// Places the selected resources of its namespace.
+    /// Selects resources of its namespace and propagates them to member clusters.
+    ///
+    /// A resource belongs to one policy at a time. If several select it, a PropagationPolicy takes
+    /// precedence over a ClusterPropagationPolicy; then the highest `priority` counts, then the
+    /// most specific selector, then the first name in alphabetical order.
     PropagationPolicy {
         group: "policy.karmada.io",
         version: "v1alpha1",
@@ -34,7 +39,12 @@ resource! {
 }
 
 resource! {
-    /// Places the selected resources of any namespace, and those without one.
+    /// Selects resources of any namespace, and cluster-scoped resources, and propagates them to
+    /// member clusters.
+    ///
+    /// A resource belongs to one policy at a time. If several select it, a PropagationPolicy takes
+    /// precedence over a ClusterPropagationPolicy; then the highest `priority` counts, then the
+    /// most specific selector, then the first name in alphabetical order.
     ClusterPropagationPolicy {
         group: "policy.karmada.io",
         version: "v1alpha1",
@@ -47,96 +57,122 @@ resource! {
     }
 }
 
-/// What goes where, and what happens when it fails there.
+/// Desired propagation of the selected resources.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["resourceSelectors"]))]
 pub struct PropagationSpec {
-    /// The resources; at most 1,000 selectors (ours).
+    /// Resources that the policy applies to: 1 to 1,000 selectors, of at most 100 different kinds.
+    /// Events on the policy name selectors that select nothing.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1, max = 1000))]
     pub resource_selectors: Vec<ResourceSelector>,
 
-    /// Deprecated and ignored; see `propagateDeps`.
+    /// Deprecated and ignored: use `propagateDeps`.
     #[serde(skip_serializing_if = "absent")]
     pub association: bool,
 
-    /// Whether what a resource refers to (config maps, secrets, ...) goes with it.
+    /// If true, the objects that a resource refers to (ConfigMaps, Secrets, service accounts,
+    /// volume claims, ...) are propagated to the same clusters. Required by `failover.application`.
+    /// Requires the feature gate `PropagateDeps`. Absent means false.
     #[serde(skip_serializing_if = "absent")]
     pub propagate_deps: bool,
 
-    /// Where it goes.
+    /// Rules for choosing clusters and dividing replicas. If absent, the resources are propagated
+    /// whole to every cluster that takes them.
     #[serde(skip_serializing_if = "absent")]
     pub placement: Placement,
 
-    /// Of several policies that select a resource, the one of the highest priority has it.
+    /// Priority of the policy among those of its kind that select the same resource; the highest
+    /// one is applied. A resource that already belongs to a policy keeps it, unless `preemption` of
+    /// the other policy is `Always`. Default: 0.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = 0))]
     pub priority: Option<i32>,
 
-    /// Whether this policy may take resources over from one of lower priority.
+    /// Whether the policy takes over resources that belong to another one.
+    ///
+    /// - `Never` (the default): the policy applies only to resources that belong to none.
+    /// - `Always`: the policy takes over resources that its selectors name from policies of lower
+    ///   priority, and, as a PropagationPolicy, from every ClusterPropagationPolicy. Each selector
+    ///   must have a name.
+    ///
+    /// Requires the feature gate `PropagationPolicyPreemption`, which is off by default.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = "Never"))]
     pub preemption: Option<PreemptionBehavior>,
 
-    /// Override policies that must exist before anything is placed.
+    /// Names of override policies that must exist before anything is propagated. Muster has no
+    /// override policies: while this field has entries, nothing of the policy is propagated, and an
+    /// event and an admission warning say so.
     #[serde(skip_serializing_if = "absent")]
     pub dependent_overrides: Vec<String>,
 
-    /// The scheduler in charge; cannot be changed.
+    /// Name of the scheduler that places the resources. Muster's scheduler acts if this is the
+    /// value of its flag `--scheduler-name`. Must not be changed. Default: `default-scheduler`.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = "default-scheduler"))]
     pub scheduler_name: Option<String>,
 
-    /// What happens when the application or its cluster fails.
+    /// Conditions under which a resource is moved to another cluster, and how. If absent, only
+    /// `NoExecute` taints that are not tolerated move it.
     #[serde(skip_serializing_if = "absent")]
     pub failover: Option<FailoverBehavior>,
 
-    /// What happens when a member has an object of the same name already.
+    /// Action if an object of the same name exists in a member and is not managed by the fleet.
+    ///
+    /// - `Abort` (the default): the object is left alone and the failure is reported.
+    /// - `Overwrite`: the object is taken over and updated.
+    ///
+    /// The annotation `work.karmada.io/conflict-resolution` of a resource takes precedence.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = "Abort"))]
     pub conflict_resolution: Option<ConflictResolution>,
 
-    /// `Lazy`: a change of this policy reaches a resource only with the next change of that resource.
+    /// When a change of the policy takes effect. `Lazy` delays it for each resource until that
+    /// resource itself changes. If absent, changes take effect at once.
     #[serde(skip_serializing_if = "absent")]
     pub activation_preference: Option<ActivationPreference>,
 
-    /// What is not to be done for now.
+    /// Suspends the dispatching of the resources to members. If absent, nothing is suspended.
     #[serde(skip_serializing_if = "absent")]
     pub suspension: Option<Suspension>,
 
-    /// Whether objects stay in the members when the resource is deleted.
+    /// If true, the objects in the members are kept when their Work is deleted: because the
+    /// resource was deleted, or because it left the cluster. The agent removes the fleet's labels
+    /// and annotations from them. Absent means false: the objects are deleted.
     #[serde(skip_serializing_if = "absent")]
     pub preserve_resources_on_deletion: Option<bool>,
 
-    /// Place in the queue of the scheduler.
+    /// Priority class of the resources in the queues of the scheduler and of evictions. Requires
+    /// the feature gate `PriorityBasedScheduling`. If absent, the priority is 0.
     #[serde(skip_serializing_if = "absent")]
     pub schedule_priority: Option<SchedulePriority>,
 }
 
 impl PropagationSpec {
-    /// The priority; zero when none is given.
+    /// Returns the priority; 0 if none is given.
     pub fn priority(&self) -> i32 {
         self.priority.unwrap_or_default()
     }
 }
 
 open_enum! {
-    /// Whether a policy may take resources over.
+    /// Whether a policy takes over resources that belong to another one.
     PreemptionBehavior {
-        /// From policies of lower priority.
+        /// It takes over from policies of lower priority.
         Always = "Always",
-        /// No.
+        /// It never takes over.
         Never = "Never",
     }
 }
 
 open_enum! {
-    /// What happens when a member has an object of the same name already.
+    /// Action if an object of the same name exists in a member and is not managed by the fleet.
     ConflictResolution {
-        /// Nothing is written, and the failure is reported.
+        /// The object is left alone and the failure is reported.
         Abort = "Abort",
-        /// It is taken over.
+        /// The object is taken over and updated.
         Overwrite = "Overwrite",
     }
 }
@@ -150,20 +186,22 @@ open_enum! {
 }
 
 open_enum! {
-    /// Where a priority class comes from.
+    /// Kind of object that defines a priority.
     PriorityClassSource {
-        /// `PriorityClass` of `scheduling.k8s.io/v1`.
+        /// `PriorityClass` of `scheduling.k8s.io/v1` in the fleet API.
         KubePriorityClass = "KubePriorityClass",
     }
 }
 
-/// Place in the queue of the scheduler, by class.
+/// Priority class of the resources of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["priorityClassName", "priorityClassSource"]))]
 pub struct SchedulePriority {
-    /// Where the class comes from.
+    /// Kind of the priority class. `KubePriorityClass`, the only value, is a PriorityClass of
+    /// `scheduling.k8s.io/v1` in the fleet API.
     pub priority_class_source: PriorityClassSource,
-    /// Name of the class.
+    /// Name of the priority class, whose value becomes `schedulePriority.priority` of the bindings.
+    /// If there is no such class, nothing of the policy is propagated, and an event says so.
     pub priority_class_name: String,
 }

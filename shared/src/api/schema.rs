@@ -1,26 +1,28 @@
-//! Schemas of the Kubernetes types that ours embed.
+//! Schemas of the Kubernetes types that the kinds of this crate embed.
 //!
-//! They are written out, because the `schemars` feature of `k8s-openapi` would double its compile time for the
-//! dozen types that are needed here. Wording is kept short; the rules are those of the Kubernetes API.
+//! They are written out, because the `schemars` feature of `k8s-openapi` would double its compile
+//! time for the dozen types that are needed here. The rules are those of the Kubernetes API; the
+//! descriptions say what Muster does with the fields.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::definition;
 
-/// A label value: what `provider`, `region` and zones have to be, since schedulers select by them.
+/// Pattern of label values. `provider`, `region` and zones must match it, since selectors compare
+/// them with label values.
 pub const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 
-/// A qualified label name, with an optional DNS prefix.
+/// Pattern of qualified names: a name with an optional DNS prefix, as of label and taint keys.
 pub const LABEL_NAME: &str =
     "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
 
-/// Any object; unknown fields are kept.
+/// Schema of any object; unknown fields are kept.
 pub fn raw_extension(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// A point in time, RFC 3339.
+/// Schema of a time in RFC 3339.
 pub fn time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "format": "date-time" })
 }
@@ -33,33 +35,41 @@ fn quantity_value() -> Value {
     })
 }
 
-/// A quantity, as number or text.
+/// Schema of a quantity, written as a number or a string.
 pub fn quantity(_: &mut SchemaGenerator) -> Schema {
     quantity_value()
         .try_into()
         .expect("a JSON object is a schema by invariant")
 }
 
-/// Amounts by resource name.
+/// Schema of quantities by resource name.
 pub fn resource_list(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "additionalProperties": quantity_value() })
 }
 
-fn requirements(item: &str) -> Value {
+/// Requirements that compare the value of a key with a list. `item` names what the key is of,
+/// `operators` lists the operators.
+fn requirements(item: &str, operators: &str) -> Value {
     json!({
         "type": "array",
         "x-kubernetes-list-type": "atomic",
         "items": {
             "type": "object",
+            "description": format!("Requirement on one {item}."),
             "required": ["key", "operator"],
             "properties": {
-                "key": { "type": "string", "description": format!("The {item} that is compared.") },
+                "key": {
+                    "type": "string",
+                    "description": format!("Name of the {item} that is compared."),
+                },
                 "operator": {
                     "type": "string",
-                    "description": "Relation of the key to the values: In, NotIn, Exists or DoesNotExist; for nodes also Gt and Lt.",
+                    "description": format!("Relation of the {item} to the values: {operators}."),
                 },
                 "values": {
                     "type": "array",
+                    "description": "Values to compare with. `In` and `NotIn` need at least one; \
+                                    `Exists` and `DoesNotExist` take none.",
                     "x-kubernetes-list-type": "atomic",
                     "items": { "type": "string" },
                 },
@@ -68,7 +78,18 @@ fn requirements(item: &str) -> Value {
     })
 }
 
-/// A list of label values.
+const LABEL_OPERATORS: &str = "`In`, `NotIn`, `Exists` or `DoesNotExist`";
+const FIELD_OPERATORS: &str = "`In` or `NotIn`";
+const NODE_OPERATORS: &str = "`In`, `NotIn`, `Exists`, `DoesNotExist`, or `Gt` and `Lt` with one \
+                              integer as value";
+
+/// The requirements with a description of the list.
+fn described(mut requirements: Value, description: &str) -> Value {
+    requirements["description"] = description.into();
+    requirements
+}
+
+/// Schema of a list of label values.
 pub fn label_values(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -76,26 +97,33 @@ pub fn label_values(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A label selector; all of its terms must hold.
+/// Schema of a label selector.
 pub fn label_selector(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "x-kubernetes-map-type": "atomic",
         "properties": {
-            "matchExpressions": requirements("label key"),
-            "matchLabels": { "type": "object", "additionalProperties": { "type": "string" } },
+            "matchExpressions": described(
+                requirements("label", LABEL_OPERATORS),
+                "Requirements on labels; all must be met.",
+            ),
+            "matchLabels": {
+                "type": "object",
+                "description": "Labels that must be present with exactly these values.",
+                "additionalProperties": { "type": "string" },
+            },
         },
     })
 }
 
-/// Requirements on the fields of a cluster (provider, region, zone).
+/// Schema of requirements on the fields of a cluster (provider, region, zone).
 pub fn field_requirements(_: &mut SchemaGenerator) -> Schema {
-    requirements("field")
+    requirements("field", FIELD_OPERATORS)
         .try_into()
         .expect("a JSON object is a schema by invariant")
 }
 
-/// A node selector; one of its terms must hold.
+/// Schema of a node selector.
 pub fn node_selector(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -104,13 +132,22 @@ pub fn node_selector(_: &mut SchemaGenerator) -> Schema {
         "properties": {
             "nodeSelectorTerms": {
                 "type": "array",
+                "description": "Terms of which at least one must match the node.",
                 "x-kubernetes-list-type": "atomic",
                 "items": {
                     "type": "object",
+                    "description": "Requirements on a node; all must be met. An empty term matches \
+                                    no node.",
                     "x-kubernetes-map-type": "atomic",
                     "properties": {
-                        "matchExpressions": requirements("label key"),
-                        "matchFields": requirements("field"),
+                        "matchExpressions": described(
+                            requirements("node label", NODE_OPERATORS),
+                            "Requirements on the labels of the node.",
+                        ),
+                        "matchFields": described(
+                            requirements("node field", NODE_OPERATORS),
+                            "Requirements on the fields of the node, such as `metadata.name`.",
+                        ),
                     },
                 },
             },
@@ -118,34 +155,45 @@ pub fn node_selector(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Tolerations, in the order in which they are tried.
+/// Schema of tolerations, in the order in which they are tried.
 pub fn tolerations(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "items": {
             "type": "object",
+            "description": "Toleration of the taints that match all of its fields.",
             "properties": {
                 "key": {
                     "type": "string",
-                    "description": "Taint key; empty with operator Exists means every key.",
+                    "description": "Key of the tolerated taints. Empty, together with operator \
+                                    `Exists`, matches every key.",
                 },
-                "operator": { "type": "string", "description": "Exists or Equal (the default)." },
-                "value": { "type": "string" },
+                "operator": {
+                    "type": "string",
+                    "description": "Relation of the taint to the toleration: `Exists` matches \
+                                    every value, `Equal` (the default) only `value`.",
+                },
+                "value": {
+                    "type": "string",
+                    "description": "Value of the tolerated taints, for operator `Equal`.",
+                },
                 "effect": {
                     "type": "string",
-                    "description": "Taint effect; empty means every effect.",
+                    "description": "Effect of the tolerated taints, such as `NoSchedule`. Empty \
+                                    matches every effect.",
                 },
                 "tolerationSeconds": {
                     "type": "integer",
                     "format": "int64",
-                    "description": "How long a NoExecute taint is tolerated, in seconds; absent means for ever, zero and less mean not at all.",
+                    "description": "Seconds for which a `NoExecute` taint is tolerated after it \
+                                    was added. If absent, without limit; 0 and less, not at all.",
                 },
             },
         },
     })
 }
 
-/// Taints of a cluster. A pair of key and effect occurs once.
+/// Schema of the taints of a cluster. At most one taint has a given key and effect.
 pub fn taints(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -153,18 +201,41 @@ pub fn taints(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-list-map-keys": ["key", "effect"],
         "items": {
             "type": "object",
+            "description": "Taint of the cluster.",
             "required": ["effect", "key"],
             "properties": {
-                "key": { "type": "string", "minLength": 1, "maxLength": 316, "pattern": LABEL_NAME },
-                "value": { "type": "string", "maxLength": 63, "pattern": LABEL_VALUE },
-                "effect": { "type": "string", "enum": ["NoSchedule", "PreferNoSchedule", "PreferNoExecute", "NoExecute"] },
-                "timeAdded": { "type": "string", "format": "date-time" },
+                "key": {
+                    "type": "string",
+                    "description": "Key of the taint, a qualified name such as \
+                                    `example.com/maintenance`.",
+                    "minLength": 1,
+                    "maxLength": 316,
+                    "pattern": LABEL_NAME,
+                },
+                "value": {
+                    "type": "string",
+                    "description": "Value of the taint, which tolerations can match.",
+                    "maxLength": 63,
+                    "pattern": LABEL_VALUE,
+                },
+                "effect": {
+                    "type": "string",
+                    "description": "Effect of the taint on resources that do not tolerate it.",
+                    "enum": ["NoSchedule", "PreferNoSchedule", "PreferNoExecute", "NoExecute"],
+                },
+                "timeAdded": {
+                    "type": "string",
+                    "format": "date-time",
+                    "description": "Time at which the taint was added, from which tolerations \
+                                    count. If absent on a taint that evicts, the control plane \
+                                    sets it.",
+                },
             },
         },
     })
 }
 
-/// Conditions, one of each type.
+/// Schema of conditions, one of each type.
 pub fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -172,23 +243,44 @@ pub fn conditions(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-list-map-keys": ["type"],
         "items": {
             "type": "object",
+            "description": "One aspect of the object's state.",
             "required": ["lastTransitionTime", "message", "reason", "status", "type"],
             "properties": {
                 "type": {
                     "type": "string",
+                    "description": "Type of the condition, in CamelCase; unique in the list.",
                     "maxLength": 316,
                     "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
                 },
-                "status": { "type": "string", "enum": ["True", "False", "Unknown"] },
-                "observedGeneration": { "type": "integer", "format": "int64", "minimum": 0 },
-                "lastTransitionTime": { "type": "string", "format": "date-time" },
+                "status": {
+                    "type": "string",
+                    "description": "Whether the condition holds: `True`, `False` or `Unknown`.",
+                    "enum": ["True", "False", "Unknown"],
+                },
+                "observedGeneration": {
+                    "type": "integer",
+                    "format": "int64",
+                    "description": "The `metadata.generation` that the condition was set for. \
+                                    Muster does not set it.",
+                    "minimum": 0,
+                },
+                "lastTransitionTime": {
+                    "type": "string",
+                    "format": "date-time",
+                    "description": "Time at which `status` last changed.",
+                },
                 "reason": {
                     "type": "string",
+                    "description": "Machine-readable reason for the status, in CamelCase.",
                     "minLength": 1,
                     "maxLength": 1024,
                     "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
                 },
-                "message": { "type": "string", "maxLength": 32768 },
+                "message": {
+                    "type": "string",
+                    "description": "Human-readable explanation of the status.",
+                    "maxLength": 32768,
+                },
             },
         },
     })

@@ -1,9 +1,13 @@
-//! `ClusterTaintPolicy` (`policy.karmada.io/v1alpha1`): which conditions of a cluster put which taints on it.
+//! `ClusterTaintPolicy` (`policy.karmada.io/v1alpha1`): taints that follow the conditions of
+//! clusters.
 //!
-//! The kind is a superset of two forms. Karmada ships `targetClusters`, `addOnConditions`,
-//! `removeOnConditions`, `taints`: taints come and go at once, and what matches neither list stays as it is. The
-//! failover proposal has `targetCluster`, `matchConditions`, `taintsToAdd`: a taint comes when the conditions
-//! have matched for a while and goes when they have not matched for a while. A policy may use both.
+//! The kind has two forms, which a policy may combine:
+//!
+//! - Karmada's released form: `targetClusters`, `addOnConditions`, `removeOnConditions`, `taints`.
+//!   Taints are added and removed at once. If neither list matches, they stay as they are.
+//! - The form with delays, from Karmada's proposal "Optimize Cluster Failover": `targetCluster`,
+//!   `matchConditions`, `taintsToAdd`. A taint is added after the conditions have matched for a
+//!   time, and removed after they have not matched for a time.
 
 use k8s_openapi::api::core::v1::Taint as ClusterTaint;
 use schemars::JsonSchema;
@@ -19,7 +23,11 @@ use super::{
 };
 
 resource! {
-    /// Puts taints on clusters by their conditions, and takes them off again.
+    /// Adds taints to clusters, and removes them, according to the conditions of the clusters.
+    ///
+    /// `taints` are added and removed at once, by `addOnConditions` and `removeOnConditions`.
+    /// `taintsToAdd` are added after `matchConditions` have matched for a time, and removed after
+    /// they have not matched for a time. A policy may have both.
     ClusterTaintPolicy {
         group: "policy.karmada.io",
         version: "v1alpha1",
@@ -37,7 +45,7 @@ resource! {
     }
 }
 
-/// Which conditions of which clusters put which taints on them.
+/// Clusters, conditions and taints of the policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -51,39 +59,49 @@ resource! {
     },
 ]))]
 pub struct ClusterTaintPolicySpec {
-    /// The clusters; absent means all.
+    /// Clusters that the policy applies to. Excludes `targetCluster`. If both are absent, all
+    /// clusters.
     #[serde(skip_serializing_if = "absent")]
     pub target_clusters: Option<ClusterAffinity>,
 
-    /// When all of these match, `taints` are added; empty means never.
+    /// Conditions of a cluster under which `taints` are added. All must match. If empty, `taints`
+    /// are never added.
     #[serde(skip_serializing_if = "absent")]
     pub add_on_conditions: Vec<MatchCondition>,
 
-    /// When all of these match, `taints` are removed; empty means never.
+    /// Conditions of a cluster under which `taints` are removed. All must match. If empty, `taints`
+    /// are never removed.
     #[serde(skip_serializing_if = "absent")]
     pub remove_on_conditions: Vec<MatchCondition>,
 
-    /// The taints of the shipped form.
+    /// Taints that are added and removed at once. They stay on the cluster if neither
+    /// `addOnConditions` nor `removeOnConditions` match, and when the policy is deleted. Required
+    /// unless there are `taintsToAdd`.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(length(min = 1))]
     pub taints: Vec<Taint>,
 
-    /// The clusters, by the name of the proposal; absent means all.
+    /// Clusters that the policy applies to: another name for `targetClusters`, which it excludes.
+    /// If both are absent, all clusters.
     #[serde(skip_serializing_if = "absent")]
     pub target_cluster: Option<ClusterAffinity>,
 
-    /// While all of these match, `taintsToAdd` are wanted; empty means always.
+    /// Conditions of a cluster under which it gets `taintsToAdd`. All must match. If empty, they
+    /// always match.
     #[serde(skip_serializing_if = "absent")]
     pub match_conditions: Vec<MatchCondition>,
 
-    /// The taints of the proposed form.
+    /// Taints that are added and removed with a delay. They are removed when the policy is deleted
+    /// or no longer applies to the cluster. A taint that a user removes stays off until the
+    /// conditions stop matching. Required unless there are `taints`.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(length(min = 1))]
     pub taints_to_add: Vec<TaintToAdd>,
 }
 
 impl ClusterTaintPolicySpec {
-    /// The clusters that the policy is about, by whichever name they were given; `None` means all.
+    /// Returns the clusters that the policy applies to, from whichever of the two fields is set;
+    /// `None` means all.
     pub fn target(&self) -> Option<&ClusterAffinity> {
         self.target_clusters
             .as_ref()
@@ -92,88 +110,105 @@ impl ClusterTaintPolicySpec {
 }
 
 open_enum! {
-    /// How a condition is compared.
+    /// Relation between the status of a condition and a list of values.
     MatchConditionOperator {
-        /// Its status is one of the values.
+        /// The status is one of the values.
         In = "In",
-        /// Its status is none of the values. A condition that the cluster does not have matches nothing.
+        /// The status is none of the values. A cluster without the condition does not match.
         NotIn = "NotIn",
     }
 }
 
-/// A statement about one condition of a cluster.
+/// Requirement on one condition of a cluster. A cluster that does not have the condition does not
+/// match, whatever the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["conditionType", "operator", "statusValues"]))]
 pub struct MatchCondition {
-    /// Type of the condition.
+    /// Type of the condition in `status.conditions` of the Cluster, such as `Ready`.
     pub condition_type: String,
-    /// How its status is compared.
+    /// Relation between the status of the condition and `statusValues`.
+    ///
+    /// - `In`: the status is one of the values.
+    /// - `NotIn`: the status is none of the values.
     pub operator: MatchConditionOperator,
-    /// The statuses: `True`, `False`, `Unknown`.
+    /// Statuses that the condition is compared with: `True`, `False` or `Unknown`.
     #[serde(deserialize_with = "nullable")]
     pub status_values: Vec<String>,
 }
 
-/// A taint that comes and goes at once.
+/// Taint that is added and removed at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["effect", "key"]))]
 pub struct Taint {
-    /// Key.
+    /// Key of the taint, a qualified name such as `example.com/maintenance`. The cluster
+    /// controller's own taints, `cluster.karmada.io/not-ready` and `cluster.karmada.io/unreachable`
+    /// with effect `NoSchedule`, are rejected.
     #[schemars(extend("minLength" = 1, "maxLength" = 316, "pattern" = schema::LABEL_NAME))]
     pub key: String,
-    /// Effect.
+    /// Effect of the taint: `NoSchedule`, `NoExecute`, `PreferNoExecute` or `PreferNoSchedule`; see
+    /// `spec.taints` of Cluster. Admission accepts `NoExecute` only with
+    /// `--allow-no-execute-taint-policy`.
     #[schemars(extend("enum" = ["NoSchedule", "PreferNoSchedule", "PreferNoExecute", "NoExecute"]))]
     pub effect: String,
-    /// Value.
+    /// Value of the taint, which tolerations can match; a valid label value. If absent, the value
+    /// is empty.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("maxLength" = 63, "pattern" = schema::LABEL_VALUE))]
     pub value: Option<String>,
 }
 
-/// A taint that waits before it comes and before it goes.
+/// Taint that is added and removed with a delay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["effect", "key"]))]
 pub struct TaintToAdd {
-    /// Key.
+    /// Key of the taint, a qualified name such as `example.com/maintenance`. The cluster
+    /// controller's own taints, `cluster.karmada.io/not-ready` and `cluster.karmada.io/unreachable`
+    /// with effect `NoSchedule`, are rejected.
     #[schemars(extend("minLength" = 1, "maxLength" = 316, "pattern" = schema::LABEL_NAME))]
     pub key: String,
 
-    /// Effect.
+    /// Effect of the taint: `NoSchedule`, `NoExecute`, `PreferNoExecute` or `PreferNoSchedule`; see
+    /// `spec.taints` of Cluster. Admission accepts `NoExecute` only with
+    /// `--allow-no-execute-taint-policy`.
     #[schemars(extend("enum" = ["NoSchedule", "PreferNoSchedule", "PreferNoExecute", "NoExecute"]))]
     pub effect: String,
 
-    /// Value.
+    /// Value of the taint, which tolerations can match; a valid label value. If absent, the value
+    /// is empty.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("maxLength" = 63, "pattern" = schema::LABEL_VALUE))]
     pub value: Option<String>,
 
-    /// How long, in seconds, the conditions must have matched without a break before the taint is added.
+    /// Seconds for which the conditions must match without interruption before the taint is added.
+    /// Counted by the control plane's clock, from when it sees them match. Default: 300.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = 300, "minimum" = 1))]
     pub add_on_match_seconds: Option<i32>,
 
-    /// How long, in seconds, the conditions must have been unmatched without a break before the taint is
-    /// removed.
+    /// Seconds for which the conditions must not match, without interruption, before the taint is
+    /// removed. Default: 180.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = 180, "minimum" = 1))]
     pub remove_on_mismatch_seconds: Option<i32>,
 }
 
 impl TaintToAdd {
-    /// Seconds of match before the taint comes; 300 unless told otherwise (the seed's default).
+    /// Returns the seconds of match before the taint is added; 300 if not given (the proposal's
+    /// default).
     pub fn add_on_match_seconds(&self) -> i32 {
         self.add_on_match_seconds.unwrap_or(300)
     }
 
-    /// Seconds of mismatch before the taint goes; 180 unless told otherwise (the seed's default).
+    /// Returns the seconds of mismatch before the taint is removed; 180 if not given (the
+    /// proposal's default).
     pub fn remove_on_mismatch_seconds(&self) -> i32 {
         self.remove_on_mismatch_seconds.unwrap_or(180)
     }
 
-    /// The taint itself, without a time.
+    /// Returns the taint without a time.
     pub fn taint(&self) -> ClusterTaint {
         ClusterTaint {
             key: self.key.clone(),
@@ -185,7 +220,7 @@ impl TaintToAdd {
 }
 
 impl Taint {
-    /// The taint itself, without a time.
+    /// Returns the taint without a time.
     pub fn taint(&self) -> ClusterTaint {
         ClusterTaint {
             key: self.key.clone(),

@@ -1,5 +1,5 @@
-//! `Work` (`work.karmada.io/v1alpha1`): the objects that one member has to have, and what became of them. It
-//! lies in the execution namespace of the member.
+//! `Work` (`work.karmada.io/v1alpha1`): objects for one member, and their state there. A Work is in
+//! the execution namespace of its member.
 
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1::Condition, runtime::RawExtension};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -10,7 +10,10 @@ use super::{
 };
 
 resource! {
-    /// Objects that one member has to have.
+    /// Objects that an agent applies to one member cluster, and their state there.
+    ///
+    /// A Work is in the namespace `karmada-es-<cluster>` of its member. The control plane writes
+    /// the spec; the member's agent applies the objects by server-side apply and writes the status.
     Work {
         group: "work.karmada.io",
         version: "v1alpha1",
@@ -28,33 +31,37 @@ resource! {
     }
 }
 
-/// What a member has to have.
+/// Objects to apply to the member, and how.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkSpec {
-    /// The objects.
+    /// Objects to apply to the member.
     #[serde(skip_serializing_if = "absent")]
     pub workload: WorkloadTemplate,
 
-    /// Whether nothing is created or updated for now.
+    /// If true, the agent creates and updates nothing. Deletion is not suspended. Set from
+    /// `suspension` of the binding. Absent means false.
     #[serde(skip_serializing_if = "absent")]
     pub suspend_dispatching: Option<bool>,
 
-    /// Whether the objects stay in the member when the work is deleted.
+    /// If true, the agent keeps objects in the member when the Work is deleted or drops them, and
+    /// removes only the fleet's labels and annotations. Absent means false: the objects are
+    /// deleted.
     #[serde(skip_serializing_if = "absent")]
     pub preserve_resources_on_deletion: Option<bool>,
 }
 
-/// The objects of a work.
+/// Objects of a Work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadTemplate {
-    /// The objects; Karmada makes a work of its own for each.
+    /// Manifests of the objects. The control plane writes one manifest per Work. Of two manifests
+    /// for the same object, the second is rejected.
     #[serde(skip_serializing_if = "absent", deserialize_with = "nullable")]
     pub manifests: Vec<Manifest>,
 }
 
-/// A whole object, with `apiVersion` and `kind`.
+/// Manifest of an object, with `apiVersion` and `kind`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Manifest(pub serde_json::Value);
@@ -69,57 +76,70 @@ impl JsonSchema for Manifest {
     }
 }
 
-/// What became of the objects.
+/// State of the objects in the member, as its agent last reported it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkStatus {
-    /// Judgements: `Applied`, `Dispatching`, and others that controllers of the user's may add.
+    /// Conditions of the Work. Other controllers may add their own.
+    ///
+    /// - `Applied`: all objects were applied, and all dropped objects removed. The message names
+    ///   failures.
+    /// - `Dispatching`: False while `suspendDispatching` is true.
+    /// - `Contended`: another field manager keeps changing the objects; the message names it. Set
+    ///   if there was such a conflict.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
 
-    /// What became of each object.
+    /// State of each object in the member.
     #[serde(skip_serializing_if = "absent")]
     pub manifest_statuses: Vec<ManifestStatus>,
 }
 
-/// What became of one object.
+/// State of one object in the member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["identifier"]))]
 pub struct ManifestStatus {
-    /// The object.
+    /// Object that the state belongs to.
     pub identifier: ResourceIdentifier,
 
-    /// Its status in the member.
+    /// Status of the object in the member; for kinds with a rule, reduced to the fields that are
+    /// aggregated. Absent if the object has none, or if it is larger than 64 KiB or deeper than 64
+    /// levels.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::raw_extension")]
     pub status: Option<RawExtension>,
 
-    /// Whether it works.
+    /// Health of the object in the member.
+    ///
+    /// - `Healthy`: healthy by the rule of its kind.
+    /// - `Unhealthy`: unhealthy, being deleted or missing.
+    /// - `Unknown`: the kind has no rule, or the object was not seen.
     #[serde(skip_serializing_if = "absent")]
     pub health: Option<ResourceHealth>,
 }
 
-/// One object of a work.
+/// Reference to one object of a Work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["kind", "name", "ordinal", "resource", "version"]))]
 pub struct ResourceIdentifier {
-    /// Its place among the manifests, from zero. Negative in the status of an object that is no longer one.
+    /// Position of the object in `spec.workload.manifests`, from 0. Negative if the object is no
+    /// longer in the list.
     pub ordinal: i64,
-    /// API group; absent for the core group.
+    /// API group of the object; absent for the core group.
     #[serde(skip_serializing_if = "absent")]
     pub group: Option<String>,
-    /// Version.
+    /// API version of the object, without the group.
     pub version: String,
-    /// Kind.
+    /// Kind of the object, such as `Deployment`.
     pub kind: String,
-    /// Plural name of the kind. Karmada leaves it empty, but its definition wants it to be there.
+    /// Plural name of the kind. Karmada and Muster leave it empty.
     pub resource: String,
-    /// Namespace; absent for an object without one.
+    /// Namespace of the object; absent for a cluster-scoped object.
     #[serde(skip_serializing_if = "absent")]
     pub namespace: Option<String>,
-    /// Name.
+    /// Name of the object in the member.
     pub name: String,
 }
