@@ -6,9 +6,7 @@
 //! at any instruction loses nothing and repeats nothing.
 
 pub mod application_failover;
-pub mod availability;
 pub mod binding;
-pub mod clock;
 pub mod cluster;
 pub mod detector;
 #[cfg(test)]

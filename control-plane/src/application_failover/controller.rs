@@ -25,14 +25,14 @@ use super::explain::{CONDITION, Obstacle, Turn, Unfollowed, is_not_followed};
 use super::hearing::Hearing;
 use super::history::{self, History, Move};
 use super::turns::{Paid, Turns};
-use crate::binding::kept::{BindingKey, Kept, patch_params};
-use crate::cluster::controller::until;
 use crate::eviction::backlog;
 use crate::eviction::motive::application;
 use crate::eviction::pace::Pace;
 use crate::eviction::rate::Band;
 use crate::fleet::Fleet;
-use crate::graceful_eviction::controller::reference;
+use crate::fleet::binding::event_reference;
+use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use muster_shared::queue::until;
 
 /// After somebody else wrote the binding first: our watch tells us within this time as a rule.
 const CONFLICT: Duration = Duration::from_millis(50);
@@ -159,7 +159,7 @@ fn feed(ward: &Arc<Ward>, fleet: &Fleet) {
     });
 }
 
-fn follow<B: Kept>(ward: &Arc<Ward>, bindings: &Informer<B>, queue: &Queue<BindingKey>) {
+fn follow<B: BindingKind>(ward: &Arc<Ward>, bindings: &Informer<B>, queue: &Queue<BindingKey>) {
     let (ward, queue) = (Arc::clone(ward), queue.clone());
     bindings.on_change(move |change| match change {
         Change::Applied { old, new } => {
@@ -184,7 +184,7 @@ impl Ward {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn reconcile<B: Kept>(&self, key: BindingKey) -> Result<Next, Failure> {
+    async fn reconcile<B: BindingKind>(&self, key: BindingKey) -> Result<Next, Failure> {
         // Unless it is used, the payment for it is taken back.
         let paid = self.turns.take(&key);
         let Some(binding) = B::cache(&self.fleet).get(key.namespace.as_deref(), &key.name) else {
@@ -212,7 +212,7 @@ impl Ward {
     }
 
     /// Brings what is known of an application up to date with what its clusters report.
-    fn learn<B: Kept>(
+    fn learn<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
         behavior: &ApplicationFailoverBehavior,
@@ -245,7 +245,7 @@ impl Ward {
         (known, verdict)
     }
 
-    async fn follow<B: Kept>(
+    async fn follow<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
         behavior: &ApplicationFailoverBehavior,
@@ -279,7 +279,7 @@ impl Ward {
     }
 
     /// Moves an application whose turn it is; where the binding is another one now, says when the cache may show it.
-    async fn leave<B: Kept>(
+    async fn leave<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
         behavior: &ApplicationFailoverBehavior,
@@ -329,7 +329,7 @@ impl Ward {
     }
 
     /// Puts an application in line.
-    fn line_up<B: Kept>(
+    fn line_up<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
         known: &Known,
@@ -359,7 +359,7 @@ impl Ward {
     }
 
     /// Writes down and tells what came of a look.
-    async fn conclude<B: Kept>(
+    async fn conclude<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
         history: &History,
@@ -398,7 +398,7 @@ impl Ward {
     }
 
     /// Tells a turn, unless it is that there is no place, which is known, and only its numbers are other ones.
-    async fn tell_news<B: Kept>(
+    async fn tell_news<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
         turn: &Turn,
@@ -436,7 +436,7 @@ impl Ward {
     }
 
     /// Ends what is known of the health of an application that is not followed, and says why it is not.
-    async fn forget<B: Kept>(
+    async fn forget<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
         why: Option<Unfollowed>,
@@ -457,7 +457,7 @@ impl Ward {
     }
 
     /// Writes down what a restart must not lose; how long to wait before that is worth it.
-    async fn settle<B: Kept>(
+    async fn settle<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
         history: &History,
@@ -503,7 +503,7 @@ impl Ward {
     }
 
     /// Condition, and events where that changed.
-    async fn tell<B: Kept>(
+    async fn tell<B: BindingKind>(
         &self,
         key: &BindingKey,
         binding: &B,
@@ -545,7 +545,7 @@ impl Ward {
         let (severity, reason, message) = (turn.severity(), turn.reason(), turn.message());
         events.publish(binding, severity, reason, message.clone());
         events.publish_about(
-            reference(&binding.spec().resource),
+            event_reference(&binding.spec().resource),
             severity,
             reason,
             message,

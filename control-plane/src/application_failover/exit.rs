@@ -13,14 +13,14 @@ use super::explain::Obstacle;
 use super::hearing::Heard;
 use super::history::{self, History, Move};
 use super::turns::Paid;
-use crate::binding::kept::{BindingKey, Kept};
-use crate::cluster::controller::until;
 use crate::eviction::carry::{carry_out, may_be_written};
 use crate::eviction::motive::Motive;
 use crate::eviction::plan::{Departure, plan};
 use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::scheduler::{LiveSnapshot, Options};
 use crate::settings::{GRACEFUL_EVICTION, STATEFUL_FAILOVER_INJECTION, Settings};
+use muster_shared::queue::until;
 
 /// How long an old copy waits for the new one when the policy does not say, in seconds (Karmada's admission writes this number).
 const GRACE_SECONDS: i32 = 600;
@@ -168,7 +168,7 @@ impl Exit {
 
     /// Moves an application out of a cluster, where there is a place for it: eviction and new placement are one write. The payment is
     /// kept unless it is known that nothing was moved.
-    pub async fn leave<B: Kept>(
+    pub async fn leave<B: BindingKind>(
         &self,
         leaver: &Leaver<'_, B>,
         cluster: &str,
@@ -251,7 +251,7 @@ pub fn purge_mode(behavior: &ApplicationFailoverBehavior) -> PurgeMode {
 }
 
 /// Who moves it, as tasks name it.
-pub fn producer<B: Kept>() -> &'static str {
+pub fn producer<B: BindingKind>() -> &'static str {
     if B::NAMESPACED {
         "resource-binding-application-failover-controller"
     } else {

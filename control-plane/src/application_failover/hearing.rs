@@ -12,7 +12,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::names::condition::READY;
 use muster_shared::watch::{Change, Informer};
 
-use crate::clock::Clock;
+use crate::fleet::clock::Clock;
 
 /// Whether the reports of a cluster count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

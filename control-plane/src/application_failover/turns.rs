@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::binding::kept::BindingKey;
 use crate::eviction::backlog::{Backlog, Place, Rank};
 use crate::eviction::pace::{Pace, Payer};
+use crate::fleet::binding::BindingKey;
 
 /// The applications that wait for their turn.
 #[derive(Debug)]

@@ -14,9 +14,9 @@ use muster_shared::watch::{Doubt, Presence};
 use tokio::time::Instant;
 
 use super::error::Error;
-use super::kept::BindingKey;
 use super::write::remove;
 use crate::fleet::Fleet;
+use crate::fleet::binding::BindingKey;
 
 /// How long the API has to go on saying that there is no such binding before its Works are removed. A template whose
 /// binding was lost gets a new one within milliseconds, and that one takes the Works over.

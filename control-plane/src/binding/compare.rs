@@ -3,9 +3,9 @@
 use muster_shared::names::{finalizer, label};
 use serde_json::{Map, Value, json};
 
-use super::marks::Marks;
 use super::render::{Pairs, Rendered};
-use super::works::{CachedWork, fingerprint};
+use crate::fleet::compact_map::CompactMap;
+use crate::fleet::works::{CachedWork, fingerprint};
 
 /// The whole Work, for one that does not exist yet.
 pub fn create(rendered: &Rendered) -> Value {
@@ -85,7 +85,7 @@ fn spec(held: &CachedWork, wanted: &Value) -> Map<String, Value> {
     patch
 }
 
-fn missing(held: &Marks, wanted: &Pairs) -> Map<String, Value> {
+fn missing(held: &CompactMap, wanted: &Pairs) -> Map<String, Value> {
     wanted
         .iter()
         .filter(|(key, value)| held.get(key) != Some(value.as_str()))

@@ -21,17 +21,20 @@ use super::about::About;
 use super::absence::{self, Missing};
 use super::error::{Error, fits};
 use super::held::tell_of_hold;
-use super::kept::{BindingKey, Kept, patch_params};
 use super::purge;
 use super::reach::may_place;
 use super::render::{Origin, Rendered, Scope, expects, render};
 use super::state;
 use super::waits::Waits;
-use super::works::{CachedWork, binding_of};
 use super::write::{Ensured, Written, ensure, lead, listed, remove, remove_named};
-use crate::availability;
-use crate::detector::{Claim, Lookup, Parked, TemplateEvent, TemplateKey, binding_name};
 use crate::fleet::Fleet;
+use crate::fleet::availability;
+use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::claim::Claim;
+use crate::fleet::parked::Parked;
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::{Lookup, TemplateEvent};
+use crate::fleet::works::{CachedWork, binding_of};
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
 /// How long to wait for a Work that is going away; its disappearance is heard of earlier.
@@ -49,10 +52,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         // The manifest follows the template itself. The binding names its version, and need not change before the template does: the
         // detector may be another program, or see two changes as one. The binding may have been seen first, too.
         if news.event != TemplateEvent::Gone {
-            claimed.add(BindingKey {
-                namespace: news.key.namespace.clone(),
-                name: binding_name(&news.key),
-            });
+            claimed.add(BindingKey::for_template(&news.key));
         }
     });
     let works = queue.clone();
@@ -150,7 +150,11 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
     });
 }
 
-async fn sync<B: Kept>(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
+async fn sync<B: BindingKind>(
+    fleet: &Fleet,
+    memory: &Memory,
+    key: &BindingKey,
+) -> Result<Next, Error> {
     fleet.traffic.lull(Rank::Order).await;
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
         memory.waits.over(key);
@@ -248,7 +252,7 @@ async fn sync<B: Kept>(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Resu
 
 /// The pause of a binding that is about a former object: until garbage collection has removed it, or the detector has brought it up
 /// to date. One that nobody removes and nobody brings up to date within seconds has no other keeper: its Works follow the name.
-fn outdated<B: Kept>(
+fn outdated<B: BindingKind>(
     fleet: &Fleet,
     memory: &Memory,
     key: &BindingKey,
@@ -279,7 +283,7 @@ fn outdated<B: Kept>(
 }
 
 /// Writes the Works of a binding, and tells what keeps it from that.
-async fn write<B: Kept>(
+async fn write<B: BindingKind>(
     fleet: &Fleet,
     memory: &Memory,
     origin: &Origin,
@@ -332,7 +336,11 @@ async fn write<B: Kept>(
 }
 
 /// Removes the Works of a binding that is going away, then lets go of it. The Works' own finalizers take care of the members.
-async fn finish<B: Kept>(fleet: &Fleet, key: &BindingKey, binding: &B) -> Result<Next, Error> {
+async fn finish<B: BindingKind>(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &B,
+) -> Result<Next, Error> {
     let ours = if B::NAMESPACED {
         names::finalizer::RESOURCE_BINDING
     } else {
@@ -366,7 +374,11 @@ async fn finish<B: Kept>(fleet: &Fleet, key: &BindingKey, binding: &B) -> Result
 }
 
 /// Gives a binding that somebody else made its permanent id: its uid, unless admission gave one.
-async fn identify<B: Kept>(fleet: &Fleet, key: &BindingKey, binding: &B) -> Result<Next, Error> {
+async fn identify<B: BindingKind>(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &B,
+) -> Result<Next, Error> {
     let patch = json!({ "metadata": { "labels": { B::ID_LABEL: binding.uid() }, "resourceVersion": binding.resource_version() } });
     B::api(&fleet.client, key)
         .patch(&key.name, &patch_params(), &Patch::Merge(&patch))

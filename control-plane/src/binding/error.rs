@@ -65,8 +65,8 @@ pub fn fits(template: &Value) -> Result<(), Error> {
 mod tests {
     use serde_json::json;
 
-    use super::super::works::CachedWork;
     use super::*;
+    use crate::fleet::works::CachedWork;
 
     fn nested(levels: usize) -> Value {
         (1..levels).fold(json!({}), |inner, _| json!({ "a": inner }))

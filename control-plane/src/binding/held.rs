@@ -9,12 +9,12 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use serde_json::json;
 
-use super::kept::{BindingKey, Kept, patch_params};
 use super::purge;
 use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 
 /// Writes what holds the new copies back, or that nothing does any more. Where that fails it is tried again at the next look.
-pub async fn tell_of_hold<B: Kept>(
+pub async fn tell_of_hold<B: BindingKind>(
     fleet: &Fleet,
     key: &BindingKey,
     binding: &B,

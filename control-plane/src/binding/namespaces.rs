@@ -19,12 +19,12 @@ use muster_shared::watch::Change;
 use serde_json::json;
 
 use super::compare;
-use super::kept::patch_params;
 use super::render::Rendered;
 use super::waits::Waits;
-use super::works::{CachedWork, binding_of, owner_id};
-use crate::detector::scope::Scope;
 use crate::fleet::Fleet;
+use crate::fleet::binding::patch_params;
+use crate::fleet::scope::Scope;
+use crate::fleet::works::{CachedWork, binding_of, owner_id};
 
 /// Something to look at: a namespace in all clusters, or in one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

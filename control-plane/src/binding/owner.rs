@@ -4,9 +4,9 @@
 //! names have the same hash share the name of every Work. A name is therefore no identity, and neither is the permanent
 //! id, which is copied when somebody copies a binding. What counts is the binding that the Work itself names.
 
-use super::kept::BindingKey;
 use super::render::Origin;
-use super::works::{CachedWork, binding_of, owner_id};
+use crate::fleet::binding::BindingKey;
+use crate::fleet::works::{CachedWork, binding_of, owner_id};
 
 /// Owner of a Work, seen from one binding.
 #[derive(Clone, Debug, PartialEq, Eq)]

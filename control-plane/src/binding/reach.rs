@@ -1,7 +1,7 @@
 //! Which objects a binding may place.
 
-use super::kept::BindingKey;
-use crate::detector::TemplateKey;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::template::TemplateKey;
 
 /// Whether a binding may place a template. Whoever may write bindings in one namespace must not reach
 /// the objects of another by them.
@@ -16,7 +16,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::detector::Kind;
+    use crate::fleet::template::Kind;
 
     #[test]
     fn a_binding_reaches_the_objects_of_its_own_namespace_only() {

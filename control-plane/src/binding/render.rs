@@ -12,7 +12,7 @@ use muster_shared::interpreter::{self, Operation, hook_enabled, prune, revise_re
 use muster_shared::names::{self, annotation, label};
 use serde_json::{Map, Value, json};
 
-use super::kept::BindingKey;
+use crate::fleet::binding::BindingKey;
 use crate::scheduler::divide::{Party, TieBreak, webster};
 
 /// Labels or annotations.

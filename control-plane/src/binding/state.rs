@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::render::{Pairs, Rendered};
-use super::works::CachedWork;
+use crate::fleet::works::CachedWork;
 
 /// Annotation of a Work: the labels, as a JSON object.
 pub const PRESERVED: &str = "failover.muster.io/preserved-state";

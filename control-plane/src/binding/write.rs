@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use super::absence::{self, Existence};
 use super::compare;
 use super::error::Error;
-use super::kept::{BindingKey, patch_params};
 use super::owner::{Owner, owner};
 use super::render::{Origin, Rendered};
-use super::works::{CachedWork, binding_named, fingerprint};
 use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::works::{CachedWork, binding_named, fingerprint};
 
 /// The last patch of each Work (its fingerprint, by the Work's uid), and the version that it was for. Until the cache shows the
 /// result, the same difference is found again; it need not be written again. May be lost.

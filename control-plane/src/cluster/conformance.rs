@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::monitor::{Graces, Pulse, Verdict};
-use super::taints;
 use crate::deviations::DEVIATIONS;
+use crate::taint::condition_taints;
 
 fn replay(input: &Value) -> Value {
     let second = |name: &str| input[name].as_u64().unwrap_or(0);

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use muster_shared::api::cluster::Cluster;
@@ -13,14 +12,15 @@ use muster_shared::client;
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Namespace, ObjectMeta};
 use muster_shared::names::{cluster_of_execution_namespace, execution_namespace, finalizer, label};
-use muster_shared::queue::{Next, Queue};
+use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
 
 use super::lifecycle::{Farewell, Lack, Remains, lack};
-use super::{monitored, rollcall, taints, twins};
-use crate::binding::CachedWork;
+use super::{monitored, rollcall, twins};
 use crate::fleet::Fleet;
+use crate::fleet::works::CachedWork;
+use crate::taint::condition_taints;
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -123,7 +123,7 @@ async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
             }
         }
         if let Some(taints) = taints {
-            let text = taints::describe(&taints);
+            let text = condition_taints::describe(&taints);
             tracing::info!(cluster = cluster.name_any(), "condition taints: {text}");
             fleet.events.publish(
                 cluster,
@@ -134,11 +134,6 @@ async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
         }
     }
     Ok(again.map_or(Next::Done, |due| Next::After(until(due, now))))
-}
-
-/// The time until a moment, and a little more: a timer must not fire before it.
-pub(crate) fn until(due: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(due.duration_since(now)).unwrap_or_default() + Duration::from_millis(1)
 }
 
 async fn ensure_namespace(fleet: &Fleet, cluster: &Cluster) -> Result<(), Error> {

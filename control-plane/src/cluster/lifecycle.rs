@@ -14,7 +14,7 @@ use muster_shared::k8s::Taint;
 use muster_shared::names::{condition, finalizer};
 use serde_json::{Map, Value, json};
 
-use super::taints;
+use crate::taint::condition_taints;
 use crate::taint::record::{ANNOTATION, Record};
 
 /// What a cluster that stays in the fleet lacks.
@@ -37,7 +37,7 @@ pub fn lack(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Lac
     let is_duplicate = cluster
         .condition(condition::UNIQUE_IDENTITY)
         .is_some_and(|unique| unique.status == conditions::FALSE);
-    let taints::Wanted { taints, again } = taints::wanted(
+    let condition_taints::Wanted { taints, again } = condition_taints::wanted(
         &cluster.spec.taints,
         ready,
         is_duplicate,

@@ -8,7 +8,6 @@ pub mod monitor;
 mod monitored;
 mod rollcall;
 pub mod roster;
-pub mod taints;
 mod twins;
 
 #[cfg(test)]

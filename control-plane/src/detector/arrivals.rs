@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::template::TemplateKey;
+use crate::fleet::template::TemplateKey;
 
 /// How long a binding that was created may take to arrive in the cache. After that it is created
 /// again: it may have gone while the watch was down, and then nothing tells of it.
@@ -56,7 +56,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::detector::Kind;
+    use crate::fleet::template::Kind;
 
     #[tokio::test(start_paused = true)]
     async fn a_binding_that_never_arrives_is_created_again() {

@@ -9,10 +9,10 @@ use muster_shared::api::policy::{
 
 use super::identity::sound_name;
 use super::kinds::{MOST_KINDS, kinds_of, meant};
-use super::news::Standing;
-use super::scope::{Scope, is_reserved};
 use super::select::given;
-use super::template::Kind;
+use crate::fleet::scope::{Scope, is_reserved};
+use crate::fleet::template::Kind;
+use crate::fleet::template_event::Standing;
 
 /// Findings of one policy that are told; of the others the number is.
 const MOST_TOLD: usize = 8;

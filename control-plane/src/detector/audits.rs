@@ -16,10 +16,10 @@ use tokio::time::Instant;
 
 use super::audit::{self, Facts, Finding};
 use super::controller::Detector;
-use super::news::{Lookup, Standing};
-use super::policy::{Policy, PolicyKey};
 use super::select::{Strength, Subject, given, reaches, strength};
-use super::template::{Kind, TemplateKey};
+use crate::fleet::policy::{Policy, PolicyKey};
+use crate::fleet::template::{Kind, TemplateKey};
+use crate::fleet::template_event::{Lookup, Standing};
 
 /// How long after a change of a policy the fleet may still lack what it names.
 const GRACE: Duration = Duration::from_secs(30);

@@ -11,15 +11,15 @@ use serde_json::Value;
 use super::build::Wanted;
 use super::controller::{Detector, SOON};
 use super::error::Error;
-use super::template::TemplateKey;
-use crate::binding::kept::{BindingKey, Kept, patch_params};
+use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::template::TemplateKey;
 use crate::scheduler::FirstPlacement;
 
 /// How long to wait for a binding that is going away; its disappearance is heard of earlier.
 const LEAVING: Duration = Duration::from_secs(5);
 
 impl Detector {
-    pub(super) async fn write<B: Kept>(
+    pub(super) async fn write<B: BindingKind>(
         &self,
         key: &TemplateKey,
         wanted: &Wanted<'_>,
@@ -58,7 +58,7 @@ impl Detector {
         }
     }
 
-    async fn create<B: Kept>(
+    async fn create<B: BindingKind>(
         &self,
         api: &Api<B>,
         template: &TemplateKey,

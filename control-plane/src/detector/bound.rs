@@ -6,9 +6,9 @@ use std::sync::Arc;
 use muster_shared::api::binding::Binding;
 use muster_shared::names::label;
 
-use super::claim::Claim;
-use super::policy::PolicyKey;
-use crate::binding::kept::BindingKey;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::claim::Claim;
+use crate::fleet::policy::PolicyKey;
 
 /// The bindings of each policy: what a policy has is found without a look at the bindings of
 /// others.

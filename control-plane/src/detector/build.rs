@@ -12,9 +12,9 @@ use muster_shared::merge;
 use muster_shared::names::{self, annotation, finalizer, label};
 use serde_json::{Value, json};
 
-use super::claim::{Claim, Pairs, missing};
 use super::identity::{Owner, owner, sound_name};
-use super::template::{Template, TemplateKey};
+use crate::fleet::claim::{Claim, Pairs, missing};
+use crate::fleet::template::{Template, TemplateKey};
 use crate::scheduler::outcome::Placed;
 use crate::taint::default_tolerations::DefaultTolerations;
 
@@ -358,11 +358,6 @@ impl<'a> Wanted<'a> {
             label::CLUSTER_RESOURCE_BINDING_ID
         }
     }
-}
-
-/// The name of a template's binding.
-pub fn binding_name(template: &TemplateKey) -> String {
-    names::binding(&template.kind.kind, &template.name)
 }
 
 /// The fingerprint of a template as bindings record it.

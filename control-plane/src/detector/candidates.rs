@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use muster_shared::api::policy::ResourceSelector;
 
-use super::policy::{Policy, PolicyKey};
 use super::select::{Subject, given};
-use super::template::Kind;
+use crate::fleet::policy::{Policy, PolicyKey};
+use crate::fleet::template::Kind;
 
 /// The policies by what their selectors name. A template is compared with those that name its kind
 /// and namespace, and either its own name or none: with a policy for each application that is one,

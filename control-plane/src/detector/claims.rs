@@ -16,14 +16,13 @@ use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
 
-use super::build;
-use super::claim::Claim;
 use super::controller::{Detector, SOON};
 use super::error::Error;
 use super::identity::{Owner, owner};
-use super::news::Lookup;
-use super::template::TemplateKey;
-use crate::binding::kept::{BindingKey, Kept, patch_params};
+use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::claim::Claim;
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::Lookup;
 
 /// How long to wait for a kind whose templates are not known for the moment.
 const UNKNOWN: Duration = Duration::from_secs(10);
@@ -178,16 +177,13 @@ impl Detector {
 
     /// Ends a claim on a template's binding. Its Works stay: a deleted policy freezes what it
     /// placed, it does not remove it. A binding of the name that is another object's is left alone.
-    async fn release_binding<B: Kept>(
+    async fn release_binding<B: BindingKind>(
         &self,
         template: &TemplateKey,
         uid: Option<&str>,
         claim: &Claim,
     ) -> Result<bool, Error> {
-        let key = BindingKey {
-            namespace: template.namespace.clone(),
-            name: build::binding_name(template),
-        };
+        let key = BindingKey::for_template(template);
         let Some(held) = B::cache(&self.fleet)
             .get(key.namespace.as_deref(), &key.name)
             .filter(|held| !matches!(owner(held.as_ref(), template, uid), Owner::Other(_)))

@@ -7,9 +7,9 @@ use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_vectors::{replay, same};
 use serde_json::{Map, Value, json};
 
-use super::policy::Policy;
 use super::select::{Subject, implicit_priority, strength, winner};
-use super::template::{Kind, Template, TemplateKey};
+use crate::fleet::policy::Policy;
+use crate::fleet::template::{Kind, Template, TemplateKey};
 
 #[test]
 fn the_policy_that_wins_is_the_one_that_karmada_lets_win() {

@@ -17,19 +17,19 @@ use super::audits::Audits;
 use super::bound::Bound;
 use super::build::{self, Wanted};
 use super::candidates::Candidates;
-use super::claim::Claim;
 use super::error::Error;
 use super::lazy::{Made, activates};
-use super::news::{Lookup, TemplateEvent};
-use super::parked::Parked;
-use super::policy::{Policy, PolicyKey};
 use super::priority::{Classes, Priority};
-use super::scope::Scope;
 use super::select::{Subject, reaches, selects};
-use super::template::{Template, TemplateKey};
 use super::{claims, dependencies, policies};
-use crate::binding::kept::Kept;
 use crate::fleet::Fleet;
+use crate::fleet::binding::BindingKind;
+use crate::fleet::claim::Claim;
+use crate::fleet::parked::Parked;
+use crate::fleet::policy::{Policy, PolicyKey};
+use crate::fleet::scope::Scope;
+use crate::fleet::template::{Template, TemplateKey};
+use crate::fleet::template_event::{Lookup, TemplateEvent};
 use crate::scheduler::FirstPlacement;
 use crate::settings::PROPAGATE_DEPS;
 use crate::taint::default_tolerations::DefaultTolerations;
@@ -170,7 +170,7 @@ fn listen(detector: &Arc<Detector>) {
 
 /// A binding that somebody deleted is made again, and the template of one that lost its claim is
 /// looked at.
-fn listen_to_bindings<B: Kept>(detector: &Arc<Detector>, bindings: &Informer<B>) {
+fn listen_to_bindings<B: BindingKind>(detector: &Arc<Detector>, bindings: &Informer<B>) {
     let to = Arc::clone(detector);
     bindings.on_change(move |change| {
         let (old, new) = match change {
@@ -308,7 +308,7 @@ impl Detector {
         })
     }
 
-    async fn bind<B: Kept>(
+    async fn bind<B: BindingKind>(
         &self,
         key: &TemplateKey,
         template: &Template,

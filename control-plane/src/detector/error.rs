@@ -1,8 +1,8 @@
 //! Why something is not as a policy wants it.
 
 use super::build;
-use super::policy::PolicyKey;
-use crate::binding::kept::BindingKey;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::policy::PolicyKey;
 
 /// Why a template has not the binding that it should have.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@ use muster_shared::api::binding::{Binding, ObjectReference};
 use muster_shared::k8s::OwnerReference;
 use muster_shared::names;
 
-use super::template::TemplateKey;
+use crate::fleet::template::TemplateKey;
 
 /// Whose a binding is that bears the name of a template's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::detector::Kind;
+    use crate::fleet::template::Kind;
 
     fn key() -> TemplateKey {
         TemplateKey {

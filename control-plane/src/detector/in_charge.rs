@@ -7,16 +7,15 @@ use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::watch::{Doubt, Presence};
 
-use super::build;
-use super::claim::Claim;
 use super::controller::Detector;
 use super::error::Error;
 use super::identity::{Owner, owner};
-use super::policy::{Policy, PolicyKey};
 use super::select::{Subject, winner};
-use super::template::{Template, TemplateKey};
 use crate::binding::absence::says_absent;
-use crate::binding::kept::Kept;
+use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::claim::Claim;
+use crate::fleet::policy::{Policy, PolicyKey};
+use crate::fleet::template::{Template, TemplateKey};
 
 impl Detector {
     /// The claim on a template that was not written on it yet.
@@ -40,12 +39,12 @@ impl Detector {
     }
 
     /// The binding of a template: one of its name that is another object's is not.
-    pub(super) fn binding_of<B: Kept>(
+    pub(super) fn binding_of<B: BindingKind>(
         &self,
         key: &TemplateKey,
         template: &Template,
     ) -> Option<Arc<B>> {
-        let name = build::binding_name(key);
+        let name = BindingKey::for_template(key).name;
         let held = B::cache(&self.fleet).get(key.namespace.as_deref(), &name)?;
         let uid = template.metadata().uid.as_deref();
         (owner(held.as_ref(), key, uid) == Owner::Template).then_some(held)

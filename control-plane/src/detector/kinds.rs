@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use muster_shared::api::policy::PropagationSpec;
 
-use super::scope::Scope;
-use super::template::Kind;
+use crate::fleet::scope::Scope;
+use crate::fleet::template::Kind;
 
 /// Kinds of one policy that are followed: more than Kubernetes itself has. Each kind costs a watch,
 /// or a look-up again and again.

@@ -3,8 +3,8 @@
 use kube::core::ObjectMeta;
 
 use super::build;
-use super::policy::Policy;
-use super::template::Template;
+use crate::fleet::policy::Policy;
+use crate::fleet::template::Template;
 
 /// What the binding of a template was made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,6 @@ mod bind;
 mod bound;
 pub mod build;
 pub mod candidates;
-pub mod claim;
 mod claims;
 mod controller;
 mod dependencies;
@@ -21,26 +20,14 @@ mod identity;
 mod in_charge;
 mod kinds;
 mod lazy;
-mod news;
-mod parked;
 mod policies;
-pub mod policy;
 pub mod preempt;
 mod priority;
-pub mod scope;
 pub mod select;
 mod takeover;
-mod template;
-mod templates;
 
 #[cfg(test)]
 mod conformance;
 
-pub use build::binding_name;
-pub use claim::Claim;
 pub use controller::start;
 pub use identity::controller;
-pub use news::{Lookup, News, Standing, TemplateEvent};
-pub use parked::Parked;
-pub use template::{Kind, Template, TemplateKey};
-pub use templates::Templates;

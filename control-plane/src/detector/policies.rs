@@ -12,16 +12,16 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Followed, Informer};
 use serde_json::{Value, json};
 
-use super::claim::Claim;
 use super::controller::{Detector, SOON};
 use super::error::Error;
 use super::kinds::kinds_of;
-use super::news::Lookup;
-use super::policy::{Policy, PolicyKey};
 use super::select::{Subject, given, selects};
-use super::template::{Kind, Template, TemplateKey};
-use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::claim::Claim;
+use crate::fleet::policy::{Policy, PolicyKey};
+use crate::fleet::template::{Kind, Template, TemplateKey};
+use crate::fleet::template_event::Lookup;
 use crate::settings::PROPAGATION_POLICY_PREEMPTION;
 
 /// How many policies are worked on at a time: they are few, and each may touch many templates.
@@ -246,7 +246,7 @@ impl Detector {
     }
 
     fn template_of(&self, binding: &BindingKey) -> Option<TemplateKey> {
-        fn of<B: Kept>(fleet: &Fleet, key: &BindingKey) -> Option<TemplateKey> {
+        fn of<B: BindingKind>(fleet: &Fleet, key: &BindingKey) -> Option<TemplateKey> {
             let held = B::cache(fleet).get(key.namespace.as_deref(), &key.name)?;
             Some(TemplateKey::of(&held.spec().resource))
         }

@@ -1,6 +1,6 @@
 //! Whether a policy takes a template over from the one that has it.
 
-use super::policy::Policy;
+use crate::fleet::policy::Policy;
 
 /// Whether `candidate`, which selects the template by name and may preempt, takes it over from
 /// `owner`.

@@ -10,8 +10,8 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer, Selection};
 
 use super::controller::Detector;
-use super::policy::Policy;
 use crate::fleet::Fleet;
+use crate::fleet::policy::Policy;
 use crate::settings::PRIORITY_BASED_SCHEDULING;
 
 /// What a policy says about the priority of what it places.

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use muster_shared::api::policy::{PropagationSpec, ResourceSelector};
 use muster_shared::selectors::matches_labels;
 
-use super::policy::Policy;
-use super::template::{Kind, Template, TemplateKey};
+use crate::fleet::policy::Policy;
+use crate::fleet::template::{Kind, Template, TemplateKey};
 
 static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
 

@@ -7,15 +7,15 @@ use muster_shared::api::policy::PreemptionBehavior;
 use muster_shared::events::EventType;
 use muster_shared::queue::Next;
 
-use super::claim::Claim;
 use super::controller::{Detector, SOON};
 use super::error::Error;
-use super::news::Lookup;
 use super::policies::Rest;
-use super::policy::Policy;
 use super::preempt::takes_over;
 use super::select::{Subject, given, selects};
-use super::template::{Kind, Template, TemplateKey};
+use crate::fleet::claim::Claim;
+use crate::fleet::policy::Policy;
+use crate::fleet::template::{Kind, Template, TemplateKey};
+use crate::fleet::template_event::Lookup;
 use crate::settings::PROPAGATION_POLICY_PREEMPTION;
 
 impl Detector {

@@ -5,14 +5,14 @@ use muster_shared::client;
 use serde_json::json;
 
 use super::plan::Plan;
-use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 
 /// Writes a plan upon the binding that it was made for; gives the binding as it is then.
 ///
 /// # Errors
 /// Those of the API; a conflict when the binding is not the one any more that the plan was made for.
-pub async fn carry_out<B: Kept>(
+pub async fn carry_out<B: BindingKind>(
     fleet: &Fleet,
     key: &BindingKey,
     version: Option<&str>,

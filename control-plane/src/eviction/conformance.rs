@@ -9,7 +9,6 @@ use muster_vectors::{Case, Difference, replay, same};
 use serde_json::{Value, json};
 
 use super::judge::{Judgement, Stay, Switches, judge};
-use super::plan::take_out;
 use crate::deviations::DEVIATIONS;
 
 fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
@@ -57,7 +56,7 @@ fn moved(case: &Case) -> Result<(), Difference> {
     let mut spec: ResourceBindingSpec = read(&case.input["spec"]);
     let mut task: GracefulEvictionTask = read(&case.input["options"]);
     task.from_cluster = case.input["cluster"].as_str().unwrap().to_owned();
-    take_out(&mut spec, task);
+    spec.take_out(task);
     same(
         &case.output,
         &json!({"clusters": spec.clusters, "gracefulEvictionTasks": spec.graceful_eviction_tasks}),

@@ -22,9 +22,9 @@ use super::pace::Pace;
 use super::plan::{Departure, Nowhere, plan};
 use super::subject::Subject;
 use super::teller::Teller;
-use crate::binding::kept::{BindingKey, Kept};
-use crate::clock::Clock;
 use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::clock::Clock;
 use crate::scheduler::Options;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
@@ -79,7 +79,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
     tasks.spawn("eviction figures", show(office, Arc::clone(fleet)));
 }
 
-fn follow<B: Kept>(office: &Arc<Office>, bindings: &Informer<B>)
+fn follow<B: BindingKind>(office: &Arc<Office>, bindings: &Informer<B>)
 where
     Subject: From<Arc<B>>,
 {
@@ -184,7 +184,7 @@ async fn settle(errand: JoinHandle<Outcome>) -> Outcome {
 }
 
 /// Runs one errand: plan, one patch, and what that means.
-async fn go<B: Kept>(office: &Office, fleet: &Fleet, errand: &Errand) -> Outcome
+async fn go<B: BindingKind>(office: &Office, fleet: &Fleet, errand: &Errand) -> Outcome
 where
     Subject: From<Arc<B>>,
 {

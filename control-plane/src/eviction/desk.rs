@@ -20,7 +20,7 @@ use super::pace::{Pace, Payer};
 use super::rate::{Band, Rates};
 use super::record::{bounded, whole};
 use super::subject::Subject;
-use crate::binding::BindingKey;
+use crate::fleet::binding::BindingKey;
 
 use self::telling::Tally;
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::backlog::Place;
 use super::desk::{Desk, Errand, Outcome};
-use crate::binding::BindingKey;
+use crate::fleet::binding::BindingKey;
 
 /// How often the gauges are set.
 pub const INTERVAL: Duration = Duration::from_secs(5);

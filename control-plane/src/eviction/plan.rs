@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::motive::Motive;
 use super::preserve;
 use super::record::Record;
-use crate::availability::{Workload, can_stand_in, can_take};
+use crate::fleet::availability::{Workload, can_stand_in, can_take};
 use crate::scheduler::record::record;
 use crate::scheduler::{Facts, NoFit, Options, Plugin, Snapshot, schedule};
 
@@ -208,7 +208,7 @@ impl Departure<'_> {
             BTreeMap::new()
         };
         let task_stays = self.motive.outlives_the_copy() || !preserved.is_empty();
-        take_out(&mut after, self.task(preserved, now));
+        after.take_out(self.task(preserved, now));
         Ok((after, task_stays))
     }
 
@@ -268,25 +268,6 @@ fn list<T: serde::Serialize>(items: &[T]) -> Value {
     } else {
         json!(items)
     }
-}
-
-/// Takes a cluster out of the result and appends the task of leaving it, as Karmada does: no target, no task; an
-/// existing task for the cluster is neither replaced nor refreshed.
-pub fn take_out(spec: &mut ResourceBindingSpec, task: GracefulEvictionTask) {
-    let Some(at) = spec
-        .clusters
-        .iter()
-        .position(|target| target.name == task.from_cluster)
-    else {
-        return;
-    };
-    let target = spec.clusters.remove(at);
-    if spec.eviction_task(&task.from_cluster).is_some() {
-        return;
-    }
-    let replicas = (target.replicas > 0).then_some(target.replicas);
-    spec.graceful_eviction_tasks
-        .push(GracefulEvictionTask { replicas, ..task });
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use muster_shared::k8s::{CoreObjectReference, ObjectMeta, Resource};
 use muster_shared::names::annotation;
 
 use super::judge;
-use crate::binding::BindingKey;
+use crate::fleet::binding::BindingKey;
 
 /// A binding of either kind.
 #[derive(Clone, Debug)]

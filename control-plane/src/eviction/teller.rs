@@ -18,9 +18,9 @@ use tokio::time::Instant;
 
 use super::desk::Key;
 use super::explain::{self, Note, Turn};
-use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::fleet::Fleet;
-use crate::graceful_eviction::controller::reference;
+use crate::fleet::binding::event_reference;
+use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 
 /// Writers of notes that should be read at once, and of those that can wait.
 const URGENT: usize = 8;
@@ -188,7 +188,7 @@ impl Teller {
         }
     }
 
-    async fn write<B: Kept>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
+    async fn write<B: BindingKind>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
         // The next workload leaves before the last is told of.
         fleet.traffic.lull(client::Rank::Report).await;
         let Some(book) = self.lock().get(&key).cloned() else {
@@ -258,7 +258,7 @@ fn publish<B: Binding>(fleet: &Fleet, binding: &B, note: &Note) {
             | Turn::Unpreserved { .. }
             | Turn::Failed { .. }
     ) {
-        let resource = reference(&binding.spec().resource);
+        let resource = event_reference(&binding.spec().resource);
         fleet
             .events
             .publish_about(resource, note.severity(), note.reason(), note.message());

@@ -7,13 +7,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::Patch;
-use muster_shared::api::binding::{
-    Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
-};
+use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::events::EventType;
-use muster_shared::k8s::CoreObjectReference;
 use muster_shared::names::{annotation, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -23,12 +20,13 @@ use serde_json::json;
 use super::assess::{Assessment, Scene, assess};
 use super::plugin::Plugins;
 use super::standing::Standing;
-use crate::availability::{Workload, readiness};
-use crate::binding::kept::{BindingKey, Kept, patch_params};
-use crate::cluster::controller::until;
-use crate::detector::{Lookup, TemplateKey};
 use crate::eviction::judge::{Switches, placement};
 use crate::fleet::Fleet;
+use crate::fleet::availability::{Workload, readiness};
+use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params};
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::Lookup;
+use muster_shared::queue::until;
 
 /// After somebody else wrote the binding first: our watch tells us within this time as a rule.
 const CONFLICT: Duration = Duration::from_millis(50);
@@ -93,7 +91,7 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
     });
 }
 
-fn enqueue_all<B: Kept>(fleet: &Fleet, queue: &Queue<BindingKey>) {
+fn enqueue_all<B: BindingKind>(fleet: &Fleet, queue: &Queue<BindingKey>) {
     for binding in B::cache(fleet).list() {
         if !binding.spec().graceful_eviction_tasks.is_empty() {
             queue.add(BindingKey::of(binding.as_ref()));
@@ -101,7 +99,7 @@ fn enqueue_all<B: Kept>(fleet: &Fleet, queue: &Queue<BindingKey>) {
     }
 }
 
-async fn work_off<B: Kept>(
+async fn work_off<B: BindingKind>(
     fleet: &Fleet,
     plugins: Plugins,
     key: BindingKey,
@@ -214,22 +212,10 @@ fn tell<B: Binding>(fleet: &Fleet, binding: &B, key: &BindingKey, assessment: &A
             .events
             .publish(binding, EventType::Normal, reason, note.clone());
         fleet.events.publish_about(
-            reference(&binding.spec().resource),
+            event_reference(&binding.spec().resource),
             EventType::Normal,
             reason,
             note,
         );
-    }
-}
-
-/// The resource of a binding as events refer to it.
-pub(crate) fn reference(resource: &ObjectReference) -> CoreObjectReference {
-    CoreObjectReference {
-        api_version: Some(resource.api_version.clone()),
-        kind: Some(resource.kind.clone()),
-        namespace: resource.namespace.clone(),
-        name: Some(resource.name.clone()),
-        uid: resource.uid.clone(),
-        ..CoreObjectReference::default()
     }
 }

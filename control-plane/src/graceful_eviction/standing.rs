@@ -3,7 +3,7 @@
 use muster_shared::api::cluster::Cluster;
 use muster_shared::watch::Presence;
 
-use crate::availability::{Unavailable, Workload, can_hold};
+use crate::fleet::availability::{Unavailable, Workload, can_hold};
 
 /// What matters about a cluster here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,9 +19,9 @@ use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use serde::Serialize;
 
-use crate::availability::{Workload, can_hold};
 use crate::eviction::explain::CONDITION;
 use crate::eviction::judge::placement;
+use crate::fleet::availability::{Workload, can_hold};
 use crate::scheduler::explain::{Explanation, Fate, explain};
 use crate::scheduler::need::need;
 use crate::scheduler::record::record;

@@ -18,7 +18,6 @@ use super::Options;
 use super::changes::{Changes, Pair};
 use super::concern::concerns;
 use super::echo::Replaced;
-use super::kinds::{Key, Stored, spec_of};
 use super::live::LiveSnapshot;
 use super::measure::{self, Incoming};
 use super::news::{ClusterNews, Turn};
@@ -29,6 +28,7 @@ use super::waiting::Waiting;
 use super::wish::Wait;
 use super::write::write;
 use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind, spec_of};
 use crate::settings::PRIORITY_BASED_SCHEDULING;
 
 /// A binding that waits is looked at again after this time even if no cluster seemed to change (Karmada flushes its
@@ -45,11 +45,17 @@ const REPORT_ATTEMPTS: usize = 5;
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("write the result of {key}: {}", client::brief(source))]
-    Result { key: Key, source: kube::Error },
+    Result {
+        key: BindingKey,
+        source: kube::Error,
+    },
     #[error("report on {key}: {}", client::brief(source))]
-    Report { key: Key, source: kube::Error },
+    Report {
+        key: BindingKey,
+        source: kube::Error,
+    },
     #[error("report on {key}: somebody else changes its status all the time")]
-    Contended { key: Key },
+    Contended { key: BindingKey },
 }
 
 /// Installs the scheduler.
@@ -102,12 +108,12 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 }
 
 /// The queue of bindings: by priority, then by age. The reference states no rule against starvation, and there is none.
-fn queue(fleet: &Fleet) -> Queue<Key> {
+fn queue(fleet: &Fleet) -> Queue<BindingKey> {
     if !fleet.settings.gate(&PRIORITY_BASED_SCHEDULING) {
         return Queue::new("scheduler");
     }
     let (bindings, cluster_bindings) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
-    Queue::ranked("scheduler", move |key: &Key| {
+    Queue::ranked("scheduler", move |key: &BindingKey| {
         spec_of(key, &bindings, &cluster_bindings, |spec| {
             spec.schedule_priority.as_ref().map_or(0, |it| it.priority)
         })
@@ -117,10 +123,10 @@ fn queue(fleet: &Fleet) -> Queue<Key> {
 
 struct Scheduler {
     snapshot: LiveSnapshot,
-    queue: Queue<Key>,
+    queue: Queue<BindingKey>,
     /// Bindings that need no other placement, and of which that is still to be said. Saying it must not hold up decisions.
-    reports: Queue<Key>,
-    waiting: Waiting<Key>,
+    reports: Queue<BindingKey>,
+    waiting: Waiting<BindingKey>,
     changes: Changes,
     replaced: Replaced,
     options: Options,
@@ -131,7 +137,7 @@ impl Scheduler {
         let scheduler = Arc::clone(self);
         informer.on_change(move |change| match change {
             Change::Applied { old, new } => {
-                let key = Key::of(new.as_ref());
+                let key = BindingKey::of(new.as_ref());
                 scheduler.replaced.seen(&key, new.as_ref());
                 // Status writes, most of them our own, change nothing that a decision depends on.
                 let seen = old
@@ -148,7 +154,7 @@ impl Scheduler {
                 }
             }
             Change::Deleted { old } => {
-                let key = Key::of(old.as_ref());
+                let key = BindingKey::of(old.as_ref());
                 scheduler.replaced.forget(&key);
                 scheduler.queue.add(key);
             }
@@ -186,7 +192,7 @@ impl Scheduler {
         for binding in bindings.list() {
             if turns.iter().any(|turn| concerns(binding.spec(), turn)) {
                 Incoming::ClusterChanged.count();
-                self.queue.add(Key::of(binding.as_ref()));
+                self.queue.add(BindingKey::of(binding.as_ref()));
             }
         }
     }
@@ -196,12 +202,12 @@ impl Scheduler {
         for binding in bindings.list() {
             if binding.spec().target(cluster).is_some() {
                 Incoming::ClusterChanged.count();
-                self.queue.add(Key::of(binding.as_ref()));
+                self.queue.add(BindingKey::of(binding.as_ref()));
             }
         }
     }
 
-    async fn handle(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
+    async fn handle(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
         if key.namespace.is_some() {
             self.handle_kind::<ResourceBinding>(fleet, key).await
         } else {
@@ -209,7 +215,11 @@ impl Scheduler {
         }
     }
 
-    async fn handle_kind<B: Stored>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
+    async fn handle_kind<B: BindingKind>(
+        &self,
+        fleet: &Fleet,
+        key: BindingKey,
+    ) -> Result<Next, Error> {
         let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
         let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
             self.waiting.put(&key, None);
@@ -229,10 +239,10 @@ impl Scheduler {
     }
 
     /// Decides where a binding goes, writes it and says so; tells what the binding waits for from now on.
-    async fn decide<B: Stored>(
+    async fn decide<B: BindingKind>(
         &self,
         fleet: &Fleet,
-        key: &Key,
+        key: &BindingKey,
         binding: &B,
     ) -> Result<(Next, Option<Wait>), Error> {
         let started = Instant::now();
@@ -247,7 +257,7 @@ impl Scheduler {
         let attempt = measure::Attempt::begun(started, outcome.need, &outcome.spent);
         let ended = |scheduled| attempt.iter().for_each(|it| it.end(scheduled));
 
-        let api = B::api(&fleet.client, key.namespace.as_deref());
+        let api = B::api(&fleet.client, key);
         let news = outcome
             .placed
             .as_ref()
@@ -297,7 +307,7 @@ impl Scheduler {
         Ok((next, wait))
     }
 
-    async fn confirm(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
+    async fn confirm(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
         fleet.traffic.lull(Rank::Report).await;
         if key.namespace.is_some() {
             self.confirm_kind::<ResourceBinding>(fleet, key).await
@@ -308,7 +318,11 @@ impl Scheduler {
     }
 
     /// Reports of a binding that nothing is to be changed of its placement.
-    async fn confirm_kind<B: Stored>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
+    async fn confirm_kind<B: BindingKind>(
+        &self,
+        fleet: &Fleet,
+        key: BindingKey,
+    ) -> Result<Next, Error> {
         let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
         let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
             return Ok(Next::Done);
@@ -327,17 +341,17 @@ impl Scheduler {
             self.queue.add(key);
             return Ok(Next::Done);
         }
-        let api = B::api(&fleet.report_client, key.namespace.as_deref());
+        let api = B::api(&fleet.report_client, &key);
         self.report(&api, &key, &binding, &outcome.report, now)
             .await?;
         Ok(Next::Done)
     }
 
     /// Writes the report into the status, upon what others write there meanwhile.
-    async fn report<B: Stored>(
+    async fn report<B: BindingKind>(
         &self,
         api: &Api<B>,
-        key: &Key,
+        key: &BindingKey,
         binding: &B,
         report: &Report,
         now: Timestamp,

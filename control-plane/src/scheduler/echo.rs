@@ -8,7 +8,7 @@ use muster_shared::api::binding::Binding;
 use muster_shared::k8s::ResourceExt;
 use tokio::time::Instant;
 
-use super::kinds::Key;
+use crate::fleet::binding::BindingKey;
 
 /// The first pause before the cache is asked again. Each further one is as long as all before.
 const FIRST: Duration = Duration::from_millis(50);
@@ -20,7 +20,7 @@ const FORGOTTEN: Duration = Duration::from_secs(75);
 
 /// The resource versions that writes replaced, until the cache shows a later one.
 #[derive(Debug, Default)]
-pub(super) struct Replaced(Mutex<HashMap<Key, Versions>>);
+pub(super) struct Replaced(Mutex<HashMap<BindingKey, Versions>>);
 
 #[derive(Debug)]
 struct Versions {
@@ -30,14 +30,14 @@ struct Versions {
 
 impl Replaced {
     /// A write has replaced this state by `written`. One that changed nothing has the version that was there, and replaces nothing.
-    pub fn insert<B: Binding>(&self, key: &Key, binding: &B, written: &B) {
+    pub fn insert<B: Binding>(&self, key: &BindingKey, binding: &B, written: &B) {
         if binding.resource_version() != written.resource_version() {
             self.outdated(key, binding);
         }
     }
 
     /// The API has a later state than this.
-    pub fn outdated<B: Binding>(&self, key: &Key, binding: &B) {
+    pub fn outdated<B: Binding>(&self, key: &BindingKey, binding: &B) {
         let Some(version) = binding.resource_version() else {
             return;
         };
@@ -52,7 +52,7 @@ impl Replaced {
     }
 
     /// The pause after which to look again, when this state has been replaced.
-    pub fn pause<B: Binding>(&self, key: &Key, binding: &B) -> Option<Duration> {
+    pub fn pause<B: Binding>(&self, key: &BindingKey, binding: &B) -> Option<Duration> {
         let version = binding.resource_version().unwrap_or_default();
         let mut replaced = self.lock();
         let known = replaced.get(key)?;
@@ -68,7 +68,7 @@ impl Replaced {
     }
 
     /// The cache shows this state; if it is a later one, those before it will not be seen again.
-    pub fn seen<B: Binding>(&self, key: &Key, binding: &B) {
+    pub fn seen<B: Binding>(&self, key: &BindingKey, binding: &B) {
         let version = binding.resource_version().unwrap_or_default();
         let mut replaced = self.lock();
         if replaced
@@ -80,11 +80,11 @@ impl Replaced {
     }
 
     /// The binding is gone.
-    pub fn forget(&self, key: &Key) {
+    pub fn forget(&self, key: &BindingKey) {
         self.lock().remove(key);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Versions>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, Versions>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -105,7 +105,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_replaced_state_is_waited_for_ever_less_often_and_not_for_ever() {
         let (replaced, before, after) = (Replaced::default(), version("1"), version("2"));
-        let key = Key::of(&before);
+        let key = BindingKey::of(&before);
         replaced.insert(&key, &before, &after);
         assert_eq!(replaced.pause(&key, &after), None);
         let mut looks = 0;
@@ -127,7 +127,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_that_changes_nothing_replaces_nothing() {
         let (replaced, binding) = (Replaced::default(), version("1"));
-        let key = Key::of(&binding);
+        let key = BindingKey::of(&binding);
         replaced.insert(&key, &binding, &binding);
         assert_eq!(replaced.pause(&key, &binding), None);
         // A conflict says that there is something later, whoever wrote it.

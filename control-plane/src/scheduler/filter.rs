@@ -16,7 +16,7 @@ use super::plugin::{Plugin, Plugins};
 use super::select::Spread;
 use super::snapshot::{Facts, Kinds};
 use super::{Growth, Options};
-use crate::availability;
+use crate::fleet::availability;
 
 /// The tier of clusters that the affinity in use does not allow, where that is no reason to refuse them (Karmada's number).
 const OUTSIDE: u32 = 1000;

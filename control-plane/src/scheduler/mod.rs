@@ -19,7 +19,6 @@ pub mod filter;
 mod first;
 #[cfg(test)]
 mod fixtures;
-mod kinds;
 mod laps;
 mod live;
 mod measure;

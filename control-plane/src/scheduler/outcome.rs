@@ -19,7 +19,6 @@ use super::record::record;
 use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
 use super::{Decision, Listing, Options};
-use crate::eviction::plan::take_out;
 
 /// A binding as the scheduler reads it.
 #[derive(Debug, Clone, Copy)]
@@ -165,7 +164,7 @@ fn withdraw(
                 creation_timestamp: Some(Time(now)),
                 ..GracefulEvictionTask::default()
             };
-            take_out(&mut after, task);
+            after.take_out(task);
         }
     }
     let changed = after.graceful_eviction_tasks != subject.spec.graceful_eviction_tasks;

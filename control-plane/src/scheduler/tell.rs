@@ -5,12 +5,12 @@ use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition::SCHEDULED;
 
-use super::kinds::Key;
 use super::outcome::{Outcome, Placed};
 use super::record::is_digest;
 use super::report::Verdict;
 use crate::fleet::Fleet;
-use crate::graceful_eviction::controller::reference;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::binding::event_reference;
 
 /// Affinity groups that failed before the one in use, of which so many are said.
 const MOST_NOTES: usize = 10;
@@ -39,7 +39,7 @@ pub(super) fn tell<B: Binding>(fleet: &Fleet, binding: &B, outcome: &Outcome) {
         }
     }
     let result = result_text(&placed.clusters);
-    tracing::info!(binding = %Key::of(binding), need = ?outcome.need, result, "placed");
+    tracing::info!(binding = %BindingKey::of(binding), need = ?outcome.need, result, "placed");
     let note = success_note(&placed.clusters);
     publish(fleet, binding, EventType::Normal, note);
     for reservation in reservations(binding.spec(), placed) {
@@ -68,7 +68,7 @@ pub(super) fn tell_failure<B: Binding>(fleet: &Fleet, binding: &B, verdict: &Ver
     } = verdict;
     let known = conditions::get(&binding.status().conditions, SCHEDULED);
     if known.is_none_or(|known| known.message != *message) {
-        tracing::warn!(binding = %Key::of(binding), reason, message, "no placement");
+        tracing::warn!(binding = %BindingKey::of(binding), reason, message, "no placement");
         publish(fleet, binding, EventType::Warning, message.clone());
     }
 }
@@ -79,7 +79,7 @@ fn publish<B: Binding>(fleet: &Fleet, binding: &B, kind: EventType, note: String
         EventType::Normal => "ScheduleBindingSucceed",
         EventType::Warning => "ScheduleBindingFailed",
     };
-    let template = reference(&binding.spec().resource);
+    let template = event_reference(&binding.spec().resource);
     fleet.events.publish(binding, kind, reason, note.clone());
     fleet.events.publish_about(template, kind, reason, note);
 }

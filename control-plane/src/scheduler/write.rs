@@ -5,11 +5,11 @@ use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use serde_json::{Value, json};
 
-use super::kinds::Stored;
 use super::outcome::Placed;
+use crate::fleet::binding::BindingKind;
 
 /// Writes the result and the placement it was made for at once, on the state that they were decided on.
-pub(super) async fn write<B: Stored>(
+pub(super) async fn write<B: BindingKind>(
     api: &Api<B>,
     binding: &B,
     placed: &Placed,

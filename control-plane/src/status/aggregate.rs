@@ -12,7 +12,7 @@ use muster_shared::names::{self, condition};
 use muster_shared::work_status;
 use serde_json::{Map, Value, json};
 
-use crate::binding::CachedWork;
+use crate::fleet::works::CachedWork;
 
 const SUCCESS: (&str, &str) = (
     "FullyAppliedSuccess",

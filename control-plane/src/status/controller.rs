@@ -23,12 +23,14 @@ use serde_json::{Value, json};
 
 use super::aggregate::{Taken, fully_applied, items, patch};
 use super::applied;
-use crate::binding::CachedWork;
-use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::binding::render::Scope;
-use crate::binding::works::{binding_of, fingerprint, owner_id};
-use crate::detector::{Lookup, Parked, TemplateKey};
 use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::parked::Parked;
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::Lookup;
+use crate::fleet::works::CachedWork;
+use crate::fleet::works::{binding_of, fingerprint, owner_id};
 
 /// Reports of several clusters about one binding come in bunches; one write says them all.
 const GATHERING: Duration = Duration::from_millis(100);
@@ -137,7 +139,7 @@ impl Memory {
     }
 }
 
-async fn reconcile<B: Kept>(
+async fn reconcile<B: BindingKind>(
     fleet: &Fleet,
     memory: &Memory,
     key: &BindingKey,

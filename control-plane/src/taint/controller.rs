@@ -20,9 +20,9 @@ use serde_json::json;
 use super::decide::{Outcome, Scene, decide};
 use super::policy::faults;
 use super::record::{ANNOTATION, LIMIT, Record};
-use crate::cluster::controller::until;
-use crate::cluster::taints;
 use crate::fleet::Fleet;
+use crate::taint::condition_taints;
+use muster_shared::queue::until;
 
 /// After somebody else wrote the cluster first: our watch tells us within this time as a rule.
 const CONFLICT: Duration = Duration::from_millis(50);
@@ -233,7 +233,7 @@ fn tell(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
     if let Some(taints) = &outcome.taints {
         let note = format!(
             "Update Cluster({name}) with taints({}) succeed",
-            taints::describe(taints)
+            condition_taints::describe(taints)
         );
         fleet
             .events

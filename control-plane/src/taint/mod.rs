@@ -1,5 +1,6 @@
 //! Taints by policy: which ClusterTaintPolicy wants which taint on which cluster, since when, and who may take it off.
 
+pub mod condition_taints;
 mod controller;
 pub mod decide;
 pub mod default_tolerations;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::policy::Policy;
 use crate::detector::audit::{clusters_of, written};
-use crate::detector::scope::Scope;
+use crate::fleet::scope::Scope;
 
 /// Clusters that one warning lists. The API server cuts warnings that are long in sum.
 const MOST_NAMES: usize = 10;

@@ -26,8 +26,8 @@ use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Doubt, Presence};
 
-use crate::detector::scope::Scope;
 use crate::fleet::Fleet;
+use crate::fleet::scope::Scope;
 use review::{Question, Rules};
 
 /// Name of the part in `/readyz`.

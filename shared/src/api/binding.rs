@@ -266,6 +266,26 @@ impl ResourceBindingSpec {
             .iter()
             .find(|task| task.from_cluster == cluster)
     }
+
+    /// Takes a cluster out of the result and appends the task of leaving it, as Karmada does: a
+    /// cluster that is no target gets no task, and an existing task for the cluster is neither
+    /// replaced nor refreshed.
+    pub fn take_out(&mut self, task: GracefulEvictionTask) {
+        let Some(at) = self
+            .clusters
+            .iter()
+            .position(|target| target.name == task.from_cluster)
+        else {
+            return;
+        };
+        let target = self.clusters.remove(at);
+        if self.eviction_task(&task.from_cluster).is_some() {
+            return;
+        }
+        let replicas = (target.replicas > 0).then_some(target.replicas);
+        self.graceful_eviction_tasks
+            .push(GracefulEvictionTask { replicas, ..task });
+    }
 }
 
 /// Reference to the template of a binding.

@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -34,6 +35,12 @@ pub enum Next {
     Done,
     /// Look at the key again after this time.
     After(Duration),
+}
+
+/// The time until a moment, and a millisecond more: work that waits for the moment must not begin
+/// before it. Zero milliseconds and one if the moment has passed.
+pub fn until(due: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(due.duration_since(now)).unwrap_or_default() + Duration::from_millis(1)
 }
 
 /// The rank of a key, as it is when the key is added.

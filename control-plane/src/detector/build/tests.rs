@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use muster_shared::api::binding::ResourceBinding;
 
-use super::super::policy::PolicyKey;
 use super::*;
-use crate::detector::Kind;
+use crate::fleet::policy::PolicyKey;
+use crate::fleet::template::Kind;
 
 fn key() -> TemplateKey {
     TemplateKey {

@@ -10,11 +10,11 @@ use muster_shared::merge;
 use muster_shared::names::{self, finalizer, label};
 use serde_json::{Map, Value, json};
 
-use crate::binding::BindingKey;
 use crate::binding::render::expects;
 use crate::detector::build::{self, TEMPLATE_FINGERPRINT};
 use crate::detector::identity::{controller, sound_name};
-use crate::detector::{Template, TemplateKey};
+use crate::fleet::binding::BindingKey;
+use crate::fleet::template::{Template, TemplateKey};
 
 /// Referrers that a binding names, and clusters that it names for them. With a label for each
 /// referrer, an object of this size stays well below what an API server takes (1.5 MB), and beyond

@@ -15,14 +15,15 @@ use super::attach::{Attached, MOST_REFERRERS, Referrer, key_of};
 use super::index::{Index, Touched, kinds_of};
 use super::writes::{record, release, send};
 use crate::binding::absence::says_absent;
-use crate::binding::kept::{BindingKey, Kept};
 use crate::detector::build;
 use crate::detector::controller::{LATER, SOON};
 use crate::detector::error::Error;
-use crate::detector::news::{Lookup, TemplateEvent};
-use crate::detector::scope::Scope;
-use crate::detector::{Kind, Parked, Template, TemplateKey};
 use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::fleet::parked::Parked;
+use crate::fleet::scope::Scope;
+use crate::fleet::template::{Kind, Template, TemplateKey};
+use crate::fleet::template_event::{Lookup, TemplateEvent};
 
 struct Distributor {
     referrers: Queue<BindingKey>,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use muster_shared::interpreter::Dependency;
 
-use crate::binding::BindingKey;
-use crate::detector::{Kind, Template, TemplateKey};
+use crate::fleet::binding::BindingKey;
+use crate::fleet::template::{Kind, Template, TemplateKey};
 
 /// What a change of the index concerns.
 #[derive(Debug, Default)]

@@ -8,10 +8,10 @@ use muster_shared::queue::Next;
 use serde_json::{Value, json};
 
 use super::attach::Write;
-use crate::binding::kept::{BindingKey, Kept, patch_params};
 use crate::detector::controller::{LATER, SOON};
 use crate::detector::error::Error;
 use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 
 /// Bytes of the longest list of dependencies that is shown on a referrer: half of what an object
 /// may have of annotations. A longer one is not shown, and attached all the same.

@@ -13,7 +13,7 @@ use super::super::explain::Note;
 use super::super::judge::Cause;
 use super::super::subject::Subject;
 use super::Key;
-use crate::clock::Clock;
+use crate::fleet::clock::Clock;
 use crate::scheduler::Snapshot;
 
 /// One moment on both clocks: the calendar that objects are dated by, and the monotonic one that waiting is done by.

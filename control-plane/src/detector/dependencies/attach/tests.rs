@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::detector::Kind;
+use crate::fleet::template::Kind;
 
 fn fixture() -> (TemplateKey, Template) {
     let key = TemplateKey {

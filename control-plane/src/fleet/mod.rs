@@ -1,5 +1,19 @@
 //! What all controllers share: one connection, one cache of each kind, one leadership.
 
+pub mod availability;
+pub mod binding;
+pub mod claim;
+pub mod clock;
+pub mod compact_map;
+pub mod intern;
+pub mod parked;
+pub mod policy;
+pub mod scope;
+pub mod template;
+pub mod template_event;
+pub mod templates;
+pub mod works;
+
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
@@ -21,11 +35,12 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Followed, Informer, Selection};
 use tokio_util::sync::CancellationToken;
 
-use crate::binding::form::Common;
-use crate::binding::kept::Kept;
-use crate::binding::{CachedWork, WorkIndex};
-use crate::clock::Clock;
-use crate::detector::{Kind, Templates};
+use crate::fleet::binding::BindingKind;
+use crate::fleet::clock::Clock;
+use crate::fleet::intern::BindingInterner;
+use crate::fleet::template::Kind;
+use crate::fleet::templates::Templates;
+use crate::fleet::works::{CachedWork, WorkIndex};
 use crate::settings::Settings;
 
 /// The name under which the control plane writes: field manager of its objects and source of its events.
@@ -101,7 +116,7 @@ impl Fleet {
             Events::new(pool.client(Rank::Remark)?, COMPONENT, shutdown.clone());
         tasks.spawn("events", delivery);
         let everything = Selection::everything;
-        let common = Arc::new(Common::default());
+        let common = Arc::new(BindingInterner::default());
         let works = Informer::new(Api::all(watch_client.clone()), everything());
         Ok(Arc::new(Self {
             templates: Templates::new(
@@ -148,10 +163,10 @@ impl Fleet {
     /// Has the kinds of the templates of all bindings watched, for controllers that read a binding's template. Call it before they install
     /// their listeners.
     pub fn follow_templates(&self) {
-        fn follow<B: Kept>(bindings: &Informer<B>, templates: &Templates) {
+        fn follow<B: BindingKind>(bindings: &Informer<B>, templates: &Templates) {
             let templates = templates.clone();
             bindings.on_change(move |change| {
-                fn kind<B: Kept>(binding: &B) -> (&str, &str) {
+                fn kind<B: BindingKind>(binding: &B) -> (&str, &str) {
                     let resource = &binding.spec().resource;
                     (&resource.api_version, &resource.kind)
                 }

@@ -35,7 +35,7 @@ pub enum Lookup {
     Found(Arc<Template>),
     /// It does not exist: its kind has been listed, or is one whose objects are never templates.
     Absent,
-    /// Nothing is known: the kind has not been listed. [`Parked`](super::Parked) keys are worked on
+    /// Nothing is known: the kind has not been listed. [`Parked`](super::parked::Parked) keys are worked on
     /// when it is.
     Unknown,
 }

@@ -99,7 +99,7 @@ impl Policy {
     }
 
     /// Publishes an event about it.
-    pub(super) fn tell(&self, events: &Events, kind: EventType, reason: &str, note: String) {
+    pub(crate) fn tell(&self, events: &Events, kind: EventType, reason: &str, note: String) {
         match self {
             Self::Namespaced(policy) => events.publish(policy.as_ref(), kind, reason, note),
             Self::Cluster(policy) => events.publish(policy.as_ref(), kind, reason, note),

@@ -5,12 +5,14 @@ use std::fmt;
 use kube::Client;
 use kube::api::{Api, PatchParams};
 use muster_shared::api::binding::{
-    Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
+    Binding, ClusterResourceBinding, ObjectReference, ResourceBinding, ResourceBindingSpec,
 };
+use muster_shared::k8s::CoreObjectReference;
 use muster_shared::names::{self, label};
 use muster_shared::watch::Informer;
 
-use crate::fleet::{COMPONENT, Fleet};
+use super::template::TemplateKey;
+use super::{COMPONENT, Fleet};
 
 /// What names a binding of either kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,6 +30,14 @@ impl BindingKey {
         Self {
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The key of the binding of a template.
+    pub fn for_template(template: &TemplateKey) -> Self {
+        Self {
+            namespace: template.namespace.clone(),
+            name: names::binding(&template.kind.kind, &template.name),
         }
     }
 
@@ -50,7 +60,7 @@ impl fmt::Display for BindingKey {
 }
 
 /// A kind of binding with its place in the fleet.
-pub trait Kept: Binding {
+pub trait BindingKind: Binding {
     /// The label that holds the permanent id.
     const ID_LABEL: &'static str;
 
@@ -71,7 +81,7 @@ pub trait Kept: Binding {
     }
 }
 
-impl Kept for ResourceBinding {
+impl BindingKind for ResourceBinding {
     const ID_LABEL: &'static str = label::RESOURCE_BINDING_ID;
 
     fn cache(fleet: &Fleet) -> &Informer<Self> {
@@ -83,7 +93,7 @@ impl Kept for ResourceBinding {
     }
 }
 
-impl Kept for ClusterResourceBinding {
+impl BindingKind for ClusterResourceBinding {
     const ID_LABEL: &'static str = label::CLUSTER_RESOURCE_BINDING_ID;
 
     fn cache(fleet: &Fleet) -> &Informer<Self> {
@@ -100,5 +110,34 @@ pub fn patch_params() -> PatchParams {
     PatchParams {
         field_manager: Some(COMPONENT.to_owned()),
         ..PatchParams::default()
+    }
+}
+
+/// The resource of a binding as events refer to it.
+pub fn event_reference(resource: &ObjectReference) -> CoreObjectReference {
+    CoreObjectReference {
+        api_version: Some(resource.api_version.clone()),
+        kind: Some(resource.kind.clone()),
+        namespace: resource.namespace.clone(),
+        name: Some(resource.name.clone()),
+        uid: resource.uid.clone(),
+        ..CoreObjectReference::default()
+    }
+}
+
+/// Reads the spec of a binding in the caches; `None` if the binding is not there.
+pub fn spec_of<T>(
+    key: &BindingKey,
+    bindings: &Informer<ResourceBinding>,
+    cluster_bindings: &Informer<ClusterResourceBinding>,
+    read: impl FnOnce(&ResourceBindingSpec) -> T,
+) -> Option<T> {
+    let namespace = key.namespace.as_deref();
+    if namespace.is_some() {
+        let binding = bindings.get(namespace, &key.name)?;
+        Some(read(&binding.spec))
+    } else {
+        let binding = cluster_bindings.get(namespace, &key.name)?;
+        Some(read(&binding.spec))
     }
 }

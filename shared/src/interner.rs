@@ -8,15 +8,15 @@ use serde::Serialize;
 
 /// Values that are in use somewhere, by what they are. One that nobody uses any more is forgotten.
 #[derive(Debug)]
-pub struct Pool<T>(Mutex<HashMap<u64, Weak<T>>>);
+pub struct Interner<T>(Mutex<HashMap<u64, Weak<T>>>);
 
-impl<T> Default for Pool<T> {
+impl<T> Default for Interner<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T: PartialEq + Serialize> Pool<T> {
+impl<T: PartialEq + Serialize> Interner<T> {
     /// Replaces a value by an equal one that is in use already, if there is one.
     pub fn share(&self, value: &mut Arc<T>) {
         // What cannot be written as JSON cannot have been read from it, either; it stays as it is.
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn equal_values_are_one_and_different_ones_are_not() {
-        let pool = Pool::default();
+        let pool = Interner::default();
         let first = Arc::new("a".to_owned());
         let (mut one, mut two, mut other) = (
             Arc::clone(&first),
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn what_nobody_uses_is_forgotten() {
-        let pool = Pool::default();
+        let pool = Interner::default();
         let mut kept = Arc::new(0);
         pool.share(&mut kept);
         for number in 1..1000 {

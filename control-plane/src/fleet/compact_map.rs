@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 /// Labels or annotations of a cached object. As a map they take half a kilobyte, however few they are; here two allocations of just
 /// their length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct CompactMap {
     /// Key, value, key, value, ...
     text: Box<str>,
     /// Where each of them ends.
     ends: Box<[usize]>,
 }
 
-impl From<BTreeMap<String, String>> for Marks {
+impl From<BTreeMap<String, String>> for CompactMap {
     fn from(pairs: BTreeMap<String, String>) -> Self {
         let (mut text, mut ends) = (String::new(), Vec::new());
         for part in pairs.iter().flat_map(|(key, value)| [key, value]) {
@@ -26,7 +26,7 @@ impl From<BTreeMap<String, String>> for Marks {
     }
 }
 
-impl Marks {
+impl CompactMap {
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&str> {
         let mut start = 0;
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn each_key_has_its_value_and_no_other_key_has_one() {
         let pairs = [("a", "1"), ("ab", ""), ("b", "a"), ("ä", "ö")];
-        let marks = Marks::from(BTreeMap::from(
+        let marks = CompactMap::from(BTreeMap::from(
             pairs.map(|(key, value)| (key.to_owned(), value.to_owned())),
         ));
         for (key, value) in pairs {
@@ -57,6 +57,6 @@ mod tests {
         for stranger in ["", "1", "a1", "c"] {
             assert_eq!(marks.get(stranger), None, "{stranger}");
         }
-        assert_eq!(Marks::default().get("a"), None);
+        assert_eq!(CompactMap::default().get("a"), None);
     }
 }

@@ -14,8 +14,8 @@ use muster_shared::watch::{Change, Informer};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
 
-use super::kept::BindingKey;
-use super::marks::Marks;
+use super::binding::BindingKey;
+use super::compact_map::CompactMap;
 
 /// A Work in the cache: what is asked of it, in as little memory as that takes. A fleet has at least as many Works as workloads, each with
 /// a whole object in it, and all that we want to know of the object is whether it is the one that we would write.
@@ -24,9 +24,9 @@ pub struct CachedWork {
     /// Standard metadata, without labels and annotations.
     pub metadata: ObjectMeta,
     /// Its labels.
-    pub labels: Marks,
+    pub labels: CompactMap,
     /// Its annotations.
-    pub annotations: Marks,
+    pub annotations: CompactMap,
     /// The fingerprint of the objects that the member is to have.
     pub manifests: u64,
     /// Whether nothing is created or updated for now.

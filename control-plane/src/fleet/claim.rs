@@ -136,7 +136,7 @@ fn get<'a>(pairs: Option<&'a Pairs>, key: &str) -> Option<&'a str> {
 type Changes = serde_json::Map<String, Value>;
 
 /// What must be written so that `wanted` is there.
-pub(super) fn missing(pairs: Option<&Pairs>, wanted: &Pairs) -> Changes {
+pub(crate) fn missing(pairs: Option<&Pairs>, wanted: &Pairs) -> Changes {
     let differs =
         |key: &String, value: &String| pairs.and_then(|pairs| pairs.get(key)) != Some(value);
     wanted

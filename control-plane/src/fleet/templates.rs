@@ -18,9 +18,9 @@ use muster_shared::queue::{Next, Queue};
 use muster_shared::watch::{Informer, Selection};
 use tokio_util::sync::CancellationToken;
 
-use super::news::{Lookup, News, Standing, event};
 use super::scope::is_reserved;
 use super::template::{Kind, Template, TemplateKey};
+use super::template_event::{Lookup, News, Standing, event};
 
 /// First and longest time after which a kind that the API server does not have is looked for again.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
