@@ -12,8 +12,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use muster_shared::api::work::{ManifestStatus, Work, WorkSpec};
+use muster_shared::interner::Interner;
 use muster_shared::k8s::{Condition, GroupVersionKind, ObjectMeta, Resource};
-use muster_shared::pool::Pool;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
 
@@ -87,7 +87,7 @@ impl CachedWork {
     }
 
     /// Keeps kinds that others have, too, once for all.
-    pub fn share(&mut self, kinds: &Pool<GroupVersionKind>) {
+    pub fn share(&mut self, kinds: &Interner<GroupVersionKind>) {
         self.kinds.iter_mut().for_each(|kind| kinds.share(kind));
     }
 

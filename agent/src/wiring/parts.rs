@@ -6,9 +6,9 @@ use std::time::Duration;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{Limits, Profile};
 use muster_shared::events::Events;
+use muster_shared::interner::Interner;
 use muster_shared::k8s::{Api, Client, ResourceExt};
 use muster_shared::names;
-use muster_shared::pool::Pool;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::watch::{Informer, Selection};
 use tokio::sync::{Notify, watch};
@@ -161,7 +161,7 @@ impl Agent {
     fn works(&self) -> anyhow::Result<Informer<CachedWork>> {
         let namespace = names::execution_namespace(&self.settings.cluster_name);
         let watching = self.fleet.client(Profile::Watch, Limits::NONE)?;
-        let kinds = Pool::default();
+        let kinds = Interner::default();
         Ok(Informer::keeping(
             Api::namespaced(watching, &namespace),
             Selection::everything().page_size(WORKS_PER_PAGE),

@@ -69,7 +69,7 @@ fn replay(input: &Value) -> Value {
                 ready = Some(condition);
             }
         }
-        present = taints::wanted(&present, ready.as_ref(), false, None, |_| false, wall)
+        present = condition_taints::wanted(&present, ready.as_ref(), false, None, |_| false, wall)
             .taints
             .unwrap_or(present);
         let shown = ready.as_ref().map(|r| {
