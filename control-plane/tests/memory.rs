@@ -13,9 +13,9 @@ use std::sync::Arc;
 use http::{Request, Response};
 use kube::client::Body;
 use kube::{Api, Client};
-use muster_control_plane::binding::form::Common;
-use muster_control_plane::binding::{CachedWork, WorkIndex};
-use muster_control_plane::detector::Template;
+use muster_control_plane::fleet::intern::BindingInterner;
+use muster_control_plane::fleet::template::Template;
+use muster_control_plane::fleet::works::{CachedWork, WorkIndex};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::k8s::{ApiResource, GroupVersionKind};
 use muster_shared::watch::{Followed, Informer, Selection};
@@ -33,7 +33,7 @@ const OBJECTS: usize = 1000;
 fn the_caches_hold_no_more_of_an_object_than_is_read() {
     let everything = Selection::everything;
     // One for all, as in the fleet.
-    let common = Arc::new(Common::default());
+    let common = Arc::new(BindingInterner::default());
     let bindings = |client| {
         Informer::<ResourceBinding>::keeping(Api::all(client), everything(), common.form())
     };

@@ -7,7 +7,8 @@
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::{Binding, ObjectReference};
 
-use crate::detector::{Kind, controller};
+use crate::fleet::binding::controller_of;
+use crate::fleet::template::Kind;
 
 /// Object that a binding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ fn owner<'a>(
     resource: &ObjectReference,
     recorded: Option<&str>,
 ) -> Option<&'a str> {
-    let controller = controller(held)?;
+    let controller = controller_of(held)?;
     let group = |api_version: &str, kind: &str| Kind::new(api_version, kind).group().to_owned();
     let is_of_that_name = controller.kind == resource.kind
         && controller.name == resource.name

@@ -2,9 +2,8 @@
 //! template of that name, and one of the same kind in another API group, have a binding of the same
 //! name.
 
-use kube::core::ObjectMeta;
+use crate::fleet::binding::controller_of;
 use muster_shared::api::binding::{Binding, ObjectReference};
-use muster_shared::k8s::OwnerReference;
 use muster_shared::names;
 
 use crate::fleet::template::TemplateKey;
@@ -35,7 +34,7 @@ pub fn owner(held: &impl Binding, key: &TemplateKey, uid: Option<&str>) -> Owner
         && named.namespace == key.namespace
         && named.name == key.name;
     let given = |uid: &&str| !uid.is_empty();
-    let controller = controller(held.meta()).map(|owner| owner.uid.as_str());
+    let controller = controller_of(held.meta()).map(|owner| owner.uid.as_str());
     let recorded = resource.uid.as_deref();
     match (controller.filter(given), uid) {
         (Some(owner), Some(uid)) if owner == uid => Owner::Template,
@@ -46,12 +45,6 @@ pub fn owner(held: &impl Binding, key: &TemplateKey, uid: Option<&str>) -> Owner
         (None, Some(uid)) if recorded == Some(uid) => Owner::Template,
         _ => Owner::Other(resource.clone()),
     }
-}
-
-/// The owner that an object goes with.
-pub fn controller(held: &ObjectMeta) -> Option<&OwnerReference> {
-    let mut owners = held.owner_references.iter().flatten();
-    owners.find(|owner| owner.controller == Some(true))
 }
 
 /// The name of the binding of a template and of its Works, when an API server takes them.

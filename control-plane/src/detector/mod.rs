@@ -30,4 +30,3 @@ mod takeover;
 mod conformance;
 
 pub use controller::start;
-pub use identity::controller;

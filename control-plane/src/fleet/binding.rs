@@ -7,7 +7,7 @@ use kube::api::{Api, PatchParams};
 use muster_shared::api::binding::{
     Binding, ClusterResourceBinding, ObjectReference, ResourceBinding, ResourceBindingSpec,
 };
-use muster_shared::k8s::CoreObjectReference;
+use muster_shared::k8s::{CoreObjectReference, ObjectMeta, OwnerReference};
 use muster_shared::names::{self, label};
 use muster_shared::watch::Informer;
 
@@ -140,4 +140,10 @@ pub fn spec_of<T>(
         let binding = cluster_bindings.get(namespace, &key.name)?;
         Some(read(&binding.spec))
     }
+}
+
+/// The owner reference of an object's controller: garbage collection removes the object with it.
+pub fn controller_of(held: &ObjectMeta) -> Option<&OwnerReference> {
+    let mut owners = held.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true))
 }

@@ -12,8 +12,9 @@ use serde_json::{Map, Value, json};
 
 use crate::binding::render::expects;
 use crate::detector::build::{self, TEMPLATE_FINGERPRINT};
-use crate::detector::identity::{controller, sound_name};
+use crate::detector::identity::sound_name;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::binding::controller_of;
 use crate::fleet::template::{Template, TemplateKey};
 
 /// Referrers that a binding names, and clusters that it names for them. With a label for each
@@ -219,7 +220,7 @@ impl<'a> Attached<'a> {
             metadata.insert("annotations".to_owned(), record);
         }
         // One that outlived a former template goes with this one.
-        if changed && controller(&held.metadata).is_none() {
+        if changed && controller_of(&held.metadata).is_none() {
             let others = held.metadata.owner_references.iter().flatten();
             let owners = others.map(|owner| json!(owner)).chain([self.owner()]);
             metadata.insert("ownerReferences".to_owned(), owners.collect());
