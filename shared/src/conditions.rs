@@ -1,5 +1,5 @@
-//! Lists of conditions, changed by the rules of `meta.SetStatusCondition`: one condition of each type, and its
-//! time moves only when its status does.
+//! Lists of conditions, changed by the rules of `meta.SetStatusCondition`: one condition of each
+//! type, and its time moves only when its status does.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -11,8 +11,8 @@ pub const FALSE: &str = "False";
 /// Nobody knows whether it holds.
 pub const UNKNOWN: &str = "Unknown";
 
-/// Characters that the message of a condition may have: those of Kubernetes' definition. A longer one would be refused, and the whole
-/// status with it.
+/// Characters that the message of a condition may have: those of Kubernetes' definition. A longer
+/// one would be refused, and the whole status with it.
 const LONGEST_MESSAGE: usize = 32_768;
 
 /// A condition that was observed at `now`. What of the message is too long is cut off.
@@ -43,8 +43,8 @@ pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
     status(conditions, kind) == Some(TRUE)
 }
 
-/// Puts an observation into the list; tells whether that changed anything. While the status stays the same the
-/// old time stays, too; `observation.last_transition_time` is the time of a change.
+/// Puts an observation into the list; tells whether that changed anything. While the status stays
+/// the same the old time stays, too; `observation.last_transition_time` is the time of a change.
 pub fn set(conditions: &mut Vec<Condition>, observation: Condition) -> bool {
     let Some(known) = conditions
         .iter_mut()
@@ -67,7 +67,8 @@ pub fn set(conditions: &mut Vec<Condition>, observation: Condition) -> bool {
     changed
 }
 
-/// The list with all observations in it, or nothing when they are all known: what to write, if anything.
+/// The list with all observations in it, or nothing when they are all known: what to write, if
+/// anything.
 pub fn merge(
     conditions: &[Condition],
     observations: impl IntoIterator<Item = Condition>,

@@ -1,8 +1,10 @@
-//! Connections of a server: how many there may be, how long each may say nothing, and how old it may become.
+//! Connections of a server: how many there may be, how long each may say nothing, and how old it
+//! may become.
 //!
-//! Anybody who reaches a port can open connections and stay silent. A connection that has sent no request by a deadline is cut,
-//! so is one that is idle for too long, and where there are too many the one that matters least gives way to a new one: whoever
-//! comes with a question is heard, however many say nothing.
+//! Anybody who reaches a port can open connections and stay silent. A connection that has sent no
+//! request by a deadline is cut, so is one that is idle for too long, and where there are too many
+//! the one that matters least gives way to a new one: whoever comes with a question is heard,
+//! however many say nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -63,8 +65,8 @@ impl Connections {
         }
     }
 
-    /// A new connection. Where there are as many as may be, one of them is cut: the oldest without a request so far, otherwise
-    /// the one that is idle for the longest time, otherwise the oldest.
+    /// A new connection. Where there are as many as may be, one of them is cut: the oldest without
+    /// a request so far, otherwise the one that is idle for the longest time, otherwise the oldest.
     pub(crate) fn enter(&self) -> Connection {
         let mut open = self.open();
         while open.entries.len() >= self.limits.connections.max(1) {

@@ -1,7 +1,8 @@
 //! Kubernetes Events about objects: what `kubectl describe` shows under the object.
 //!
-//! Publishing never waits and never fails its caller: events go through a bounded channel to one task, which writes several at a time. When an API server cannot
-//! keep up, the newest are dropped and counted; the log line that accompanies every event is not.
+//! Publishing never waits and never fails its caller: events go through a bounded channel to one
+//! task, which writes several at a time. When an API server cannot keep up, the newest are dropped
+//! and counted; the log line that accompanies every event is not.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -22,12 +23,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client;
 
-/// How many events may wait: what ten thousand workloads that move at once leave over, at two events each. About 4 MB when full.
+/// How many events may wait: what ten thousand workloads that move at once leave over, at two
+/// events each. About 4 MB when full.
 const WAITING: usize = 8192;
-/// Writes under way at a time: with the longest time that each gives way to what matters more (client, `Rank::Remark`), 200 a second are
-/// written even while decisions never pause.
+/// Writes under way at a time: with the longest time that each gives way to what matters more
+/// (client, `Rank::Remark`), 200 a second are written even while decisions never pause.
 const IN_FLIGHT: usize = 16;
-/// A repetition within this time counts up the earlier event instead of making a new one (client-go's correlator: 10 min).
+/// A repetition within this time counts up the earlier event instead of making a new one
+/// (client-go's correlator: 10 min).
 const REPEAT_WINDOW: Duration = Duration::from_mins(10);
 /// How many earlier events are remembered for that.
 const REMEMBERED: usize = 2048;
@@ -120,8 +123,8 @@ impl Events {
 }
 
 impl Letter {
-    /// A number that two events share when one repeats the other. Remembering their texts would take megabytes when everything
-    /// fails at once and says why.
+    /// A number that two events share when one repeats the other. Remembering their texts would
+    /// take megabytes when everything fails at once and says why.
     fn sameness(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         let about = (&self.regarding.uid, &self.regarding.name);
@@ -304,8 +307,9 @@ fn compose(component: &str, letter: Letter, now: Time) -> Event {
     }
 }
 
-/// The name of an event about an object. Names of roles and the like may have characters that no event has (`system:node`) and up to
-/// 253 of them; the event is found by its reference to the object, not by its name.
+/// The name of an event about an object. Names of roles and the like may have characters that no
+/// event has (`system:node`) and up to 253 of them; the event is found by its reference to the
+/// object, not by its name.
 fn event_name(about: &str, nanoseconds: i128) -> String {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c);
     let plain: String = about

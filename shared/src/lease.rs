@@ -1,8 +1,9 @@
 //! Leader election over a Lease: of several processes that could act, one does.
 //!
-//! The rule is client-go's: a lease counts as expired when *we* have seen no change of it for its duration on our own
-//! monotonic clock; the times written in it, which come from another machine's clock, decide nothing. The leader gives up
-//! acting before others may take over: `renew_deadline` after the last renewal that it knows to have succeeded.
+//! The rule is client-go's: a lease counts as expired when *we* have seen no change of it for its
+//! duration on our own monotonic clock; the times written in it, which come from another machine's
+//! clock, decide nothing. The leader gives up acting before others may take over: `renew_deadline`
+//! after the last renewal that it knows to have succeeded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,8 +56,8 @@ pub struct Candidate {
     pub timing: Timing,
 }
 
-/// A name that no other process has: the host (in a pod, the pod's name; the component where the host has none), the process
-/// and the time of its start.
+/// A name that no other process has: the host (in a pod, the pod's name; the component where the
+/// host has none), the process and the time of its start.
 pub fn identity(component: &str) -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| component.to_owned());
     format!(
@@ -111,7 +112,8 @@ impl Leadership {
         }
     }
 
-    /// The identity of the process that leads while we stand by; `None` while nobody is seen to lead, and while we do.
+    /// The identity of the process that leads while we stand by; `None` while nobody is seen to
+    /// lead, and while we do.
     pub fn holder(&self) -> watch::Receiver<Option<String>> {
         self.holder.subscribe()
     }
@@ -142,8 +144,8 @@ pub enum Outcome {
     Lost,
 }
 
-/// Stands for election in a process that ends in two steps: asked to shut down it takes no leadership any more, but keeps what it has
-/// until it is told to retire. See [`campaign`].
+/// Stands for election in a process that ends in two steps: asked to shut down it takes no
+/// leadership any more, but keeps what it has until it is told to retire. See [`campaign`].
 pub async fn stand(
     client: Client,
     candidate: Candidate,
@@ -164,8 +166,9 @@ pub async fn stand(
     }
 }
 
-/// Stands for election until it is told to retire, or until it loses. Leadership lasts, and is renewed, until then: whoever lets work
-/// finish during a shutdown retires afterwards, so that no successor begins while that work still writes.
+/// Stands for election until it is told to retire, or until it loses. Leadership lasts, and is
+/// renewed, until then: whoever lets work finish during a shutdown retires afterwards, so that no
+/// successor begins while that work still writes.
 pub async fn campaign(
     client: Client,
     candidate: Candidate,
@@ -261,10 +264,12 @@ enum Standing {
     Lost,
 }
 
-/// Judges the answer (`None`: there was none) of an attempt that ended at `now`, for somebody who may act `until` then.
+/// Judges the answer (`None`: there was none) of an attempt that ended at `now`, for somebody who
+/// may act `until` then.
 ///
-/// A renewal that comes too late is a loss although the lease is ours: in between [`Leadership::is_current`] has said no, and
-/// work was put down in the belief that somebody else would take it up. Once it says no it never says yes again in a campaign.
+/// A renewal that comes too late is a loss although the lease is ours: in between
+/// [`Leadership::is_current`] has said no, and work was put down in the belief that somebody else
+/// would take it up. Once it says no it never says yes again in a campaign.
 fn judge(until: Option<Instant>, ours: Option<bool>, now: Instant) -> Standing {
     match (until, ours) {
         (Some(until), _) if now >= until => Standing::Lost,
@@ -286,7 +291,8 @@ struct Observed {
 /// Whose the lease is after an attempt.
 enum Claim {
     Ours,
-    /// Held by the process of this identity, which may be empty: somebody was quicker, and we did not see who.
+    /// Held by the process of this identity, which may be empty: somebody was quicker, and we did
+    /// not see who.
     Held(String),
 }
 
@@ -305,7 +311,8 @@ async fn attempt(
             },
             spec: Some(claim(candidate, None)),
         };
-        // Every candidate creates in a name of its own: of two that do it at once the second conflicts with what the first said.
+        // Every candidate creates in a name of its own: of two that do it at once the second
+        // conflicts with what the first said.
         let manager = manager(&candidate.identity);
         return match write::create(api, &candidate.name, &lease, &manager).await {
             Ok(_) => Ok(Claim::Ours),
@@ -388,8 +395,8 @@ fn claim(candidate: &Candidate, current: Option<&LeaseSpec>) -> LeaseSpec {
     }
 }
 
-/// Attempts to give the lease up. The renewal that was under way when it was told to retire may still be written after the lease was
-/// read, which makes the first attempt a conflict.
+/// Attempts to give the lease up. The renewal that was under way when it was told to retire may
+/// still be written after the lease was read, which makes the first attempt a conflict.
 const RELEASES: usize = 3;
 
 /// Gives the lease up, so that a successor need not wait for it to expire.

@@ -1,8 +1,9 @@
-//! What the Muster agent and control plane must agree on: the typed API of `*.karmada.io`, the rules both
-//! sides compute with, and the edges (clients, watches, queues, settings) both are built from.
+//! What the Muster agent and control plane must agree on: the typed API of `*.karmada.io`, the
+//! rules both sides compute with, and the edges (clients, watches, queues, settings) both are built
+//! from.
 //!
-//! No process and no globals live here. `api`, `quantity`, `conditions`, `taints`, `selectors`, `jsonpath` and
-//! `names` are pure and import nothing of ours but `api`.
+//! No process and no globals live here. `api`, `quantity`, `conditions`, `taints`, `selectors`,
+//! `jsonpath` and `names` are pure and import nothing of ours but `api`.
 
 pub mod api;
 pub mod capacity;

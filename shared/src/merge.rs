@@ -1,11 +1,13 @@
-//! Merge patches (RFC 7386) that say exactly what is different, so that a write touches nothing that it does not mean to change.
+//! Merge patches (RFC 7386) that say exactly what is different, so that a write touches nothing
+//! that it does not mean to change.
 
 use serde_json::{Map, Value};
 
 /// The merge patch that turns `old` into `new`, `None` when there is nothing to change.
 ///
-/// Absent and null are the same on both sides, and so are an absent and an empty object at the top. Lists are replaced as a whole. Only
-/// hand in what the caller owns: a field of `old` that `new` does not have is removed.
+/// Absent and null are the same on both sides, and so are an absent and an empty object at the top.
+/// Lists are replaced as a whole. Only hand in what the caller owns: a field of `old` that `new`
+/// does not have is removed.
 pub fn difference(old: &Value, new: &Value) -> Option<Value> {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {

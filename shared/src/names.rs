@@ -1,5 +1,5 @@
-//! The names that both sides must agree on: namespaces, labels, annotations, finalizers, condition types, taint
-//! keys, and the rules by which object names are made. All of them are Karmada's.
+//! The names that both sides must agree on: namespaces, labels, annotations, finalizers, condition
+//! types, taint keys, and the rules by which object names are made. All of them are Karmada's.
 
 /// Namespace of cluster credentials and of the leases by which agents answer the roll call.
 pub const CLUSTER_NAMESPACE: &str = "karmada-cluster";
@@ -11,7 +11,8 @@ pub const EXECUTION_NAMESPACE_PREFIX: &str = "karmada-es-";
 pub const AGENT_USER_PREFIX: &str = "system:karmada:agent:";
 /// The group of all agents that have a certificate.
 pub const AGENT_GROUP: &str = "system:karmada:agents";
-/// What the group of a bootstrap token begins with that is for one cluster (ours); the name of the cluster follows.
+/// What the group of a bootstrap token begins with that is for one cluster (ours); the name of the
+/// cluster follows.
 pub const CLUSTER_BOOTSTRAP_GROUP_PREFIX: &str = "system:bootstrappers:karmada:cluster:";
 /// The group of a bootstrap token that is for any cluster that is not there yet.
 pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers:karmada:default-cluster-token";
@@ -137,7 +138,8 @@ pub mod condition {
     pub const APPLIED: &str = "Applied";
     /// Of a Work: it may be sent to the member.
     pub const DISPATCHING: &str = "Dispatching";
-    /// Of a Work (ours): somebody else keeps changing its objects in the member. Written when there was such a contest.
+    /// Of a Work (ours): somebody else keeps changing its objects in the member. Written when there
+    /// was such a contest.
     pub const CONTENDED: &str = "Contended";
 }
 
@@ -147,7 +149,8 @@ pub mod eviction {
     pub const REASON_TAINT_UNTOLERATED: &str = "TaintUntolerated";
     /// The application failed there.
     pub const REASON_APPLICATION_FAILURE: &str = "ApplicationFailure";
-    /// No cluster may have the workload as its policy and the clusters stand; the copy that there is stays (ours).
+    /// No cluster may have the workload as its policy and the clusters stand; the copy that there
+    /// is stays (ours).
     pub const REASON_NO_CLUSTER_FIT: &str = "NoClusterFit";
     /// The controller that watches taints.
     pub const PRODUCER_TAINT_MANAGER: &str = "TaintManager";
@@ -155,7 +158,8 @@ pub mod eviction {
     pub const PRODUCER_SCHEDULER: &str = "Scheduler";
 }
 
-/// Whether a name may be a cluster's: a DNS label (RFC 1123) of at most 48 characters, because namespaces are named after it.
+/// Whether a name may be a cluster's: a DNS label (RFC 1123) of at most 48 characters, because
+/// namespaces are named after it.
 pub fn is_cluster_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -181,8 +185,8 @@ pub fn is_reserved_namespace(namespace: &str) -> bool {
         || namespace.starts_with(EXECUTION_NAMESPACE_PREFIX)
 }
 
-/// Name of the binding of a resource. The API group is no part of it, so two resources of one name and kind but
-/// of different groups share a binding.
+/// Name of the binding of a resource. The API group is no part of it, so two resources of one name
+/// and kind but of different groups share a binding.
 pub fn binding(kind: &str, name: &str) -> String {
     dns(&format!("{name}-{kind}"))
 }
@@ -265,7 +269,8 @@ pub fn fnv32a(text: &str) -> u32 {
     })
 }
 
-/// The hash of a text, in decimal, spelled in letters that make no words (Kubernetes' safe encoding).
+/// The hash of a text, in decimal, spelled in letters that make no words (Kubernetes' safe
+/// encoding).
 fn hash(text: &str) -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let letter = |byte: u8| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]);

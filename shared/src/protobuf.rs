@@ -1,8 +1,9 @@
 //! Kubernetes' protobuf form, read field by field.
 //!
-//! An API server writes protobuf in a third of the time that JSON takes it, and a reader that wants a few fields can
-//! step over the rest without looking at it. Types are written by hand where they are needed: they name the few fields that
-//! they read by the numbers that Kubernetes publishes in its `generated.proto` files, which are promised never to change.
+//! An API server writes protobuf in a third of the time that JSON takes it, and a reader that wants
+//! a few fields can step over the rest without looking at it. Types are written by hand where they
+//! are needed: they name the few fields that they read by the numbers that Kubernetes publishes in
+//! its `generated.proto` files, which are promised never to change.
 
 /// The media type.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
@@ -69,7 +70,8 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The fields of a message with their numbers, in the order in which they were written. After an error there are no more.
+/// The fields of a message with their numbers, in the order in which they were written. After an
+/// error there are no more.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     rest: &'a [u8],
@@ -135,7 +137,8 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The message of an object that stands alone. Its envelope also names version and kind, which whoever asked for it knows.
+/// The message of an object that stands alone. Its envelope also names version and kind, which
+/// whoever asked for it knows.
 pub fn message(object: &[u8]) -> Result<&[u8], Malformed> {
     let envelope = object.strip_prefix(MAGIC).ok_or(Malformed::Prefix)?;
     let mut message = &[][..];
@@ -147,7 +150,8 @@ pub fn message(object: &[u8]) -> Result<&[u8], Malformed> {
     Ok(message)
 }
 
-/// An entry of a map from texts: its key and the content of its value, which is absent where it is empty.
+/// An entry of a map from texts: its key and the content of its value, which is absent where it is
+/// empty.
 pub fn entry(message: &[u8]) -> Result<(String, Option<Content<'_>>), Malformed> {
     let (mut key, mut value) = (String::new(), None);
     for field in fields(message) {

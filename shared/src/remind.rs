@@ -17,7 +17,8 @@ impl Reminder {
     /// Pause between reminders of a trouble that everybody knows already.
     pub const PERIOD: Duration = Duration::from_mins(1);
 
-    /// A trouble that is told once it has lasted for `patience`, and again every [`PERIOD`](Self::PERIOD).
+    /// A trouble that is told once it has lasted for `patience`, and again every
+    /// [`PERIOD`](Self::PERIOD).
     pub const fn after(patience: Duration) -> Self {
         Self {
             patience,

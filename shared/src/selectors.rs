@@ -1,7 +1,7 @@
 //! Which objects and which clusters a selector means.
 //!
-//! A selector that Kubernetes would refuse (unknown operator, values missing or superfluous, malformed key or
-//! value) matches nothing: what cannot be understood must not select everything.
+//! A selector that Kubernetes would refuse (unknown operator, values missing or superfluous,
+//! malformed key or value) matches nothing: what cannot be understood must not select everything.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ use crate::api::{
 
 type Labels = BTreeMap<String, String>;
 
-/// An affinity, made ready to be matched with many clusters: what holds for all of them is found out once.
+/// An affinity, made ready to be matched with many clusters: what holds for all of them is found
+/// out once.
 #[derive(Clone, Debug)]
 pub struct Affinity<'a> {
     stated: &'a ClusterAffinity,
@@ -194,7 +195,8 @@ fn holds(operator: &str, values: &[String], actual: Option<&str>) -> bool {
     }
 }
 
-/// Whether a text can be the key of a label: a name of at most 63 characters, with an optional DNS prefix.
+/// Whether a text can be the key of a label: a name of at most 63 characters, with an optional DNS
+/// prefix.
 pub fn is_label_key(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, name)) => is_dns_name(prefix) && is_name(name),

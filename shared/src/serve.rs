@@ -1,5 +1,5 @@
-//! The admin servers: `/metrics` on one port; `/healthz` and `/livez` (is the process sound) and `/readyz` (does it do its work) on
-//! each.
+//! The admin servers: `/metrics` on one port; `/healthz` and `/livez` (is the process sound) and
+//! `/readyz` (does it do its work) on each.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connections::{Connections, Limits};
 
-/// Connections of one port. Probes and scrapers ask one question each; a client that says nothing, or takes nothing, must not
-/// keep file descriptors or memory that the process needs for its work.
+/// Connections of one port. Probes and scrapers ask one question each; a client that says nothing,
+/// or takes nothing, must not keep file descriptors or memory that the process needs for its work.
 const LIMITS: Limits = Limits {
     connections: 32,
     first: Duration::from_secs(5),
@@ -45,7 +45,8 @@ struct Part {
 }
 
 impl Health {
-    /// Says whether a part does its work (`Err` carries what it waits for). Until it says so, it is not ready.
+    /// Says whether a part does its work (`Err` carries what it waits for). Until it says so, it is
+    /// not ready.
     pub fn ready(&self, part: &'static str, state: Result<(), String>) {
         self.change(part, |entry| entry.ready = state);
     }
@@ -92,7 +93,8 @@ impl Health {
     }
 }
 
-/// Keeps the memory of metrics bounded until shutdown: histograms grow without it, whether anybody asks for them or not.
+/// Keeps the memory of metrics bounded until shutdown: histograms grow without it, whether anybody
+/// asks for them or not.
 pub async fn upkeep(metrics: PrometheusHandle, shutdown: CancellationToken) {
     let mut ticks = tokio::time::interval(Duration::from_secs(5));
     loop {
@@ -245,7 +247,8 @@ mod tests {
 
     const QUESTION: &str = "GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
-    // The clock stands still until all wait for it, so that each of these would wait for ever if nothing closed the connection.
+    // The clock stands still until all wait for it, so that each of these would wait for ever if
+    // nothing closed the connection.
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_says_nothing_or_half_a_request_or_no_more_is_closed() {
         let (port, _until) = served().await;

@@ -1,8 +1,10 @@
-//! Settings: defaults, then a YAML file, then environment variables, then flags, each stronger than the one before.
+//! Settings: defaults, then a YAML file, then environment variables, then flags, each stronger than
+//! the one before.
 //!
-//! A binary has one struct that derives `clap::Args` and `serde::Deserialize`; flags and file keys have the same names (those of
-//! Karmada where Karmada has them), environment variables are `MUSTER_` and the name in capitals. Nothing unknown is accepted
-//! silently: a flag, key or value that we do not know is refused with its name and what is allowed.
+//! A binary has one struct that derives `clap::Args` and `serde::Deserialize`; flags and file keys
+//! have the same names (those of Karmada where Karmada has them), environment variables are
+//! `MUSTER_` and the name in capitals. Nothing unknown is accepted silently: a flag, key or value
+//! that we do not know is refused with its name and what is allowed.
 
 mod duration;
 mod gates;
@@ -25,7 +27,8 @@ pub const ENVIRONMENT_PREFIX: &str = "MUSTER_";
 /// Why settings were refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A flag is unknown or its value malformed (or help was asked for): clap's own message, to be printed as it is.
+    /// A flag is unknown or its value malformed (or help was asked for): clap's own message, to be
+    /// printed as it is.
     #[error(transparent)]
     Flag(#[from] clap::Error),
     /// The file, a variable or a value was refused.
@@ -109,8 +112,9 @@ pub fn load_from<T: clap::Args + DeserializeOwned>(
     Ok(builder.build()?.try_deserialize()?)
 }
 
-/// The environment variables that begin as settings do and are none of this program. A program tells them: one of them may be a
-/// setting that is misspelled. What Kubernetes sets for a Service of such a name (`MUSTER_AGENT_SERVICE_HOST`) is not among them.
+/// The environment variables that begin as settings do and are none of this program. A program
+/// tells them: one of them may be a setting that is misspelled. What Kubernetes sets for a Service
+/// of such a name (`MUSTER_AGENT_SERVICE_HOST`) is not among them.
 pub fn unknown_variables<T: clap::Args>(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Vec<String> {
@@ -140,7 +144,8 @@ pub fn warn_of_unknown_variables<T: clap::Args>() {
     }
 }
 
-/// The variables whose names begin with the prefix, without it. A name that is not UTF-8 is none of them.
+/// The variables whose names begin with the prefix, without it. A name that is not UTF-8 is none of
+/// them.
 fn ours(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> impl Iterator<Item = (String, OsString)> {

@@ -1,8 +1,8 @@
 //! Taints of clusters: who tolerates them and for how long, and how they are put on and taken off.
 //!
-//! The rules are those of Karmada's taint evictor, with one difference: each taint runs out by the toleration
-//! that was found for it. Karmada lets the toleration of one taint shorten the time of another, and lets a
-//! finite toleration of a taint without `timeAdded` last for ever.
+//! The rules are those of Karmada's taint evictor, with one difference: each taint runs out by the
+//! toleration that was found for it. Karmada lets the toleration of one taint shorten the time of
+//! another, and lets a finite toleration of a taint without `timeAdded` last for ever.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -46,7 +46,8 @@ pub fn keeps_away(taint: &Taint) -> bool {
     [NO_SCHEDULE, NO_EXECUTE, PREFER_NO_EXECUTE].contains(&taint.effect.as_str())
 }
 
-/// Whether a toleration covers a taint. An operator that Karmada has not switched on (`Lt`, `Gt`) covers nothing.
+/// Whether a toleration covers a taint. An operator that Karmada has not switched on (`Lt`, `Gt`)
+/// covers nothing.
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let unset_or = |field: &Option<String>, value: &str| {
         field
@@ -79,9 +80,9 @@ pub fn untolerated<'a>(
     })
 }
 
-/// How long a workload may stay under the `NoExecute` taints of a cluster. For each taint the first toleration
-/// that covers it counts, as in Karmada; the earliest end decides. A taint without `timeAdded` is taken as put on
-/// right now: whoever watches the cluster fills the time in.
+/// How long a workload may stay under the `NoExecute` taints of a cluster. For each taint the first
+/// toleration that covers it counts, as in Karmada; the earliest end decides. A taint without
+/// `timeAdded` is taken as put on right now: whoever watches the cluster fills the time in.
 pub fn stay<'a>(taints: &'a [Taint], tolerations: &[Toleration], now: Timestamp) -> Stay<'a> {
     let mut earliest = Stay::Unlimited;
     for taint in taints.iter().filter(|taint| taint.effect == NO_EXECUTE) {
@@ -102,8 +103,8 @@ pub fn stay<'a>(taints: &'a [Taint], tolerations: &[Toleration], now: Timestamp)
     earliest
 }
 
-/// How long a workload may stay under the `PreferNoExecute` taints of a cluster, when its policy wants to leave
-/// such a cluster `seconds` after the taint came.
+/// How long a workload may stay under the `PreferNoExecute` taints of a cluster, when its policy
+/// wants to leave such a cluster `seconds` after the taint came.
 pub fn preferred_stay(taints: &[Taint], seconds: i64, now: Timestamp) -> Stay<'_> {
     taints
         .iter()
@@ -134,8 +135,9 @@ pub fn find<'a>(taints: &'a [Taint], key: &str, effect: &str) -> Option<&'a Tain
         .find(|taint| taint.key == key && taint.effect == effect)
 }
 
-/// Puts a taint on at `now`; tells whether that changed anything. A taint of the same key and effect that is there
-/// already stays as it is, with its value and time, so that nobody's toleration starts anew.
+/// Puts a taint on at `now`; tells whether that changed anything. A taint of the same key and
+/// effect that is there already stays as it is, with its value and time, so that nobody's
+/// toleration starts anew.
 pub fn put_on(taints: &mut Vec<Taint>, taint: Taint, now: Timestamp) -> bool {
     if find(taints, &taint.key, &taint.effect).is_some() {
         return false;
@@ -154,8 +156,8 @@ pub fn take_off(taints: &mut Vec<Taint>, key: &str, effect: &str) -> bool {
     taints.len() != before
 }
 
-/// Dates taints that drive workloads out and have no time, as Karmada's API server does on every write; tells
-/// whether there were any. Without a time no toleration would ever run out.
+/// Dates taints that drive workloads out and have no time, as Karmada's API server does on every
+/// write; tells whether there were any. Without a time no toleration would ever run out.
 pub fn date(taints: &mut [Taint], now: Timestamp) -> bool {
     let mut changed = false;
     for taint in taints.iter_mut().filter(|taint| taint.time_added.is_none()) {

@@ -51,8 +51,9 @@ impl Tasks {
         metrics::gauge!("muster_task_up", "task" => name).set(1.0);
     }
 
-    /// Starts a task that goes on while the others finish their work after a shutdown was asked for, and ends when
-    /// [`retire`](Self::retire) says so: renewing the lease under which the others still write, for instance.
+    /// Starts a task that goes on while the others finish their work after a shutdown was asked
+    /// for, and ends when [`retire`](Self::retire) says so: renewing the lease under which the
+    /// others still write, for instance.
     pub fn spawn_last(
         &mut self,
         name: &'static str,
@@ -75,8 +76,8 @@ impl Tasks {
 
     /// Waits for shutdown and then, for at most `grace`, for the tasks.
     ///
-    /// A task that ends or panics earlier ends everything: a process that lost a part is restarted by its supervisor, which
-    /// is better than one that looks alive.
+    /// A task that ends or panics earlier ends everything: a process that lost a part is restarted
+    /// by its supervisor, which is better than one that looks alive.
     pub async fn supervise(mut self, grace: Duration) -> Result<(), Ended> {
         let mut lost = None;
         while !(self.shutdown.is_cancelled() || self.set.is_empty() && self.last.is_empty()) {
@@ -130,8 +131,9 @@ async fn next_of(
     }
 }
 
-/// Runs a task on a thread and a runtime of its own, so that nothing that blocks the caller's delays it. What is returned ends when
-/// the task does, and panics when the task panicked; dropping it leaves the task alone.
+/// Runs a task on a thread and a runtime of its own, so that nothing that blocks the caller's
+/// delays it. What is returned ends when the task does, and panics when the task panicked; dropping
+/// it leaves the task alone.
 ///
 /// # Errors
 /// When the system gives no thread, or no runtime.

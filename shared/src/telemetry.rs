@@ -64,7 +64,8 @@ pub enum Error {
 
 /// Starts logging to standard error. `filter` is in tracing's syntax (`info`, `info,kube=warn`).
 pub fn log(format: LogFormat, filter: &str) -> Result<(), Error> {
-    // kube prints whole pages of objects at warn when one does not parse; ours names the object instead.
+    // kube prints whole pages of objects at warn when one does not parse; ours names the object
+    // instead.
     let filter = EnvFilter::try_new(format!("{filter},kube_client=error")).map_err(|source| {
         Error::Filter {
             filter: filter.to_owned(),
@@ -85,7 +86,8 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), Error> {
     .map_err(Error::Log)
 }
 
-/// Prints text to standard output. A reader who has left, such as `head`, has what it wanted: that is no error.
+/// Prints text to standard output. A reader who has left, such as `head`, has what it wanted: that
+/// is no error.
 ///
 /// # Errors
 /// When standard output cannot be written, a full disk for instance.
@@ -101,8 +103,8 @@ pub fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Writes the fields of a line for people as logfmt: a value with blanks, quotes or `=` in it stands in quotes, so that programs can take
-/// the line apart. The message stands first, as it is.
+/// Writes the fields of a line for people as logfmt: a value with blanks, quotes or `=` in it
+/// stands in quotes, so that programs can take the line apart. The message stands first, as it is.
 fn write_field(
     writer: &mut Writer<'_>,
     field: &tracing::field::Field,
@@ -131,7 +133,8 @@ const SECONDS: [f64; 14] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0,
 ];
 
-/// Histograms that Karmada has, too: their buckets are a millisecond, doubled so many times, as its dashboards expect.
+/// Histograms that Karmada has, too: their buckets are a millisecond, doubled so many times, as its
+/// dashboards expect.
 const KARMADAS: [(&str, u32); 5] = [
     ("work_sync_workload_duration_seconds", 12),
     ("binding_sync_work_duration_seconds", 12),

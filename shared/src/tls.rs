@@ -58,7 +58,8 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, Error> {
     Ok(list)
 }
 
-/// Whether the first certificate of one PEM text bears the signature of the first of another. Neither's validity is looked at.
+/// Whether the first certificate of one PEM text bears the signature of the first of another.
+/// Neither's validity is looked at.
 pub fn is_signed_by(certificate: &[u8], authority: &[u8]) -> bool {
     let octets = |pem| CertificateDer::from_pem_slice(pem).ok();
     let (Some(certificate), Some(authority)) = (octets(certificate), octets(authority)) else {
@@ -73,7 +74,8 @@ pub fn is_signed_by(certificate: &[u8], authority: &[u8]) -> bool {
     }
 }
 
-/// Makes ring the process's TLS provider. Call it first in `main`: with no provider installed rustls panics at first use.
+/// Makes ring the process's TLS provider. Call it first in `main`: with no provider installed
+/// rustls panics at first use.
 pub fn install_provider() {
     // An error means that somebody installed one before us, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,8 +1,9 @@
 //! Writing to an API with whatever verbs a role grants.
 //!
-//! We patch what is ours. The role that Karmada's `karmadactl register` gives to an agent may get, create and update leases, and update the
-//! status of its cluster, but patch neither. There the same merge patch is applied here, to the object as it is (fields that nobody of
-//! us knows included), and put back under its resourceVersion.
+//! We patch what is ours. The role that Karmada's `karmadactl register` gives to an agent may get,
+//! create and update leases, and update the status of its cluster, but patch neither. There the
+//! same merge patch is applied here, to the object as it is (fields that nobody of us knows
+//! included), and put back under its resourceVersion.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,8 @@ use serde_json::Value;
 
 use crate::merge;
 
-/// How objects of one kind may be changed, as far as the API has told: one refusal of a patch is enough to know.
+/// How objects of one kind may be changed, as far as the API has told: one refusal of a patch is
+/// enough to know.
 #[derive(Debug, Default)]
 pub struct Verbs {
     /// Patches were refused.
@@ -24,10 +26,12 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// Sends a merge patch of an object, or of one of its subresources, or does the same by an update.
+    /// Sends a merge patch of an object, or of one of its subresources, or does the same by an
+    /// update.
     ///
     /// # Errors
-    /// Those of the API. A role that permits neither gets the refusal of the patch, and is tried again from the start next time.
+    /// Those of the API. A role that permits neither gets the refusal of the patch, and is tried
+    /// again from the start next time.
     pub async fn merge<K>(
         &self,
         api: &Api<K>,
@@ -63,10 +67,11 @@ impl Verbs {
     }
 }
 
-/// Creates an object that was not there a moment ago, by applying it: only so can a role allow the creation of one name and no other.
+/// Creates an object that was not there a moment ago, by applying it: only so can a role allow the
+/// creation of one name and no other.
 ///
-/// A role without the verb `patch` gets the ordinary creation. If somebody else was faster, what we say is put into their object, or
-/// conflicts with what they said.
+/// A role without the verb `patch` gets the ordinary creation. If somebody else was faster, what we
+/// say is put into their object, or conflicts with what they said.
 ///
 /// # Errors
 /// Those of the API.

@@ -1,4 +1,5 @@
-//! The definitions that the chart installs are those of the types, and an API server would accept them.
+//! The definitions that the chart installs are those of the types, and an API server would accept
+//! them.
 
 // The lints know test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -47,8 +48,9 @@ fn the_chart_carries_the_definitions_of_the_types() {
     }
 }
 
-/// What the informers of Karmada's own programs list before they do anything, read from their sources (August 2026: `cmd/agent`, with the
-/// resource interpreter that it starts, and `pkg/scheduler`). A program whose list is answered 404 waits for ever.
+/// What the informers of Karmada's own programs list before they do anything, read from their
+/// sources (August 2026: `cmd/agent`, with the resource interpreter that it starts, and
+/// `pkg/scheduler`). A program whose list is answered 404 waits for ever.
 #[test]
 fn what_karmadas_agent_and_scheduler_wait_for_is_served() {
     const BUILT_IN: [&str; 2] = ["", "scheduling.k8s.io"];

@@ -1,5 +1,5 @@
-//! The embedded API server alone, with Muster's CRDs, to try clients against: writes an administrator's kubeconfig to
-//! the path that it is given and serves until it is interrupted.
+//! The embedded API server alone, with Muster's CRDs, to try clients against: writes an
+//! administrator's kubeconfig to the path that it is given and serves until it is interrupted.
 
 use muster_test_apiserver::{ApiServer, Options};
 

@@ -1,5 +1,6 @@
-//! Bootstrap tokens: secrets by which somebody who is nobody yet is known for as long as it takes to become somebody
-//! (kube-apiserver with `--enable-bootstrap-token-auth`, and the bootstrap signer of kube-controller-manager).
+//! Bootstrap tokens: secrets by which somebody who is nobody yet is known for as long as it takes
+//! to become somebody (kube-apiserver with `--enable-bootstrap-token-auth`, and the bootstrap
+//! signer of kube-controller-manager).
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -23,7 +24,8 @@ pub const INFO: (&str, &str) = ("kube-public", "cluster-info");
 /// The group of everybody who comes with such a token.
 const GROUP: &str = "system:bootstrappers";
 
-/// Whether an object is a token's secret or the ConfigMap that is signed with it, by its collection, namespace and name.
+/// Whether an object is a token's secret or the ConfigMap that is signed with it, by its
+/// collection, namespace and name.
 pub fn concerns(plural: &str, namespace: &str, name: &str) -> bool {
     match plural {
         "secrets" => namespace == NAMESPACE && name.starts_with(PREFIX),
@@ -42,7 +44,8 @@ fn parts(token: &str) -> Option<(&str, &str)> {
     (id.len() == 6 && secret.len() == 16 && plain(id) && plain(secret)).then_some((id, secret))
 }
 
-/// The user that a token stands for: its secret is there, of the right type, says the same, has not expired, and is for this use.
+/// The user that a token stands for: its secret is there, of the right type, says the same, has not
+/// expired, and is for this use.
 pub fn bearer(server: &Server, token: &str) -> Option<User> {
     let (id, secret) = parts(token)?;
     let key = format!("{NAMESPACE}/{PREFIX}{id}");
@@ -98,8 +101,8 @@ fn text(data: &Value, name: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The key and the signature (JWS without its payload, HMAC with SHA-256) by which the holder of a token knows a text for the
-/// API's; `None` if the token is not for signing.
+/// The key and the signature (JWS without its payload, HMAC with SHA-256) by which the holder of a
+/// token knows a text for the API's; `None` if the token is not for signing.
 pub fn signature(data: &Value, payload: &str, now: Timestamp) -> Option<(String, String)> {
     let (id, secret) = (text(data, "token-id")?, text(data, "token-secret")?);
     if has_expired(data, now) || !allows(data, "signing") {

@@ -1,5 +1,5 @@
-//! Certificate signing requests: what may be asked for, approved and signed, by whom, and what is signed. Pure, but
-//! for the questions to RBAC.
+//! Certificate signing requests: what may be asked for, approved and signed, by whom, and what is
+//! signed. Pure, but for the questions to RBAC.
 
 use std::time::Duration;
 
@@ -170,7 +170,8 @@ pub fn stamp(call: &Call<'_>, csr: &mut Value) {
     }
 }
 
-/// What a write may change: the spec never, the certificate through the status alone; times are filled in.
+/// What a write may change: the spec never, the certificate through the status alone; times are
+/// filled in.
 pub fn settle(subresource: &str, old: &Value, new: &mut Value, now: &str) {
     if subresource == "approval" {
         let conditions = new["status"].get("conditions").cloned();
@@ -207,8 +208,8 @@ pub fn settle(subresource: &str, old: &Value, new: &mut Value, now: &str) {
     }
 }
 
-/// Refuses what may not be asked for, approved or signed by this user (the plugins CertificateSubjectRestriction,
-/// CertificateApproval and CertificateSigning).
+/// Refuses what may not be asked for, approved or signed by this user (the plugins
+/// CertificateSubjectRestriction, CertificateApproval and CertificateSigning).
 pub fn admit(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Refusal> {
     let resource = call.served.resource.name();
     let signer = new["spec"]["signerName"].as_str().unwrap_or_default();

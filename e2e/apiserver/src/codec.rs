@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use super::registry::Served;
 use super::store::Object;
 
-/// Core events and `events.k8s.io` events are the same objects with other field names: `(core, events.k8s.io)`.
+/// Core events and `events.k8s.io` events are the same objects with other field names:
+/// `(core, events.k8s.io)`.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -23,7 +24,8 @@ fn renames_fields(served: &Served) -> bool {
 
 /// Whether the bytes of a stored object are what the request's version looks like.
 pub fn as_stored(served: &Served, object: &Object) -> bool {
-    // Of a custom object, another version shows what its own schema knows; built-in kinds have one version.
+    // Of a custom object, another version shows what its own schema knows; built-in kinds have one
+    // version.
     !renames_fields(served)
         && (served.resource.custom.is_none() || object.is_in(&served.api_version()))
 }

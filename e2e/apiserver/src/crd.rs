@@ -1,4 +1,5 @@
-//! Custom resources: from a CustomResourceDefinition to a served resource, and the conditions that tell of it.
+//! Custom resources: from a CustomResourceDefinition to a served resource, and the conditions that
+//! tell of it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -189,8 +190,8 @@ impl Taken {
     }
 }
 
-/// The names that a CRD may have of those it asks for, beside those it has; and why not all, if so: reason and message.
-/// Of several conflicts the last is told.
+/// The names that a CRD may have of those it asks for, beside those it has; and why not all, if so:
+/// reason and message. Of several conflicts the last is told.
 fn accepted(
     wanted: &Value,
     given: &Value,

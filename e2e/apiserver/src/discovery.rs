@@ -1,4 +1,5 @@
-//! Discovery: which groups, versions and resources there are, in the classic and in the aggregated form.
+//! Discovery: which groups, versions and resources there are, in the classic and in the aggregated
+//! form.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
@@ -65,7 +66,8 @@ fn all_groups(server: &Server) -> Vec<Group> {
     groups
 }
 
-/// How Kubernetes orders versions: stable before beta before alpha, newer first, anything else last.
+/// How Kubernetes orders versions: stable before beta before alpha, newer first, anything else
+/// last.
 pub fn priority(version: &str) -> (u8, u32, u32) {
     let parse = || {
         let rest = version.strip_prefix('v')?;

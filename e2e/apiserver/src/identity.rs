@@ -19,7 +19,8 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{clock, x509};
 
-/// How long before now certificates begin to be good: clocks of test machines differ, and a day of grace costs nothing.
+/// How long before now certificates begin to be good: clocks of test machines differ, and a day of
+/// grace costs nothing.
 const GRACE: Duration = Duration::from_hours(24);
 
 /// How long certificates made by the server are good.
@@ -133,7 +134,8 @@ impl Authority {
         Ok(format!("{text}.{}", BASE64.encode(signature)))
     }
 
-    /// Whether a token was signed here. The signature scheme is deterministic, so signing again tells.
+    /// Whether a token was signed here. The signature scheme is deterministic, so signing again
+    /// tells.
     pub fn signed(&self, token: &str) -> bool {
         let Some((text, signature)) = token.rsplit_once('.') else {
             return false;
@@ -196,8 +198,8 @@ impl Authority {
         })
     }
 
-    /// A client certificate as PEM for a subject and a key (both DER), good from five minutes ago, as signers have it, for
-    /// this long.
+    /// A client certificate as PEM for a subject and a key (both DER), good from five minutes ago,
+    /// as signers have it, for this long.
     pub fn sign_client(
         &self,
         subject: &[u8],
@@ -256,7 +258,8 @@ impl Authority {
             .cloned()
     }
 
-    /// TLS for the server: its certificate for loopback names, and client certificates asked for but not demanded.
+    /// TLS for the server: its certificate for loopback names, and client certificates asked for
+    /// but not demanded.
     pub fn server_tls(&self) -> Result<rustls::ServerConfig, TlsError> {
         let key = KeyPair::generate()?;
         let mut params = common("kube-apiserver");

@@ -1,4 +1,5 @@
-//! Reads JSON as Go's strict decoder does: members that occur twice are noticed, errors are worded as Go words them.
+//! Reads JSON as Go's strict decoder does: members that occur twice are noticed, errors are worded
+//! as Go words them.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

@@ -1,7 +1,8 @@
 //! A Kubernetes API server in one process: real HTTPS, real watch semantics, an in-memory store.
 //!
-//! It is there for tests, scenarios and the sandbox, and it is strict: where it is kinder than kube-apiserver, it is wrong.
-//! What differs knowingly is listed in `DIFFERENCES.md` beside this file.
+//! It is there for tests, scenarios and the sandbox, and it is strict: where it is kinder than
+//! kube-apiserver, it is wrong. What differs knowingly is listed in `DIFFERENCES.md` beside this
+//! file.
 
 mod admission;
 pub mod apply;

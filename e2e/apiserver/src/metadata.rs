@@ -98,7 +98,8 @@ pub fn carry_over(old: &Value, new: &mut Value) {
     }
 }
 
-/// What is wrong with the metadata of an object by itself; `core` says that it is of a built-in kind.
+/// What is wrong with the metadata of an object by itself; `core` says that it is of a built-in
+/// kind.
 pub fn validate(object: &Value, rule: NameRule, namespaced: bool, core: bool) -> Vec<FieldError> {
     let metadata = &object["metadata"];
     let mut errors = Vec::new();
@@ -320,7 +321,8 @@ pub fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
             errors.push(FieldError::forbidden("metadata.finalizers", detail));
         }
     }
-    // The real server checks twice, in general and for the kind, and reports what it finds both times.
+    // The real server checks twice, in general and for the kind, and reports what it finds both
+    // times.
     let again = errors.clone();
     errors.extend(again);
     errors

@@ -20,7 +20,8 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
 const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
 impl NameRule {
-    /// Says what is wrong with a name, or with the front part of one when `prefix` is set (generateName).
+    /// Says what is wrong with a name, or with the front part of one when `prefix` is set
+    /// (generateName).
     pub fn check(self, name: &str, prefix: bool) -> Vec<String> {
         // A prefix may end in a dash, since something follows it.
         let masked = if prefix && name.ends_with('-') {

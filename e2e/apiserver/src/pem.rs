@@ -1,4 +1,5 @@
-//! PEM as Go's `encoding/pem` reads it, which is what kube-apiserver and the signers see of a request. Pure.
+//! PEM as Go's `encoding/pem` reads it, which is what kube-apiserver and the signers see of a
+//! request. Pure.
 //!
 //! A block that is not exactly right is not an error but skipped, and the next one is taken.
 

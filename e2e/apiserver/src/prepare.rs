@@ -1,5 +1,5 @@
-//! What single kinds do on their way into the store: statuses that only their subresource writes, fields that the server
-//! fills in, deletions that need more than one step.
+//! What single kinds do on their way into the store: statuses that only their subresource writes,
+//! fields that the server fills in, deletions that need more than one step.
 
 use std::sync::PoisonError;
 
@@ -40,8 +40,8 @@ pub fn forget_status(call: &Call<'_>, object: &mut Value) {
     }
 }
 
-/// Reads a new object: what the API's decoder and defaults do beyond the schema. What is set here counts as said by the
-/// client.
+/// Reads a new object: what the API's decoder and defaults do beyond the schema. What is set here
+/// counts as said by the client.
 pub fn read(call: &Call<'_>, object: &mut Value) {
     match kind(call) {
         ("", "namespaces") => name_label(object),
@@ -262,8 +262,8 @@ pub fn deleting(call: &Call<'_>, object: &mut Value) {
     }
 }
 
-/// Whether an object's deletion begins without grace and without counting as a change of what is wanted: the registries
-/// of namespaces and CRDs mark them by themselves.
+/// Whether an object's deletion begins without grace and without counting as a change of what is
+/// wanted: the registries of namespaces and CRDs mark them by themselves.
 pub fn goes_its_own_way(call: &Call<'_>, object: &Value) -> bool {
     is_definition(call) || holds(call, object)
 }
@@ -413,7 +413,8 @@ fn settle_account(object: &mut Value) {
     tolerate_trouble(spec);
 }
 
-/// Every pod stands five minutes of trouble with its node, unless it says otherwise (DefaultTolerationSeconds admission).
+/// Every pod stands five minutes of trouble with its node, unless it says otherwise
+/// (DefaultTolerationSeconds admission).
 fn tolerate_trouble(spec: &mut Value) {
     for key in [
         "node.kubernetes.io/not-ready",

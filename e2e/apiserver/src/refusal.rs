@@ -1,4 +1,5 @@
-//! Answers that refuse: the `Status` objects of the API with their exact code, reason, message and details.
+//! Answers that refuse: the `Status` objects of the API with their exact code, reason, message and
+//! details.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -73,7 +73,8 @@ pub struct Version {
     pub scale: Option<Scale>,
 }
 
-/// Where a custom resource keeps what its scale subresource shows, as JSON paths such as `.spec.replicas`.
+/// Where a custom resource keeps what its scale subresource shows, as JSON paths such as
+/// `.spec.replicas`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scale {
     /// Desired replicas.

@@ -43,7 +43,8 @@ pub struct Options {
     pub watch_list: bool,
     /// Whether lists and watches are written in protobuf for those who prefer it.
     pub protobuf: bool,
-    /// Where services (`namespace/name`) are that webhooks are behind; others are sought at their cluster address.
+    /// Where services (`namespace/name`) are that webhooks are behind; others are sought at their
+    /// cluster address.
     pub services: HashMap<String, SocketAddr>,
 }
 
@@ -205,7 +206,8 @@ async fn bootstrap(server: &Arc<Server>, port: u16, crds: &[Value]) -> Result<()
     for crd in crds {
         inside.create(&definitions, "", crd).await.map_err(failed)?;
     }
-    // The controllers serve them in the order of creation; a start is complete when the last one is there.
+    // The controllers serve them in the order of creation; a start is complete when the last one is
+    // there.
     for crd in crds {
         let name = super::metadata::text(crd, "name");
         for _ in 0..1000 {

@@ -1,5 +1,6 @@
-//! Objects put straight into the store, in the form in which they are to be found: without HTTP, defaults, validation or
-//! admission. For benchmarks that need more objects than anybody would wait for.
+//! Objects put straight into the store, in the form in which they are to be found: without HTTP,
+//! defaults, validation or admission. For benchmarks that need more objects than anybody would wait
+//! for.
 
 use std::sync::Arc;
 
@@ -38,7 +39,8 @@ pub enum SeedError {
     },
 }
 
-/// One resource of a server, open for objects from nowhere. Watches see the changes like any others.
+/// One resource of a server, open for objects from nowhere. Watches see the changes like any
+/// others.
 #[derive(Debug)]
 pub struct Seeds {
     served: Served,
@@ -59,7 +61,8 @@ impl Running {
 }
 
 impl Seeds {
-    /// Writes an object, new or not. One without a uid gets that of the object it replaces, or a new one.
+    /// Writes an object, new or not. One without a uid gets that of the object it replaces, or a
+    /// new one.
     pub fn put(&self, mut object: Value) -> Result<(), SeedError> {
         let key = key(&object);
         let before = self.served.resource.collection.get(&key);
@@ -103,7 +106,8 @@ impl Seeds {
         self.served.resource.collection.latest_version()
     }
 
-    /// All objects as they are now, as much of each as `T` takes; those that do not decode are left out.
+    /// All objects as they are now, as much of each as `T` takes; those that do not decode are left
+    /// out.
     pub fn all<T: DeserializeOwned>(&self) -> Vec<T> {
         let collection = &self.served.resource.collection;
         // The present is never compacted.

@@ -1,4 +1,5 @@
-//! Label and field selectors as query strings write them, with the error texts of Kubernetes' own parsers.
+//! Label and field selectors as query strings write them, with the error texts of Kubernetes' own
+//! parsers.
 
 use super::store::{Head, Object};
 

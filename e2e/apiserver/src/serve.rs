@@ -34,7 +34,8 @@ pub fn listen(socket: TcpSocket) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Accepts connections until `shutdown`; while `down` or a refusing fault is on, the port is kept but nothing listens.
+/// Accepts connections until `shutdown`; while `down` or a refusing fault is on, the port is kept
+/// but nothing listens.
 pub async fn run(
     server: Arc<Server>,
     listener: TcpListener,

@@ -264,7 +264,8 @@ impl Server {
         answer
     }
 
-    /// Whether the user may do this. Asked once more for the verb `create` when a change makes an object that was not there.
+    /// Whether the user may do this. Asked once more for the verb `create` when a change makes an
+    /// object that was not there.
     pub fn permit(
         &self,
         user: &User,
@@ -272,7 +273,8 @@ impl Server {
         path: &ResourcePath<'_>,
         query: &Query,
     ) -> Result<(), Refusal> {
-        // A collection narrowed to one name is asked for like the object of that name, so that roles can allow just that.
+        // A collection narrowed to one name is asked for like the object of that name, so that
+        // roles can allow just that.
         let selected = match verb {
             Verb::List | Verb::Watch | Verb::DeleteCollection => query.selected_name(),
             _ => None,

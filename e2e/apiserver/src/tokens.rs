@@ -29,8 +29,8 @@ const SHORTEST: i64 = 600;
 /// The longest.
 const LONGEST: i64 = 1 << 32;
 
-/// What a token may be bound to besides its account: kind, collection, name among the claims, whether in the
-/// account's namespace.
+/// What a token may be bound to besides its account: kind, collection, name among the claims,
+/// whether in the account's namespace.
 const BINDINGS: [(&str, &str, &str, bool); 3] = [
     ("Pod", "/pods", "pod", true),
     ("Secret", "/secrets", "secret", true),
@@ -160,8 +160,9 @@ pub struct Bearer {
     pub audiences: Vec<String>,
 }
 
-/// The service account that a token stands for: signed here, not expired, for one of these audiences (of the API itself
-/// if there are none), and everything that it is bound to still the same.
+/// The service account that a token stands for: signed here, not expired, for one of these
+/// audiences (of the API itself if there are none), and everything that it is bound to still the
+/// same.
 pub fn bearer(server: &Server, token: &str, audiences: &[String]) -> Result<Bearer, String> {
     let unknown = || "invalid bearer token".to_owned();
     let claims = claims(server, token).ok_or_else(unknown)?;
@@ -292,8 +293,8 @@ fn old_bearer(server: &Server, token: &str, claims: &Value) -> Option<User> {
     )
 }
 
-/// What a secret of the old kind should hold in `data`, and the uid for its annotation; `None` if it holds it already
-/// or its account isn't there.
+/// What a secret of the old kind should hold in `data`, and the uid for its annotation; `None` if
+/// it holds it already or its account isn't there.
 pub fn old_data(server: &Server, secret: &Object) -> Option<(Map<String, Value>, String)> {
     let value = secret.value();
     let namespace = secret.head.namespace();

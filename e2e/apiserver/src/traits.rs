@@ -1,4 +1,5 @@
-//! Where kinds differ in how the server treats them: names, generations, unconditional writes, answers to deletions.
+//! Where kinds differ in how the server treats them: names, generations, unconditional writes,
+//! answers to deletions.
 
 use super::names::NameRule;
 
@@ -11,7 +12,8 @@ pub enum Generation {
     Of(&'static [&'static str]),
     /// Starts at 1 and grows when the spec or an annotation changes.
     SpecAndAnnotations,
-    /// Starts at 1 and grows with every change outside metadata (and status, where that is a subresource).
+    /// Starts at 1 and grows with every change outside metadata (and status, where that is a
+    /// subresource).
     Everything,
 }
 

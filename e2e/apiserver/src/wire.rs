@@ -1,4 +1,5 @@
-//! Bodies and headers: what is read from requests, what the client accepts, how answers are written.
+//! Bodies and headers: what is read from requests, what the client accepts, how answers are
+//! written.
 
 use std::convert::Infallible;
 

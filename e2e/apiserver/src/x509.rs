@@ -1,5 +1,5 @@
-//! Client certificates, written octet by octet: their subjects have several organizations, one for each group, which
-//! rcgen can't write.
+//! Client certificates, written octet by octet: their subjects have several organizations, one for
+//! each group, which rcgen can't write.
 
 use jiff::Timestamp;
 
@@ -92,8 +92,8 @@ pub fn subject(name: &str, groups: &[&str]) -> Vec<u8> {
     sequence(&parts)
 }
 
-/// The same as Kubernetes' signer writes it, whatever the request looked like: all groups in one set, texts as narrow as they can be
-/// (Go: `crypto/x509/pkix`, `encoding/asn1`).
+/// The same as Kubernetes' signer writes it, whatever the request looked like: all groups in one
+/// set, texts as narrow as they can be (Go: `crypto/x509/pkix`, `encoding/asn1`).
 pub fn signed_subject(name: &str, groups: &[&str]) -> Vec<u8> {
     let pair = |id: &[u8], text: &str| {
         let narrow = text

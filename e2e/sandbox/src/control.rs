@@ -1,4 +1,5 @@
-//! Faults by hand: `sandbox cut NAME --dir DIR` talks to the sandbox that runs in DIR, over a socket there.
+//! Faults by hand: `sandbox cut NAME --dir DIR` talks to the sandbox that runs in DIR, over a
+//! socket there.
 //!
 //! One line asks (`cut member1`), one line answers (`ok`, or what is wrong).
 

@@ -1,4 +1,5 @@
-//! How the fleet looks on a terminal: a table of clusters and workloads under a headline. Pure: values in, lines out.
+//! How the fleet looks on a terminal: a table of clusters and workloads under a headline. Pure:
+//! values in, lines out.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -74,7 +75,8 @@ const COLUMNS: [(&str, usize); 6] = [
 /// Lines of news on the screen.
 pub const NEWS_LINES: usize = 8;
 
-/// The lines of the screen: at most one less than the terminal has rows, because a table that is taller cannot be drawn over itself. News go first.
+/// The lines of the screen: at most one less than the terminal has rows, because a table that is
+/// taller cannot be drawn over itself. News go first.
 pub fn draw(scene: &Scene<'_>, palette: Palette, rows: usize) -> Vec<String> {
     let height = rows.saturating_sub(1);
     let news_lines = NEWS_LINES.min(height.saturating_sub(6 + scene.picture.clusters.len()));

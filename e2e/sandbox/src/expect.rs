@@ -24,8 +24,8 @@ pub fn joined(picture: &Picture) -> Verdict {
     Ok(())
 }
 
-/// The workloads run as first placed: weights 1:2 give one and two, the others are in two of the allowed clusters, the victim
-/// among them.
+/// The workloads run as first placed: weights 1:2 give one and two, the others are in two of the
+/// allowed clusters, the victim among them.
 pub fn running(picture: &Picture) -> Verdict {
     let web = picture.workload(WEB);
     placed_as(&web, WEB, &[("member1", 1), ("member2", 2)])?;
@@ -61,7 +61,8 @@ pub fn tainted(picture: &Picture) -> Verdict {
     })
 }
 
-/// Everything is placed anew: member2 has all of web, the others keep their healthy cluster and gain an allowed one.
+/// Everything is placed anew: member2 has all of web, the others keep their healthy cluster and
+/// gain an allowed one.
 pub fn moved(picture: &Picture, before: &Picture) -> Verdict {
     placed_as(&picture.workload(WEB), WEB, &[("member2", WEB_REPLICAS)])?;
     for name in [SHOP, SETTINGS] {
@@ -197,8 +198,8 @@ fn two_allowed(workload: &Workload, name: &str) -> Result<BTreeSet<String>, Stri
     Ok(clusters)
 }
 
-/// The members run what the binding says, as many replicas as placed there (or `each`), all of them serving, and the fleet
-/// knows it.
+/// The members run what the binding says, as many replicas as placed there (or `each`), all of them
+/// serving, and the fleet knows it.
 fn settled(workload: &Workload, name: &str, each: Option<i64>) -> Verdict {
     for (cluster, replicas) in workload.placed.iter().flatten() {
         let wanted = each.unwrap_or(*replicas);

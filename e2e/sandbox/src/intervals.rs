@@ -15,7 +15,8 @@ pub struct Interval {
     pub usual: String,
 }
 
-/// Fields of the manifests, with what holds where they are not given: the taint policy's own defaults, and no toleration at all.
+/// Fields of the manifests, with what holds where they are not given: the taint policy's own
+/// defaults, and no toleration at all.
 const FIELDS: [(&str, &str, &str); 3] = [
     ("addOnMatchSeconds", "2s", "5m0s"),
     ("removeOnMismatchSeconds", "2s", "3m0s"),

@@ -29,7 +29,8 @@ use muster_test_fleet::harness::process;
 use screen::Screen;
 use story::{Failure, Story};
 
-/// Shows a cluster failover from beginning to end on this machine: a fleet API, members, real agents, the real control plane.
+/// Shows a cluster failover from beginning to end on this machine: a fleet API, members, real
+/// agents, the real control plane.
 #[derive(Debug, Parser)]
 #[command(name = "sandbox", version, args_conflicts_with_subcommands = true)]
 struct Command {
@@ -111,8 +112,8 @@ async fn ask(target: &Target, verb: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A directory for a run: given and kept, or made and removed unless it is to be kept. It is locked as long as the run lasts, so that
-/// no second one overwrites its files.
+/// A directory for a run: given and kept, or made and removed unless it is to be kept. It is locked
+/// as long as the run lasts, so that no second one overwrites its files.
 #[derive(Debug)]
 struct Place {
     path: PathBuf,
@@ -126,7 +127,8 @@ impl Place {
         let temporary = given.is_none();
         let path = given.unwrap_or_else(|| {
             let now = jiff::Timestamp::now().as_millisecond();
-            // Short: temporary directories of macOS have 57 bytes, and the path of a socket in this one has at most 103.
+            // Short: temporary directories of macOS have 57 bytes, and the path of a socket in this
+            // one has at most 103.
             std::env::temp_dir().join(format!("muster-{:x}-{now:x}", std::process::id()))
         });
         std::fs::create_dir_all(&path)
@@ -156,7 +158,8 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.temporary {
-            // It is in the system's place for temporary files: what cannot be removed now is removed some day.
+            // It is in the system's place for temporary files: what cannot be removed now is
+            // removed some day.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

@@ -38,7 +38,8 @@ impl Copy {
 /// A workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
-    /// The clusters it is placed on with their replicas, by its binding; `None`: there is no binding yet.
+    /// The clusters it is placed on with their replicas, by its binding; `None`: there is no
+    /// binding yet.
     pub placed: Option<BTreeMap<String, i64>>,
     /// The clusters it is leaving.
     pub leaving: BTreeSet<String>,

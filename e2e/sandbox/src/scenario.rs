@@ -1,4 +1,5 @@
-//! The story's cast: what is applied, which cluster is cut off, how the product is set up for a run of a minute.
+//! The story's cast: what is applied, which cluster is cut off, how the product is set up for a run
+//! of a minute.
 
 use std::path::PathBuf;
 
@@ -33,7 +34,8 @@ pub const SHOP_REPLICAS: i64 = 2;
 /// Taint of the manifest's taint policy.
 pub const FAILED_TAINT: &str = "example.com/failed:NoExecute";
 
-/// Flags of the control plane that a run of a minute needs. What is said of times is shown beside the defaults.
+/// Flags of the control plane that a run of a minute needs. What is said of times is shown beside
+/// the defaults.
 pub const CONTROL_PLANE: [&str; 9] = [
     "--feature-gates=Failover=true",
     "--cluster-monitor-grace-period=8s",
@@ -63,7 +65,8 @@ pub const AGENT: [&str; 9] = [
 pub fn plan(binary: PathBuf, directory: PathBuf, members: usize) -> Plan {
     let members = (1..=members).map(|number| MemberPlan {
         name: format!("member{number}"),
-        // The first two have the most room, so that a workload for two clusters begins there, as in the story.
+        // The first two have the most room, so that a workload for two clusters begins there, as in
+        // the story.
         shape: Shape {
             nodes: if number <= 2 { 3 } else { 2 },
             ..Shape::default()

@@ -49,7 +49,8 @@ struct Inner {
 }
 
 impl Screen {
-    /// A live table if standard output is a terminal and nobody asked for plain lines (`--plain`, `NO_COLOR`).
+    /// A live table if standard output is a terminal and nobody asked for plain lines (`--plain`,
+    /// `NO_COLOR`).
     pub fn new(plain: bool) -> Self {
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let live = !plain && !no_colour && std::io::stdout().is_terminal();
@@ -215,7 +216,8 @@ impl Screen {
             news: &inner.news,
         };
         let lines = draw(&scene, self.palette, rows());
-        // One write for the whole picture, without a visible cursor and without wrapped lines: nothing flickers.
+        // One write for the whole picture, without a visible cursor and without wrapped lines:
+        // nothing flickers.
         let mut text = String::from("\x1b[?25l\x1b[?7l");
         if inner.drawn > 0 {
             let _ = write!(text, "\x1b[{}A", inner.drawn);
@@ -233,12 +235,14 @@ impl Screen {
     }
 }
 
-/// Rows of the terminal, asked at each drawing because people resize it; those of the classic terminal if it does not say.
+/// Rows of the terminal, asked at each drawing because people resize it; those of the classic
+/// terminal if it does not say.
 fn rows() -> usize {
     terminal_size::terminal_size().map_or(24, |(_, height)| usize::from(height.0))
 }
 
-/// Writes to standard output. Whoever closed it does not want to read on, which is no reason to end.
+/// Writes to standard output. Whoever closed it does not want to read on, which is no reason to
+/// end.
 fn put(text: &str) {
     use std::io::Write as _;
     let mut output = std::io::stdout().lock();

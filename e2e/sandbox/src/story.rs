@@ -1,4 +1,5 @@
-//! The story: a fleet comes up, a member is cut off, its workloads come up elsewhere, the member returns.
+//! The story: a fleet comes up, a member is cut off, its workloads come up elsewhere, the member
+//! returns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +12,9 @@ use super::screen::Screen;
 use muster_test_fleet::harness::fleet::Fleet;
 use muster_test_fleet::harness::observer::{Missing, View};
 
-/// How long the fleet may take to come up. It starts a dozen processes and servers, on whatever machine this is. This and the step
-/// below are for the embedded API; slower ones have more patience.
+/// How long the fleet may take to come up. It starts a dozen processes and servers, on whatever
+/// machine this is. This and the step below are for the embedded API; slower ones have more
+/// patience.
 const JOINING: Duration = Duration::from_mins(1);
 /// How long they must stay ready before anything is applied.
 const SETTLING: Duration = Duration::from_secs(1);
@@ -66,8 +68,8 @@ impl Story {
             .observer
             .await_that("all members are ready", JOINING * fleet.patience, joined)
             .await?;
-        // What the API tells us now the control plane may see a moment later: a workload that is placed while a member still looks
-        // unready is not placed there, and stays where it is.
+        // What the API tells us now the control plane may see a moment later: a workload that is
+        // placed while a member still looks unready is not placed there, and stays where it is.
         fleet
             .observer
             .holds_for("all members stay ready", SETTLING, joined)

@@ -1,9 +1,9 @@
 //! Resource quantities as Kubernetes writes them (`500m`, `16Gi`, `12e6`), computed exactly.
 //!
-//! A [`Quantity`] counts nano units in 128 bits, so sums neither round nor wrap where Go's fall back to
-//! arbitrary precision; what does not fit (above 1.7e29 units) saturates. Parsing, rounding and printing
-//! follow `k8s.io/apimachinery/pkg/api/resource`: finer than nano rounds away from zero, binary notation is
-//! capped at 2^63-1, and a sum keeps the notation of its first operand.
+//! A [`Quantity`] counts nano units in 128 bits, so sums neither round nor wrap where Go's fall
+//! back to arbitrary precision; what does not fit (above 1.7e29 units) saturates. Parsing, rounding
+//! and printing follow `k8s.io/apimachinery/pkg/api/resource`: finer than nano rounds away from
+//! zero, binary notation is capped at 2^63-1, and a sum keeps the notation of its first operand.
 
 use std::{
     cmp::Ordering,
@@ -234,8 +234,8 @@ fn decimal_nano(whole: &str, fraction: &str, exponent: i32) -> i128 {
     } else {
         kept.parse().unwrap_or(i128::MAX)
     };
-    // A place that was dropped without standing in the number is a zero, but then the number itself, which
-    // is not zero, was dropped with it.
+    // A place that was dropped without standing in the number is a zero, but then the number
+    // itself, which is not zero, was dropped with it.
     kept.saturating_add(i128::from(dropped.bytes().any(|digit| digit != b'0')))
 }
 
@@ -244,8 +244,8 @@ fn binary_nano(whole: &str, fraction: &str, factor: i128) -> i128 {
     const CAP: i128 = i64::MAX as i128 * NANO;
     let unit = factor * NANO;
     let mut inexact = false;
-    // From the last digit to the first, so that every step divides by ten only; flooring at each step equals
-    // flooring once.
+    // From the last digit to the first, so that every step divides by ten only; flooring at each
+    // step equals flooring once.
     let part = fraction.bytes().rev().fold(0_i128, |below, digit| {
         let sum = i128::from(digit - b'0') * unit + below;
         inexact |= sum % 10 != 0;

@@ -16,7 +16,8 @@ pub(super) const PODS: Id = 2;
 /// Local storage.
 pub(super) const EPHEMERAL_STORAGE: Id = 3;
 
-/// Resource names and their numbers. There are a dozen of them in a cluster, so none is ever forgotten.
+/// Resource names and their numbers. There are a dozen of them in a cluster, so none is ever
+/// forgotten.
 #[derive(Debug)]
 pub(crate) struct Names {
     ids: HashMap<Arc<str>, Id>,
@@ -60,8 +61,8 @@ impl Names {
         &self.names[usize::from(id)]
     }
 
-    /// Whether pods can ask for a resource of this name. The rule is Karmada's: the native resources, and what
-    /// looks like an extended one; `requests.` is the prefix of quota names.
+    /// Whether pods can ask for a resource of this name. The rule is Karmada's: the native
+    /// resources, and what looks like an extended one; `requests.` is the prefix of quota names.
     pub fn is_counted(name: &str) -> bool {
         matches!(name, "cpu" | "memory" | "pods" | "ephemeral-storage")
             || name.starts_with("hugepages-")

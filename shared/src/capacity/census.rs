@@ -1,11 +1,11 @@
 //! The running count of nodes and pods.
 //!
-//! Of a pod only its node and the number of its request stay, keyed by uid, so that a name that is used again
-//! cannot be taken for the pod before. Sums are kept by resource and by node and corrected by each event; a report
-//! reads a row per node and never looks at a pod.
+//! Of a pod only its node and the number of its request stay, keyed by uid, so that a name that is
+//! used again cannot be taken for the pod before. Sums are kept by resource and by node and
+//! corrected by each event; a report reads a row per node and never looks at a pod.
 //!
-//! A list that starts over does not empty the census: what it does not confirm by its end is dropped then. Until
-//! that moment the last good count is what is reported.
+//! A list that starts over does not empty the census: what it does not confirm by its end is
+//! dropped then. Until that moment the last good count is what is reported.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -45,8 +45,8 @@ struct Pod {
 // A hundred thousand of these are the better part of the agent's memory.
 const _: () = assert!(size_of::<(u128, Pod)>() <= 32);
 
-/// The sum of a resource over nodes, and over how many of them. It is exact, however large the amounts are: what a node adds can be
-/// taken away again.
+/// The sum of a resource over nodes, and over how many of them. It is exact, however large the
+/// amounts are: what a node adds can be taken away again.
 #[derive(Clone, Copy, Debug, Default)]
 struct Offer {
     nodes: u32,
@@ -135,8 +135,8 @@ impl Census {
         }
     }
 
-    /// Whether both kinds have been listed to the end at least once. Before that the counts are too low and must
-    /// not be reported.
+    /// Whether both kinds have been listed to the end at least once. Before that the counts are too
+    /// low and must not be reported.
     pub fn is_complete(&self) -> bool {
         self.pod_list.complete && self.node_list.complete
     }
@@ -188,7 +188,8 @@ impl Census {
         }
     }
 
-    /// Counts a pod anew; tells whether that changed anything. A pod that has run to its end takes nothing.
+    /// Counts a pod anew; tells whether that changed anything. A pod that has run to its end takes
+    /// nothing.
     pub fn apply_pod(&mut self, view: &PodView) -> bool {
         let uid = uid(&view.metadata);
         if view.is_finished() {
@@ -355,8 +356,8 @@ impl Census {
         }
     }
 
-    /// What the nodes offer and what the pods ask for. Of a node that takes no pods counts what its pods use, so that what is offered
-    /// beyond what is used is free.
+    /// What the nodes offer and what the pods ask for. Of a node that takes no pods counts what its
+    /// pods use, so that what is offered beyond what is used is free.
     pub fn summary(&self) -> ResourceSummary {
         let withheld = self.withheld();
         let offered = |(id, offer): (&Id, &Offer)| {
@@ -402,8 +403,9 @@ impl Census {
 
     /// How many nodes are of each grade; empty when the models make no grades.
     ///
-    /// A node that cannot take another pod is of no grade, because each counted node is taken for one that can; nor
-    /// is one on which more of a graded resource is asked for than it has, or one that takes no pods.
+    /// A node that cannot take another pod is of no grade, because each counted node is taken for
+    /// one that can; nor is one on which more of a graded resource is asked for than it has, or one
+    /// that takes no pods.
     pub fn modelings(&self, models: &[ResourceModel]) -> Vec<AllocatableModeling> {
         let Some(grades) = Grades::new(models) else {
             return Vec::new();
@@ -434,7 +436,8 @@ impl Census {
     }
 }
 
-/// The uid as a number. One that is no UUID, as simulated API servers make them, is hashed together with the name.
+/// The uid as a number. One that is no UUID, as simulated API servers make them, is hashed together
+/// with the name.
 fn uid(meta: &ObjectMeta) -> u128 {
     let uid = meta.uid.as_deref().unwrap_or_default();
     let digits = uid.bytes().filter(|byte| *byte != b'-');

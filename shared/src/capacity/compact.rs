@@ -1,6 +1,8 @@
-//! The views of pods and nodes, read from Kubernetes' protobuf form: the same fields as from JSON, nothing else.
+//! The views of pods and nodes, read from Kubernetes' protobuf form: the same fields as from JSON,
+//! nothing else.
 //!
-//! Numbers of fields are those of `k8s.io/api/core/v1/generated.proto`. A text that is empty there is one that was not set.
+//! Numbers of fields are those of `k8s.io/api/core/v1/generated.proto`. A text that is empty there
+//! is one that was not set.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
 //! What a cluster has, what is asked of it, and how its nodes are graded.
 //!
-//! A [`Census`] is folded from watch events: [`PodView`] and [`NodeView`] are the small parts of a pod and a node
-//! that matter, decoded straight from the API and thrown away once counted. What stays of a pod is about fifty
-//! bytes, so a hundred thousand of them fit into a few megabytes, and each event costs only what it changes.
+//! A [`Census`] is folded from watch events: [`PodView`] and [`NodeView`] are the small parts of a
+//! pod and a node that matter, decoded straight from the API and thrown away once counted. What
+//! stays of a pod is about fifty bytes, so a hundred thousand of them fit into a few megabytes, and
+//! each event costs only what it changes.
 //!
 //! ```
 //! use kube::runtime::watcher::Event;
@@ -11,7 +12,8 @@
 //! let mut census = Census::default();
 //! let node: NodeView = serde_json::from_str(
 //!     r#"{ "metadata": { "name": "n1" }, "status": {
-//!         "allocatable": { "cpu": "4", "pods": "110" }, "conditions": [{ "type": "Ready", "status": "True" }]
+//!         "allocatable": { "cpu": "4", "pods": "110" },
+//!         "conditions": [{ "type": "Ready", "status": "True" }]
 //!     } }"#,
 //! )?;
 //! census.fold_node(Event::Init);

@@ -54,7 +54,8 @@ pub fn default_models() -> Vec<ResourceModel> {
         .collect()
 }
 
-/// Sorts the grades, lets the first begin at zero and the last have no end. Done whenever models are written.
+/// Sorts the grades, lets the first begin at zero and the last have no end. Done whenever models
+/// are written.
 pub fn standardize(models: &mut [ResourceModel]) {
     models.sort_by_key(|model| model.grade);
     if let Some(first) = models.first_mut() {
@@ -101,8 +102,9 @@ pub enum ModelFault {
 
 /// Checks models in the order in which Karmada's API server does, and reports the first fault.
 ///
-/// Ends of ranges are compared by amount (Karmada compares spelling, so `4Gi` and `4096Mi` leave a gap there). A
-/// grade that is there twice is found beside itself, which is where [`standardize`] puts it: call that first.
+/// Ends of ranges are compared by amount (Karmada compares spelling, so `4Gi` and `4096Mi` leave a
+/// gap there). A grade that is there twice is found beside itself, which is where [`standardize`]
+/// puts it: call that first.
 pub fn validate(models: &[ResourceModel]) -> Result<(), ModelFault> {
     for (at, model) in models.iter().enumerate() {
         let grade = model.grade;
@@ -162,8 +164,8 @@ pub(super) struct Grades<'a> {
 }
 
 impl<'a> Grades<'a> {
-    /// Reads models; `None` when they are not all about the same number of distinct resources. Only `min` matters:
-    /// the grades are contiguous.
+    /// Reads models; `None` when they are not all about the same number of distinct resources. Only
+    /// `min` matters: the grades are contiguous.
     pub fn new(models: &'a [ResourceModel]) -> Option<Self> {
         let first = &models.first()?.ranges;
         let names: Vec<&str> = first.iter().map(|range| range.name.as_str()).collect();
@@ -193,8 +195,8 @@ impl<'a> Grades<'a> {
         self.floors.iter().map(|(name, _)| *name)
     }
 
-    /// The index of the grade of a node, given what is free of each resource, in the order of [`Self::names`]: the
-    /// lowest one over all resources. `None` below every grade.
+    /// The index of the grade of a node, given what is free of each resource, in the order of
+    /// [`Self::names`]: the lowest one over all resources. `None` below every grade.
     pub fn grade(&self, free: impl Iterator<Item = i128>) -> Option<usize> {
         let grades = self.floors.iter().zip(free);
         grades

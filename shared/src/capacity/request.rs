@@ -1,7 +1,8 @@
 //! What a pod asks for, computed as Kubernetes' scheduler does.
 //!
-//! Containers run side by side and add up, sidecars among them; init containers run before, one at a time, beside
-//! the sidecars that were started so far. The pod needs the larger of the two, plus the overhead of its runtime.
+//! Containers run side by side and add up, sidecars among them; init containers run before, one at
+//! a time, beside the sidecars that were started so far. The pod needs the larger of the two, plus
+//! the overhead of its runtime.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ use crate::quantity::Quantity;
 pub(crate) struct Parts {
     /// The containers that run side by side.
     pub containers: Vec<Amounts>,
-    /// Those that run before, in their order, each with whether it is a sidecar, which goes on running.
+    /// Those that run before, in their order, each with whether it is a sidecar, which goes on
+    /// running.
     pub init_containers: Vec<(Amounts, bool)>,
     /// The pod as a whole, where that was said.
     pub whole: Amounts,
@@ -90,8 +92,9 @@ pub(super) fn of(pod: &PodView, names: &mut Names) -> Amounts {
     total
 }
 
-/// What a container counts for while it is resized: the most of what it asks for, what was set aside for it and what it runs with. A
-/// wish that its node cannot fulfil does not count. The rule is that of Kubernetes' scheduler.
+/// What a container counts for while it is resized: the most of what it asks for, what was set
+/// aside for it and what it runs with. A wish that its node cannot fulfil does not count. The rule
+/// is that of Kubernetes' scheduler.
 fn resized(
     asked: Amounts,
     status: &ContainerStatusView,
@@ -115,7 +118,8 @@ fn requests(resources: Option<&ResourcesView>, names: &mut Names) -> Amounts {
         .unwrap_or_default()
 }
 
-/// Amounts that count. A quantity that cannot be read is left out: the API server would have refused it.
+/// Amounts that count. A quantity that cannot be read is left out: the API server would have
+/// refused it.
 fn amounts(quantities: &BTreeMap<String, Wire>, names: &mut Names) -> Amounts {
     let mut amounts = Amounts::default();
     for (name, quantity) in quantities

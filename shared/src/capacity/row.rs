@@ -5,11 +5,12 @@ use std::sync::Arc;
 use super::amounts::{Id, PODS, nano_per_unit};
 use crate::quantity::Quantity;
 
-/// The number of a list. A list that breaks off has one, too, so that what only an older list saw is not taken for
-/// seen by the one after.
+/// The number of a list. A list that breaks off has one, too, so that what only an older list saw
+/// is not taken for seen by the one after.
 pub(super) type Round = u32;
 
-/// A node name: what is known of the node, and what pods on it ask for. A row exists as long as there is either.
+/// A node name: what is known of the node, and what pods on it ask for. A row exists as long as
+/// there is either.
 #[derive(Debug, Default)]
 pub(super) struct Row {
     pub name: Arc<str>,
@@ -29,15 +30,15 @@ pub(super) struct NodeRecord {
 }
 
 impl Row {
-    /// Whether another pod fits. A node that has not said what it offers takes none; places are looked at only
-    /// once there are pods, as in Karmada.
+    /// Whether another pod fits. A node that has not said what it offers takes none; places are
+    /// looked at only once there are pods, as in Karmada.
     pub fn has_room(&self, node: &NodeRecord) -> bool {
         !node.allocatable.is_empty()
             && (self.pods == 0 || node.offer(PODS) > Some(self.used(PODS) * nano_per_unit(PODS)))
     }
 
-    /// What is left of a resource, in nano units; negative when more is asked for than there is. Of what the node
-    /// does not have nothing can be left.
+    /// What is left of a resource, in nano units; negative when more is asked for than there is. Of
+    /// what the node does not have nothing can be left.
     pub fn free(&self, node: &NodeRecord, id: Id) -> i128 {
         node.offer(id).map_or(0, |offer| {
             offer.saturating_sub(self.used(id).saturating_mul(nano_per_unit(id)))

@@ -1,4 +1,5 @@
-//! What pods ask for, each distinct request kept once: the replicas of a workload all ask for the same.
+//! What pods ask for, each distinct request kept once: the replicas of a workload all ask for the
+//! same.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -1,7 +1,8 @@
 //! The parts of a pod and a node that the census reads.
 //!
-//! Both can be watched like the full kinds (`Api<PodView>`), but decode in a sixth of the time and leave out what
-//! makes a `Pod` of k8s-openapi weigh 76 kB: managed fields, annotations, environment, status of containers.
+//! Both can be watched like the full kinds (`Api<PodView>`), but decode in a sixth of the time and
+//! leave out what makes a `Pod` of k8s-openapi weigh 76 kB: managed fields, annotations,
+//! environment, status of containers.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -156,7 +157,8 @@ impl PodView {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
 
-    /// Whether a resize was asked for that its node cannot do, so that what is asked for will not be given.
+    /// Whether a resize was asked for that its node cannot do, so that what is asked for will not
+    /// be given.
     pub(super) fn is_resize_infeasible(&self) -> bool {
         let mut conditions = self.status.conditions.iter();
         conditions.any(|it| {

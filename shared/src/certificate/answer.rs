@@ -17,7 +17,8 @@ pub enum Answer {
     Issued(Vec<u8>),
 }
 
-/// Reads the answer. A refusal after a certificate was issued does not happen; the certificate counts.
+/// Reads the answer. A refusal after a certificate was issued does not happen; the certificate
+/// counts.
 pub fn answer(request: &CertificateSigningRequest) -> Answer {
     let Some(status) = &request.status else {
         return Answer::Pending;

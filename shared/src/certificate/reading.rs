@@ -1,8 +1,9 @@
 //! What a signing request asks for, read in one way only. Pure.
 //!
-//! The API server and the signer read the same text with a parser of their own (Go's `encoding/pem`, `encoding/asn1` and
-//! `crypto/x509`). A text that two parsers may read differently could be judged as one request and signed as another, so that
-//! only canonical bytes are read here: one PEM block as Go's `EncodeToMemory` writes it, with nothing before and behind it, of
+//! The API server and the signer read the same text with a parser of their own (Go's
+//! `encoding/pem`, `encoding/asn1` and `crypto/x509`). A text that two parsers may read differently
+//! could be judged as one request and signed as another, so that only canonical bytes are read
+//! here: one PEM block as Go's `EncodeToMemory` writes it, with nothing before and behind it, of
 //! DER that is the same to the last octet when its parts are put together anew.
 
 use base64::Engine;
@@ -16,7 +17,8 @@ use super::subject;
 
 /// Label of the PEM block.
 const LABEL: &str = "CERTIFICATE REQUEST";
-/// Octets of the longest text that is read. A request with an RSA key of 8,192 bits takes about 3,000.
+/// Octets of the longest text that is read. A request with an RSA key of 8,192 bits takes about
+/// 3,000.
 const LONGEST: usize = 16 << 10;
 
 /// What a request asks to be called.
@@ -28,7 +30,8 @@ pub struct Wanted {
     pub organizations: Vec<String>,
     /// Number of other parts of the subject.
     pub others: usize,
-    /// Whether the subject consists of one organization and one common name in an encoding that every reader reads alike.
+    /// Whether the subject consists of one organization and one common name in an encoding that
+    /// every reader reads alike.
     pub is_exact: bool,
     /// Whether the request has attributes: extensions such as alternative names, or a password.
     pub attributes: bool,
@@ -103,8 +106,8 @@ fn content(text: &[u8]) -> Option<Vec<u8>> {
     (pem(LABEL, &der).trim_end_matches('\n') == text).then_some(der)
 }
 
-/// Whether a request has attributes; `None` when it has other parts than version, subject, key, attributes, algorithm and signature,
-/// or a length that is not written in the fewest octets.
+/// Whether a request has attributes; `None` when it has other parts than version, subject, key,
+/// attributes, algorithm and signature, or a length that is not written in the fewest octets.
 fn attributes(der: &[u8], request: &X509CertificationRequest<'_>) -> Option<bool> {
     let info = &request.certification_request_info;
     let (whole, &[]) = element(der, 0x30)? else {
@@ -128,7 +131,8 @@ fn attributes(der: &[u8], request: &X509CertificationRequest<'_>) -> Option<bool
     }
 }
 
-/// The value of the first element, which bears this tag, and what follows it. Its length is written in the fewest octets, at most two.
+/// The value of the first element, which bears this tag, and what follows it. Its length is written
+/// in the fewest octets, at most two.
 fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (head, length) = match *der {
         [_, short @ 0..=0x7f, ..] => (2, usize::from(short)),

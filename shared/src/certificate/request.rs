@@ -1,5 +1,5 @@
-//! A new key and the request for its certificate (PKCS #10, RFC 2986), octet by octet: the subject has to be the old certificate's
-//! to the last one, or whoever approves will not know us.
+//! A new key and the request for its certificate (PKCS #10, RFC 2986), octet by octet: the subject
+//! has to be the old certificate's to the last one, or whoever approves will not know us.
 
 use std::time::Duration;
 
@@ -78,7 +78,8 @@ impl NewKey {
         Ok(pem("CERTIFICATE REQUEST", &request))
     }
 
-    /// The object that asks for the certificate, named after the cluster; `life` is how long it is to be good.
+    /// The object that asks for the certificate, named after the cluster; `life` is how long it is
+    /// to be good.
     pub fn asking(
         &self,
         cluster: &str,

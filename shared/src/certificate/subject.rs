@@ -14,7 +14,8 @@ const UTF8: u8 = 0x0c;
 /// Tag of a `PrintableString`.
 const PRINTABLE: u8 = 0x13;
 
-/// A subject of one organization and one common name, DER. The API takes the first for a group and the second for the user's name.
+/// A subject of one organization and one common name, DER. The API takes the first for a group and
+/// the second for the user's name.
 pub fn of(organization: &str, name: &str) -> Vec<u8> {
     // The order in which Go's library writes them.
     let parts = [
@@ -30,8 +31,9 @@ fn part(kind: [u8; 3], tag: u8, text: &str) -> Vec<u8> {
     tlv(0x31, &tlv(0x30, &pair))
 }
 
-/// Whether a subject, DER, is to the last octet one organization and one common name with these texts, in either order, each in a
-/// set of its own and encoded as `UTF8String` or `PrintableString`: what every reader of DER reads alike.
+/// Whether a subject, DER, is to the last octet one organization and one common name with these
+/// texts, in either order, each in a set of its own and encoded as `UTF8String` or
+/// `PrintableString`: what every reader of DER reads alike.
 pub fn is_exactly(subject: &[u8], organization: &str, name: &str) -> bool {
     let tags = [UTF8, PRINTABLE];
     tags.into_iter().any(|first| {
@@ -44,8 +46,9 @@ pub fn is_exactly(subject: &[u8], organization: &str, name: &str) -> bool {
     })
 }
 
-/// Whether two subjects, DER, name the same: the same parts with the same texts. Signers write texts in an encoding of their own (Kubernetes'
-/// in the narrowest, whatever was asked for) and parts in an order of their own.
+/// Whether two subjects, DER, name the same: the same parts with the same texts. Signers write
+/// texts in an encoding of their own (Kubernetes' in the narrowest, whatever was asked for) and
+/// parts in an order of their own.
 pub fn are_same(one: &[u8], other: &[u8]) -> bool {
     fn parts(subject: &[u8]) -> Option<Vec<(String, String)>> {
         let (_, name) = X509Name::from_der(subject).ok()?;
@@ -71,7 +74,8 @@ mod tests {
     #[test]
     fn the_same_subject_in_another_encoding_is_the_same() {
         let ours = of("system:karmada:agents", "system:karmada:agent:m1");
-        // As Kubernetes' signer writes it: PrintableString (tag 0x13) where ours is UTF8String (0x0c).
+        // As Kubernetes' signer writes it: PrintableString (tag 0x13) where ours is UTF8String
+        // (0x0c).
         let theirs: Vec<u8> = ours
             .iter()
             .map(|octet| if *octet == 0x0c { 0x13 } else { *octet })

@@ -28,8 +28,8 @@ impl Validity {
         Duration::try_from(self.until.duration_since(self.from)).unwrap_or_default()
     }
 
-    /// Whether the share of it that is left is at most `threshold` (`--cert-rotation-remaining-time-threshold`). What has
-    /// expired has nothing left.
+    /// Whether the share of it that is left is at most `threshold`
+    /// (`--cert-rotation-remaining-time-threshold`). What has expired has nothing left.
     pub fn is_short(self, threshold: f64, now: Timestamp) -> bool {
         let left = Duration::try_from(self.until.duration_since(now)).unwrap_or_default();
         left.as_secs_f64() <= self.length().as_secs_f64() * threshold

@@ -1,7 +1,8 @@
 //! The connection of a client: kube's layers upon a hyper client whose buffers stay small.
 //!
-//! kube's own builder leaves hyper at its default of 400 KB for what was read and not yet taken; a connection that once carried a long list
-//! keeps that much. A program of ours holds a dozen of them, one for each collection that it watches.
+//! kube's own builder leaves hyper at its default of 400 KB for what was read and not yet taken; a
+//! connection that once carried a long list keeps that much. A program of ours holds a dozen of
+//! them, one for each collection that it watches.
 
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HyperClient;
@@ -11,10 +12,12 @@ use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
-/// The most that a connection holds of what was read and not yet taken, in bytes. The head of an answer has to fit: Kubernetes' are below 2 KB.
+/// The most that a connection holds of what was read and not yet taken, in bytes. The head of an
+/// answer has to fit: Kubernetes' are below 2 KB.
 const READ_BUFFER: usize = 64 * 1024;
 
-/// Prepares a client; nothing is sent yet. What asks for a proxy is left to kube, which says what it can do about that.
+/// Prepares a client; nothing is sent yet. What asks for a proxy is left to kube, which says what
+/// it can do about that.
 pub(super) fn client(config: Config) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
         return Client::try_from(config);

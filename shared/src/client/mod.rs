@@ -1,8 +1,9 @@
 //! Connections to a Kubernetes API, with deadlines that suit their use.
 //!
-//! kube's defaults would hurt a failure detector: no read timeout (a server that accepts and then stalls is waited for
-//! for ever) and up to fifteen hidden retries of 429, 503 and 504 in one call. Here every profile has deadlines and none
-//! retries by itself: whoever calls decides what a failure means.
+//! kube's defaults would hurt a failure detector: no read timeout (a server that accepts and then
+//! stalls is waited for for ever) and up to fifteen hidden retries of 429, 503 and 504 in one call.
+//! Here every profile has deadlines and none retries by itself: whoever calls decides what a
+//! failure means.
 
 mod connection;
 mod reload;
@@ -24,8 +25,8 @@ pub use self::traffic::{Rank, Traffic};
 pub enum Profile {
     /// Reads and writes of single objects: an answer within 15 s.
     Write,
-    /// Lists and watches: no read deadline of the connection's own, because a quiet watch is a healthy one;
-    /// [`watch`](crate::watch) keeps the time.
+    /// Lists and watches: no read deadline of the connection's own, because a quiet watch is a
+    /// healthy one; [`watch`](crate::watch) keeps the time.
     Watch,
     /// Health questions: an answer within 5 s. The caller's own deadline is usually shorter.
     Probe,
@@ -63,8 +64,9 @@ pub enum Error {
     },
 }
 
-/// Loads the configuration of a Kubernetes API: from a kubeconfig file (and context), or without one from `KUBECONFIG`,
-/// the home directory or the pod's service account, as every Kubernetes client does.
+/// Loads the configuration of a Kubernetes API: from a kubeconfig file (and context), or without
+/// one from `KUBECONFIG`, the home directory or the pod's service account, as every Kubernetes
+/// client does.
 pub async fn kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Config, Error> {
     let options = KubeConfigOptions {
         context: context.map(str::to_owned),
@@ -94,8 +96,8 @@ pub async fn kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Co
     }
 }
 
-/// What is wrong with a kubeconfig, without a word of it: its text holds tokens and keys, and what is logged or told in an event is
-/// read by others.
+/// What is wrong with a kubeconfig, without a word of it: its text holds tokens and keys, and what
+/// is logged or told in an event is read by others.
 fn problem(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(error) => format!("it is no kubeconfig {}", place(error)),
@@ -139,21 +141,25 @@ pub fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found())
 }
 
-/// Whether an error of a call means that somebody else wrote the object meanwhile (or created it first).
+/// Whether an error of a call means that somebody else wrote the object meanwhile (or created it
+/// first).
 pub fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_conflict() || status.is_already_exists())
 }
 
-/// What an API says that does not serve the kind that it was asked for; its own words are "404 page not found".
+/// What an API says that does not serve the kind that it was asked for; its own words are "404 page
+/// not found".
 const UNSERVED: &str = "this API does not serve that kind (404): is it the right kubeconfig, and are the definitions installed \
     (`muster-control-plane crds | kubectl apply --server-side -f -`)?";
 
-/// Whether an API does not know the path at all: kinds that it knows answer 404 with a status object.
+/// Whether an API does not know the path at all: kinds that it knows answer 404 with a status
+/// object.
 fn is_unserved(status: &kube::core::Status) -> bool {
     status.code == 404 && status.message.trim() == "404 page not found"
 }
 
-/// An error of a call in one short line: kube's own text for an API error is the whole status object.
+/// An error of a call in one short line: kube's own text for an API error is the whole status
+/// object.
 pub fn brief(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if is_unserved(status) => UNSERVED.to_owned(),

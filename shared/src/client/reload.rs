@@ -75,7 +75,8 @@ impl Gateway {
         Ok(Arc::new(gateway))
     }
 
-    /// Shows for how long the credentials are still good and how well the server is known, and says loudly what is wrong with them.
+    /// Shows for how long the credentials are still good and how well the server is known, and says
+    /// loudly what is wrong with them.
     fn report_state(&self) {
         let (api, config) = (self.api, self.config());
         let plain = config.cluster_url.scheme_str() == Some("http");
@@ -108,8 +109,9 @@ impl Gateway {
         self.config.borrow().clone()
     }
 
-    /// Shows another client certificate (PEM texts) from the next request on. The files stay what they are, and count again when
-    /// they change: for a certificate that was renewed and will be on disk in a minute.
+    /// Shows another client certificate (PEM texts) from the next request on. The files stay what
+    /// they are, and count again when they change: for a certificate that was renewed and will be
+    /// on disk in a minute.
     pub fn present(&self, certificate: &[u8], key: &str) {
         self.config.send_modify(|config| {
             let user = &mut config.auth_info;
@@ -125,7 +127,8 @@ impl Gateway {
         certificate(&self.config.borrow())
     }
 
-    /// A client with the deadlines of a profile. Requests that begin after the credentials changed use the new ones.
+    /// A client with the deadlines of a profile. Requests that begin after the credentials changed
+    /// use the new ones.
     pub fn client(self: &Arc<Self>, profile: Profile, limits: Limits) -> Result<Client, Error> {
         self.pool(profile, limits).client(Rank::Decision)
     }
@@ -136,7 +139,8 @@ impl Gateway {
             gateway: Arc::clone(self),
             profile,
             bucket: Arc::new(Bucket::new(limits)),
-            // A watch keeps its connection, and a question about health must not wait behind anything.
+            // A watch keeps its connection, and a question about health must not wait behind
+            // anything.
             places: (profile == Profile::Write).then(|| Arc::new(Semaphore::new(UNDER_WAY))),
             traffic: Traffic::default(),
         }
@@ -220,7 +224,8 @@ impl Gateway {
     }
 }
 
-/// A number that changes when the kubeconfig, or a file that it names, changes. `None` while it cannot be read.
+/// A number that changes when the kubeconfig, or a file that it names, changes. `None` while it
+/// cannot be read.
 fn fingerprint(path: &Path) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     hasher.write(&std::fs::read(path).ok()?);
@@ -242,7 +247,8 @@ fn fingerprint(path: &Path) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// For how many seconds the credentials are still good, shown as metrics; `None` for those that name no end.
+/// For how many seconds the credentials are still good, shown as metrics; `None` for those that
+/// name no end.
 fn remaining(api: &'static str, config: &Config, now: Timestamp) -> Option<f64> {
     let left = |end: Timestamp| end.duration_since(now).as_secs_f64();
     let certificate = certificate(config).and_then(|pem| crate::tls::not_after(&pem).ok());

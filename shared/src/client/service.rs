@@ -15,17 +15,20 @@ use tower::Service;
 
 use super::traffic::{Rank, Traffic};
 
-/// The longest time for which an answer can make us wait. Servers ask for a second or a few; a proxy may ask for anything.
+/// The longest time for which an answer can make us wait. Servers ask for a second or a few; a
+/// proxy may ask for anything.
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
-/// How many requests of one pool of clients are under way at a time, watches and questions about health apart. HTTP/1 gives each a connection of its own,
-/// which costs both sides memory and a TLS handshake; an API server does not answer more of them any faster.
+/// How many requests of one pool of clients are under way at a time, watches and questions about
+/// health apart. HTTP/1 gives each a connection of its own, which costs both sides memory and a TLS
+/// handshake; an API server does not answer more of them any faster.
 pub(super) const UNDER_WAY: usize = 32;
 
 /// How fast a client may send; Karmada's `--kube-api-qps` and `--kube-api-burst`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Requests a second; 0 for no limit of our own (the API server's priority and fairness then decides).
+    /// Requests a second; 0 for no limit of our own (the API server's priority and fairness then
+    /// decides).
     pub qps: f64,
     /// How many may be sent at once after a quiet time; at least 1.
     pub burst: u32,
@@ -65,8 +68,9 @@ impl Bucket {
             .saturating_sub(token * self.limits.burst.max(1))
     }
 
-    /// Lets nothing go for a while, and afterwards nothing in bursts: the server has too much to do. A client without limits
-    /// is one that must not wait (leases, probes) or that keeps the time itself (watches).
+    /// Lets nothing go for a while, and afterwards nothing in bursts: the server has too much to
+    /// do. A client without limits is one that must not wait (leases, probes) or that keeps the
+    /// time itself (watches).
     fn rest(&self, now: Instant, pause: Duration) {
         if self.limits.qps <= 0.0 {
             return;
@@ -97,8 +101,8 @@ pub(super) struct Switched {
     pub(super) current: watch::Receiver<Client>,
     pub(super) bucket: Arc<Bucket>,
     pub(super) traffic: Traffic,
-    /// What the requests are for. Remarks let everything else pass; for the other ranks it is the caller who waits for a
-    /// [lull](Traffic::lull), before reading.
+    /// What the requests are for. Remarks let everything else pass; for the other ranks it is the
+    /// caller who waits for a [lull](Traffic::lull), before reading.
     pub(super) rank: Rank,
     /// As many places as requests may be under way; `None` for no bound.
     pub(super) places: Option<Arc<Semaphore>>,
@@ -112,7 +116,8 @@ impl Service<Request<Body>> for Switched {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        // Waiting for a token happens in the request's own future, so that one request never holds up another.
+        // Waiting for a token happens in the request's own future, so that one request never holds
+        // up another.
         Poll::Ready(Ok(()))
     }
 
@@ -190,7 +195,8 @@ mod tests {
         assert!(wait < LONGEST_REST + Duration::from_secs(1), "{wait:?}");
     }
 
-    /// A client of an API that answers when the test says so, and the counts of requests that it has got and may answer.
+    /// A client of an API that answers when the test says so, and the counts of requests that it
+    /// has got and may answer.
     fn patient_api() -> (Client, Arc<std::sync::atomic::AtomicUsize>, Arc<Semaphore>) {
         let arrived = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let answers = Arc::new(Semaphore::new(0));

@@ -1,8 +1,8 @@
 //! First things first: requests that can wait let those pass that cannot.
 //!
-//! An API server takes about a thousand writes a second from everybody. When a whole cluster fails, each of its workloads costs
-//! one write to be moved, one to be ordered from its new cluster, and several to say so; in one queue with the others, moving them
-//! would take as long as all of it.
+//! An API server takes about a thousand writes a second from everybody. When a whole cluster fails,
+//! each of its workloads costs one write to be moved, one to be ordered from its new cluster, and
+//! several to say so; in one queue with the others, moving them would take as long as all of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,13 +27,15 @@ pub enum Rank {
 const RANKS: usize = 4;
 
 impl Rank {
-    /// The longest time that a request gives way. It bounds how late it comes while others never pause.
+    /// The longest time that a request gives way. It bounds how late it comes while others never
+    /// pause.
     const fn patience(self) -> Duration {
         match self {
             Self::Decision => Duration::ZERO,
             Self::Order => Duration::from_millis(500),
             Self::Report => Duration::from_secs(1),
-            // Each single remark gives way; in a rush they must come nearly as fast as what they are about, or they are lost.
+            // Each single remark gives way; in a rush they must come nearly as fast as what they
+            // are about, or they are lost.
             Self::Remark => Duration::from_millis(50),
         }
     }
@@ -54,9 +56,11 @@ impl Default for Traffic {
 }
 
 impl Traffic {
-    /// Waits until nothing is under way that comes before a rank, for as long as the rank's patience lasts.
+    /// Waits until nothing is under way that comes before a rank, for as long as the rank's
+    /// patience lasts.
     ///
-    /// Whoever is going to write upon what they read waits before reading: afterwards it would be out of date.
+    /// Whoever is going to write upon what they read waits before reading: afterwards it would be
+    /// out of date.
     pub async fn lull(&self, rank: Rank) {
         let mut changes = self.under_way.subscribe();
         let is_quiet =

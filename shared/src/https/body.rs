@@ -7,14 +7,16 @@ use http_body_util::BodyExt;
 use hyper::body::Body;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The largest body: two objects of the largest size that an API server stores, with room to spare (controller-runtime's limit).
+/// The largest body: two objects of the largest size that an API server stores, with room to spare
+/// (controller-runtime's limit).
 const LARGEST: usize = 7 << 20;
-/// Bytes of all bodies together. A review is parsed into a tree of several times its size, by at most as many threads as there are
-/// processors; the charts give the process 256 MiB.
+/// Bytes of all bodies together. A review is parsed into a tree of several times its size, by at
+/// most as many threads as there are processors; the charts give the process 256 MiB.
 const BUDGET: usize = 32 << 20;
 
-/// Bytes of each body that do not count: most reviews are no larger, and are heard although whoever reaches the port uses up the budget
-/// with bodies that never end. With all connections and their streams they are 32 MiB.
+/// Bytes of each body that do not count: most reviews are no larger, and are heard although whoever
+/// reaches the port uses up the budget with bodies that never end. With all connections and their
+/// streams they are 32 MiB.
 const SMALL: usize = 32 << 10;
 
 /// Why there is no body.
@@ -45,7 +47,8 @@ pub fn budget() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(BUDGET))
 }
 
-/// Reads a body piece by piece. What has arrived counts, not what was announced; while the budget is used up nothing more is read.
+/// Reads a body piece by piece. What has arrived counts, not what was announced; while the budget
+/// is used up nothing more is read.
 pub async fn collect<B>(mut body: B, budget: &Arc<Semaphore>) -> Result<Collected, Error>
 where
     B: Body + Unpin,

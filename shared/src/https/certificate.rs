@@ -15,7 +15,8 @@ use super::provider;
 use crate::serve::Health;
 use crate::tls;
 
-/// How often the certificate's files are looked at: mounted secrets change a minute after they were written.
+/// How often the certificate's files are looked at: mounted secrets change a minute after they were
+/// written.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Why there is no (new) certificate.
@@ -47,7 +48,8 @@ pub enum Error {
     },
 }
 
-/// A certificate with its key, from two PEM files or given by whoever keeps it. Who connects is shown the one that was good last.
+/// A certificate with its key, from two PEM files or given by whoever keeps it. Who connects is
+/// shown the one that was good last.
 #[derive(Debug, Default)]
 pub struct Certificate {
     /// What errors name where nothing is read from files, too.
@@ -74,7 +76,8 @@ impl Certificate {
         }
     }
 
-    /// Reads the files. On an error the certificate stays what it was. Tells whether there is a new one.
+    /// Reads the files. On an error the certificate stays what it was. Tells whether there is a new
+    /// one.
     pub async fn reload(&self) -> Result<bool, Error> {
         let read = async |path: &PathBuf| {
             tokio::fs::read(path).await.map_err(|source| Error::File {
@@ -91,7 +94,8 @@ impl Certificate {
         self.current().is_some()
     }
 
-    /// Takes a certificate and its key as PEM texts. On an error the certificate stays what it was. Tells whether it is a new one.
+    /// Takes a certificate and its key as PEM texts. On an error the certificate stays what it was.
+    /// Tells whether it is a new one.
     ///
     /// # Errors
     /// When a text is not what it should be, or the key is not the certificate's.
@@ -112,7 +116,8 @@ impl Certificate {
             .collect::<Result<_, _>>()
             .map_err(pem(&self.chain))?;
         let key = PrivateKeyDer::from_pem_slice(&texts.1).map_err(pem(&self.key))?;
-        // Refuses a key that is not the certificate's: of two files one may have been replaced before the other.
+        // Refuses a key that is not the certificate's: of two files one may have been replaced
+        // before the other.
         let pair =
             CertifiedKey::from_der(chain, key, &provider()).map_err(|source| Error::Pair {
                 path: self.chain.clone(),

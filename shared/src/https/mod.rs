@@ -1,5 +1,6 @@
-//! A server of small questions over TLS, for an API server that asks (admission webhooks): each is a POST with a bounded body and gets its
-//! answer before a deadline, whatever it contains. The certificate is read from files and follows them when they are replaced.
+//! A server of small questions over TLS, for an API server that asks (admission webhooks): each is
+//! a POST with a bounded body and gets its answer before a deadline, whatever it contains. The
+//! certificate is read from files and follows them when they are replaced.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,9 +29,11 @@ mod certificate;
 
 pub use self::certificate::{Certificate, Error};
 
-/// Handshake and head of a request have to be here by then, and then its body. An API server waits for an answer for 30 s at most.
+/// Handshake and head of a request have to be here by then, and then its body. An API server waits
+/// for an answer for 30 s at most.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Connections of the port. An API server keeps one or two; it makes a new one when an idle or an old one was closed.
+/// Connections of the port. An API server keeps one or two; it makes a new one when an idle or an
+/// old one was closed.
 const LIMITS: Limits = Limits {
     connections: 64,
     first: DEADLINE,
@@ -43,8 +46,9 @@ const STREAMS: u32 = 16;
 const WINDOW: u32 = 256 << 10;
 /// Bytes of the largest request head, as HTTP/2 limits it as well.
 const LARGEST_HEAD: usize = 16 << 10;
-/// How long connections are still accepted after a shutdown was asked for: endpoints point here until the proxies of all nodes have
-/// heard of it, and a policy whose review finds no server is refused.
+/// How long connections are still accepted after a shutdown was asked for: endpoints point here
+/// until the proxies of all nodes have heard of it, and a policy whose review finds no server is
+/// refused.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// The one TLS implementation of the process.

@@ -15,7 +15,8 @@ use super::{
 /// Prefix of the names of Services that stand for an imported one.
 const DERIVED: &str = "derived-";
 
-/// One dependency, or all objects of a kind with certain labels. Serialises as Karmada's `DependentObjectReference`.
+/// One dependency, or all objects of a kind with certain labels. Serialises as Karmada's
+/// `DependentObjectReference`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Dependency {
@@ -42,8 +43,8 @@ pub struct MatchLabels {
     pub match_labels: BTreeMap<String, String>,
 }
 
-/// What the object depends on, in a stable order: config maps, secrets, service accounts, claims, each sorted by name.
-/// `None` for kinds without a rule.
+/// What the object depends on, in a stable order: config maps, secrets, service accounts, claims,
+/// each sorted by name. `None` for kinds without a rule.
 pub fn dependencies(object: &Value) -> Result<Option<Vec<Dependency>>, Error> {
     let namespace = text(object, &["metadata", "namespace"])?;
     let named = |api_version: &str, kind: &str, name: &str| Dependency {

@@ -8,7 +8,8 @@ use super::{
     read::{count, integer, list, map, text},
 };
 
-/// Whether the object in a member is healthy; `None` for kinds without a rule, which Karmada then reports as healthy.
+/// Whether the object in a member is healthy; `None` for kinds without a rule, which Karmada then
+/// reports as healthy.
 ///
 /// An error means that the object could not be judged: its health is unknown.
 pub fn health(object: &Value) -> Result<Option<bool>, Error> {
@@ -47,7 +48,8 @@ fn observed(object: &Value) -> Result<bool, Error> {
         == count(object, &["metadata", "generation"])?)
 }
 
-/// The status counts at least as many as the spec wants; anything is enough when the spec does not say.
+/// The status counts at least as many as the spec wants; anything is enough when the spec does not
+/// say.
 fn enough(object: &Value, status_field: &str) -> Result<bool, Error> {
     let have = count(object, &["status", status_field])?;
     Ok(integer(object, &["spec", "replicas"])?.is_none_or(|wanted| have >= wanted))

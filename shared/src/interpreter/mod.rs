@@ -1,8 +1,10 @@
-//! What a resource means: how many replicas it wants, whether it is healthy, which part of its status matters, what it needs beside it.
+//! What a resource means: how many replicas it wants, whether it is healthy, which part of its
+//! status matters, what it needs beside it.
 //!
-//! The native rules for the kinds that ship with Kubernetes, one file an operation. Everything here is a pure function of
-//! `serde_json::Value`s, so that fields nobody of us knows survive. A function answers `None` for a kind without a rule of that
-//! operation; [`hook_enabled`] says the same without computing. The rules are those of Karmada's default interpreter.
+//! The native rules for the kinds that ship with Kubernetes, one file an operation. Everything here
+//! is a pure function of `serde_json::Value`s, so that fields nobody of us knows survive. A
+//! function answers `None` for a kind without a rule of that operation; [`hook_enabled`] says the
+//! same without computing. The rules are those of Karmada's default interpreter.
 
 mod aggregate;
 mod dependencies;

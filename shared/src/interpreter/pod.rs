@@ -33,7 +33,8 @@ pub(super) struct References {
     pub claims: BTreeSet<String>,
 }
 
-/// The pod spec of a workload, of a Pod itself, or `None` for kinds without one. A workload without a template has an empty pod.
+/// The pod spec of a workload, of a Pod itself, or `None` for kinds without one. A workload without
+/// a template has an empty pod.
 pub(super) fn spec(object: &Value) -> Option<&Value> {
     let path: &[&str] = match Kind::of(object)? {
         Kind::Pod => &["spec"],

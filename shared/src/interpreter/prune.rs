@@ -18,7 +18,8 @@ const SERVER_METADATA: &[&str] = &[
     "finalizers",
 ];
 
-/// Fields that one kind's controllers fill in. Karmada looks at the kind only, so every API group is meant.
+/// Fields that one kind's controllers fill in. Karmada looks at the kind only, so every API group
+/// is meant.
 const BY_KIND: &[(&str, &[&[&str]])] = &[
     (
         "Deployment",
@@ -72,7 +73,8 @@ const JOB_GENERATED: &[&[&str]] = &[
     ],
 ];
 
-/// Removes server-populated fields: those of the metadata, the status, and what the controllers of the kind added.
+/// Removes server-populated fields: those of the metadata, the status, and what the controllers of
+/// the kind added.
 pub fn prune(object: &mut Value) {
     for key in SERVER_METADATA {
         remove(object, &["metadata", key]);
@@ -110,7 +112,8 @@ pub fn prune(object: &mut Value) {
     }
 }
 
-/// Token secrets are generated in every cluster. Karmada misses the second of two neighbours; we do not.
+/// Token secrets are generated in every cluster. Karmada misses the second of two neighbours; we do
+/// not.
 fn remove_generated_tokens(account: &mut Value) {
     let prefix = format!(
         "{}-token-",

@@ -1,4 +1,5 @@
-//! Reading fields of an untyped object: absent and `null` are the same, a wrong type is an error that names the field.
+//! Reading fields of an untyped object: absent and `null` are the same, a wrong type is an error
+//! that names the field.
 
 use serde_json::{Map, Value};
 
@@ -88,7 +89,8 @@ pub(super) fn remove(object: &mut Value, path: &[&str]) {
     }
 }
 
-/// The value at `path` as something. A parent of another type than an object is an error, as the value itself would be.
+/// The value at `path` as something. A parent of another type than an object is an error, as the
+/// value itself would be.
 fn typed<'a, T>(
     object: &'a Value,
     path: &[&str],

@@ -25,8 +25,8 @@ pub struct Replicas {
     pub requirements: Option<ReplicaRequirements>,
 }
 
-/// The replicas of a workload and the needs of each; `None` for kinds without a rule, which are no workloads: they are placed without
-/// counting.
+/// The replicas of a workload and the needs of each; `None` for kinds without a rule, which are no
+/// workloads: they are placed without counting.
 pub fn interpret_replica(object: &Value) -> Result<Option<Replicas>, Error> {
     let replicas = match Kind::of(object) {
         Some(Kind::Deployment | Kind::StatefulSet | Kind::ReplicaSet) => {
@@ -77,7 +77,8 @@ fn typed<T: DeserializeOwned>(pod: &Value, path: &[&str]) -> Result<Option<T>, E
         .map_err(|_| wrong_type(path, "what a pod has there", value))
 }
 
-/// What the scheduler of the member will reserve for the pod, counted as the agent counts what pods reserve.
+/// What the scheduler of the member will reserve for the pod, counted as the agent counts what pods
+/// reserve.
 fn request(pod: &Value) -> Result<BTreeMap<String, k8s::Quantity>, Error> {
     let mut names = Names::default();
     let mut parts = Parts::default();
@@ -111,7 +112,8 @@ fn request(pod: &Value) -> Result<BTreeMap<String, k8s::Quantity>, Error> {
         .collect())
 }
 
-/// What a container, or the pod as a whole, reserves: its requests, and its limits where it requests nothing.
+/// What a container, or the pod as a whole, reserves: its requests, and its limits where it
+/// requests nothing.
 fn effective(asking: &Value, names: &mut Names) -> Result<Amounts, Error> {
     let mut reserved = match map(asking, &["resources", "limits"])? {
         Some(limits) => amounts(limits, names)?,

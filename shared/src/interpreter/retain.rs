@@ -10,14 +10,16 @@ use super::{
     read::{field, integer, list, map, set, text},
 };
 
-/// Label on a Deployment template: the member (an autoscaler there, usually) decides the number of replicas.
+/// Label on a Deployment template: the member (an autoscaler there, usually) decides the number of
+/// replicas.
 const RETAIN_REPLICAS: &[&str] = &[
     "metadata",
     "labels",
     "resourcetemplate.karmada.io/retain-replicas",
 ];
 
-/// The desired object with those fields taken over from `observed` that the member's own controllers decide.
+/// The desired object with those fields taken over from `observed` that the member's own
+/// controllers decide.
 ///
 /// # Errors
 /// A field that the rule reads has the wrong type, or the kind has no rule.
@@ -88,7 +90,8 @@ fn retain_service(desired: &mut Value, observed: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// A running Pod is almost immutable: what admission and the scheduler in the member added must be sent back as it is there.
+/// A running Pod is almost immutable: what admission and the scheduler in the member added must be
+/// sent back as it is there.
 fn retain_pod(desired: &mut Value, observed: &Value) -> Result<(), Error> {
     for key in ["nodeName", "serviceAccountName", "volumes"] {
         let value = field(observed, &["spec", key]).cloned();
@@ -128,8 +131,8 @@ fn replace(object: &mut Value, parent: &[&str], key: &str, value: Option<Value>)
     };
 }
 
-/// Desired references first, then those of the member whose name is not among them. A list empty on both sides stays absent, where
-/// Karmada writes null.
+/// Desired references first, then those of the member whose name is not among them. A list empty on
+/// both sides stays absent, where Karmada writes null.
 fn merge_references(desired: &mut Value, observed: &Value, key: &str) -> Result<(), Error> {
     let mut merged = list(desired, &[key])?.to_vec();
     let name = |reference: &Value| reference["name"].as_str().map(str::to_owned);

@@ -10,7 +10,8 @@ use super::{
 
 /// Writes the number of replicas that a cluster gets into its copy of the template.
 ///
-/// Only a field that is already there is rewritten: a template that leaves the number to the API server's default keeps doing so.
+/// Only a field that is already there is rewritten: a template that leaves the number to the API
+/// server's default keeps doing so.
 ///
 /// # Errors
 /// The field is no number, or the kind has no rule.

@@ -23,8 +23,8 @@ struct Reflection {
     always: &'static [&'static str],
     /// Fields of any type that are copied when present.
     copied: &'static [&'static str],
-    /// Whether the generations of the object and of its template are reported, which lets the control plane tell whether the members
-    /// have caught up with the template.
+    /// Whether the generations of the object and of its template are reported, which lets the
+    /// control plane tell whether the members have caught up with the template.
     generations: bool,
 }
 
@@ -101,7 +101,8 @@ const AUTOSCALER: Reflection = Reflection {
 
 /// The status to report for an object in a member; `None` when there is nothing to report.
 ///
-/// A template generation that is absent or not a number counts as 0: Karmada refuses the whole status then, which hides a running workload.
+/// A template generation that is absent or not a number counts as 0: Karmada refuses the whole
+/// status then, which hides a running workload.
 pub fn status(object: &Value) -> Result<Option<Value>, Error> {
     if Kind::of(object) == Some(Kind::Service) {
         return load_balancer(object);

@@ -106,7 +106,8 @@ fn what_the_api_server_keeps_by_itself_is_not_taken_away() {
     }
 }
 
-/// Values as hostile as an API server lets through: 124 levels, thousands of entries, wrong types everywhere.
+/// Values as hostile as an API server lets through: 124 levels, thousands of entries, wrong types
+/// everywhere.
 fn hostile() -> Vec<Value> {
     let deep = |leaf: Value| (0..124).fold(leaf, |inner, _| json!({ "status": inner, "a": [1] }));
     let many = |item: Value| Value::Array(vec![item; 2_000]);

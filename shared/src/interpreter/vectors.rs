@@ -14,7 +14,8 @@ use muster_vectors::{Case, Deviation, replay, replay_naming, same};
 const NATIVE: &str = "interpreter_native";
 const PRUNE: &str = "prune";
 
-/// What the recording does not mark: one entry of `tls` without a secret is an error for all of them.
+/// What the recording does not mark: one entry of `tls` without a secret is an error for all of
+/// them.
 const NAMELESS: &str =
     "an entry of tls without secretName makes the dependencies of an Ingress an error";
 
@@ -143,7 +144,8 @@ fn interpret(input: &Value) -> Result<Value, Error> {
     })
 }
 
-/// Writes quantities one way and drops what Go's encoding of most types leaves out: empty texts and, in aggregated statuses, zeros.
+/// Writes quantities one way and drops what Go's encoding of most types leaves out: empty texts
+/// and, in aggregated statuses, zeros.
 fn comparable(value: &Value, aggregates: bool, quantity: bool) -> Value {
     match value {
         Value::String(text) if text.is_empty() => Value::Null,

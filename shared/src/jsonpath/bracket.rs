@@ -5,8 +5,8 @@ use super::{Operator, Slice, Step, Test};
 
 /// Reads what stands between `[` and `]`.
 ///
-/// A key in quotes is read like a field behind a dot, so `['a.b']` means `.a.b`, and `['a\.b']` the key `a.b`. Only
-/// single quotes make a key.
+/// A key in quotes is read like a field behind a dot, so `['a.b']` means `.a.b`, and `['a\.b']` the
+/// key `a.b`. Only single quotes make a key.
 pub(super) fn bracket(text: &str, depth: usize) -> Parsed<Vec<Step>> {
     let members: Vec<_> = text.split(',').collect();
     if members.len() > 1 {

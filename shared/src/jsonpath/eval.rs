@@ -9,8 +9,8 @@ use super::{Error, Operator, Part, Slice, Step, Test};
 
 type Found<'a> = Vec<&'a Value>;
 
-/// Stands for the element of a range without elements: the body is followed, as in the reference, where nothing
-/// has no fields, and prints nothing.
+/// Stands for the element of a range without elements: the body is followed, as in the reference,
+/// where nothing has no fields, and prints nothing.
 static NOTHING: Value = Value::String(String::new());
 
 /// Work that is left to an evaluation.
@@ -240,7 +240,8 @@ fn compare(
         (Value::Bool(left), Value::Bool(right)) if [Equal, NotEqual].contains(&operator) => {
             Some(left.cmp(right))
         }
-        // Numbers of a document are floating point to the reference, and those do not compare to whole ones.
+        // Numbers of a document are floating point to the reference, and those do not compare to
+        // whole ones.
         (Value::Number(left), Value::Number(right)) if right.is_f64() => left
             .as_f64()
             .zip(right.as_f64())

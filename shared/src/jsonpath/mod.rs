@@ -1,14 +1,16 @@
-//! JSONPath as Kubernetes writes it: templates such as `{.status.jobID}` or `{range .items[*]}{.name},{end}`.
+//! JSONPath as Kubernetes writes it: templates such as `{.status.jobID}` or
+//! `{range .items[*]}{.name},{end}`.
 //!
-//! The rules are those of `k8s.io/client-go/util/jsonpath`, which differ from RFC 9535: text outside braces is
-//! copied, a missing key is an error, several results are joined by a space, objects and lists print as compact
-//! JSON. What that package refuses is refused here. Two things differ on purpose: numbers print with all their
-//! digits, where Go turns a million into `1e+06`, and a range without end, which it follows to the end of the
-//! template, is malformed. A filter that asks whether something exists takes every error for no.
+//! The rules are those of `k8s.io/client-go/util/jsonpath`, which differ from RFC 9535: text
+//! outside braces is copied, a missing key is an error, several results are joined by a space,
+//! objects and lists print as compact JSON. What that package refuses is refused here. Two things
+//! differ on purpose: numbers print with all their digits, where Go turns a million into `1e+06`,
+//! and a range without end, which it follows to the end of the template, is malformed. A filter
+//! that asks whether something exists takes every error for no.
 //!
-//! Templates come from users, and documents from members, so everything is bounded: the length and the nesting of
-//! a template ([`LENGTH`], [`DEPTH`]), the values that one evaluation looks at ([`WORK`]), and what it prints
-//! ([`OUTPUT`]).
+//! Templates come from users, and documents from members, so everything is bounded: the length and
+//! the nesting of a template ([`LENGTH`], [`DEPTH`]), the values that one evaluation looks at
+//! ([`WORK`]), and what it prints ([`OUTPUT`]).
 
 use serde_json::Value;
 
@@ -150,7 +152,8 @@ impl Template {
     /// Fills the template in.
     ///
     /// # Errors
-    /// Something that the template asks for is not there, or is of another type, or there is too much of it.
+    /// Something that the template asks for is not there, or is of another type, or there is too
+    /// much of it.
     pub fn render(&self, document: &Value) -> Result<String, Error> {
         let mut output = Output::default();
         eval::render(&self.parts, document, &mut Budget::new(WORK), &mut output)?;

@@ -1,4 +1,5 @@
-//! Reading a template, as Kubernetes' own parser reads it: what that one refuses is refused here, too.
+//! Reading a template, as Kubernetes' own parser reads it: what that one refuses is refused here,
+//! too.
 
 use serde_json::Value;
 
@@ -123,7 +124,8 @@ fn action(scanner: &mut Scanner<'_>, depth: usize) -> Parsed<Action> {
     }
 }
 
-/// Reads a field behind its dot. A backslash makes the next character part of the name, a dot for instance.
+/// Reads a field behind its dot. A backslash makes the next character part of the name, a dot for
+/// instance.
 fn field(scanner: &mut Scanner<'_>) -> Parsed<Step> {
     Ok(match scanner.name()? {
         "*" => Step::Wildcard,

@@ -1,4 +1,5 @@
-//! Printing values: texts as they are, everything else as compact JSON with sorted keys, as Go writes it.
+//! Printing values: texts as they are, everything else as compact JSON with sorted keys, as Go
+//! writes it.
 
 use std::fmt::Write as _;
 
@@ -58,7 +59,8 @@ fn json(value: &Value, output: &mut Output) -> Result<(), Error> {
     }
 }
 
-/// Writes a text inside JSON. Go escapes what could mean something in HTML, and the two line ends of JavaScript.
+/// Writes a text inside JSON. Go escapes what could mean something in HTML, and the two line ends
+/// of JavaScript.
 fn quoted(text: &str, output: &mut Output) -> Result<(), Error> {
     if text.len() > OUTPUT {
         return Err(Error::TooLong);
@@ -76,7 +78,8 @@ fn quoted(text: &str, output: &mut Output) -> Result<(), Error> {
     output.push(&escaped)
 }
 
-/// The members of an object by key, so that results do not depend on the order in which they were written.
+/// The members of an object by key, so that results do not depend on the order in which they were
+/// written.
 pub(super) fn sorted(map: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
     let mut members: Vec<_> = map.iter().collect();
     members.sort_by_key(|(key, _)| *key);

@@ -47,7 +47,8 @@ impl<'a> Scanner<'a> {
         self.cut(self.rest.find('{').unwrap_or(self.rest.len()))
     }
 
-    /// Text before a closing character, which is skipped. Quotes and other brackets have no meaning here.
+    /// Text before a closing character, which is skipped. Quotes and other brackets have no meaning
+    /// here.
     pub(super) fn until(&mut self, close: char) -> Parsed<&'a str> {
         let line = self.rest.find('\n').unwrap_or(self.rest.len());
         let end = self.rest[..line].find(close);
@@ -56,7 +57,8 @@ impl<'a> Scanner<'a> {
         Ok(text)
     }
 
-    /// Content of a filter whose `[?(` has been read, up to `)]`. One quoted text inside may contain parentheses.
+    /// Content of a filter whose `[?(` has been read, up to `)]`. One quoted text inside may
+    /// contain parentheses.
     pub(super) fn filter(&mut self) -> Parsed<&'a str> {
         let whole = self.rest;
         let (mut quote, mut closed, mut previous) = (None, true, None);

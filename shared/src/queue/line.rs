@@ -12,8 +12,8 @@ const ROOM: usize = 64;
 /// When a key is due; keys of one instant keep the order in which they arrived.
 type Turn = (Instant, u64);
 
-/// The keys that wait, each once: those to come by the time at which they are due, and those that are due by rank and
-/// then by how long they have been.
+/// The keys that wait, each once: those to come by the time at which they are due, and those that
+/// are due by rank and then by how long they have been.
 pub(super) struct Line<K> {
     to_come: BTreeMap<Turn, K>,
     due: BTreeMap<(Reverse<i32>, Turn), K>,
@@ -35,7 +35,8 @@ impl<K: Clone + Eq + Hash> Line<K> {
         self.places.len()
     }
 
-    /// Puts a key into the line. One that waits already keeps the earlier of its two turns, and takes the new rank.
+    /// Puts a key into the line. One that waits already keeps the earlier of its two turns, and
+    /// takes the new rank.
     pub fn add(&mut self, key: K, when: Instant, rank: i32) {
         let known = self.places.get(&key).copied();
         let turn = match known {

@@ -1,6 +1,8 @@
-//! A keyed work queue: each key is waiting at most once, is worked on by one worker at a time, may wait for a time to come,
-//! and backs off on its own when its work fails. Of keys that are due, those of a higher rank come first where ranks are given. The contract is that of client-go's rate-limiting work queue, which
-//! controllers everywhere are written against; kube's `Controller` has no back-off per object.
+//! A keyed work queue: each key is waiting at most once, is worked on by one worker at a time, may
+//! wait for a time to come, and backs off on its own when its work fails. Of keys that are due,
+//! those of a higher rank come first where ranks are given. The contract is that of client-go's
+//! rate-limiting work queue, which controllers everywhere are written against; kube's `Controller`
+//! has no back-off per object.
 
 mod line;
 
@@ -18,12 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::line::Line;
 
-/// First and longest back-off of a failing key. client-go starts at 5 ms, which only helps against conflicts with
-/// oneself; we write with preconditions, so that the first retry is worth waiting for.
+/// First and longest back-off of a failing key. client-go starts at 5 ms, which only helps against
+/// conflicts with oneself; we write with preconditions, so that the first retry is worth waiting
+/// for.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
-/// The longest back-off of a key that was added while its work failed: the failure may be over, but work that fails after it has
-/// written adds its own key each time.
+/// The longest back-off of a key that was added while its work failed: the failure may be over, but
+/// work that fails after it has written adds its own key each time.
 const LONGEST_WAIT_WITH_NEWS: Duration = Duration::from_secs(1);
 /// How long running work may take to finish after shutdown was asked for.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -80,8 +83,9 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         Self::with(name, None)
     }
 
-    /// An empty queue in which keys of a higher rank overtake those of a lower one; within a rank the first to be due is the
-    /// first to be worked on. A stream of high ranks may keep the others waiting for as long as it lasts.
+    /// An empty queue in which keys of a higher rank overtake those of a lower one; within a rank
+    /// the first to be due is the first to be worked on. A stream of high ranks may keep the others
+    /// waiting for as long as it lasts.
     ///
     /// A key's rank is asked for whenever the key is added.
     pub fn ranked(name: &'static str, rank: impl Fn(&K) -> i32 + Send + Sync + 'static) -> Self {
@@ -125,11 +129,12 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         self.len() == 0
     }
 
-    /// Works on due keys until shutdown, at most `workers` at a time and never two for the same key.
+    /// Works on due keys until shutdown, at most `workers` at a time and never two for the same
+    /// key.
     ///
-    /// An error or a panic of the work makes its key back off (100 ms, doubled up to 60 s, or up to 1 s where the key was added
-    /// meanwhile); success resets that. After
-    /// shutdown running work gets ten seconds to finish.
+    /// An error or a panic of the work makes its key back off (100 ms, doubled up to 60 s, or up to
+    /// 1 s where the key was added meanwhile); success resets that. After shutdown running work
+    /// gets ten seconds to finish.
     pub async fn run<F, Fut, E>(self, workers: usize, shutdown: CancellationToken, reconcile: F)
     where
         F: Fn(K) -> Fut,
@@ -281,7 +286,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs a queue whose work reports its keys with the second at which it began, and answers as `outcome` says.
+    /// Runs a queue whose work reports its keys with the second at which it began, and answers as
+    /// `outcome` says.
     fn start(
         queue: &Queue<&'static str>,
         outcome: impl Fn(&'static str, u32) -> Result<Next, &'static str> + Send + 'static,

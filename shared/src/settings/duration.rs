@@ -30,7 +30,8 @@ impl From<Duration> for std::time::Duration {
     }
 }
 
-/// The units of Go's durations with their length in nanoseconds; longer spellings first where one begins another.
+/// The units of Go's durations with their length in nanoseconds; longer spellings first where one
+/// begins another.
 const UNITS: [(&str, f64); 8] = [
     ("ns", 1.0),
     ("us", 1e3),

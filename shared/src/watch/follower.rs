@@ -20,30 +20,35 @@ use crate::remind::Reminder;
 
 /// After this time a server is asked again for a streaming list that it could not give.
 const STREAMING_RETRY: Duration = Duration::from_hours(1);
-/// Words by which a server says that it cannot stream lists for want of its storage (Kubernetes 1.31 and later over etcd before 3.4.31 or
-/// 3.5.13).
+/// Words by which a server says that it cannot stream lists for want of its storage (Kubernetes
+/// 1.31 and later over etcd before 3.4.31 or 3.5.13).
 const STORAGE_WORDS: [&str; 2] = ["RequestWatchProgress", "required storage feature"];
-/// Objects that the first page is asked for, while it is unknown how large they are: at most 30 MB, as etcd stores them.
+/// Objects that the first page is asked for, while it is unknown how large they are: at most 30 MB,
+/// as etcd stores them.
 const FIRST_LIMIT: u32 = 20;
 /// Bytes that a page is to have about, so that it is answered within a second or two.
 const PAGE_BYTES: u64 = 4 << 20;
 /// How often everything is asked for in one answer before it is asked for in pages.
 const WHOLE_ATTEMPTS: u32 = 2;
-/// How long a refusal lasts, and how long an API that cannot be reached is away, before that is told. Both happen for a moment whenever a
-/// server starts.
+/// How long a refusal lasts, and how long an API that cannot be reached is away, before that is
+/// told. Both happen for a moment whenever a server starts.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(5);
 const UNREACHABLE_PATIENCE: Duration = Duration::from_secs(30);
-/// How often a streaming list breaks off before everything is listed in another way: a proxy may end every answer after a time that is too
-/// short for a long list in one.
+/// How often a streaming list breaks off before everything is listed in another way: a proxy may
+/// end every answer after a time that is too short for a long list in one.
 const STREAM_ATTEMPTS: u32 = 2;
-/// A watch that ends earlier than this and says nothing is one that somebody on the way does not let through.
+/// A watch that ends earlier than this and says nothing is one that somebody on the way does not
+/// let through.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
-/// How long a streaming list may be silent before the server counts as one that does not stream lists.
+/// How long a streaming list may be silent before the server counts as one that does not stream
+/// lists.
 const STREAM_SILENCE: Duration = Duration::from_secs(20);
-/// First and longest pause after an error; doubled each time, as client-go's reflector does (800 ms … 30 s).
+/// First and longest pause after an error; doubled each time, as client-go's reflector does (800 ms
+/// … 30 s).
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The longest time for which a server can make us wait. It asks for a second or a few; a proxy may ask for anything.
+/// The longest time for which a server can make us wait. It asks for a second or a few; a proxy may
+/// ask for anything.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(2);
 
 /// Where we are with the collection.
@@ -56,8 +61,8 @@ enum State<K> {
         listing: Listing<K>,
         objects: u32,
     },
-    /// In the middle of a streaming list. Servers mix changes into it: from the first deletion on they are kept until the
-    /// list is told, because a deletion means nothing before that.
+    /// In the middle of a streaming list. Servers mix changes into it: from the first deletion on
+    /// they are kept until the list is told, because a deletion means nothing before that.
     Streaming {
         lines: Incoming<K>,
         late: Vec<News<K>>,
@@ -231,8 +236,9 @@ impl<K: Followed> Follower<K> {
                 listing,
                 objects: 0,
             }),
-            // An expired continue token (410) or any other failure: the list starts anew. What was not even begun says nothing about its
-            // length, unless the server took too long to begin.
+            // An expired continue token (410) or any other failure: the list starts anew. What was
+            // not even begun says nothing about its length, unless the server took too long to
+            // begin.
             Err(stumble) => {
                 if matches!(stumble, Stumble::Deadline(_)) {
                     self.broke(&extent);
@@ -283,7 +289,8 @@ impl<K: Followed> Follower<K> {
         Ok(State::Listed { resource_version })
     }
 
-    /// Notes that a list broke off. One that is too long for the server or the way to it comes in pages after that.
+    /// Notes that a list broke off. One that is too long for the server or the way to it comes in
+    /// pages after that.
     fn broke(&mut self, extent: &Extent) {
         match extent {
             Extent::Whole => self.broken += 1,
@@ -424,7 +431,8 @@ impl<K: Followed> Follower<K> {
                     lines,
                 })
             }
-            // Where the history is shorter than a list takes this comes after every list, so it is a reason to pause.
+            // Where the history is shorter than a list takes this comes after every list, so it is
+            // a reason to pause.
             Ok(Some(Line::Error { code: 410, message })) => {
                 let stumble = Stumble::Ended { code: 410, message };
                 Err((State::Unlisted, stumble))
@@ -552,9 +560,10 @@ impl Streaming {
     }
 }
 
-/// What a refusal says about streaming lists; `None` where it says nothing about them. With its gate off a server answers 422, an older
-/// one or one behind a proxy another code of those; over an etcd that cannot tell its progress it answers 500 and says so. A missing
-/// right or kind concerns every list.
+/// What a refusal says about streaming lists; `None` where it says nothing about them. With its
+/// gate off a server answers 422, an older one or one behind a proxy another code of those; over an
+/// etcd that cannot tell its progress it answers 500 and says so. A missing right or kind concerns
+/// every list.
 fn refuses_streaming(code: u16, message: &str) -> Option<Streaming> {
     match code {
         400 | 405 | 406 | 415 | 422 => Some(Streaming::Never),
@@ -565,12 +574,14 @@ fn refuses_streaming(code: u16, message: &str) -> Option<Streaming> {
     }
 }
 
-/// Whether a refusal with this code lasts until somebody does something: a missing right, a missing kind, wrong credentials.
+/// Whether a refusal with this code lasts until somebody does something: a missing right, a missing
+/// kind, wrong credentials.
 fn is_lasting(code: u16) -> bool {
     (400..500).contains(&code) && !matches!(code, 408 | 410 | 429)
 }
 
-/// Objects to ask the next page for, after one of so many (or fewer) had this many bytes: about [`PAGE_BYTES`] of them.
+/// Objects to ask the next page for, after one of so many (or fewer) had this many bytes: about
+/// [`PAGE_BYTES`] of them.
 fn next_limit(limit: u32, bytes: u64) -> u32 {
     if bytes > PAGE_BYTES {
         (limit / 2).max(1)
@@ -770,7 +781,8 @@ mod tests {
                     follower.next().await;
                 }
             };
-            // A server that refuses gives no news: time passes until it has been asked often enough.
+            // A server that refuses gives no news: time passes until it has been asked often
+            // enough.
             let _ = tokio::time::timeout(Duration::from_mins(1), follow).await;
             let requests = requests.lock().unwrap();
             assert!(
@@ -781,7 +793,8 @@ mod tests {
         }
     }
 
-    /// A server behind a proxy that ends every watch at once, a streaming list after its first object; it counts its requests.
+    /// A server behind a proxy that ends every watch at once, a streaming list after its first
+    /// object; it counts its requests.
     fn impatient(requests: Arc<std::sync::Mutex<u32>>) -> Api<ConfigMap> {
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
             *requests.lock().unwrap() += 1;

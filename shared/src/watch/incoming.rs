@@ -13,7 +13,8 @@ use super::wire::split::NoList;
 use super::wire::{Line, compact, json};
 use crate::protobuf::Malformed;
 
-/// The longest frame or line. Objects are at most 1.5 MB in etcd; what is longer than this is no frame.
+/// The longest frame or line. Objects are at most 1.5 MB in etcd; what is longer than this is no
+/// frame.
 const LONGEST_FRAME: u32 = 1 << 24;
 
 /// An open watch.

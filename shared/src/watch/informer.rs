@@ -46,7 +46,8 @@ type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
 type DepartureHandler = Box<dyn Fn(Option<&str>, &str) + Send + Sync>;
 type Form<K> = Box<dyn Fn(&mut K) + Send + Sync>;
 
-/// One list and watch, one cache, any number of listeners. Cheap to clone: all clones share the cache.
+/// One list and watch, one cache, any number of listeners. Cheap to clone: all clones share the
+/// cache.
 pub struct Informer<K> {
     inner: Arc<Inner<K>>,
 }
@@ -81,8 +82,8 @@ impl<K: Followed> Informer<K> {
         Self::keeping(api, selection, |_| {})
     }
 
-    /// The same, where each object is brought into a form of the caller's before it is kept and told of: without what nobody reads,
-    /// sharing what many have in common.
+    /// The same, where each object is brought into a form of the caller's before it is kept and
+    /// told of: without what nobody reads, sharing what many have in common.
     pub fn keeping(
         api: Api<K>,
         selection: Selection,
@@ -106,10 +107,12 @@ impl<K: Followed> Informer<K> {
         }
     }
 
-    /// Adds a listener, called after the cache has been updated and on the informer's own task: it must be quick
-    /// (put a key on a queue). A listener added while the informer runs first hears of everything in the cache.
+    /// Adds a listener, called after the cache has been updated and on the informer's own task: it
+    /// must be quick (put a key on a queue). A listener added while the informer runs first hears
+    /// of everything in the cache.
     ///
-    /// Objects of the first list are told as `Applied` with no `old`; after a relist only real differences are told.
+    /// Objects of the first list are told as `Applied` with no `old`; after a relist only real
+    /// differences are told.
     pub fn on_change(&self, listener: impl Fn(&Change<K>) + Send + Sync + 'static) {
         let mut handlers = self
             .inner
@@ -124,8 +127,8 @@ impl<K: Followed> Informer<K> {
         handlers.push(Box::new(listener));
     }
 
-    /// Adds a listener for names that were seen leaving although the cache held no object of them, because it never decoded. What the
-    /// cache held is told by [`on_change`](Self::on_change).
+    /// Adds a listener for names that were seen leaving although the cache held no object of them,
+    /// because it never decoded. What the cache held is told by [`on_change`](Self::on_change).
     pub fn on_unread_departure(
         &self,
         listener: impl Fn(Option<&str>, &str) + Send + Sync + 'static,
@@ -230,7 +233,8 @@ impl<K: Followed> Informer<K> {
         self.inner.trouble.words()
     }
 
-    /// When the server was last heard of, if following it fails at present; `None` while all is well.
+    /// When the server was last heard of, if following it fails at present; `None` while all is
+    /// well.
     pub fn lost_since(&self) -> Option<jiff::Timestamp> {
         self.inner.touch.lost_since()
     }
@@ -246,8 +250,9 @@ impl<K: Followed> Informer<K> {
         objects.get(namespace.unwrap_or_default(), name).cloned()
     }
 
-    /// What is known of an object by its name; `namespace` is `None` for cluster-scoped kinds. A decision that something may be removed,
-    /// released or placed anew because this object has gone asks here, and never [`get`](Self::get) alone.
+    /// What is known of an object by its name; `namespace` is `None` for cluster-scoped kinds. A
+    /// decision that something may be removed, released or placed anew because this object has gone
+    /// asks here, and never [`get`](Self::get) alone.
     pub fn presence(&self, namespace: Option<&str>, name: &str) -> Presence<Arc<K>> {
         if let Some(object) = self.get(namespace, name) {
             return Presence::There(object);
@@ -275,8 +280,8 @@ impl<K: Followed> Informer<K> {
         self.objects().objects().cloned().collect()
     }
 
-    /// What the cache holds of a namespace, by name; of cluster-scoped kinds everything is in the empty one. The cost is that of what
-    /// is found.
+    /// What the cache holds of a namespace, by name; of cluster-scoped kinds everything is in the
+    /// empty one. The cost is that of what is found.
     pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
         self.objects().objects_in(namespace).cloned().collect()
     }
@@ -315,7 +320,8 @@ impl<K: Followed> Informer<K> {
         self.tell(&Change::Applied { old, new });
     }
 
-    /// How an object left that the API calls deleted. To those who follow a selection only, what leaves the selection looks the same.
+    /// How an object left that the API calls deleted. To those who follow a selection only, what
+    /// leaves the selection looks the same.
     fn departure_when_deleted(&self, deleting: bool) -> Departure {
         let Selection { labels, fields, .. } = &self.inner.selection;
         if deleting || (labels.is_none() && fields.is_none()) {
@@ -425,9 +431,10 @@ impl<K: Followed> Informer<K> {
         }
     }
 
-    /// An object in the form in which it is kept: without `managedFields`, which nobody here reads and which is often its larger half,
-    /// and as a copy, because what was decoded has room to spare in every list, and a copy has none. Also for what a write answered,
-    /// by those who keep it.
+    /// An object in the form in which it is kept: without `managedFields`, which nobody here reads
+    /// and which is often its larger half, and as a copy, because what was decoded has room to
+    /// spare in every list, and a copy has none. Also for what a write answered, by those who keep
+    /// it.
     pub fn kept(&self, mut object: K) -> Arc<K> {
         object.meta_mut().managed_fields = None;
         (self.inner.form)(&mut object);
@@ -469,8 +476,8 @@ impl<K: Followed> Default for Listed<K> {
     }
 }
 
-/// The object that the cache holds, when a list shows the same version of it: a list of everything must not hold everything a second
-/// time until it is complete.
+/// The object that the cache holds, when a list shows the same version of it: a list of everything
+/// must not hold everything a second time until it is complete.
 fn unchanged<K: Followed>(known: Option<&Arc<K>>, listed: &K) -> Option<Arc<K>> {
     known
         .filter(|known| same_version(known.as_ref(), listed))

@@ -14,8 +14,8 @@ use super::wire::split::{Found, Splitter};
 use super::wire::{ListMeta, Rejected, compact, json};
 use crate::protobuf::{self, Malformed};
 
-/// The longest object in bytes. etcd takes 1.5 MB, and JSON may be several times longer than what is stored; what is longer than
-/// this is no object.
+/// The longest object in bytes. etcd takes 1.5 MB, and JSON may be several times longer than what
+/// is stored; what is longer than this is no object.
 const LONGEST_OBJECT: usize = 1 << 24;
 
 /// A piece of a list.
@@ -74,7 +74,8 @@ impl<K: Followed> Listing<K> {
         self.read
     }
 
-    /// The next piece; none may be longer in coming than `silence`. After an error or the end there are no more.
+    /// The next piece; none may be longer in coming than `silence`. After an error or the end there
+    /// are no more.
     pub(super) async fn next(&mut self, silence: Duration) -> Result<Part<K>, Stumble> {
         timeout(silence, async {
             match &self.form {
@@ -342,7 +343,8 @@ mod tests {
         assert!(told(arriving(b"{\"items\":[]}", 50, decode)).await.is_err());
     }
 
-    /// Objects as large as an API stores them, far more of them than fit into memory that we would want to use.
+    /// Objects as large as an API stores them, far more of them than fit into memory that we would
+    /// want to use.
     #[tokio::test]
     async fn no_more_than_one_object_is_held_however_large_they_are() {
         let object =

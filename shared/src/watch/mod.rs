@@ -1,12 +1,13 @@
 //! Following a collection of objects: a list, then a watch, for ever.
 //!
-//! Three layers, each usable alone:
-//! [`events`] is the stream of what happens (for folds such as the agent's census, which keep compact records and never
-//! the objects); [`Informer`] keeps the latest version of each object and calls back on each change; the state
-//! machine below them lists and watches, and survives what the network and other people's objects do.
+//! Three layers, each usable alone: [`events`] is the stream of what happens (for folds such as the
+//! agent's census, which keep compact records and never the objects); [`Informer`] keeps the latest
+//! version of each object and calls back on each change; the state machine below them lists and
+//! watches, and survives what the network and other people's objects do.
 //!
-//! Why not kube's `watcher`: it has no fallback when a server refuses streaming lists (it repeats the refused request for
-//! ever), one object that does not decode fails a whole page, and a silently dropped connection is noticed after 295 s.
+//! Why not kube's `watcher`: it has no fallback when a server refuses streaming lists (it repeats
+//! the refused request for ever), one object that does not decode fails a whole page, and a
+//! silently dropped connection is noticed after 295 s.
 
 mod follower;
 mod incoming;
@@ -39,18 +40,20 @@ pub struct Selection {
     pub labels: Option<String>,
     /// Field selector in Kubernetes' text form; `None` selects everything.
     pub fields: Option<String>,
-    /// Objects per page at most where the server does not stream lists; 500 is client-go's value. Pages of large objects are
-    /// smaller.
+    /// Objects per page at most where the server does not stream lists; 500 is client-go's value.
+    /// Pages of large objects are smaller.
     pub page_size: u32,
-    /// Whether a list may be what the server's cache has, a moment old, where the server does not stream lists. It comes in one answer
-    /// then. Not for anything that is acted upon: what a cache does not have yet seems to be gone.
+    /// Whether a list may be what the server's cache has, a moment old, where the server does not
+    /// stream lists. It comes in one answer then. Not for anything that is acted upon: what a cache
+    /// does not have yet seems to be gone.
     pub recent: bool,
-    /// How long the server is asked to keep one watch open. A dead connection is noticed [`IDLE_GRACE`] after it, so
-    /// this bounds how stale a follower can be without knowing.
+    /// How long the server is asked to keep one watch open. A dead connection is noticed
+    /// [`IDLE_GRACE`] after it, so this bounds how stale a follower can be without knowing.
     pub watch_timeout: Duration,
 }
 
-/// How much longer than the agreed watch timeout we wait for a byte before the connection counts as dead.
+/// How much longer than the agreed watch timeout we wait for a byte before the connection counts as
+/// dead.
 pub const IDLE_GRACE: Duration = Duration::from_secs(10);
 
 impl Default for Selection {
@@ -112,9 +115,10 @@ impl<K: kube::Resource + serde::de::DeserializeOwned + Clone + Send + Sync + 'st
 
 /// The endless stream of events of a collection.
 ///
-/// Guarantees: `Init`, then `InitApply` for each object of a complete list, then `InitDone`; afterwards `Apply` and `Delete`.
-/// A new `Init` may come at any time (the history was lost): whatever was collected since the last `Init` without `InitDone` is
-/// to be thrown away, and what the finished list does not name is gone. Errors are handled inside, with back-off and a log
+/// Guarantees: `Init`, then `InitApply` for each object of a complete list, then `InitDone`;
+/// afterwards `Apply` and `Delete`. A new `Init` may come at any time (the history was lost):
+/// whatever was collected since the last `Init` without `InitDone` is to be thrown away, and what
+/// the finished list does not name is gone. Errors are handled inside, with back-off and a log
 /// line; an object that does not decode is reported and stepped over.
 pub fn events<K: Followed>(
     api: &Api<K>,
@@ -123,8 +127,9 @@ pub fn events<K: Followed>(
     stream(follower::Follower::new(api, selection))
 }
 
-/// The same, of a kind that can be read from protobuf, which costs the server a third of what JSON does and us less still.
-/// Servers that do not write it, or not so that we can read it, are read as JSON. Tells `touch` how current it is.
+/// The same, of a kind that can be read from protobuf, which costs the server a third of what JSON
+/// does and us less still. Servers that do not write it, or not so that we can read it, are read as
+/// JSON. Tells `touch` how current it is.
 pub fn compact_events<K: Followed + FromProtobuf>(
     api: &Api<K>,
     selection: Selection,

@@ -1,8 +1,9 @@
 //! What a cache can say of a name: that the object is there, that it was seen leaving, or neither.
 //!
-//! An object that the cache lacks is not thereby deleted: it may not decode, the list may be short, or the process may be young.
-//! Whoever removes, releases or places anew something because an object has gone asks [`Informer::presence`](super::Informer::presence)
-//! and acts on [`Presence::Gone`] alone.
+//! An object that the cache lacks is not thereby deleted: it may not decode, the list may be short,
+//! or the process may be young. Whoever removes, releases or places anew something because an
+//! object has gone asks [`Informer::presence`](super::Informer::presence) and acts on
+//! [`Presence::Gone`] alone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,10 +13,12 @@ use std::sync::Arc;
 pub enum Presence<T> {
     /// The API has it. The value is the last version that decoded.
     There(T),
-    /// It was seen leaving, and has not been seen since: the API told of its deletion, or a complete list lacked it after it was
-    /// known to be on its way out ([`is_to_leave`]). The only state on which a decision may remove, release or re-place anything.
+    /// It was seen leaving, and has not been seen since: the API told of its deletion, or a
+    /// complete list lacked it after it was known to be on its way out ([`is_to_leave`]). The only
+    /// state on which a decision may remove, release or re-place anything.
     ///
-    /// The memory of departures begins with the process and is bounded ([`MOST_DEPARTED`] names); what is forgotten is `Unknown`.
+    /// The memory of departures begins with the process and is bounded ([`MOST_DEPARTED`] names);
+    /// what is forgotten is `Unknown`.
     Gone,
     /// Neither. A decision keeps what depends on the object as it is, and says so.
     Unknown(Doubt),
@@ -26,15 +29,16 @@ pub enum Presence<T> {
 pub enum Doubt {
     /// The first complete list has not arrived.
     Unlisted,
-    /// A complete list lacks it, and this process has never seen it. Either it never existed, it left before this process started, or
-    /// the list is that of an incomplete store.
+    /// A complete list lacks it, and this process has never seen it. Either it never existed, it
+    /// left before this process started, or the list is that of an incomplete store.
     Unseen,
     /// The API has it, and it does not decode; no version of it that did was seen.
     Unreadable {
         /// Whether it has a deletion timestamp.
         deleting: bool,
     },
-    /// It was there, and a later list lacked it although nothing announced its departure; or it left the selection that is followed.
+    /// It was there, and a later list lacked it although nothing announced its departure; or it
+    /// left the selection that is followed.
     Vanished,
 }
 
@@ -70,17 +74,19 @@ impl<T> Presence<T> {
     }
 }
 
-/// Names of departed objects that an informer remembers. More than the largest fleet loses while one decision waits; about 200 KB when
-/// full.
+/// Names of departed objects that an informer remembers. More than the largest fleet loses while
+/// one decision waits; about 200 KB when full.
 pub const MOST_DEPARTED: usize = 1024;
 
-/// Whether an object with this metadata that a complete list lacks has left: it was being deleted, or nothing had to happen before it
-/// could go. With a finalizer and without a deletion timestamp it cannot have left in the ordinary way.
+/// Whether an object with this metadata that a complete list lacks has left: it was being deleted,
+/// or nothing had to happen before it could go. With a finalizer and without a deletion timestamp
+/// it cannot have left in the ordinary way.
 pub(super) fn is_to_leave(deleting: bool, finalizers: Option<&Vec<String>>) -> bool {
     deleting || finalizers.is_none_or(Vec::is_empty)
 }
 
-/// The names that left, the oldest forgotten first. Cheap to share: a holder keeps the state that it got.
+/// The names that left, the oldest forgotten first. Cheap to share: a holder keeps the state that
+/// it got.
 #[derive(Debug, Clone, Default)]
 pub struct Departed {
     by_name: HashMap<Arc<str>, (u64, Departure)>,

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-/// The objects of a collection, each found by the names in its own metadata. Names kept beside the objects would cost a small
-/// object a third of its memory again, and every look-up two allocations. They are sorted, so that those of one namespace are found
-/// without a look at the others.
+/// The objects of a collection, each found by the names in its own metadata. Names kept beside the
+/// objects would cost a small object a third of its memory again, and every look-up two
+/// allocations. They are sorted, so that those of one namespace are found without a look at the
+/// others.
 pub(super) struct Shelf<K>(BTreeSet<Shelved<K>>);
 
 impl<K: Resource> Shelf<K> {

@@ -20,11 +20,13 @@ use super::wire::{compact, json};
 use super::{Followed, Selection};
 use crate::protobuf::{self, Malformed};
 
-/// Deadline for the head of an answer, and for each object of a list. Kubernetes' own server gives up on a list after 60 s.
+/// Deadline for the head of an answer, and for each object of a list. Kubernetes' own server gives
+/// up on a list after 60 s.
 pub(super) const ANSWER_DEADLINE: Duration = Duration::from_mins(1);
 /// As much of a refusal as is read.
 const LONGEST_REFUSAL: u64 = 64 * 1024;
-/// What we ask for where objects can be read from protobuf. A server that cannot write it answers JSON.
+/// What we ask for where objects can be read from protobuf. A server that cannot write it answers
+/// JSON.
 const COMPACT_OR_JSON: &str = "application/vnd.kubernetes.protobuf, application/json";
 
 /// Why a step did not succeed.
@@ -144,8 +146,8 @@ impl<K: Followed> Source<K> {
             bookmarks: true,
             send_initial_events: from.is_none(),
         };
-        // An empty version with `sendInitialEvents` asks for a list as fresh as a quorum read: nothing may be decided on
-        // a server's stale cache.
+        // An empty version with `sendInitialEvents` asks for a list as fresh as a quorum read:
+        // nothing may be decided on a server's stale cache.
         let request = self.request.watch(&params, from.unwrap_or_default())?;
         let answer = timeout(ANSWER_DEADLINE, self.send(request))
             .await

@@ -4,7 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 
-/// Whether what a follower knows is current. Shared between the follower and whoever must tell how old its knowledge is.
+/// Whether what a follower knows is current. Shared between the follower and whoever must tell how
+/// old its knowledge is.
 #[derive(Debug)]
 pub struct Touch {
     state: Mutex<State>,
@@ -12,7 +13,8 @@ pub struct Touch {
 
 #[derive(Clone, Copy, Debug)]
 struct State {
-    /// When the server last said something while we were up to date; at first, when following began.
+    /// When the server last said something while we were up to date; at first, when following
+    /// began.
     heard: Timestamp,
     /// Whether something failed since.
     lost: bool,
@@ -30,14 +32,15 @@ impl Touch {
         }
     }
 
-    /// When the server was last heard of, if following it fails at present; `None` while all is well. An open watch on which
-    /// nothing happens is well.
+    /// When the server was last heard of, if following it fails at present; `None` while all is
+    /// well. An open watch on which nothing happens is well.
     pub fn lost_since(&self) -> Option<Timestamp> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.lost.then_some(state.heard)
     }
 
-    /// When the server last said something while we were up to date. On a quiet watch that is once a minute.
+    /// When the server last said something while we were up to date. On a quiet watch that is once
+    /// a minute.
     pub fn heard(&self) -> Timestamp {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.heard

@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// The words for a trouble that lasts. Shared between a follower and whoever must say what is waited for.
+/// The words for a trouble that lasts. Shared between a follower and whoever must say what is
+/// waited for.
 #[derive(Debug, Default)]
 pub struct Trouble(Mutex<Option<String>>);
 

@@ -13,7 +13,8 @@ mod deviations;
 mod names;
 mod quantity;
 
-/// Replays a suite from the project's own copy, and more if there is more (see [`muster_vectors::replay`]).
+/// Replays a suite from the project's own copy, and more if there is more (see
+/// [`muster_vectors::replay`]).
 fn replay(suite: &str, run: impl Fn(&Case) -> Result<(), Difference>) {
     let own = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"));
     if let Err(report) = muster_vectors::replay(suite, own, deviations::DECLARED, run) {

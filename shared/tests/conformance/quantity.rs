@@ -57,8 +57,8 @@ fn compare(case: &Case, quantity: Option<Quantity>) -> Result<(), Difference> {
     }
 }
 
-/// The reference prints some inputs as they were written (`+1`, `5.`, `0012`). The amount must be the same then;
-/// whatever it prints anew, we print alike.
+/// The reference prints some inputs as they were written (`+1`, `5.`, `0012`). The amount must be
+/// the same then; whatever it prints anew, we print alike.
 fn spelled(expected: &Value, quantity: Quantity) -> Value {
     let printed = quantity.to_string();
     let kept = expected

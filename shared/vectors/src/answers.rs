@@ -1,4 +1,5 @@
-//! The project's own answers on lines whose quirk is declared, one JSON line each: `{case, answer, reason}`.
+//! The project's own answers on lines whose quirk is declared, one JSON line each:
+//! `{case, answer, reason}`.
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 

@@ -1,15 +1,16 @@
 //! Replays conformance vectors: recorded inputs and outputs of the reference implementation.
 //!
-//! A suite is a file of JSON lines `{case, in, out, quirk?}`. [`replay`] runs the project's own copy
-//! (`tests/vectors` of a crate) and, when `MUSTER_VECTORS` names a folder, the file of the same name there, and
-//! prints one line: `SUITE: passed P, differs D, failed F`.
+//! A suite is a file of JSON lines `{case, in, out, quirk?}`. [`replay`] runs the project's own
+//! copy (`tests/vectors` of a crate) and, when `MUSTER_VECTORS` names a folder, the file of the
+//! same name there, and prints one line: `SUITE: passed P, differs D, failed F`.
 //!
 //! A line may differ only where the reference is known to be odd (it carries a `quirk`) and where a
-//! [`Deviation`] says, with a reason, that this project does otherwise. What it answers instead is on file, too:
-//! `tests/answers/SUITE.jsonl` has the own answer to each such line of the project's copy, and another answer
-//! fails. `MUSTER_RECORD_ANSWERS=1 cargo test` writes these files anew, so that a change shows in the commit.
-//! Lines that are in the folder of `MUSTER_VECTORS` alone have no answer on file; there a declared quirk allows
-//! any answer. A panic of the code under test fails always.
+//! [`Deviation`] says, with a reason, that this project does otherwise. What it answers instead is
+//! on file, too: `tests/answers/SUITE.jsonl` has the own answer to each such line of the project's
+//! copy, and another answer fails. `MUSTER_RECORD_ANSWERS=1 cargo test` writes these files anew, so
+//! that a change shows in the commit. Lines that are in the folder of `MUSTER_VECTORS` alone have
+//! no answer on file; there a declared quirk allows any answer. A panic of the code under test
+//! fails always.
 
 mod answers;
 mod outcome;
@@ -69,12 +70,12 @@ pub struct Tally {
     pub failed: usize,
 }
 
-/// Replays a suite. `tests` is the folder with the project's copy (`vectors`) and its answers (`answers`); `run`
-/// says how the answer to a case differs from the recorded one, if it does.
+/// Replays a suite. `tests` is the folder with the project's copy (`vectors`) and its answers
+/// (`answers`); `run` says how the answer to a case differs from the recorded one, if it does.
 ///
 /// # Errors
-/// The first failures in words, a missing or empty copy, an unreadable line, or a declared deviation that the
-/// project's copy has no example of.
+/// The first failures in words, a missing or empty copy, an unreadable line, or a declared
+/// deviation that the project's copy has no example of.
 pub fn replay(
     suite: &str,
     tests: &Path,
@@ -84,7 +85,8 @@ pub fn replay(
     replay_naming(suite, tests, deviations, |_| None, run)
 }
 
-/// The same, where the recording does not mark all that is odd: `name` gives the quirk of a line that carries none.
+/// The same, where the recording does not mark all that is odd: `name` gives the quirk of a line
+/// that carries none.
 ///
 /// # Errors
 /// Those of [`replay`].
@@ -211,8 +213,8 @@ fn judge(
     Ok(report)
 }
 
-/// The declaration of a line's quirk. The same quirk may show in several suites: a declaration for the line's own
-/// suite goes first, and one for another holds as well.
+/// The declaration of a line's quirk. The same quirk may show in several suites: a declaration for
+/// the line's own suite goes first, and one for another holds as well.
 fn declared<'d>(suite: &str, case: &Case, deviations: &'d [Deviation]) -> Option<&'d Deviation> {
     let quirk = case.quirk.as_deref()?;
     let same = || deviations.iter().filter(|it| it.quirk == quirk);

@@ -1,4 +1,5 @@
-//! Asking a webhook over TLS. What goes wrong is told in the words of Go's HTTP client, as the real server tells it.
+//! Asking a webhook over TLS. What goes wrong is told in the words of Go's HTTP client, as the real
+//! server tells it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -79,8 +80,8 @@ impl Endpoint {
         format!("{}?timeout={seconds}s", self.url)
     }
 
-    /// Sends a review and reads the answer. `address` is where the service is; otherwise the URL says it.
-    /// An error says what went wrong from `Post "https://…": ` on.
+    /// Sends a review and reads the answer. `address` is where the service is; otherwise the URL
+    /// says it. An error says what went wrong from `Post "https://…": ` on.
     pub async fn post(
         &self,
         address: Option<SocketAddr>,
@@ -261,8 +262,8 @@ fn trusting(bundle: &[u8]) -> rustls::ClientConfig {
         .with_no_client_auth()
 }
 
-/// Verifies chains, and accepts a certificate that is itself in the bundle, as Go does and webpki does not: webhooks
-/// with one self-signed certificate are common.
+/// Verifies chains, and accepts a certificate that is itself in the bundle, as Go does and webpki
+/// does not: webhooks with one self-signed certificate are common.
 #[derive(Debug)]
 struct Pinned {
     /// None without any root.

@@ -1,4 +1,5 @@
-//! Webhook configurations as the server holds them: parsed when they change, in the order in which they are called.
+//! Webhook configurations as the server holds them: parsed when they change, in the order in which
+//! they are called.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +69,8 @@ impl Hook {
     }
 }
 
-/// All webhooks of a kind of configuration, in the order of the configurations' names and then of their lists.
+/// All webhooks of a kind of configuration, in the order of the configurations' names and then of
+/// their lists.
 pub fn read(configurations: &Collection) -> Arc<[Hook]> {
     // The present is never compacted.
     let present = configurations.scan(Scan::default(), |_| true);

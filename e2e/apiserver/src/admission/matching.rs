@@ -201,7 +201,8 @@ impl Condition {
     }
 }
 
-/// Whether all conditions are met. One that is false decides; otherwise those that went wrong are told.
+/// Whether all conditions are met. One that is false decides; otherwise those that went wrong are
+/// told.
 pub fn met(
     conditions: &[Condition],
     request: &Value,

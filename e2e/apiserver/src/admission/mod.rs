@@ -1,7 +1,9 @@
-//! Admission: webhooks and policies that are asked about a write, in what order, and what becomes of their answers.
+//! Admission: webhooks and policies that are asked about a write, in what order, and what becomes
+//! of their answers.
 //!
-//! The course is that of kube-apiserver: the mutating webhooks one after another on the way in, a second round for those
-//! that want one, then, when the object is complete and valid, the policies, and then the validating webhooks all at once.
+//! The course is that of kube-apiserver: the mutating webhooks one after another on the way in, a
+//! second round for those that want one, then, when the object is complete and valid, the policies,
+//! and then the validating webhooks all at once.
 
 mod asking;
 mod client;
@@ -76,7 +78,8 @@ impl Configurations {
         }
     }
 
-    /// The webhooks as of now. Where there never was a configuration, that is all there is to find out.
+    /// The webhooks as of now. Where there never was a configuration, that is all there is to find
+    /// out.
     fn hooks(&self) -> Option<Arc<[Hook]>> {
         let latest = self.collection.latest_version();
         if latest == 0 {
@@ -95,7 +98,8 @@ impl Configurations {
 }
 
 impl Admission {
-    /// Webhooks whose configurations are in the store; `services` (`namespace/name`) are found at these addresses.
+    /// Webhooks whose configurations are in the store; `services` (`namespace/name`) are found at
+    /// these addresses.
     pub fn new(store: &Store, services: HashMap<String, SocketAddr>) -> Self {
         Self {
             policies: Policies::new(store),
@@ -123,7 +127,8 @@ pub struct Written<'a> {
     pub old: Option<&'a Value>,
 }
 
-/// Asks the mutating webhooks, and makes of the object what they want; tells whether they wanted anything.
+/// Asks the mutating webhooks, and makes of the object what they want; tells whether they wanted
+/// anything.
 pub async fn mutate(
     call: &Call<'_>,
     written: Written<'_>,
@@ -145,7 +150,8 @@ pub async fn mutate(
     Ok(true)
 }
 
-/// Asks all webhooks about something that is answered or carried out at once: reviews, bindings, evictions.
+/// Asks all webhooks about something that is answered or carried out at once: reviews, bindings,
+/// evictions.
 pub async fn answerable(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
     let written = Written {
         operation: Operation::Create,

@@ -35,7 +35,8 @@ pub struct Attributes<'a> {
     pub user: &'a User,
 }
 
-/// The resource and the kind that a webhook's rule is about: those of the request, or equivalent ones.
+/// The resource and the kind that a webhook's rule is about: those of the request, or equivalent
+/// ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invocation {
     /// The resource.
@@ -115,7 +116,8 @@ pub fn request(attributes: &Attributes<'_>, invocation: &Invocation, uid: &str) 
     request
 }
 
-/// What an answer means, or why it means nothing; the words follow `received invalid webhook response: `.
+/// What an answer means, or why it means nothing; the words follow
+/// `received invalid webhook response: `.
 pub fn verdict(
     answer: &Value,
     version: &str,

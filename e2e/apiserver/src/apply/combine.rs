@@ -45,8 +45,8 @@ fn fits(value: Option<&Value>, is: impl Fn(&Value) -> bool) -> bool {
     value.is_none_or(|value| value.is_null() || is(value))
 }
 
-/// The order of the result: the configuration's elements in its order, those that only the object has between them
-/// where they stood.
+/// The order of the result: the configuration's elements in its order, those that only the object
+/// has between them where they stood.
 fn merge_elements(
     items: Option<At<'_>>,
     left: &[(Element, &Value)],

@@ -1,12 +1,13 @@
-//! One step of a path in a field set: a field, a list element by its keys, or a list element by its value.
+//! One step of a path in a field set: a field, a list element by its keys, or a list element by its
+//! value.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
 
-/// A step in its wire form: `f:spec`, `k:{"name":"web"}`, `v:"a"`, `i:0`. Keys are sorted, so that equal steps have
-/// equal text.
+/// A step in its wire form: `f:spec`, `k:{"name":"web"}`, `v:"a"`, `i:0`. Keys are sorted, so that
+/// equal steps have equal text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Element(String);
 

@@ -1,4 +1,5 @@
-//! The bridge from client-side to server-side apply: what the annotation of `kubectl apply` says, kubectl may take.
+//! The bridge from client-side to server-side apply: what the annotation of `kubectl apply` says,
+//! kubectl may take.
 
 use serde_json::{Value, json};
 

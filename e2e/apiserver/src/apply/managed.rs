@@ -57,8 +57,8 @@ fn named(name: &str) -> String {
     }
 }
 
-/// The name under which a request owns fields: what it says in `fieldManager`, else the part of the user agent before
-/// the first slash, without what cannot be printed, cut to 128 bytes.
+/// The name under which a request owns fields: what it says in `fieldManager`, else the part of the
+/// user agent before the first slash, without what cannot be printed, cut to 128 bytes.
 pub fn manager_name(field_manager: &str, user_agent: &str) -> String {
     if !field_manager.is_empty() {
         return field_manager.to_owned();
@@ -95,7 +95,8 @@ pub struct Owned {
 pub struct Managed(pub BTreeMap<Manager, Owned>);
 
 impl Managed {
-    /// Reads `metadata.managedFields`; `None` where an entry is malformed. An absent list is an empty one.
+    /// Reads `metadata.managedFields`; `None` where an entry is malformed. An absent list is an
+    /// empty one.
     pub fn read(object: &Value) -> Option<Self> {
         let entries = object["metadata"]["managedFields"]
             .as_array()

@@ -1,6 +1,7 @@
 //! Server-side apply and field management: who owns which field of an object.
 //!
-//! The rules are those of Kubernetes' documentation of server-side apply and of its merge specification (KEP 555).
+//! The rules are those of Kubernetes' documentation of server-side apply and of its merge
+//! specification (KEP 555).
 
 mod check;
 mod combine;
@@ -43,9 +44,9 @@ pub enum ApplyError {
     Typed(String),
 }
 
-/// `live` after manager `manager` applied `config`, its managed fields brought up to date. `live` is `None` when the
-/// object does not exist yet. `subresource` is empty for the object itself. Defaults are not filled in: the caller
-/// decodes, defaults and validates what comes back.
+/// `live` after manager `manager` applied `config`, its managed fields brought up to date. `live`
+/// is `None` when the object does not exist yet. `subresource` is empty for the object itself.
+/// Defaults are not filled in: the caller decodes, defaults and validates what comes back.
 #[allow(clippy::too_many_arguments)]
 pub fn apply(
     live: Option<&Value>,
@@ -183,8 +184,8 @@ impl Request<'_> {
     }
 }
 
-/// Takes what changed from everybody but `me`. Unless forced, nothing is taken that somebody else holds with another
-/// value; that is reported instead.
+/// Takes what changed from everybody but `me`. Unless forced, nothing is taken that somebody else
+/// holds with another value; that is reported instead.
 fn yield_fields(
     owners: &mut Managed,
     me: &Manager,
@@ -221,7 +222,8 @@ fn yield_fields(
     Vec::new()
 }
 
-/// Removes from `merged` what the manager applied last time, does not apply any more, and nobody else owns.
+/// Removes from `merged` what the manager applied last time, does not apply any more, and nobody
+/// else owns.
 fn prune(schema: &Schema, merged: &Value, owners: &Managed, last: &FieldSet) -> Value {
     let at = schema.root();
     let named = |set: &FieldSet| set.with_named_fields(Some(at));
@@ -238,8 +240,9 @@ fn prune(schema: &Schema, merged: &Value, owners: &Managed, last: &FieldSet) -> 
     without(&everything.difference(&set_of(&pruned)).intersection(&last))
 }
 
-/// Brings `new.metadata.managedFields` up to date after a write that was not an apply (`old` is `None` on create).
-/// `new` is complete: defaulted, with whatever the request said in `managedFields`.
+/// Brings `new.metadata.managedFields` up to date after a write that was not an apply (`old` is
+/// `None` on create). `new` is complete: defaulted, with whatever the request said in
+/// `managedFields`.
 pub fn track_update(
     old: Option<&Value>,
     new: &mut Value,
@@ -260,7 +263,8 @@ pub fn track_update(
             .filter(|owners| !owners.0.is_empty())
             .unwrap_or_else(recorded)
     };
-    // An object that nobody tracks is not tracked from an update on: only creation and apply begin it.
+    // An object that nobody tracks is not tracked from an update on: only creation and apply begin
+    // it.
     if owners.0.is_empty() && old.is_some() {
         owners.write(new);
         return;

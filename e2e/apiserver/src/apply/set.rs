@@ -98,8 +98,9 @@ impl FieldSet {
         }
     }
 
-    /// The set with every declared field that leads to a member made a member too. Owning something below a struct's
-    /// field means caring for the field; a map's keys and a list's elements are not implied.
+    /// The set with every declared field that leads to a member made a member too. Owning something
+    /// below a struct's field means caring for the field; a map's keys and a list's elements are
+    /// not implied.
     pub fn with_named_fields(&self, at: Option<At<'_>>) -> Self {
         let mut named = Self {
             members: self.members.clone(),

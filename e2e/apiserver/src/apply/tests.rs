@@ -552,8 +552,8 @@ fn creating_a_custom_object_owns_its_structs_too() {
     );
 }
 
-/// Specs of the custom kind, small enough to collide. Keyed lists and sets are never empty: an empty one owns nothing,
-/// not even itself, which is a gap of the specification that we share.
+/// Specs of the custom kind, small enough to collide. Keyed lists and sets are never empty: an
+/// empty one owns nothing, not even itself, which is a gap of the specification that we share.
 fn spec() -> impl Strategy<Value = Value> {
     let text = || prop::sample::select(vec!["p", "q"]);
     let map = prop::option::of(prop::collection::btree_map("[xy]", text(), 0..3));

@@ -1,4 +1,5 @@
-//! Values seen through their schema, as server-side apply sees them: what is one leaf, what is keyed how.
+//! Values seen through their schema, as server-side apply sees them: what is one leaf, what is
+//! keyed how.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ pub enum Form<'a> {
     List(&'a ListKind),
 }
 
-/// How the place `at` is owned; where the schema is silent, objects are owned by field and lists as a whole.
+/// How the place `at` is owned; where the schema is silent, objects are owned by field and lists as
+/// a whole.
 pub fn form<'a>(at: Option<At<'a>>, value: Option<&Value>) -> Form<'a> {
     let Some(node) = at.map(At::node) else {
         return deduced(value);
@@ -154,8 +156,8 @@ fn collect(at: Option<At<'_>>, value: &Value, path: &mut Vec<Element>, set: &mut
     }
 }
 
-/// `value` without the members of `doomed`. What is emptied stays as an empty map or list; the real server makes it
-/// `null`, which would then not fit many a custom schema.
+/// `value` without the members of `doomed`. What is emptied stays as an empty map or list; the real
+/// server makes it `null`, which would then not fit many a custom schema.
 pub fn remove(at: Option<At<'_>>, value: &Value, doomed: &FieldSet) -> Value {
     match (form(at, Some(value)), value) {
         (Form::Map, Value::Object(fields)) => {

@@ -1,5 +1,6 @@
-//! Signs the public ConfigMap `cluster-info` with every bootstrap token that is for signing, as kube-controller-manager does where
-//! its controller `bootstrapsigner` is on (kubeadm and Karmada switch it on).
+//! Signs the public ConfigMap `cluster-info` with every bootstrap token that is for signing, as
+//! kube-controller-manager does where its controller `bootstrapsigner` is on (kubeadm and Karmada
+//! switch it on).
 
 use std::collections::BTreeMap;
 

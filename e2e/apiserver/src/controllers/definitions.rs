@@ -1,4 +1,5 @@
-//! Serves what CRDs define, says so in their conditions, and clears their objects away before they go.
+//! Serves what CRDs define, says so in their conditions, and clears their objects away before they
+//! go.
 
 use std::collections::HashSet;
 

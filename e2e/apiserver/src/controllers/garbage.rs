@@ -1,4 +1,5 @@
-//! Garbage collection: objects whose owners are gone go too; foreground and orphan deletions are carried out.
+//! Garbage collection: objects whose owners are gone go too; foreground and orphan deletions are
+//! carried out.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

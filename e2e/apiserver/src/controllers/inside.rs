@@ -74,7 +74,8 @@ impl Inside {
         .await
     }
 
-    /// Changes an object (or a subresource of it) to what `change` makes of it; `None` leaves it as it is.
+    /// Changes an object (or a subresource of it) to what `change` makes of it; `None` leaves it as
+    /// it is.
     pub async fn change(
         &self,
         served: &Served,

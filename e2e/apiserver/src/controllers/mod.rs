@@ -1,5 +1,6 @@
-//! The controllers that keep an API tidy and that a real cluster runs beside its server: CRDs, namespaces, garbage
-//! collection, default service accounts, their old tokens, certificates, signatures by bootstrap tokens.
+//! The controllers that keep an API tidy and that a real cluster runs beside its server: CRDs,
+//! namespaces, garbage collection, default service accounts, their old tokens, certificates,
+//! signatures by bootstrap tokens.
 
 mod bootstrap_signer;
 mod definitions;
@@ -28,8 +29,8 @@ const MANAGER: &str = "kube-controller-manager";
 /// Which controllers run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enabled {
-    /// Garbage collection, namespaces, service accounts: what kube-controller-manager does beside a real server.
-    /// Without it the server behaves like a bare kube-apiserver.
+    /// Garbage collection, namespaces, service accounts: what kube-controller-manager does beside a
+    /// real server. Without it the server behaves like a bare kube-apiserver.
     pub manager: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Namespaces: a service account and the root certificate for new ones, an orderly end for those that go.
+//! Namespaces: a service account and the root certificate for new ones, an orderly end for those
+//! that go.
 
 use std::collections::HashSet;
 
@@ -137,7 +138,8 @@ impl Namespaces {
         }
     }
 
-    /// What is left of every resource after deleting: its name, how many objects, and their finalizers.
+    /// What is left of every resource after deleting: its name, how many objects, and their
+    /// finalizers.
     async fn delete_contents(&self, namespace: &str) -> Vec<(String, usize, Vec<String>)> {
         let registry = &self.inside.server.registry;
         let prefix = format!("{namespace}/");

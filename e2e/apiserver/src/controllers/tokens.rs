@@ -1,4 +1,5 @@
-//! Fills secrets that ask for a service account's token of the old kind, and removes them with the account.
+//! Fills secrets that ask for a service account's token of the old kind, and removes them with the
+//! account.
 
 use super::super::registry::Served;
 use super::super::server::Notice;

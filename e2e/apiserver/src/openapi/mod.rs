@@ -1,4 +1,5 @@
-//! OpenAPI documents for kubectl: v3 for `explain`, strategic merge and field validation, v2 for older clients.
+//! OpenAPI documents for kubectl: v3 for `explain`, strategic merge and field validation, v2 for
+//! older clients.
 
 mod paths;
 mod schemas;
@@ -13,8 +14,8 @@ use super::kinds::{self, Kind};
 use paths::Resource;
 use schemas::{Dialect, Schemas};
 
-/// The index at `/openapi/v3`: one path per served group and version. `versions` are `api/v1`, `apis/apps/v1`, …;
-/// each comes with a hash that changes when its document changes ([`hash`]).
+/// The index at `/openapi/v3`: one path per served group and version. `versions` are `api/v1`,
+/// `apis/apps/v1`, …; each comes with a hash that changes when its document changes ([`hash`]).
 pub fn v3_root<'a>(versions: impl IntoIterator<Item = (&'a str, String)>) -> Value {
     let paths: Map<String, Value> = versions
         .into_iter()
@@ -33,8 +34,8 @@ pub fn hash(document: &Value) -> String {
     format!("{:016X}", hasher.finish())
 }
 
-/// The document of one group and version: built-in kinds, and those of `crds` (whole `CustomResourceDefinition`s)
-/// that serve it.
+/// The document of one group and version: built-in kinds, and those of `crds` (whole
+/// `CustomResourceDefinition`s) that serve it.
 pub fn v3_group(group: &str, version: &str, crds: &[&Value]) -> Value {
     let mut schemas = Schemas::new(Dialect::V3);
     let mut paths = Map::new();
@@ -73,7 +74,8 @@ pub fn v2(crds: &[&Value]) -> Value {
     json!({"swagger": "2.0", "info": info(), "paths": paths, "definitions": schemas.finish()})
 }
 
-/// Media type of `/openapi/v2` in protobuf. kubectl asks with an `@` in it, which no parser of media types takes.
+/// Media type of `/openapi/v2` in protobuf. kubectl asks with an `@` in it, which no parser of
+/// media types takes.
 pub const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Whether a client wants `/openapi/v2` in protobuf.
@@ -85,8 +87,9 @@ pub fn wants_protobuf(headers: &HeaderMap) -> bool {
         .any(|value| value.contains("proto-openapi.spec.v2"))
 }
 
-/// The document at `/openapi/v2` in protobuf (message `openapi.v2.Document`): title and version, no schemas. kubectl looks there for
-/// kinds that it did not find in v3, so that it learns that there are none and says `no matches for kind`.
+/// The document at `/openapi/v2` in protobuf (message `openapi.v2.Document`): title and version, no
+/// schemas. kubectl looks there for kinds that it did not find in v3, so that it learns that there
+/// are none and says `no matches for kind`.
 pub fn v2_protobuf() -> Vec<u8> {
     let text = |number: u8, bytes: &[u8]| -> Vec<u8> {
         // A length below 128 is one byte.

@@ -1,4 +1,5 @@
-//! The paths of a document: which resources exist, and which parameters and patch forms their operations take.
+//! The paths of a document: which resources exist, and which parameters and patch forms their
+//! operations take.
 
 use serde_json::{Map, Value, json};
 

@@ -8,7 +8,8 @@ use crate::kinds::Kind;
 use crate::schema::builtin::{ARENA, DEFINITIONS, definition_name};
 use crate::schema::node::{At, ListKind, Shape};
 
-/// Which of the two versions of OpenAPI is spoken; they differ in where schemas live and how references are dressed.
+/// Which of the two versions of OpenAPI is spoken; they differ in where schemas live and how
+/// references are dressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// Swagger 2.0.
@@ -173,7 +174,8 @@ fn component_name(group: &str, version: &str, kind: &str) -> String {
     format!("{}.{version}.{kind}", reversed.join("."))
 }
 
-/// Writes list types, patch strategies and defaults, which the definitions lack, into the properties of a type.
+/// Writes list types, patch strategies and defaults, which the definitions lack, into the
+/// properties of a type.
 fn annotate(schema: &mut Value, at: At<'_>) {
     if at.node().atomic {
         schema["x-kubernetes-map-type"] = json!("atomic");

@@ -27,7 +27,8 @@ pub fn json(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     Ok(patched)
 }
 
-/// The real server lets `replace` set a member that isn't there yet, as long as there is an object to have it.
+/// The real server lets `replace` set a member that isn't there yet, as long as there is an object
+/// to have it.
 fn lenient(operation: PatchOperation, live: &Value) -> PatchOperation {
     match operation {
         PatchOperation::Replace(replace) if replace.path.resolve(live).is_err() => {

@@ -1,4 +1,5 @@
-//! The three patch forms that change a document without a field manager: JSON, merge and strategic merge.
+//! The three patch forms that change a document without a field manager: JSON, merge and strategic
+//! merge.
 
 mod json;
 mod merge;
@@ -14,7 +15,8 @@ pub enum PatchError {
     /// The patch document itself is malformed: 400.
     #[error("{0}")]
     Malformed(String),
-    /// The patch is well formed but does not fit the object (a `test` that fails, a missing path): 422.
+    /// The patch is well formed but does not fit the object (a `test` that fails, a missing
+    /// path): 422.
     #[error("{0}")]
     Unprocessable(String),
 }

@@ -1,7 +1,8 @@
-//! Strategic merge patch: a merge patch that knows which lists are keyed, and has directives of its own.
+//! Strategic merge patch: a merge patch that knows which lists are keyed, and has directives of its
+//! own.
 //!
-//! The rules are those of Kubernetes' API conventions ("Strategic Merge Patch") and of its directives `$patch`,
-//! `$retainKeys`, `$setElementOrder/LIST` and `$deleteFromPrimitiveList/LIST`.
+//! The rules are those of Kubernetes' API conventions ("Strategic Merge Patch") and of its
+//! directives `$patch`, `$retainKeys`, `$setElementOrder/LIST` and `$deleteFromPrimitiveList/LIST`.
 
 use serde_json::{Map, Value};
 
@@ -28,8 +29,8 @@ fn malformed(message: String) -> PatchError {
     PatchError::Malformed(message)
 }
 
-/// Merges `patch` into `live`. `replaced` says that the surroundings are being replaced: what has no counterpart is
-/// taken over without its `null`s.
+/// Merges `patch` into `live`. `replaced` says that the surroundings are being replaced: what has
+/// no counterpart is taken over without its `null`s.
 fn merge_objects(
     live: Map<String, Value>,
     patch: &Map<String, Value>,
@@ -144,7 +145,8 @@ fn merge_primitives(before: &[Value], change: &[Value]) -> Value {
     Value::Array(interleaved(listed, others, rank, origin))
 }
 
-/// What a patch lists comes in its order; what it doesn't list comes before a listed element only if it did so originally.
+/// What a patch lists comes in its order; what it doesn't list comes before a listed element only
+/// if it did so originally.
 fn interleaved(
     mut listed: Vec<Value>,
     others: Vec<Value>,
@@ -263,8 +265,8 @@ fn delete_primitives(
     Ok(())
 }
 
-/// `$setElementOrder`: listed elements take the order of the list; others stay where they were relative to the listed
-/// elements around them.
+/// `$setElementOrder`: listed elements take the order of the list; others stay where they were
+/// relative to the listed elements around them.
 fn order_elements(
     merged: &mut Map<String, Value>,
     list: &str,

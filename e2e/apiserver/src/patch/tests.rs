@@ -94,7 +94,8 @@ fn strategic_case(schema: &Schema, live: &Value, patch: &Value, expected: &Value
 
 #[test]
 fn containers_merge_by_name_and_tolerations_are_replaced() {
-    // The worked example of Kubernetes' task page on patching in place; what is new comes first, as a real server has it.
+    // The worked example of Kubernetes' task page on patching in place; what is new comes first, as
+    // a real server has it.
     let live = json!({"template": {"spec": {"containers": [{"name": "nginx", "image": "nginx"}],
         "tolerations": [{"effect": "NoSchedule", "key": "dedicated", "value": "test-team"}]}}});
     let added =
@@ -263,7 +264,8 @@ proptest! {
 
     #[test]
     fn strategic_patches_of_unkeyed_fields_are_merge_patches(live in document(), patch in document()) {
-        // Below `data` of a kind without it, nothing is keyed: both forms must agree where objects meet.
+        // Below `data` of a kind without it, nothing is keyed: both forms must agree where objects
+        // meet.
         let (live, patch) = (json!({"x": live}), json!({"x": patch}));
         if let Ok(patched) = strategic(&live, &patch, &pod()) {
             prop_assert_eq!(patched, merge(&live, &patch));

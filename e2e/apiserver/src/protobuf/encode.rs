@@ -49,7 +49,8 @@ pub fn list(
     envelope(version, list_kind, &out)
 }
 
-/// A frame of a watch: an event without an envelope, around an object that has its own, behind its length.
+/// A frame of a watch: an event without an envelope, around an object that has its own, behind its
+/// length.
 pub fn frame(event: &str, object: &[u8]) -> Vec<u8> {
     let (mut raw, mut out) = (Vec::new(), Vec::new());
     bytes(1, object, &mut raw);

@@ -1,5 +1,6 @@
-//! Kubernetes' protobuf form, which kubectl and other Go clients prefer for built-in kinds: request bodies, and lists and
-//! watches for those who ask for it. All other answers are JSON, which the same clients accept.
+//! Kubernetes' protobuf form, which kubectl and other Go clients prefer for built-in kinds: request
+//! bodies, and lists and watches for those who ask for it. All other answers are JSON, which the
+//! same clients accept.
 
 pub mod encode;
 mod facts;
@@ -17,7 +18,8 @@ pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// What every body starts with.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Messages within messages deeper than this are refused: no kind nests so far (JSONSchemaProps isn't spoken here).
+/// Messages within messages deeper than this are refused: no kind nests so far (JSONSchemaProps
+/// isn't spoken here).
 const DEPTH: usize = 64;
 
 /// Why a body can't be read.

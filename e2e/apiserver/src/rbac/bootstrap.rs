@@ -1,10 +1,12 @@
-//! The roles and bindings that every cluster begins with and that clients rely on: facts about kube-apiserver 1.33.
+//! The roles and bindings that every cluster begins with and that clients rely on: facts about
+//! kube-apiserver 1.33.
 
 use serde_json::{Value, json};
 
 use super::GROUP;
 
-/// The objects, with their plurals. The rules of `admin`, `edit` and `view` are written out instead of aggregated.
+/// The objects, with their plurals. The rules of `admin`, `edit` and `view` are written out instead
+/// of aggregated.
 pub fn bootstrap() -> Vec<(&'static str, Value)> {
     let meta = |name: &str| json!({ "name": name, "labels": { "kubernetes.io/bootstrapping": "rbac-defaults" } });
     let role = |name: &str, rules: Value| {
@@ -67,7 +69,8 @@ pub fn bootstrap() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What workloads consist of, by group. Plain settings first: they differ between the roles in who sees secrets.
+/// What workloads consist of, by group. Plain settings first: they differ between the roles in who
+/// sees secrets.
 const WORKLOADS: [(&str, &[&str]); 8] = [
     (
         "",

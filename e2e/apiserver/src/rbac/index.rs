@@ -1,4 +1,5 @@
-//! Roles and bindings parsed and sorted by whom they concern; brought up to date when one of them was written.
+//! Roles and bindings parsed and sorted by whom they concern; brought up to date when one of them
+//! was written.
 
 use std::collections::HashMap;
 use std::fmt;

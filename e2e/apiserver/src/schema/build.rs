@@ -1,4 +1,5 @@
-//! Builds the arena of nodes from OpenAPI: definitions of built-in types, and the inline schemas of CRDs.
+//! Builds the arena of nodes from OpenAPI: definitions of built-in types, and the inline schemas of
+//! CRDs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -83,7 +84,8 @@ impl<'a> Builder<'a> {
         id
     }
 
-    /// The node of a CRD version's `openAPIV3Schema`, with type and metadata added as for every object.
+    /// The node of a CRD version's `openAPIV3Schema`, with type and metadata added as for every
+    /// object.
     pub fn custom_root(&mut self, schema: &Value) -> Id {
         let id = self.node(schema);
         self.embed(id);

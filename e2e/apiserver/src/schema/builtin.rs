@@ -1,5 +1,5 @@
-//! Schemas of the built-in kinds: structure and descriptions from k8s-openapi, list types and zero values from
-//! `builtin.facts`, defaults from `defaults.rs`.
+//! Schemas of the built-in kinds: structure and descriptions from k8s-openapi, list types and zero
+//! values from `builtin.facts`, defaults from `defaults.rs`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -21,7 +21,8 @@ use super::build::{Builder, OBJECT_META};
 use super::node::{At, Id, Node};
 use crate::kinds::{self, Kind};
 
-/// OpenAPI definitions of the built-in kinds and all they refer to, by full type name; references read `#/$defs/NAME`.
+/// OpenAPI definitions of the built-in kinds and all they refer to, by full type name; references
+/// read `#/$defs/NAME`.
 pub static DEFINITIONS: LazyLock<Map<String, Value>> = LazyLock::new(definitions);
 
 /// All built-in types in one arena.

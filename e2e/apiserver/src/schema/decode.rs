@@ -1,5 +1,5 @@
-//! Reads a request body the way a Go server does: wrong types are refused, spellings become canonical, and what the
-//! Go types would not keep or always print is dropped or added.
+//! Reads a request body the way a Go server does: wrong types are refused, spellings become
+//! canonical, and what the Go types would not keep or always print is dropped or added.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -60,7 +60,8 @@ pub fn embedded(at: At<'_>, value: &mut Value, path: &str) -> Result<(), String>
     Ok(())
 }
 
-/// Where we are, as `json.UnmarshalTypeError` tells it: the innermost struct and the path without indexes.
+/// Where we are, as `json.UnmarshalTypeError` tells it: the innermost struct and the path without
+/// indexes.
 ///
 /// The path is put together only when something is wrong: most of what is read is right.
 struct Place<'a> {

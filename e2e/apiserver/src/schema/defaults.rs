@@ -1,5 +1,5 @@
-//! Defaults of the built-in kinds. Those that hold wherever a type is used are a table that becomes part of the
-//! schema; those that depend on other fields are code, in `conditional.rs`.
+//! Defaults of the built-in kinds. Those that hold wherever a type is used are a table that becomes
+//! part of the schema; those that depend on other fields are code, in `conditional.rs`.
 
 use serde_json::Value;
 
@@ -91,7 +91,8 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("CustomResourceDefinitionSpec", "conversion", r#"{"strategy":"None"}"#),
 ];
 
-/// Ports of Endpoints and EndpointSlices share a type name, but not their defaults; both default the protocol.
+/// Ports of Endpoints and EndpointSlices share a type name, but not their defaults; both default
+/// the protocol.
 const ENDPOINT_PORT: (&str, &str) = ("EndpointPort", "protocol");
 
 /// Writes the table into the arena of built-in types.

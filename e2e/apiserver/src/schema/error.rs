@@ -129,7 +129,8 @@ impl FieldError {
         )
     }
 
-    /// `Invalid value: "string": <detail>` as of a schema: the value shown is the type that was found.
+    /// `Invalid value: "string": <detail>` as of a schema: the value shown is the type that was
+    /// found.
     pub fn type_invalid(
         field: impl Into<String>,
         found: &Value,

@@ -1,5 +1,5 @@
-//! What an object of some kind may look like: field types, list types, defaults and rules, for built-in kinds and
-//! for CRDs alike.
+//! What an object of some kind may look like: field types, list types, defaults and rules, for
+//! built-in kinds and for CRDs alike.
 
 mod build;
 pub mod builtin;
@@ -88,8 +88,8 @@ impl Schema {
         At::new(&self.arena, self.root)
     }
 
-    /// An object of the kind that says nothing: what a creation is compared with. Built-in kinds print empty structs
-    /// even then.
+    /// An object of the kind that says nothing: what a creation is compared with. Built-in kinds
+    /// print empty structs even then.
     pub fn empty(&self, api_version: &str, kind: &str) -> Value {
         let mut empty = json!({"apiVersion": api_version, "kind": kind});
         // Nothing in it can be of a wrong type.
@@ -117,15 +117,18 @@ impl Schema {
         }
     }
 
-    /// Reads a request body as the real server's decoder would: a wrong type is refused (400, the message is
-    /// returned), spellings are made canonical (quantities, times), and for built-in kinds what Go would not
-    /// have kept (`null`, empty optional fields) disappears. Call first, before [`Schema::prune`].
+    /// Reads a request body as the real server's decoder would: a wrong type is refused (400, the
+    /// message is returned), spellings are made canonical (quantities, times), and for built-in
+    /// kinds what Go would not have kept (`null`, empty optional fields) disappears. Call first,
+    /// before [`Schema::prune`].
     ///
-    /// The message is what follows `Deployment in version "v1" cannot be handled as a Deployment: `.
+    /// The message is what follows `Deployment in version "v1" cannot be handled as a Deployment:
+    /// `.
     pub fn decode(&self, object: &mut Value) -> Result<(), String> {
         match self.origin {
             Origin::Builtin(_) => decode::decode(self.root(), object),
-            // Of a custom object the server decodes metadata alone; types are a matter of validation.
+            // Of a custom object the server decodes metadata alone; types are a matter of
+            // validation.
             Origin::Custom { .. } => {
                 if let (Some(at), Some(metadata)) =
                     (self.root().field("metadata"), object.get_mut("metadata"))
@@ -137,8 +140,8 @@ impl Schema {
         }
     }
 
-    /// Removes fields that the schema does not know; their paths are returned (`spec.foo`, `spec.a[0].b`), which is
-    /// what `fieldValidation` reports as `unknown field "spec.foo"`.
+    /// Removes fields that the schema does not know; their paths are returned (`spec.foo`,
+    /// `spec.a[0].b`), which is what `fieldValidation` reports as `unknown field "spec.foo"`.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
         let mut late = Vec::new();
@@ -150,7 +153,8 @@ impl Schema {
         unknown
     }
 
-    /// Fills in what the real server would. The object has been decoded, which prints its empty structs.
+    /// Fills in what the real server would. The object has been decoded, which prints its empty
+    /// structs.
     pub fn default(&self, object: &mut Value) {
         walk::default(self.root(), object);
         match self.origin {

@@ -1,4 +1,5 @@
-//! The tree that a schema is: nodes in an arena, because types refer to each other and to themselves.
+//! The tree that a schema is: nodes in an arena, because types refer to each other and to
+//! themselves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -18,8 +18,8 @@ const DECIMAL: &[(&str, i32)] = &[
 ];
 const BINARY: &[&str] = &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// `text` in canonical form: no fraction, the largest suffix of its family that loses nothing (`1.5Gi` → `1536Mi`,
-/// `0.5` → `500m`, `1000m` → `1`).
+/// `text` in canonical form: no fraction, the largest suffix of its family that loses nothing
+/// (`1.5Gi` → `1536Mi`, `0.5` → `500m`, `1000m` → `1`).
 pub fn canonical(text: &str) -> Result<String, String> {
     let malformed = || MALFORMED.to_owned();
     let (negative, digits) = match text.as_bytes().first() {

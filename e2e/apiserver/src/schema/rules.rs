@@ -67,12 +67,14 @@ pub struct Expression {
     pub field_path: Option<String>,
     /// What to say instead, worked out from the value.
     pub message_expression: Option<Expr>,
-    /// The source, understood; `None` where it makes no sense, which the definition was refused for.
+    /// The source, understood; `None` where it makes no sense, which the definition was refused
+    /// for.
     pub parsed: Option<Expr>,
 }
 
 impl Rules {
-    /// The demands of `schema`, or `None` where it has none. `node` builds the schemas inside `allOf` and the like.
+    /// The demands of `schema`, or `None` where it has none. `node` builds the schemas inside
+    /// `allOf` and the like.
     pub fn read(schema: &Value, mut node: impl FnMut(&Value) -> Id) -> Option<Box<Self>> {
         let mut each = |name: &str| -> Vec<Id> {
             schema[name]

@@ -1,5 +1,5 @@
-//! Whether the schema of a CRD is structural, as Kubernetes calls it: every place has one type, and nothing but type and
-//! restrictions is said of it. Its defaults must fit it.
+//! Whether the schema of a CRD is structural, as Kubernetes calls it: every place has one type, and
+//! nothing but type and restrictions is said of it. Its defaults must fit it.
 
 use regex::Regex;
 use serde_json::{Value, json};

@@ -6,7 +6,8 @@ use super::node::{Absent, At, Shape};
 
 /// Removes what the schema does not know and reports the paths, as `unknown field "…"` quotes them.
 ///
-/// Those in metadata of embedded objects are `late`: the real server reads it after everything else.
+/// Those in metadata of embedded objects are `late`: the real server reads it after everything
+/// else.
 pub fn prune(at: At<'_>, value: &mut Value, unknown: &mut Vec<String>, late: &mut Vec<String>) {
     below(at, value, "", unknown, late);
 }
@@ -92,7 +93,8 @@ pub fn default(at: At<'_>, value: &mut Value) {
     }
 }
 
-/// Removes `null`s from objects where the schema knows the field and does not allow them. Defaults have been filled in.
+/// Removes `null`s from objects where the schema knows the field and does not allow them. Defaults
+/// have been filled in.
 pub fn drop_nulls(at: At<'_>, value: &mut Value) {
     match value {
         Value::Object(object) => {

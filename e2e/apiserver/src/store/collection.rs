@@ -1,4 +1,5 @@
-//! The objects of one resource: compare-and-swap writes, scans at a version, and the history that watches read.
+//! The objects of one resource: compare-and-swap writes, scans at a version, and the history that
+//! watches read.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
@@ -266,7 +267,8 @@ impl Collection {
         *self.latest.borrow()
     }
 
-    /// Tells of changes below `prefix` (`namespace/`, or empty for all). The sender goes when the collection closes.
+    /// Tells of changes below `prefix` (`namespace/`, or empty for all). The sender goes when the
+    /// collection closes.
     pub fn subscribe(&self, prefix: &str) -> watch::Receiver<u64> {
         if prefix.is_empty() {
             return self.latest.subscribe();

@@ -1,5 +1,5 @@
-//! The objects of one API server in memory: one counter of resource versions, a sorted map and a bounded history of
-//! changes for each resource.
+//! The objects of one API server in memory: one counter of resource versions, a sorted map and a
+//! bounded history of changes for each resource.
 
 mod collection;
 mod object;
@@ -13,7 +13,8 @@ pub use object::{Change, Draft, FRAME_END, Head, Object};
 
 /// How many changes a resource remembers for watches and for consistent paging.
 ///
-/// A real server remembers five minutes of them (etcd compaction); a count bounds our memory instead.
+/// A real server remembers five minutes of them (etcd compaction); a count bounds our memory
+/// instead.
 pub const HISTORY: usize = 10_000;
 
 /// All collections of one server.
@@ -69,7 +70,8 @@ impl Store {
         }
     }
 
-    /// Forgets the history of all collections, as a restarted server does: older watches are answered 410.
+    /// Forgets the history of all collections, as a restarted server does: older watches are
+    /// answered 410.
     pub fn forget_history(&self) {
         for (_, collection) in self.all() {
             collection.forget_history();

@@ -1,4 +1,5 @@
-//! A stored object: its JSON once, laid out so that a watch event, a list item and a plain answer are all slices of it.
+//! A stored object: its JSON once, laid out so that a watch event, a list item and a plain answer
+//! are all slices of it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -130,8 +131,8 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Serialises `object`, with `apiVersion` and `kind` first so that other versions differ in the front part only.
-    /// Fails if the object has no metadata map.
+    /// Serialises `object`, with `apiVersion` and `kind` first so that other versions differ in the
+    /// front part only. Fails if the object has no metadata map.
     pub fn new(head: Head, object: &Value) -> Result<Self, serde_json::Error> {
         use serde::ser::Error;
         let missing = || serde_json::Error::custom("an object needs metadata");
@@ -261,7 +262,8 @@ impl Object {
         rest.is_some_and(|rest| rest.starts_with(b"\""))
     }
 
-    /// The object's JSON after `apiVersion` and `kind`: starts at `"metadata"`, ends with the closing brace.
+    /// The object's JSON after `apiVersion` and `kind`: starts at `"metadata"`, ends with the
+    /// closing brace.
     pub fn rest(&self) -> &[u8] {
         &self.frame[self.rest..self.frame.len() - FRAME_END.len()]
     }

@@ -199,7 +199,8 @@ static NEW_EVENTS: Printer = Printer {
     cells: |row| event(row, "regarding", "note", "deprecated"),
 };
 
-/// The two kinds of events differ in the names of their fields: the newer one calls the old ones deprecated.
+/// The two kinds of events differ in the names of their fields: the newer one calls the old ones
+/// deprecated.
 fn event(row: &Row<'_>, object: &str, message: &str, prefix: &str) -> Vec<Value> {
     let field = |name: &str| {
         if prefix.is_empty() {

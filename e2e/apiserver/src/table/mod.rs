@@ -244,7 +244,8 @@ fn described(column: &str) -> &'static str {
         .unwrap_or_default()
 }
 
-/// A `meta.k8s.io/v1` Table of `items`. The caller adds `metadata` (resourceVersion, continue, remainingItemCount).
+/// A `meta.k8s.io/v1` Table of `items`. The caller adds `metadata` (resourceVersion, continue,
+/// remainingItemCount).
 pub fn table(columns: &Columns, items: &[&Value], include: IncludeObject, now: Timestamp) -> Value {
     let rows: Vec<Value> = items
         .iter()

@@ -1,4 +1,5 @@
-//! The part of kubectl's JSONPath that print columns use: members, indexes, `[*]` and `[?(@.a=="b")]`.
+//! The part of kubectl's JSONPath that print columns use: members, indexes, `[*]` and
+//! `[?(@.a=="b")]`.
 
 use serde_json::Value;
 
@@ -19,7 +20,8 @@ enum Step {
 }
 
 impl Path {
-    /// Reads `.status.conditions[?(@.type=="Ready")].status`; `None` where the text is no path that we know.
+    /// Reads `.status.conditions[?(@.type=="Ready")].status`; `None` where the text is no path that
+    /// we know.
     pub fn parse(text: &str) -> Option<Self> {
         let mut rest = text.trim().trim_start_matches('$');
         let mut steps = Vec::new();

@@ -105,7 +105,8 @@ pub async fn insert(call: &Call<'_>, mut object: Value, owned: bool) -> Result<O
             .put(draft(served, wanted)?, Expect::Absent)
         {
             Ok(stored) => {
-                // A namespace may have begun to go since it was looked at; what came late goes with it.
+                // A namespace may have begun to go since it was looked at; what came late goes with
+                // it.
                 call.server.written(resource, &stored);
                 return Ok(Outcome::Stored(StatusCode::CREATED, stored));
             }

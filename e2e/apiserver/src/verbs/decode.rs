@@ -63,7 +63,8 @@ fn quote(body: &[u8]) -> String {
     format!("{quote}{more}")
 }
 
-/// Makes a tree an object of the call's kind: the right version and kind, known fields of the right types.
+/// Makes a tree an object of the call's kind: the right version and kind, known fields of the right
+/// types.
 pub fn decode_tree(
     call: &Call<'_>,
     mut object: Value,
@@ -108,7 +109,8 @@ pub fn decode_tree(
     Ok(object)
 }
 
-/// An empty list of managed fields, or one of a single empty entry, takes everybody's ownership away.
+/// An empty list of managed fields, or one of a single empty entry, takes everybody's ownership
+/// away.
 fn resets_owners(object: &Value) -> bool {
     let Some(list) = object["metadata"]["managedFields"].as_array() else {
         return false;
@@ -127,7 +129,8 @@ fn mishandled(call: &Call<'_>, kind: &str, version: &str, error: &str) -> Refusa
     ))
 }
 
-/// Whether the API has ever had this kind in this version: old versions are known, though no longer served.
+/// Whether the API has ever had this kind in this version: old versions are known, though no longer
+/// served.
 fn is_registered(version: &str, kind: &str) -> bool {
     if kinds::of_object(version, kind).is_some() {
         return true;

@@ -83,8 +83,8 @@ impl Call<'_> {
         }
     }
 
-    /// Whether the user may also create what this change would make, under the name in the path (as in a real server, whose roles
-    /// can so limit creation to a name).
+    /// Whether the user may also create what this change would make, under the name in the path (as
+    /// in a real server, whose roles can so limit creation to a name).
     pub fn permit_create(&self) -> Result<(), Refusal> {
         self.server
             .permit(self.user, Verb::Create, self.path, self.query)

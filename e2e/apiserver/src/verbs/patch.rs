@@ -44,7 +44,8 @@ pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
         let new = patched(call, old, &document)?;
         registered(call, &new).map_err(|refusal| undecodable(call, &document, &new, refusal))?;
         let mut new = decode_tree(call, new, &[], options).map_err(|refusal| {
-            // The refusal may quote what could not be decoded; it is made anew rather than kept for each patch.
+            // The refusal may quote what could not be decoded; it is made anew rather than kept for
+            // each patch.
             let shown = patched(call, old, &document).unwrap_or_default();
             undecodable(call, &document, &shown, refusal)
         })?;
@@ -91,7 +92,8 @@ pub fn patched(call: &Call<'_>, old: &Value, document: &Value) -> Result<Value, 
             .ok_or(PatchError::Malformed(message))
     });
     result.map_err(|error| match (call.content_type, error) {
-        // Whatever keeps the operations from being carried out, the real server says no more than this.
+        // Whatever keeps the operations from being carried out, the real server says no more than
+        // this.
         (JSON, PatchError::Malformed(message)) if message.contains("maximum operations") => {
             Refusal::bad_request(message)
         }
@@ -145,7 +147,8 @@ async fn server_side(
     body: &[u8],
     options: WriteOptions,
 ) -> Result<Outcome, Refusal> {
-    // What is applied is not decoded: an applier owns what it wrote, not what a Go type would print for it.
+    // What is applied is not decoded: an applier owns what it wrote, not what a Go type would print
+    // for it.
     let mut config = applied(body)?;
     if !config.is_object() {
         let message = "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal into Go value of type map[string]interface {}";

@@ -15,7 +15,8 @@ use super::decode::decode;
 use super::write::{draft, is_dry_run, options};
 use super::{Call, Outcome, create};
 
-/// Tries after losing a race against other writers. A real server tries as long as the request lives.
+/// Tries after losing a race against other writers. A real server tries as long as the request
+/// lives.
 const ATTEMPTS: usize = 100;
 
 /// A new state for an object, with who answers for its managed fields.
@@ -88,8 +89,8 @@ pub fn check_name(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Changes the stored object to what `change` makes of it; tried again when somebody else was faster, unless the new
-/// state names the version that it replaces.
+/// Changes the stored object to what `change` makes of it; tried again when somebody else was
+/// faster, unless the new state names the version that it replaces.
 pub async fn update_with(
     call: &Call<'_>,
     change: impl Fn(&Value) -> Result<Prepared, Refusal>,
@@ -240,7 +241,8 @@ async fn commit(
     }
 }
 
-/// Whether the path speaks of something else than the object that it changes: webhooks are asked about that then.
+/// Whether the path speaks of something else than the object that it changes: webhooks are asked
+/// about that then.
 fn has_a_kind_of_its_own(call: &Call<'_>) -> bool {
     matches!(call.path.subresource.as_ref(), "scale" | "binding")
 }

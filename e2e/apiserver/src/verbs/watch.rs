@@ -296,7 +296,8 @@ impl Follower {
             (true, false) if event.change == Change::Deleted => {
                 self.show(Change::Deleted, &event.object, out);
             }
-            // It left the selection: the client sees its last selected state, at the version of now.
+            // It left the selection: the client sees its last selected state, at the version of
+            // now.
             (true, false) => {
                 if let Some(previous) = &event.previous {
                     let mut last = previous.value();

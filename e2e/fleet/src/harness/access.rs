@@ -1,7 +1,9 @@
-//! Who the product's processes are: service accounts with the rights that the charts give them, and nothing more.
+//! Who the product's processes are: service accounts with the rights that the charts give them, and
+//! nothing more.
 //!
-//! The rules are read from the charts' own files, so that one that is missing there fails a scenario here. Identities are tokens that
-//! the API itself issues (TokenRequest), which every provider's API can.
+//! The rules are read from the charts' own files, so that one that is missing there fails a
+//! scenario here. Identities are tokens that the API itself issues (TokenRequest), which every
+//! provider's API can.
 
 use anyhow::Context as _;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -81,8 +83,8 @@ pub async fn admit_agent(member: &Client) -> anyhow::Result<Account> {
     })
 }
 
-/// Gives a group the rights that the charts give to a member's agent, at the fleet API and at its member: for tests that hold
-/// certificates of agents of their own.
+/// Gives a group the rights that the charts give to a member's agent, at the fleet API and at its
+/// member: for tests that hold certificates of agents of their own.
 pub async fn admit_group(
     fleet: &Client,
     member: &Client,
@@ -116,7 +118,8 @@ pub async fn admit_to(extra: Extra, fleet: &Client, name: &str, group: &str) -> 
     lend(fleet, &rules, group).await
 }
 
-/// Applies a text with its roles bound to a group, and to nobody else: what a test grants by itself must not be there already.
+/// Applies a text with its roles bound to a group, and to nobody else: what a test grants by itself
+/// must not be there already.
 async fn lend(client: &Client, yaml: &str, group: &str) -> anyhow::Result<()> {
     let mut objects = apply::objects(yaml)?;
     let bindings = objects

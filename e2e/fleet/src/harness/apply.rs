@@ -12,7 +12,8 @@ pub fn objects(yaml: &str) -> anyhow::Result<Vec<DynamicObject>> {
     serde_saphyr::from_multiple(yaml).context("reading objects from YAML")
 }
 
-/// Creates each object, or changes it to what is written. Objects without a namespace go to `default`.
+/// Creates each object, or changes it to what is written. Objects without a namespace go to
+/// `default`.
 pub async fn apply(client: &Client, yaml: &str) -> anyhow::Result<()> {
     apply_all(client, objects(yaml)?).await
 }

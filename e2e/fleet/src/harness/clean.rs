@@ -1,7 +1,9 @@
-//! Clusters that stay when a scenario ends: fleets take turns on them, and remove what would be in the way of the next.
+//! Clusters that stay when a scenario ends: fleets take turns on them, and remove what would be in
+//! the way of the next.
 //!
-//! Only what scenarios make is removed: templates and policies with our label (their copies in the members bear it too), and what the
-//! product makes for the clusters of the fleet. Nobody is there to honour finalizers any more, so they are taken off.
+//! Only what scenarios make is removed: templates and policies with our label (their copies in the
+//! members bear it too), and what the product makes for the clusters of the fleet. Nobody is there
+//! to honour finalizers any more, so they are taken off.
 
 use std::fs::File;
 use std::time::Duration;
@@ -137,7 +139,8 @@ pub async fn member(fleet: &Client, name: &str, client: &Client) -> anyhow::Resu
     Ok(())
 }
 
-/// Deletes what is selected, finalizers or not, and waits until it is gone. A kind that is not installed has no objects.
+/// Deletes what is selected, finalizers or not, and waits until it is gone. A kind that is not
+/// installed has no objects.
 async fn remove(
     client: &Client,
     [group, version, kind, plural]: [&str; 4],

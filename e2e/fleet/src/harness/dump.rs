@@ -1,4 +1,5 @@
-//! What a person wants to see when a scenario failed: objects, conditions, events, and the last words of the processes.
+//! What a person wants to see when a scenario failed: objects, conditions, events, and the last
+//! words of the processes.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -157,7 +158,8 @@ fn copies(fleet: &Fleet, out: &mut String) {
     }
 }
 
-/// Which ways were broken at the time: what looks like a failure may be the fault that the scenario injected.
+/// Which ways were broken at the time: what looks like a failure may be the fault that the scenario
+/// injected.
 fn routes(fleet: &Fleet, out: &mut String) {
     let mut all = vec![("control plane to fleet API".to_owned(), &fleet.to_api)];
     for (name, site) in &fleet.sites {

@@ -1,4 +1,5 @@
-//! A whole fleet on this machine: a fleet API, members, and the real agents and control plane against them.
+//! A whole fleet on this machine: a fleet API, members, and the real agents and control plane
+//! against them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -90,7 +91,8 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Starts everything: returns when all processes run and everything was seen once (not: when members are ready).
+    /// Starts everything: returns when all processes run and everything was seen once (not: when
+    /// members are ready).
     pub async fn start(plan: Plan) -> anyhow::Result<Arc<Self>> {
         for part in ["kube", "logs"] {
             let path = plan.directory.join(part);
@@ -183,7 +185,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Ends the product's processes, and removes from clusters that stay what would be in the way of the next fleet.
+    /// Ends the product's processes, and removes from clusters that stay what would be in the way
+    /// of the next fleet.
     pub async fn end(&self) -> anyhow::Result<()> {
         let processes: Vec<&Process> = self.processes().map(|(_, process)| process).collect();
         futures::future::join_all(processes.into_iter().map(Process::kill)).await;

@@ -1,5 +1,6 @@
-//! The ground that tests of single parts stand on: a fleet API of their own, the part as a task of the test, and waits that say what
-//! was missing. For whole fleets with processes and members see [`fleet`](super::fleet).
+//! The ground that tests of single parts stand on: a fleet API of their own, the part as a task of
+//! the test, and waits that say what was missing. For whole fleets with processes and members see
+//! [`fleet`](super::fleet).
 //!
 //! ```no_run
 //! use muster_control_plane::settings::Settings;
@@ -14,7 +15,8 @@
 //!     ..Settings::default()
 //! })?;
 //! let clusters: Api<Cluster> = Api::all(ground.client.clone());
-//! until(&clusters, "m1", "it is tainted", |cluster: &Cluster| !cluster.spec.taints.is_empty()).await;
+//! let is_tainted = |cluster: &Cluster| !cluster.spec.taints.is_empty();
+//! until(&clusters, "m1", "it is tainted", is_tainted).await;
 //! # Ok(()) }
 //! ```
 
@@ -41,7 +43,8 @@ use super::observer::Missing;
 use super::{access, kubeconfig};
 use muster_test_apiserver::{ApiServer, Options, Running};
 
-/// How long anything may take. The real times are well below a second; a loaded machine takes longer.
+/// How long anything may take. The real times are well below a second; a loaded machine takes
+/// longer.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A directory of one test's own, removed with it.
@@ -100,7 +103,8 @@ impl Ground {
         })
     }
 
-    /// Starts a control plane as a task: without election and without ports of its own, otherwise with these settings.
+    /// Starts a control plane as a task: without election and without ports of its own, otherwise
+    /// with these settings.
     pub fn control_plane(&self, settings: Settings) -> anyhow::Result<Task> {
         let path = self.scratch.path().join("control-plane.kubeconfig");
         kubeconfig::write(&self.identity, &path)?;
@@ -168,8 +172,8 @@ impl Drop for Task {
     }
 }
 
-/// Waits, change by change, until an object is as described, and gives it. Panics when it is not so in time, with the object and the
-/// events about it.
+/// Waits, change by change, until an object is as described, and gives it. Panics when it is not so
+/// in time, with the object and the events about it.
 pub async fn until<K>(api: &Api<K>, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> K
 where
     K: Resource + Clone + Debug + DeserializeOwned + Serialize + Send + 'static,

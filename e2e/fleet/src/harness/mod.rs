@@ -1,8 +1,9 @@
 //! Starting a fleet, breaking it, and waiting for what should happen.
 //!
-//! A scenario needs a plan (how many members, which flags), says what it does to the fleet, and awaits what must follow. Every
-//! fleet has ports, a directory and (embedded) servers of its own, so scenarios run side by side. Nothing is polled and nothing
-//! sleeps: conditions are asked again after each change that a watch brings.
+//! A scenario needs a plan (how many members, which flags), says what it does to the fleet, and
+//! awaits what must follow. Every fleet has ports, a directory and (embedded) servers of its own,
+//! so scenarios run side by side. Nothing is polled and nothing sleeps: conditions are asked again
+//! after each change that a watch brings.
 //!
 //! The page of the crate `muster-e2e` has an example.
 //!

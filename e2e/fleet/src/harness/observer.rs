@@ -1,4 +1,5 @@
-//! What can be seen of a fleet from outside: through the APIs, by watches, on paths that no fault touches.
+//! What can be seen of a fleet from outside: through the APIs, by watches, on paths that no fault
+//! touches.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -119,7 +120,8 @@ impl Observer {
         informer.synced().await;
     }
 
-    /// Calls back after each single change of a binding or of what is in a member, however quickly they follow each other.
+    /// Calls back after each single change of a binding or of what is in a member, however quickly
+    /// they follow each other.
     pub fn on_each_change(&self, callback: impl Fn(&View) + Send + Sync + 'static) {
         let callback: Arc<dyn Fn(&View) + Send + Sync> = Arc::new(callback);
         let call = || {
@@ -140,7 +142,8 @@ impl Observer {
         self.changes.subscribe()
     }
 
-    /// Waits for a condition, asked again after each change that is seen. `Err` of the condition says what is lacking.
+    /// Waits for a condition, asked again after each change that is seen. `Err` of the condition
+    /// says what is lacking.
     pub async fn await_that(
         &self,
         what: &str,

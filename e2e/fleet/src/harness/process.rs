@@ -1,7 +1,9 @@
-//! The product's binaries as child processes, so that killing one is real and its memory can be read.
+//! The product's binaries as child processes, so that killing one is real and its memory can be
+//! read.
 //!
-//! A child is this very binary, started again under a hidden name (see [`become_program`]). It ends when its standard input
-//! ends, which it does even when the parent was killed: no run leaves processes behind.
+//! A child is this very binary, started again under a hidden name (see [`become_program`]). It ends
+//! when its standard input ends, which it does even when the parent was killed: no run leaves
+//! processes behind.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -33,7 +35,8 @@ impl Program {
     }
 }
 
-/// Runs a product binary in this process when the arguments (without the program's own name) ask for one.
+/// Runs a product binary in this process when the arguments (without the program's own name) ask
+/// for one.
 ///
 /// `None`: they do not.
 pub fn become_program(arguments: &[OsString]) -> Option<ExitCode> {
@@ -84,7 +87,8 @@ impl Launch {
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)
             .stderr(log)
-            // An interrupt from the keyboard is for the sandbox, which then ends its children in order.
+            // An interrupt from the keyboard is for the sandbox, which then ends its children in
+            // order.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -95,7 +99,8 @@ impl Launch {
                     self.program.name()
                 )
             })?;
-        // Waiting for a child closes the standard input that tokio holds for it, which would tell the child to end.
+        // Waiting for a child closes the standard input that tokio holds for it, which would tell
+        // the child to end.
         let input = child.stdin.take();
         Ok((child, input))
     }
@@ -103,7 +108,8 @@ impl Launch {
 
 /// A program that is started again when it ends, as a pod is. Dropping it kills it.
 ///
-/// That matters: a program that loses its leadership ends on purpose, and counts on somebody to start it again.
+/// That matters: a program that loses its leadership ends on purpose, and counts on somebody to
+/// start it again.
 #[derive(Debug)]
 pub struct Process {
     wanted: watch::Sender<bool>,
@@ -119,13 +125,15 @@ struct State {
     lost: Vec<String>,
 }
 
-/// Pause before a program that ended is started again. A kubelet begins with ten seconds and doubles them.
+/// Pause before a program that ended is started again. A kubelet begins with ten seconds and
+/// doubles them.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 impl Process {
     /// Starts a program and keeps it running.
     pub fn start(launch: Launch) -> anyhow::Result<Self> {
-        // The first start is not left to the keeper, so that a binary that cannot be started is told to whoever asked.
+        // The first start is not left to the keeper, so that a binary that cannot be started is
+        // told to whoever asked.
         let child = launch.start()?;
         let first = State {
             id: child.0.id(),
@@ -151,7 +159,8 @@ impl Process {
         self.state.borrow().lost.clone()
     }
 
-    /// Kills it at once (SIGKILL); returns when it is gone. It stays so until [`resume`](Self::resume).
+    /// Kills it at once (SIGKILL); returns when it is gone. It stays so until
+    /// [`resume`](Self::resume).
     pub async fn kill(&self) {
         self.wanted.send_replace(false);
         // An error means that the keeper ended, and the child with it.

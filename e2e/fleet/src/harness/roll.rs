@@ -1,8 +1,8 @@
-//! A fleet of which only the roll call is played: clusters that renew leases and post a status, without members behind
-//! them.
+//! A fleet of which only the roll call is played: clusters that renew leases and post a status,
+//! without members behind them.
 //!
-//! It shows what the control plane makes of silences, for many clusters at a time, at the cost of two processes. The
-//! control plane is the real one, behind a network path of its own.
+//! It shows what the control plane makes of silences, for many clusters at a time, at the cost of
+//! two processes. The control plane is the real one, behind a network path of its own.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -162,7 +162,8 @@ impl Roll {
         self.players.answering().extend(names);
     }
 
-    /// Puts a workload on a cluster, as the scheduler would have left it; `more` is merged into the binding's spec.
+    /// Puts a workload on a cluster, as the scheduler would have left it; `more` is merged into the
+    /// binding's spec.
     pub fn place(&self, workload: &str, cluster: &str, more: &Value) -> anyhow::Result<()> {
         let mut binding = binding(workload, cluster);
         for (key, value) in more.as_object().into_iter().flatten() {

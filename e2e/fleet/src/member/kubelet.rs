@@ -66,7 +66,8 @@ impl Kubelets {
         };
         match done {
             Ok(()) => Ok(Next::Done),
-            // It is another pod by now, or none: the watch will tell, and if it has told already this was a ghost.
+            // It is another pod by now, or none: the watch will tell, and if it has told already
+            // this was a ghost.
             Err(error) if client::is_not_found(&error) => {
                 self.pods.remove(&pod.key, &pod.uid);
                 Ok(Next::Done)
@@ -114,7 +115,8 @@ impl Kubelets {
             .create_subresource("binding", name, &PostParams::default(), &binding)
             .await;
         match bound {
-            // Somebody bound it before (an earlier attempt whose answer was lost): the watch tells where.
+            // Somebody bound it before (an earlier attempt whose answer was lost): the watch tells
+            // where.
             Err(error) if client::is_conflict(&error) => Ok(()),
             Err(error) => {
                 self.nodes.release(&pod.uid);

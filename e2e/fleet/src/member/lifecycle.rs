@@ -51,11 +51,13 @@ pub enum Step {
 pub fn next(pod: &Record, machine: Machine, timing: Timing, now: Timestamp) -> Step {
     let is_task = pod.owner.as_ref().is_some_and(|owner| owner.kind == "Job");
     match (pod.deleting, pod.phase, machine) {
-        // Of a silent machine nobody can say that the containers have stopped: the object stays, as on a real partition.
+        // Of a silent machine nobody can say that the containers have stopped: the object stays, as
+        // on a real partition.
         (true, _, Machine::Down) | (false, Phase::Succeeded | Phase::Failed, Machine::Up) => {
             Step::Nothing
         }
-        // A pod of a vanished node is collected whether somebody asked for it or not (pod garbage collector).
+        // A pod of a vanished node is collected whether somebody asked for it or not (pod garbage
+        // collector).
         (true, _, _) | (false, _, Machine::Gone) => Step::Remove,
         (false, Phase::Pending, Machine::Unassigned) => Step::Place,
         (false, Phase::Pending, Machine::Up) => {

@@ -1,8 +1,9 @@
-//! A simulated member: what kubelets, kube-scheduler and kube-controller-manager would do to the objects of an API server
-//! that has none of them.
+//! A simulated member: what kubelets, kube-scheduler and kube-controller-manager would do to the
+//! objects of an API server that has none of them.
 //!
-//! Everything goes through the API, as it would with the real ones, so any API server without them can be a member: the embedded
-//! one, or a bare kube-apiserver. Nodes can be cordoned, fail and vanish ([`Hands`]).
+//! Everything goes through the API, as it would with the real ones, so any API server without them
+//! can be a member: the embedded one, or a bare kube-apiserver. Nodes can be cordoned, fail and
+//! vanish ([`Hands`]).
 
 pub mod lifecycle;
 pub mod nodes;

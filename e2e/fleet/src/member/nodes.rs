@@ -105,8 +105,8 @@ impl Nodes {
         }
     }
 
-    /// The nodes that a pod of a DaemonSet belongs on, with whether it can be there: taints and selectors count, room is the
-    /// scheduler's business.
+    /// The nodes that a pod of a DaemonSet belongs on, with whether it can be there: taints and
+    /// selectors count, room is the scheduler's business.
     pub fn eligible(&self, asked: &Asked) -> Vec<String> {
         use place::Refusal::{Insufficient, TooManyPods};
         let state = self.lock();
@@ -189,7 +189,8 @@ pub async fn create(client: &Client, member: &str, shape: &Shape) -> kube::Resul
         }});
         api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
             .await?;
-        // kube-apiserver admits a new node as not ready; the node lifecycle controller, which we play, takes the taint off.
+        // kube-apiserver admits a new node as not ready; the node lifecycle controller, which we
+        // play, takes the taint off.
         let untainted = json!({"spec": {"taints": null}});
         api.patch(&name, &PatchParams::default(), &Patch::Merge(&untainted))
             .await?;
@@ -197,7 +198,8 @@ pub async fn create(client: &Client, member: &str, shape: &Shape) -> kube::Resul
     Ok(())
 }
 
-/// The condition Ready as a kubelet reports it, or as the node controller does for one that is silent.
+/// The condition Ready as a kubelet reports it, or as the node controller does for one that is
+/// silent.
 fn ready_condition(ready: bool) -> Value {
     let now = Time(Timestamp::now());
     let (status, reason, message) = if ready {
@@ -232,8 +234,8 @@ impl Hands {
             .map(|_| ())
     }
 
-    /// The machine stops: its kubelet is silent, and the node controller says so. (It does at once, where a real one
-    /// waits 40 s.)
+    /// The machine stops: its kubelet is silent, and the node controller says so. (It does at once,
+    /// where a real one waits 40 s.)
     pub async fn fail(&self, node: &str) -> kube::Result<()> {
         self.nodes.silence(node, true);
         self.report(node, false).await

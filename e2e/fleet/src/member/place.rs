@@ -1,4 +1,5 @@
-//! Where a pod goes: the part of kube-scheduler that decides whether a node has room, in exact integers.
+//! Where a pod goes: the part of kube-scheduler that decides whether a node has room, in exact
+//! integers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,8 @@ use k8s_openapi::api::core::v1::{Container, Node, PodSpec, Taint, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
 use muster_shared::quantity::Quantity;
 
-/// Amounts of resources: thousandths of CPUs, whole units (bytes) of everything else, as kube-scheduler counts them.
+/// Amounts of resources: thousandths of CPUs, whole units (bytes) of everything else, as
+/// kube-scheduler counts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
     /// Thousandths of a CPU.
@@ -18,7 +20,8 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// Reads a resource list; an amount that is no quantity counts as nothing (the API refuses those).
+    /// Reads a resource list; an amount that is no quantity counts as nothing (the API refuses
+    /// those).
     pub fn read(list: &BTreeMap<String, Wire>) -> Self {
         let mut amounts = Self::default();
         for (name, wire) in list {
@@ -34,8 +37,9 @@ impl Amounts {
         amounts
     }
 
-    /// What a pod asks for: the sum of its containers and sidecars, or its most demanding init container with the sidecars
-    /// that run by then, whichever is more, plus overhead (Kubernetes rule, KEP-753).
+    /// What a pod asks for: the sum of its containers and sidecars, or its most demanding init
+    /// container with the sidecars that run by then, whichever is more, plus overhead (Kubernetes
+    /// rule, KEP-753).
     pub fn of_pod(spec: &PodSpec) -> Self {
         let mut running = Self::default();
         for container in &spec.containers {
@@ -97,7 +101,8 @@ impl Amounts {
         }
     }
 
-    /// Whether `asked` fits beside `used` into these amounts. What is not asked for is not looked at.
+    /// Whether `asked` fits beside `used` into these amounts. What is not asked for is not looked
+    /// at.
     fn holds(&self, used: &Self, asked: &Self) -> bool {
         let of = |amounts: &Self, name: &str| amounts.others.get(name).copied().unwrap_or(0);
         (asked.cpu == 0 || used.cpu + asked.cpu <= self.cpu)
@@ -250,7 +255,8 @@ impl Refusal {
     }
 }
 
-/// The node for a pod: the one with the fewest pods that has room, the first by name among equals, so that runs repeat.
+/// The node for a pod: the one with the fewest pods that has room, the first by name among equals,
+/// so that runs repeat.
 ///
 /// # Errors
 /// The message that kube-scheduler would put into the pod's condition.

@@ -1,4 +1,5 @@
-//! All pods of a member as compact records, indexed by owner and node: a hundred thousand whole pods would be a gigabyte.
+//! All pods of a member as compact records, indexed by owner and node: a hundred thousand whole
+//! pods would be a gigabyte.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -232,7 +233,8 @@ impl Pods {
         }
     }
 
-    /// Takes in a pod as a write answered it, so that the writer sees it before the watch tells of it.
+    /// Takes in a pod as a write answered it, so that the writer sees it before the watch tells of
+    /// it.
     pub fn admit(&self, new: Arc<Record>) {
         let old = {
             let mut state = self.lock();

@@ -1,9 +1,10 @@
 //! The status of a Job in the form that API servers accept.
 //!
-//! From 1.32 on they check each write of it: counters never fall, a finished Job has nothing active and the
-//! condition that announced its end, and what was announced is not taken back. Those rules are made for the one
-//! controller that counts the pods of one Job. A sum over members breaks them whenever a Job is moved, or fails
-//! in one member while it goes on in another, and then the whole status would be refused.
+//! From 1.32 on they check each write of it: counters never fall, a finished Job has nothing active
+//! and the condition that announced its end, and what was announced is not taken back. Those rules
+//! are made for the one controller that counts the pods of one Job. A sum over members breaks them
+//! whenever a Job is moved, or fails in one member while it goes on in another, and then the whole
+//! status would be refused.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -11,13 +12,16 @@ use serde_json::{Map, Value, json};
 use super::super::read::field;
 use super::batch::{condition, holds};
 
-/// The wanted status, changed as little as it takes for an API server that stores `held` to accept it.
+/// The wanted status, changed as little as it takes for an API server that stores `held` to accept
+/// it.
 ///
 /// * Counters of ended pods keep the larger value: what ran in a cluster that was left did run.
-/// * A failure is announced (`FailureTarget`) at once, and the Job has failed when nothing is active any more. A failure
-///   that was announced cannot become a success.
-/// * Success is announced (`SuccessCriteriaMet`) together with `Complete`, also where members too old to announce it.
-/// * A finished Job has a start; a completed one has an end, not before its start, and no other has one.
+/// * A failure is announced (`FailureTarget`) at once, and the Job has failed when nothing is
+///   active any more. A failure that was announced cannot become a success.
+/// * Success is announced (`SuccessCriteriaMet`) together with `Complete`, also where members too
+///   old to announce it.
+/// * A finished Job has a start; a completed one has an end, not before its start, and no other has
+///   one.
 pub(super) fn accepted(
     held: Option<&Map<String, Value>>,
     mut wanted: Map<String, Value>,
@@ -93,7 +97,8 @@ impl Conditions<'_> {
         self.wanted.iter().any(|condition| holds(condition, of))
     }
 
-    /// A condition as it is stored, so that its times stay; else as wanted; else with the reason of the end it announces.
+    /// A condition as it is stored, so that its times stay; else as wanted; else with the reason of
+    /// the end it announces.
     fn take(&self, of: &str) -> Value {
         let find = |of: &str| {
             let mut all = self.held.iter().chain(self.wanted);

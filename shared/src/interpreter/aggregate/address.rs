@@ -46,8 +46,8 @@ pub(super) fn balancer(collected: &[Collected<'_>]) -> Result<Option<Value>, Err
     }))
 }
 
-/// Identity and order of an address: those with a host name first, by name, then by address, then by mode, those without one
-/// last.
+/// Identity and order of an address: those with a host name first, by name, then by address, then
+/// by mode, those without one last.
 type Key = (bool, String, String, bool, String);
 
 fn key(address: &Value) -> Result<Key, Error> {

@@ -76,10 +76,11 @@ const AUTOSCALER: Sums = Sums {
     always: &["desiredReplicas"],
 };
 
-/// The status that the template should have, `None` when it should stay as it is: finished Jobs, nothing to say.
+/// The status that the template should have, `None` when it should stay as it is: finished Jobs,
+/// nothing to say.
 ///
-/// `now` stamps the conditions of a Job that finishes with this aggregation. What an API server would refuse is left
-/// to [`acceptable_status`].
+/// `now` stamps the conditions of a Job that finishes with this aggregation. What an API server
+/// would refuse is left to [`acceptable_status`].
 ///
 /// # Errors
 /// A member's status cannot be read, or the kind has no rule.
@@ -119,7 +120,8 @@ pub fn aggregate_status(
     }
 }
 
-/// The wanted status of a template, changed as little as it takes for an API server to accept it in place of the stored one.
+/// The wanted status of a template, changed as little as it takes for an API server to accept it in
+/// place of the stored one.
 pub fn acceptable_status(template: &Value, wanted: Value, now: Timestamp) -> Value {
     match (Kind::of(template), wanted) {
         (Some(Kind::Job), Value::Object(wanted)) => {
@@ -191,8 +193,9 @@ fn put_sums(
 
 /// Sums the counters and leaves the rest of the template's status (its conditions, for one) alone.
 ///
-/// The template's generation counts as observed once every member has a copy made from it and has observed that copy. For StatefulSets
-/// Karmada compares two numbers of the member instead, by mistake; we treat all kinds alike.
+/// The template's generation counts as observed once every member has a copy made from it and has
+/// observed that copy. For StatefulSets Karmada compares two numbers of the member instead, by
+/// mistake; we treat all kinds alike.
 fn replicas(
     template: &Value,
     members: &[MemberStatus<'_>],

@@ -11,7 +11,8 @@ use super::{
 const POD_PHASES: &[&str] = &["Failed", "Pending", "Running", "Succeeded"];
 /// Phases of a PersistentVolume, the one that matters most first.
 const VOLUME_PHASES: &[&str] = &["Failed", "Pending", "Available", "Bound", "Released"];
-/// What of a container's status is shown on the template. Karmada keeps only readiness and state, which leaves containers without names.
+/// What of a container's status is shown on the template. Karmada keeps only readiness and state,
+/// which leaves containers without names.
 const CONTAINER: &[&str] = &["name", "image", "imageID", "ready", "restartCount", "state"];
 
 pub(super) fn pod(
@@ -59,7 +60,8 @@ pub(super) fn volume(
     Ok(Some(Value::Object(status)))
 }
 
-/// The part of a stored status that the API server keeps by itself: taking it away would be tried for ever.
+/// The part of a stored status that the API server keeps by itself: taking it away would be tried
+/// for ever.
 fn kept(template: &Value, key: &str) -> Map<String, Value> {
     let value = field(template, &["status", key]).cloned();
     value
@@ -89,7 +91,8 @@ pub(super) fn claim(collected: &[Collected<'_>]) -> Result<Option<Value>, Error>
     }))
 }
 
-/// The first phase of `ranking` that some member is in. A member without a status counts as Pending.
+/// The first phase of `ranking` that some member is in. A member without a status counts as
+/// Pending.
 fn foremost(
     ranking: &[&'static str],
     members: &[MemberStatus<'_>],

@@ -1,7 +1,8 @@
 //! Protobuf, for kinds of which only a few fields are read.
 //!
-//! A list is an object like any other; the envelope of one is read where it arrives. A watch is a row of frames, each behind its length in four bytes; a frame is a bare
-//! `WatchEvent` around an object with its envelope. Numbers of fields are those of apimachinery's `generated.proto`.
+//! A list is an object like any other; the envelope of one is read where it arrives. A watch is a
+//! row of frames, each behind its length in four bytes; a frame is a bare `WatchEvent` around an
+//! object with its envelope. Numbers of fields are those of apimachinery's `generated.proto`.
 
 use super::{INITIAL_EVENTS_END, Line, ListMeta};
 use crate::protobuf::{Malformed, entry, fields, message};
@@ -63,7 +64,8 @@ pub(in crate::watch) fn frame<K: kube::Resource>(
     })
 }
 
-/// A bookmark is an object of the watched kind with nothing but metadata, which is field 1 of every kind.
+/// A bookmark is an object of the watched kind with nothing but metadata, which is field 1 of every
+/// kind.
 fn bookmark<K>(object: &[u8]) -> Result<Line<K>, Malformed> {
     let (mut resource_version, mut ends_initial_list) = (String::new(), false);
     for field in fields(object) {

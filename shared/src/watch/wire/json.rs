@@ -38,7 +38,8 @@ struct HeadMeta {
     annotations: Option<std::collections::BTreeMap<String, String>>,
 }
 
-/// What an object is called, of whatever types the rest of it is: one odd annotation must not take its name away.
+/// What an object is called, of whatever types the rest of it is: one odd annotation must not take
+/// its name away.
 #[derive(Deserialize, Default)]
 struct Identity {
     #[serde(default)]

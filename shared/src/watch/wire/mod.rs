@@ -1,13 +1,15 @@
 //! What lists and watches consist of, in the two forms in which servers write it.
 //!
-//! Both are decoded object by object: one JSON object that does not decode costs only itself. In protobuf, where types are ours
-//! and partial, it is a sign that we misread the server, and the caller goes back to JSON.
+//! Both are decoded object by object: one JSON object that does not decode costs only itself. In
+//! protobuf, where types are ours and partial, it is a sign that we misread the server, and the
+//! caller goes back to JSON.
 
 pub(super) mod compact;
 pub(super) mod json;
 pub(super) mod split;
 
-/// Set by the API server on the bookmark that ends the initial events of a streaming list (KEP-3157).
+/// Set by the API server on the bookmark that ends the initial events of a streaming list
+/// (KEP-3157).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// What a list says of itself.

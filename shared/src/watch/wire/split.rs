@@ -90,7 +90,8 @@ impl Splitter {
         &self.taken
     }
 
-    /// Reads on until something is complete or the piece is used up. Returns how many bytes were used.
+    /// Reads on until something is complete or the piece is used up. Returns how many bytes were
+    /// used.
     pub(in crate::watch) fn read(
         &mut self,
         piece: &[u8],

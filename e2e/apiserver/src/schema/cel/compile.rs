@@ -1,5 +1,6 @@
-//! Expressions of admission policies: compiled before they are kept, so that a policy never passes for one that it is not. What is not
-//! implemented here is refused, where the real server would take it.
+//! Expressions of admission policies: compiled before they are kept, so that a policy never passes
+//! for one that it is not. What is not implemented here is refused, where the real server would
+//! take it.
 
 use super::parse::{self, Expr};
 
@@ -34,7 +35,8 @@ const MACROS: &[&str] = &["all", "exists", "exists_one", "filter", "map"];
 pub struct Names {
     /// Variables of the request: `object`, `request`.
     pub roots: &'static [&'static str],
-    /// Fields of `variables`, each with its expression, which is put in its place: so it is evaluated where it is needed only.
+    /// Fields of `variables`, each with its expression, which is put in its place: so it is
+    /// evaluated where it is needed only.
     pub variables: Vec<(String, Expr)>,
 }
 

@@ -1,7 +1,9 @@
-//! CEL, as far as validation rules of CRDs and match conditions of webhooks use it: parsed once, evaluated over JSON.
+//! CEL, as far as validation rules of CRDs and match conditions of webhooks use it: parsed once,
+//! evaluated over JSON.
 //!
-//! Left out are estimated costs, type checking before evaluation, and the libraries for quantities, addresses and
-//! formats. A rule of a definition that uses what is left out is taken to hold; an admission policy that does is refused.
+//! Left out are estimated costs, type checking before evaluation, and the libraries for quantities,
+//! addresses and formats. A rule of a definition that uses what is left out is taken to hold; an
+//! admission policy that does is refused.
 
 mod compile;
 mod eval;

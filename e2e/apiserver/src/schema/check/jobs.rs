@@ -1,7 +1,8 @@
-//! The status of Jobs, which API servers check from 1.32 on: what was counted and announced is not taken back, and an
-//! end is complete.
+//! The status of Jobs, which API servers check from 1.32 on: what was counted and announced is not
+//! taken back, and an end is complete.
 //!
-//! A rule is asked only where a write changes what it is about, so that objects from before the rules can be written.
+//! A rule is asked only where a write changes what it is about, so that objects from before the
+//! rules can be written.
 
 use serde_json::Value;
 

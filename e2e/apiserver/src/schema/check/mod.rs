@@ -1,4 +1,5 @@
-//! Validation of built-in kinds: what their types alone do not say, for what matters to workloads and their clusters.
+//! Validation of built-in kinds: what their types alone do not say, for what matters to workloads
+//! and their clusters.
 //!
 //! The wording is that of the real API server, from 1.36 on, which quotes whole values as JSON.
 
@@ -66,7 +67,8 @@ pub fn builtin(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError>
     check.errors
 }
 
-/// What is being checked, and what was found wrong so far. Paths are those of messages: `spec.containers[0].name`.
+/// What is being checked, and what was found wrong so far. Paths are those of messages:
+/// `spec.containers[0].name`.
 struct Check<'a> {
     new: &'a Value,
     old: Option<&'a Value>,

@@ -1,4 +1,5 @@
-//! Admission policies and their bindings: what they are about, and that every expression can be evaluated here.
+//! Admission policies and their bindings: what they are about, and that every expression can be
+//! evaluated here.
 
 use serde_json::Value;
 
@@ -6,7 +7,8 @@ use super::{Check, webhooks};
 use crate::admission::policies::names;
 use crate::schema::error::FieldError;
 
-/// A policy. What is not implemented (parameters, the authorizer) is refused, so that no policy passes for one that it is not.
+/// A policy. What is not implemented (parameters, the authorizer) is refused, so that no policy
+/// passes for one that it is not.
 pub fn policy(check: &mut Check<'_>) {
     let spec = check.at("spec");
     if !spec["paramKind"].is_null() {

@@ -1,4 +1,5 @@
-//! Validation of custom objects by their structural schema, with the wording of the real API server.
+//! Validation of custom objects by their structural schema, with the wording of the real API
+//! server.
 
 use serde_json::Value;
 
@@ -9,8 +10,8 @@ use super::node::{At, ListKind, Node, Shape};
 use super::rules::Rules;
 use super::walk::join;
 
-/// What is wrong with `new`. Where `old` has the same value, nothing is said: objects that were accepted once may be
-/// kept ("ratcheting").
+/// What is wrong with `new`. Where `old` has the same value, nothing is said: objects that were
+/// accepted once may be kept ("ratcheting").
 pub fn validate(at: At<'_>, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     value(at, new, old, "", &mut errors);

@@ -1,4 +1,5 @@
-//! The certificates of a real API: a root, the server's, clients', and the key of service accounts' tokens.
+//! The certificates of a real API: a root, the server's, clients', and the key of service accounts'
+//! tokens.
 
 use std::io::Write as _;
 use std::net::Ipv4Addr;
@@ -99,7 +100,8 @@ impl Authority {
         Ok(())
     }
 
-    /// A kubeconfig with a client certificate: the name is the user, the organizations are the groups.
+    /// A kubeconfig with a client certificate: the name is the user, the organizations are the
+    /// groups.
     pub fn kubeconfig(
         &self,
         address: &str,
@@ -108,7 +110,8 @@ impl Authority {
     ) -> anyhow::Result<Kubeconfig> {
         let key = KeyPair::generate()?;
         let mut params = named(user);
-        // rcgen keeps one value for each type of name; spelt differently, the same type gives room for a second.
+        // rcgen keeps one value for each type of name; spelt differently, the same type gives room
+        // for a second.
         let spellings = [
             DnType::OrganizationName,
             DnType::CustomDnType(ORGANIZATION.to_vec()),

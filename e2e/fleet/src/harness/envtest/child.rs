@@ -5,7 +5,8 @@ use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 
 use anyhow::Context as _;
 
-/// Runs the program of its arguments and kills it when standard input ends, which it does when the parent is gone.
+/// Runs the program of its arguments and kills it when standard input ends, which it does when the
+/// parent is gone.
 const GUARD: &str = r#"exec 3<&0
 "$@" </dev/null 3<&- & child=$!
 { cat <&3 >/dev/null; kill -9 "$child"; } 2>/dev/null & guard=$!
@@ -57,7 +58,8 @@ impl Child {
     /// Kills it, and returns when it is gone.
     pub fn kill(&mut self) {
         self.input = None;
-        // The guard kills at once, so that this does not block; there is nobody to tell of an error.
+        // The guard kills at once, so that this does not block; there is nobody to tell of an
+        // error.
         let _ = self.shell.wait();
     }
 }

@@ -1,7 +1,9 @@
-//! A real Kubernetes API from released binaries: etcd, kube-apiserver and, where it is there, kube-controller-manager.
+//! A real Kubernetes API from released binaries: etcd, kube-apiserver and, where it is there,
+//! kube-controller-manager.
 //!
-//! The folder of the binaries is the one that Kubebuilder's `setup-envtest` fills and that [`ASSETS`] names. Everything
-//! else is made here: certificates, free ports, a directory of its own. Dropping an [`Envtest`] kills the processes.
+//! The folder of the binaries is the one that Kubebuilder's `setup-envtest` fills and that
+//! [`ASSETS`] names. Everything else is made here: certificates, free ports, a directory of its
+//! own. Dropping an [`Envtest`] kills the processes.
 
 mod certificates;
 mod child;
@@ -27,7 +29,8 @@ const START: Duration = Duration::from_secs(90);
 /// Pause between two questions whether a server is ready: nothing tells.
 const READY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The controllers that belong to an API rather than to its workloads: the harness plays the latter itself.
+/// The controllers that belong to an API rather than to its workloads: the harness plays the latter
+/// itself.
 const CONTROLLERS: &[&str] = &[
     "garbagecollector",
     "namespace",
@@ -45,7 +48,8 @@ const CONTROLLERS: &[&str] = &[
 pub struct Options {
     /// The folder with the binaries.
     pub assets: PathBuf,
-    /// Where data, certificates and logs go; a temporary directory, removed at the end, if none is given.
+    /// Where data, certificates and logs go; a temporary directory, removed at the end, if none is
+    /// given.
     pub directory: Option<PathBuf>,
     /// Whether kube-controller-manager is started, if the folder has it.
     pub manager: bool,
@@ -54,8 +58,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The binaries that [`ASSETS`] names, or `None` if it names none. A folder that lacks them is an error: whoever set the
-    /// variable expects a real server.
+    /// The binaries that [`ASSETS`] names, or `None` if it names none. A folder that lacks them is
+    /// an error: whoever set the variable expects a real server.
     pub fn from_environment() -> anyhow::Result<Option<Self>> {
         let Some(assets) = std::env::var_os(ASSETS).filter(|value| !value.is_empty()) else {
             return Ok(None);
@@ -171,8 +175,8 @@ impl Envtest {
             .with_context(|| self.report())
     }
 
-    /// Kills kube-apiserver and starts it again after `down`, on the same port, with what etcd kept: the objects, and not the history
-    /// of watches.
+    /// Kills kube-apiserver and starts it again after `down`, on the same port, with what etcd
+    /// kept: the objects, and not the history of watches.
     pub async fn restart(&mut self, down: Duration) -> anyhow::Result<()> {
         self.server.kill();
         tokio::time::sleep(down).await;
@@ -199,7 +203,8 @@ impl Envtest {
         Ok(kube::Config::from_custom_kubeconfig(self.kubeconfig()?, &options).await?)
     }
 
-    /// Whether kube-controller-manager runs: garbage is collected, namespaces are emptied, certificates signed.
+    /// Whether kube-controller-manager runs: garbage is collected, namespaces are emptied,
+    /// certificates signed.
     pub fn has_manager(&self) -> bool {
         self.manager.is_some()
     }
@@ -288,7 +293,8 @@ fn start_etcd(
         format!("--listen-client-urls={clients}"),
         format!("--listen-peer-urls={peers}"),
     ];
-    // What a lone member must say although it follows from the above, and that nobody needs its data after a crash.
+    // What a lone member must say although it follows from the above, and that nobody needs its
+    // data after a crash.
     let environment = [
         ("ETCD_ADVERTISE_CLIENT_URLS", clients),
         ("ETCD_INITIAL_ADVERTISE_PEER_URLS", peers.clone()),
@@ -327,7 +333,8 @@ fn start_server(
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         "--authorization-mode=RBAC".to_owned(),
         "--allow-privileged=true".to_owned(),
-        // Pods here are made by whoever plays the workload controllers, in namespaces that may have no accounts yet.
+        // Pods here are made by whoever plays the workload controllers, in namespaces that may have
+        // no accounts yet.
         "--disable-admission-plugins=ServiceAccount".to_owned(),
     ];
     arguments.extend(options.server_arguments.iter().cloned());

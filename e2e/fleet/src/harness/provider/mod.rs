@@ -1,14 +1,15 @@
-//! Where Kubernetes APIs come from. A scenario never knows which provider it has, except through [`Ability`].
+//! Where Kubernetes APIs come from. A scenario never knows which provider it has, except through
+//! [`Ability`].
 //!
 //! | `MUSTER_E2E_PROVIDER` | what the clusters are |
 //! |---|---|
 //! | `embedded` (or nothing) | servers in this process; nothing to install |
-//! | `envtest` | etcd, kube-apiserver and kube-controller-manager as child processes, from the folder `KUBEBUILDER_ASSETS` |
-//! | `kind` | clusters that `e2e/kind/up` made: a bare fleet API in one, real nodes in the members |
-//! | `given` | whatever `MUSTER_E2E_KUBECONFIGS` names: `fleet=PATH,member1=PATH,member2=PATH,...` |
+//! | `envtest` | etcd, kube-apiserver, kube-controller-manager (of `KUBEBUILDER_ASSETS`) |
+//! | `kind` | made by `e2e/kind/up`: a bare fleet API in one, real nodes in the members |
+//! | `given` | those of `MUSTER_E2E_KUBECONFIGS`: `fleet=PATH,member1=PATH,member2=PATH,...` |
 //!
-//! Clusters of the last two are shared by everything that runs at the time: fleets take turns on them, and each begins and ends by
-//! removing what scenarios leave behind.
+//! Clusters of the last two are shared by everything that runs at the time: fleets take turns on
+//! them, and each begins and ends by removing what scenarios leave behind.
 
 mod embedded;
 mod envtest;
@@ -33,7 +34,8 @@ pub const CHOICE: &str = "MUSTER_E2E_PROVIDER";
 /// Something that not every provider's clusters can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ability {
-    /// Pods really start there, and workloads have their controllers. Otherwise the harness plays both.
+    /// Pods really start there, and workloads have their controllers. Otherwise the harness plays
+    /// both.
     RunPods,
     /// Owner references are followed, and namespaces are emptied when they go.
     CollectGarbage,
@@ -69,7 +71,8 @@ pub trait Provider: Send + Sync {
     fn patience(&self) -> u32 {
         1
     }
-    /// Whether its clusters were there before and stay: what a fleet leaves in them would be in the way of the next.
+    /// Whether its clusters were there before and stay: what a fleet leaves in them would be in the
+    /// way of the next.
     fn is_shared(&self) -> bool {
         false
     }
@@ -85,8 +88,9 @@ pub trait Provider: Send + Sync {
 pub trait Cluster: Send + Sync {
     /// Access for somebody who may do everything.
     fn administrator(&self) -> anyhow::Result<Kubeconfig>;
-    /// Ends every connection and starts the API again after `down`, on the same address and with the same objects. For providers
-    /// with [`Ability::Restart`]; without [`Ability::KeepHistory`] the history is lost whatever `forget` says.
+    /// Ends every connection and starts the API again after `down`, on the same address and with
+    /// the same objects. For providers with [`Ability::Restart`]; without [`Ability::KeepHistory`]
+    /// the history is lost whatever `forget` says.
     fn restart(&self, _forget: Forget, _down: Duration) -> BoxFuture<'_, anyhow::Result<()>> {
         Box::pin(async { bail!("this API is not ours to restart") })
     }

@@ -1,8 +1,9 @@
 //! A wrong clock, as the other side sees it: the times in what passes are moved.
 //!
-//! Whoever writes times by a clock that is wrong by `d` and reads those of a right one cannot be told from somebody with a right clock
-//! all of whose times are moved by `d` on the way out and by `-d` on the way in. So nobody's clock has to be touched, and no binary
-//! needs a hook for it. What stays right is what no API carries: the validity of certificates and tokens.
+//! Whoever writes times by a clock that is wrong by `d` and reads those of a right one cannot be
+//! told from somebody with a right clock all of whose times are moved by `d` on the way out and by
+//! `-d` on the way in. So nobody's clock has to be touched, and no binary needs a hook for it. What
+//! stays right is what no API carries: the validity of certificates and tokens.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -10,7 +11,8 @@ use std::sync::LazyLock;
 use jiff::{SignedDuration, Timestamp};
 use regex::{Captures, Regex};
 
-/// A JSON string that is a time as Kubernetes writes them: whole seconds or a fraction, always in UTC.
+/// A JSON string that is a time as Kubernetes writes them: whole seconds or a fraction, always in
+/// UTC.
 static TIME: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#""(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.(\d{1,9}))?Z)""#)
         .expect("a literal pattern: invariant of this file")

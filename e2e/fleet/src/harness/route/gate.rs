@@ -1,7 +1,8 @@
-//! The HTTP side of a route: an endpoint with TLS of its own that passes requests on to an API, unless a fault says otherwise.
+//! The HTTP side of a route: an endpoint with TLS of its own that passes requests on to an API,
+//! unless a fault says otherwise.
 //!
-//! It knows no more of the API than its address and root certificate: whoever asks shows a token, and that passes through. So it works in
-//! front of any server.
+//! It knows no more of the API than its address and root certificate: whoever asks shows a token,
+//! and that passes through. So it works in front of any server.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,7 +73,8 @@ impl std::fmt::Debug for Passage {
 }
 
 impl Gate {
-    /// Opens an endpoint on a free port of loopback, in front of the API that the kubeconfig describes.
+    /// Opens an endpoint on a free port of loopback, in front of the API that the kubeconfig
+    /// describes.
     pub async fn open(target: &Kubeconfig) -> anyhow::Result<Self> {
         let mut nobody = target.clone();
         for named in &mut nobody.auth_infos {
@@ -114,14 +116,16 @@ impl Gate {
         *self.passage.lock()
     }
 
-    /// Makes the clock of whoever asks wrong by this much, from the next request on; see [`clock`](super::clock).
+    /// Makes the clock of whoever asks wrong by this much, from the next request on; see
+    /// [`clock`](super::clock).
     pub fn set_clock(&self, wrong_by: SignedDuration) {
         *self.passage.lock() = wrong_by;
         // Watches that run were begun by another clock.
         self.passage.faults.cut_connections();
     }
 
-    /// The same identity, at the gate instead of at the API; `address` is the gate's own or one that leads to it.
+    /// The same identity, at the gate instead of at the API; `address` is the gate's own or one
+    /// that leads to it.
     pub fn admit(&self, mut identity: Kubeconfig, address: SocketAddr) -> Kubeconfig {
         let root = base64::engine::general_purpose::STANDARD.encode(&self.root);
         for cluster in identity
@@ -168,7 +172,8 @@ async fn accept(
 }
 
 async fn serve(stream: TcpStream, tls: &TlsAcceptor, passage: &Arc<Passage>) {
-    // Small requests and answers follow each other here; a socket that lacks the option is only slower.
+    // Small requests and answers follow each other here; a socket that lacks the option is only
+    // slower.
     let _ = stream.set_nodelay(true);
     let Ok(stream) = tls.accept(stream).await else {
         return;

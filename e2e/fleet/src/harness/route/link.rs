@@ -1,8 +1,9 @@
-//! The network between two parties: a forwarded TCP port whose traffic can be stopped, delayed or refused.
+//! The network between two parties: a forwarded TCP port whose traffic can be stopped, delayed or
+//! refused.
 //!
-//! Every agent reaches the fleet API and its member through links of its own, so that one party can lose another while
-//! everybody else, the test included, still reaches both. A link knows nothing of TLS or Kubernetes: it works in front of
-//! any server.
+//! Every agent reaches the fleet API and its member through links of its own, so that one party can
+//! lose another while everybody else, the test included, still reaches both. A link knows nothing
+//! of TLS or Kubernetes: it works in front of any server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,10 +19,11 @@ use tokio_util::sync::CancellationToken;
 pub enum Condition {
     /// Everything passes.
     Up,
-    /// Packets are lost: connections are accepted (as the other side's kernel would have), and nothing passes. What was
-    /// under way passes once the path is up again, as TCP would repeat it.
+    /// Packets are lost: connections are accepted (as the other side's kernel would have), and
+    /// nothing passes. What was under way passes once the path is up again, as TCP would repeat it.
     Silent,
-    /// Connections are closed, and new ones as soon as they are there: the host answers, nobody listens.
+    /// Connections are closed, and new ones as soon as they are there: the host answers, nobody
+    /// listens.
     Refused,
     /// Everything passes this much later.
     Slow(Duration),
@@ -99,7 +101,8 @@ async fn accept(
     closed: &CancellationToken,
 ) {
     loop {
-        // An error here is one connection's (it went away before it was accepted) or lack of descriptors: both pass.
+        // An error here is one connection's (it went away before it was accepted) or lack of
+        // descriptors: both pass.
         let Ok((near, _)) = listener.accept().await else {
             tokio::task::yield_now().await;
             continue;
@@ -130,7 +133,8 @@ async fn forward(
 ) -> io::Result<()> {
     passable(&mut condition).await;
     let far = TcpStream::connect(target).await?;
-    // Small requests and answers follow each other here; waiting to fill packets would add 40 ms to each.
+    // Small requests and answers follow each other here; waiting to fill packets would add 40 ms to
+    // each.
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
     let (near_in, near_out) = near.into_split();

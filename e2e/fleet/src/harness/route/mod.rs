@@ -1,17 +1,19 @@
-//! The way of one party to one API, on which everything can go wrong that goes wrong between two machines.
+//! The way of one party to one API, on which everything can go wrong that goes wrong between two
+//! machines.
 //!
-//! Every agent and the control plane have routes of their own, so that one party can lose another while everybody else, the test
-//! included, still reaches both. What can be done to one:
+//! Every agent and the control plane have routes of their own, so that one party can lose another
+//! while everybody else, the test included, still reaches both. What can be done to one:
 //!
 //! | what | how |
 //! |---|---|
 //! | packets are lost, connections refused, everything slow | [`Route::set`] with a [`Condition`] |
 //! | comes and goes | [`Route::flap`] |
-//! | 429, 500, 503; no answer; late answers; no watches; a slow or failing `/readyz` | [`Route::inject`] with an [`Effect`] |
+//! | 429, 500, 503; no answer; late answers; no watches | [`Route::inject`] with an [`Effect`] |
+//! | a slow or failing `/readyz` | [`Route::inject`] with an [`Effect`] |
 //! | the party's clock is wrong | [`Route::set_clock`] |
 //!
-//! [`Route::heal`] undoes all of it. The faults work in front of every provider's API; restarting the API itself is the provider's
-//! ([`Cluster::restart`](super::provider::Cluster::restart)).
+//! [`Route::heal`] undoes all of it. The faults work in front of every provider's API; restarting
+//! the API itself is the provider's ([`Cluster::restart`](super::provider::Cluster::restart)).
 
 pub mod clock;
 pub mod gate;
@@ -95,7 +97,8 @@ impl Route {
         self.gate.faults().inject_for(scope, effect);
     }
 
-    /// Makes the clock of the party on this way wrong by this much, ahead if positive; see [`clock`].
+    /// Makes the clock of the party on this way wrong by this much, ahead if positive; see
+    /// [`clock`].
     pub fn set_clock(&self, wrong_by: SignedDuration) {
         self.gate.set_clock(wrong_by);
     }

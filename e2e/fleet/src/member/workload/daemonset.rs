@@ -1,7 +1,8 @@
 //! DaemonSets: one pod on each node that its template suits.
 //!
-//! Pods are made with their node already named, as the controller did before Kubernetes 1.12; today it pins them with a node
-//! affinity and leaves the binding to the scheduler, which comes to the same.
+//! Pods are made with their node already named, as the controller did before Kubernetes 1.12; today
+//! it pins them with a node affinity and leaves the binding to the scheduler, which comes to the
+//! same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +36,8 @@ struct Plan {
     delete: Vec<Arc<Record>>,
 }
 
-/// Compares the nodes with the pods. One outdated pod is replaced at a time, while no other is missing.
+/// Compares the nodes with the pods. One outdated pod is replaced at a time, while no other is
+/// missing.
 fn plan(nodes: &[String], pods: &[Arc<Record>], revision: &str, rolling: bool) -> Plan {
     let mut plan = Plan::default();
     let mut by_node: BTreeMap<&str, &Arc<Record>> = BTreeMap::new();

@@ -35,8 +35,8 @@ enum Verdict {
     Suspended,
 }
 
-/// Kubernetes' rule for Jobs without indexes: `completions` pods end well, `parallelism` at a time; without `completions` the
-/// first that ends well ends the work, and no new ones start.
+/// Kubernetes' rule for Jobs without indexes: `completions` pods end well, `parallelism` at a time;
+/// without `completions` the first that ends well ends the work, and no new ones start.
 fn judge(spec: &JobSpec, progress: Progress) -> Verdict {
     let number =
         |number: Option<i32>, default| number.map_or(default, |n| usize::try_from(n).unwrap_or(0));

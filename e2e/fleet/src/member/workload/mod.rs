@@ -1,6 +1,8 @@
-//! Plays kube-controller-manager: Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs grow pods and report on them.
+//! Plays kube-controller-manager: Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs grow
+//! pods and report on them.
 //!
-//! Each kind is a pure plan (how many pods, which go, what the status says) with a thin reconciler beside it.
+//! Each kind is a pure plan (how many pods, which go, what the status says) with a thin reconciler
+//! beside it.
 
 mod daemonset;
 mod deployment;

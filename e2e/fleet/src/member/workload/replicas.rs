@@ -1,4 +1,5 @@
-//! How many pods a set of replicas still needs, which of too many go, and how its pods are counted. Pure.
+//! How many pods a set of replicas still needs, which of too many go, and how its pods are counted.
+//! Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +19,8 @@ pub(super) enum Plan {
     Delete(Vec<Arc<Record>>),
 }
 
-/// Compares what is wanted with the active pods. Of too many the least useful go first: without a node, not started, not
-/// ready, younger (Kubernetes' `ActivePods` order without deletion costs).
+/// Compares what is wanted with the active pods. Of too many the least useful go first: without a
+/// node, not started, not ready, younger (Kubernetes' `ActivePods` order without deletion costs).
 pub(super) fn plan(wanted: usize, pods: &[Arc<Record>]) -> Plan {
     let mut active: Vec<Arc<Record>> = pods.iter().filter(|pod| pod.active()).cloned().collect();
     let Some(surplus) = active.len().checked_sub(wanted) else {

@@ -33,8 +33,8 @@ pub(super) enum Strategy {
 }
 
 impl Strategy {
-    /// The strategy of a Deployment: percentages round up for the surge and down for the missing, and both cannot be
-    /// nothing (Kubernetes' `ResolveFenceposts`).
+    /// The strategy of a Deployment: percentages round up for the surge and down for the missing,
+    /// and both cannot be nothing (Kubernetes' `ResolveFenceposts`).
     pub(super) fn of(spec: &DeploymentSpec, replicas: usize) -> Self {
         let strategy = spec.strategy.as_ref();
         if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("Recreate") {
@@ -75,7 +75,8 @@ fn scaled(value: &IntOrString, of: usize, up: bool) -> usize {
     }
 }
 
-/// The sets whose number of pods is to change now, with the new number. The present set is among `sets`.
+/// The sets whose number of pods is to change now, with the new number. The present set is among
+/// `sets`.
 pub(super) fn scale(
     replicas: usize,
     strategy: Strategy,
@@ -126,7 +127,8 @@ pub(super) fn scale(
     scaled
 }
 
-/// Takes from the old sets what is not needed for `minimum` pods to serve: first pods that do not serve anyway.
+/// Takes from the old sets what is not needed for `minimum` pods to serve: first pods that do not
+/// serve anyway.
 fn scale_down(
     minimum: usize,
     new: &Set,

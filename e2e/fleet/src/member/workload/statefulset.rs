@@ -46,8 +46,8 @@ struct Aim {
     partition: Option<usize>,
 }
 
-/// Kubernetes' rule: fill the gaps from below, shrink from above, replace from above, one at a time and only while the others
-/// are ready.
+/// Kubernetes' rule: fill the gaps from below, shrink from above, replace from above, one at a time
+/// and only while the others are ready.
 fn step(aim: Aim, pods: &BTreeMap<usize, Member>) -> Step {
     let numbers = aim.first..aim.first + aim.replicas;
     let mut missing = Vec::new();
@@ -89,7 +89,8 @@ fn step(aim: Aim, pods: &BTreeMap<usize, Member>) -> Step {
                 .is_some_and(|partition| **number >= aim.first + partition)
     });
     match outdated {
-        // A pod that does not work is replaced although it is not ready; a working one waits for the rest.
+        // A pod that does not work is replaced although it is not ready; a working one waits for
+        // the rest.
         Some((number, pod)) if !pod.deleting && (settled || !pod.ready) => {
             Step::Delete(vec![*number])
         }

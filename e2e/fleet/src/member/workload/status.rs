@@ -1,4 +1,5 @@
-//! Statuses as the real controllers write them: only when something differs, zeros left out, times kept while nothing changes.
+//! Statuses as the real controllers write them: only when something differs, zeros left out, times
+//! kept while nothing changes.
 
 use jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams};
@@ -59,7 +60,8 @@ fn difference(current: &Value, wanted: &Value) -> Map<String, Value> {
         .collect()
 }
 
-/// Writes a status if it differs from the one that the object has. An object that is gone is nobody's concern.
+/// Writes a status if it differs from the one that the object has. An object that is gone is
+/// nobody's concern.
 pub(super) async fn write<K>(
     api: &Api<K>,
     name: &str,
