@@ -15,7 +15,7 @@ use muster_agent::apply::CachedWork;
 use muster_agent::apply::desired::ObjectKey;
 use muster_agent::reflect::{Look, Reflections};
 use muster_shared::k8s::{Api, Client};
-use muster_shared::pool::Pool;
+use muster_shared::interner::Interner;
 use muster_shared::queue::Queue;
 use muster_shared::watch::{Followed, Informer, Selection};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ const WORKS: usize = 1000;
 fn a_work_is_held_as_little_more_than_its_text() {
     let text = (0..WORKS).map(|n| work(n).to_string().len()).sum::<usize>() / WORKS;
     let (listed, relisted) = held(|client| {
-        let kinds = Pool::default();
+        let kinds = Interner::default();
         Informer::keeping(
             Api::all(client),
             Selection::everything(),
