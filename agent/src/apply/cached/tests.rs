@@ -118,7 +118,7 @@ fn at_every_depth_of_a_status_what_the_work_wants_can_be_read() {
 
 #[test]
 fn the_kinds_of_its_objects_are_named_once_and_held_once_by_all_works() {
-    let pool = Pool::default();
+    let pool = Interner::default();
     let (mut one, mut other) = (cached(&whole()), cached(&whole()));
     one.share(&pool);
     other.share(&pool);
