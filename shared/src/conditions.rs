@@ -1,21 +1,21 @@
-//! Lists of conditions, changed by the rules of `meta.SetStatusCondition`: one condition of each
-//! type, and its time moves only when its status does.
+//! Lists of conditions, updated by the rules of `meta.SetStatusCondition`: one condition of each
+//! type, whose transition time changes only with its status.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// It holds.
+/// The condition holds.
 pub const TRUE: &str = "True";
-/// It does not hold.
+/// The condition does not hold.
 pub const FALSE: &str = "False";
-/// Nobody knows whether it holds.
+/// It is not known whether the condition holds.
 pub const UNKNOWN: &str = "Unknown";
 
-/// Characters that the message of a condition may have: those of Kubernetes' definition. A longer
-/// one would be refused, and the whole status with it.
+/// Maximum number of characters of a condition's message, as in Kubernetes' definition. With a
+/// longer message the API server rejects the whole status.
 const LONGEST_MESSAGE: usize = 32_768;
 
-/// A condition that was observed at `now`. What of the message is too long is cut off.
+/// Makes a condition that was observed at `now`. A message that is too long is cut off.
 pub fn new(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Condition {
     let end = message.floor_char_boundary(LONGEST_MESSAGE);
     Condition {
@@ -28,23 +28,23 @@ pub fn new(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp
     }
 }
 
-/// The condition of a type.
+/// Returns the condition of a type.
 pub fn get<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == kind)
 }
 
-/// The status of the condition of a type.
+/// Returns the status of the condition of a type.
 pub fn status<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a str> {
     get(conditions, kind).map(|condition| condition.status.as_str())
 }
 
-/// Whether the condition of a type is there and holds.
+/// Returns whether the condition of a type exists and is True.
 pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
     status(conditions, kind) == Some(TRUE)
 }
 
-/// Puts an observation into the list; tells whether that changed anything. While the status stays
-/// the same the old time stays, too; `observation.last_transition_time` is the time of a change.
+/// Puts a condition into the list and returns whether the list changed. If the status stays the
+/// same, so does the old transition time; otherwise `observation.last_transition_time` is used.
 pub fn set(conditions: &mut Vec<Condition>, observation: Condition) -> bool {
     let Some(known) = conditions
         .iter_mut()
@@ -67,8 +67,7 @@ pub fn set(conditions: &mut Vec<Condition>, observation: Condition) -> bool {
     changed
 }
 
-/// The list with all observations in it, or nothing when they are all known: what to write, if
-/// anything.
+/// Returns the list with all observations, or `None` if that changes nothing.
 pub fn merge(
     conditions: &[Condition],
     observations: impl IntoIterator<Item = Condition>,
@@ -81,7 +80,7 @@ pub fn merge(
     changed.then_some(merged)
 }
 
-/// Takes the condition of a type out of the list; tells whether it was there.
+/// Removes the condition of a type and returns whether it existed.
 pub fn remove(conditions: &mut Vec<Condition>, kind: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|condition| condition.type_ != kind);

@@ -1,10 +1,8 @@
-//! Connections of a server: how many there may be, how long each may say nothing, and how old it
-//! may become.
+//! Connections of a server: their number, and deadlines for idle and old ones.
 //!
-//! Anybody who reaches a port can open connections and stay silent. A connection that has sent no
-//! request by a deadline is cut, so is one that is idle for too long, and where there are too many
-//! the one that matters least gives way to a new one: whoever comes with a question is heard,
-//! however many say nothing.
+//! Any client that reaches a port can open connections and stay silent. A connection is closed if
+//! it has sent no complete request by a deadline or is idle for too long. If there are too many,
+//! the least important one is closed for a new one, so that new clients are always served.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,20 +11,20 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// What a server allows.
+/// Limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Connections at a time.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// Time until the first request is complete, from the moment of accepting.
+    /// Time from accepting a connection until its first request is complete.
     pub first: Duration,
-    /// Time between the end of an answer and the next request.
+    /// Time between the end of a response and the next request.
     pub idle: Duration,
-    /// Age of a connection, however busy it is.
+    /// Maximum age of a connection.
     pub age: Duration,
 }
 
-/// The connections of a server. Cheap to clone.
+/// Connections of a server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Connections {
     limits: Limits,
@@ -48,12 +46,12 @@ struct Entry {
     busy: usize,
 }
 
-/// Why a connection ends.
+/// Reason why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It is silent, or has to give way: it is closed at once.
+    /// The connection is silent, or makes room for another: it is closed at once.
     Cut,
-    /// It is old: what it asked is still answered.
+    /// The connection has reached its maximum age: requests in flight are still answered.
     Old,
 }
 

@@ -1,8 +1,8 @@
-//! Kubernetes Events about objects: what `kubectl describe` shows under the object.
+//! Publishes Kubernetes Events about objects, which `kubectl describe` shows.
 //!
-//! Publishing never waits and never fails its caller: events go through a bounded channel to one
-//! task, which writes several at a time. When an API server cannot keep up, the newest are dropped
-//! and counted; the log line that accompanies every event is not.
+//! Publishing neither blocks nor fails: events go through a bounded channel to one task, which
+//! writes several at a time. If the API server cannot keep up, the newest events are dropped and
+//! counted; the log line that accompanies each event is not.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -41,16 +41,16 @@ const LONGEST_NAME: usize = 220;
 /// Kubernetes refuses longer messages.
 const LONGEST_NOTE: usize = 1024;
 
-/// How serious an event is.
+/// Severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// For information.
+    /// Information.
     Normal,
-    /// Somebody should look.
+    /// A problem that may need attention.
     Warning,
 }
 
-/// Where events are published. Cheap to clone.
+/// Publisher of events. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Events {
     outbox: mpsc::Sender<Letter>,
@@ -65,7 +65,7 @@ struct Letter {
 }
 
 impl Events {
-    /// A publisher, and the task that delivers in the name of a component.
+    /// Makes a publisher, and the task that writes its events on behalf of a component.
     pub fn new(
         client: Client,
         component: impl Into<Arc<str>>,
@@ -78,7 +78,7 @@ impl Events {
         )
     }
 
-    /// A publisher that delivers nowhere, for decisions under test.
+    /// Makes a publisher that writes no events, for tests of decisions.
     pub fn nowhere() -> Self {
         Self {
             outbox: mpsc::channel(1).0,
@@ -93,7 +93,7 @@ impl Events {
         self.publish_about(about.object_ref(&()), kind, reason, note);
     }
 
-    /// Publishes an event about an object that is known by reference only.
+    /// Publishes an event about an object of which only a reference is known.
     pub fn publish_about(
         &self,
         regarding: ObjectReference,

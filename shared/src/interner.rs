@@ -1,4 +1,4 @@
-//! Equal values of many objects, kept once.
+//! Stores equal values of many objects once.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde::Serialize;
 
-/// Values that are in use somewhere, by what they are. One that nobody uses any more is forgotten.
+/// Values in use, by content. A value without users is removed.
 #[derive(Debug)]
 pub struct Interner<T>(Mutex<HashMap<u64, Weak<T>>>);
 
@@ -17,7 +17,7 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T: PartialEq + Serialize> Interner<T> {
-    /// Replaces a value by an equal one that is in use already, if there is one.
+    /// Replaces a value by an equal one that is already in use, if there is one.
     pub fn share(&self, value: &mut Arc<T>) {
         // What cannot be written as JSON cannot have been read from it, either; it stays as it is.
         let Ok(text) = serde_json::to_vec(value.as_ref()) else {

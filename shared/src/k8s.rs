@@ -1,6 +1,7 @@
-//! The Kubernetes names that the rest of Muster is written with.
+//! Kubernetes types that the rest of Muster uses.
 //!
-//! Every crate imports from here, so that a change of `k8s-openapi` or `kube` is felt in one place.
+//! Every crate imports them from here, so that a change of `k8s-openapi` or `kube` concerns one
+//! file.
 
 pub use k8s_openapi::ByteString;
 pub use k8s_openapi::{

@@ -1,9 +1,65 @@
-//! Leader election over a Lease: of several processes that could act, one does.
+//! Leader election with a Lease: of several processes, one may act.
 //!
-//! The rule is client-go's: a lease counts as expired when *we* have seen no change of it for its
-//! duration on our own monotonic clock; the times written in it, which come from another machine's
-//! clock, decide nothing. The leader gives up acting before others may take over: `renew_deadline`
-//! after the last renewal that it knows to have succeeded.
+//! The rule is client-go's. A lease counts as expired if this process has seen no change of it for
+//! its duration, by its own monotonic clock; the times in the lease come from other clocks and do
+//! not count. The leader stops acting before another candidate takes over: `renew_deadline` after
+//! its last successful renewal.
+//!
+//! ```
+//! use muster_shared::lease::{Candidate, Leadership, Outcome, Timing, campaign};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! # use std::sync::{Arc, Mutex};
+//! # use serde_json::{Value, json};
+//! # // An API that stores what is applied or patched.
+//! # let stored = Arc::new(Mutex::new(None::<Value>));
+//! # let api = tower::service_fn({
+//! #     let stored = Arc::clone(&stored);
+//! #     move |request: http::Request<kube::client::Body>| {
+//! #         let stored = Arc::clone(&stored);
+//! #         async move {
+//! #             let is_read = request.method() == "GET";
+//! #             let body = request.into_body().collect_bytes().await.unwrap();
+//! #             let mut lease = stored.lock().unwrap();
+//! #             if !is_read {
+//! #                 let patch: Value = serde_json::from_slice(&body).unwrap();
+//! #                 let lease = lease.get_or_insert_with(|| json!({}));
+//! #                 muster_shared::merge::apply(lease, &patch);
+//! #                 lease["metadata"]["resourceVersion"] = json!("1");
+//! #             }
+//! #             let (code, answer) = match &*lease {
+//! #                 Some(lease) => (200, lease.clone()),
+//! #                 None => (404, json!({ "kind": "Status", "code": 404, "reason": "NotFound" })),
+//! #             };
+//! #             let body = kube::client::Body::from(answer.to_string().into_bytes());
+//! #             let answer = http::Response::builder().status(code).body(body).unwrap();
+//! #             Ok::<_, std::convert::Infallible>(answer)
+//! #         }
+//! #     }
+//! # });
+//! # let client = kube::Client::new(api, "default");
+//! let candidate = Candidate {
+//!     namespace: "karmada-system".to_owned(),
+//!     name: "example".to_owned(),
+//!     identity: "host-1".to_owned(),
+//!     timing: Timing::default(),
+//! };
+//! let leadership = Leadership::elected();
+//! assert!(!leadership.is_current());
+//!
+//! let retire = CancellationToken::new();
+//! let election = tokio::spawn(campaign(client, candidate, leadership.clone(), retire.clone()));
+//! leadership.acquired().await;
+//! assert!(leadership.is_current()); // Asked before each act.
+//!
+//! retire.cancel(); // Releases the lease: a successor need not wait until it expires.
+//! assert_eq!(election.await.unwrap(), Outcome::Stopped);
+//! assert!(!leadership.is_current());
+//! # assert_eq!(stored.lock().unwrap().take().unwrap()["spec"]["holderIdentity"], Value::Null);
+//! # }
+//! ```
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +78,15 @@ use crate::client;
 use crate::remind::Reminder;
 use crate::write::{self, Verbs};
 
-/// Time limits of an election. Defaults are client-go's and Karmada's.
+/// Durations of an election. Defaults are those of client-go and Karmada.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// How long others wait after our last renewal before they take over.
+    /// Time after the leader's last renewal before another candidate takes over.
     pub lease_duration: Duration,
-    /// How long after our last successful renewal we may still act. Shorter than `lease_duration`.
+    /// Time after its last successful renewal during which the leader may act. Shorter than
+    /// `lease_duration`.
     pub renew_deadline: Duration,
-    /// Pause between attempts to take or renew the lease.
+    /// Pause between attempts to acquire or renew the lease.
     pub retry_period: Duration,
 }
 
@@ -43,21 +100,21 @@ impl Default for Timing {
     }
 }
 
-/// Who stands for election, and for what.
+/// Candidate of an election.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// Unique name of this process.
+    /// Identity of this process; unique.
     pub identity: String,
-    /// The time limits.
+    /// Durations of the election.
     pub timing: Timing,
 }
 
-/// A name that no other process has: the host (in a pod, the pod's name; the component where the
-/// host has none), the process and the time of its start.
+/// Makes a unique identity: host name (the pod's name in a pod, or else the component), process and
+/// start time.
 pub fn identity(component: &str) -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| component.to_owned());
     format!(
@@ -67,18 +124,19 @@ pub fn identity(component: &str) -> String {
     )
 }
 
-/// Whether this process may act. Ask at each act, never remember the answer. Cheap to clone.
+/// Permission of this process to act. Ask before each act; do not store the answer. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     /// Until when we may act; `None` before the first success and after a loss.
     until: Arc<watch::Sender<Option<Instant>>>,
-    /// Who holds the lease while we stand by; `None` while that is unknown, and while we lead.
+    /// Returns the identity of the leader while this process is a follower; `None` if no leader is
+    /// known, or if this process leads.
     holder: Arc<watch::Sender<Option<String>>>,
     always: bool,
 }
 
 impl Leadership {
-    /// Leadership without an election, for a process that is alone by construction.
+    /// Leadership without an election, for a process that runs alone.
     pub fn always() -> Self {
         Self {
             always: true,
@@ -95,7 +153,7 @@ impl Leadership {
         }
     }
 
-    /// Whether this process may act now.
+    /// Returns whether this process may act now.
     pub fn is_current(&self) -> bool {
         self.always
             || self
@@ -135,17 +193,17 @@ impl Leadership {
     }
 }
 
-/// How a campaign ended.
+/// Result of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was told to retire; the lease was released if it was ours.
+    /// The campaign was stopped; the lease was released if this process held it.
     Stopped,
-    /// We led and no longer may: the process should end and start again as a follower.
+    /// The process has lost leadership: it should end and start again as a follower.
     Lost,
 }
 
-/// Stands for election in a process that ends in two steps: asked to shut down it takes no
-/// leadership any more, but keeps what it has until it is told to retire. See [`campaign`].
+/// Runs a campaign in a process that ends in two steps: once `shutdown` is requested it acquires no
+/// leadership, but keeps the leadership that it has until it retires. See [`campaign`].
 pub async fn stand(
     client: Client,
     candidate: Candidate,
@@ -166,8 +224,8 @@ pub async fn stand(
     }
 }
 
-/// Stands for election until it is told to retire, or until it loses. Leadership lasts, and is
-/// renewed, until then: whoever lets work finish during a shutdown retires afterwards, so that no
+/// Runs an election until this process retires or loses leadership. Leadership is renewed until
+/// then: a process that finishes its work during a shutdown retires afterwards, so that no
 /// successor begins while that work still writes.
 pub async fn campaign(
     client: Client,

@@ -1,9 +1,22 @@
-//! What the Muster agent and control plane must agree on: the typed API of `*.karmada.io`, the
-//! rules both sides compute with, and the edges (clients, watches, queues, settings) both are built
-//! from.
+//! Code that the Muster agent and the control plane share.
 //!
-//! No process and no globals live here. `api`, `quantity`, `conditions`, `taints`, `selectors`,
-//! `jsonpath` and `names` are pure and import nothing of ours but `api`.
+//! | modules | contents |
+//! |---|---|
+//! | [`api`] | the typed API of `*.karmada.io` and its CustomResourceDefinitions |
+//! | [`names`] | namespaces, labels, annotations, finalizers, condition types, object names |
+//! | [`conditions`], [`taints`], [`selectors`], [`merge`] | rules of Kubernetes as pure functions |
+//! | [`quantity`], [`jsonpath`] | quantities, and JSONPath templates of kubectl |
+//! | [`capacity`] | resources of a cluster: totals, requests of pods, grades of nodes |
+//! | [`interpreter`] | meaning of resources: replicas, health, status, dependencies |
+//! | [`work_status`] | limits on the statuses that travel from members to the fleet |
+//! | [`client`], [`watch`], [`write`](mod@write), [`protobuf`] | access to a Kubernetes API |
+//! | [`queue`], [`lease`], [`tasks`], [`events`], [`remind`] | parts of controllers |
+//! | [`serve`], [`https`] | servers for metrics, health checks and admission |
+//! | [`certificate`], [`tls`] | certificates of agents and servers |
+//! | [`settings`], [`telemetry`] | command line, logs and metrics of a process |
+//!
+//! The crate starts no process and has no global state. `conditions`, `jsonpath`, `merge`, `names`,
+//! `selectors` and `taints` depend on no other module but `api`.
 
 pub mod api;
 pub mod capacity;

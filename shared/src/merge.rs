@@ -1,13 +1,28 @@
-//! Merge patches (RFC 7386) that say exactly what is different, so that a write touches nothing
-//! that it does not mean to change.
+//! Merge patches (RFC 7386) that contain only what differs, so that a write changes no other field.
+//!
+//! ```
+//! use muster_shared::merge::{apply, difference};
+//! use serde_json::json;
+//!
+//! let old = json!({ "replicas": 2, "paused": true, "labels": { "a": "1", "b": "2" } });
+//! let new = json!({ "replicas": 3, "labels": { "a": "1" } });
+//!
+//! let patch = difference(&old, &new).unwrap();
+//! assert_eq!(patch, json!({ "replicas": 3, "paused": null, "labels": { "b": null } }));
+//!
+//! let mut patched = old;
+//! apply(&mut patched, &patch);
+//! assert_eq!(patched, new);
+//! assert_eq!(difference(&patched, &new), None);
+//! ```
 
 use serde_json::{Map, Value};
 
-/// The merge patch that turns `old` into `new`, `None` when there is nothing to change.
+/// Returns the merge patch that turns `old` into `new`, or `None` if nothing differs.
 ///
-/// Absent and null are the same on both sides, and so are an absent and an empty object at the top.
-/// Lists are replaced as a whole. Only hand in what the caller owns: a field of `old` that `new`
-/// does not have is removed.
+/// Absent and null are the same on both sides, and so are an absent and an empty object at the
+/// root. Lists are replaced as a whole. A field of `old` that `new` does not have is removed, so
+/// both must contain only fields that the caller owns.
 pub fn difference(old: &Value, new: &Value) -> Option<Value> {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {

@@ -1,45 +1,46 @@
-//! The names that both sides must agree on: namespaces, labels, annotations, finalizers, condition
-//! types, taint keys, and the rules by which object names are made. All of them are Karmada's.
+//! Names that the agent and the control plane share: namespaces, labels, annotations, finalizers,
+//! condition types, taint keys, and the functions that make object names. They are Karmada's,
+//! except where "Muster's own" is said.
 
-/// Namespace of cluster credentials and of the leases by which agents answer the roll call.
+/// Namespace of cluster credentials and of the leases that agents renew.
 pub const CLUSTER_NAMESPACE: &str = "karmada-cluster";
-/// Namespace of the control plane itself.
+/// Namespace of the control plane.
 pub const SYSTEM_NAMESPACE: &str = "karmada-system";
-/// What the execution namespace of a cluster begins with.
+/// Prefix of execution namespaces; the name of the cluster follows.
 pub const EXECUTION_NAMESPACE_PREFIX: &str = "karmada-es-";
-/// What the user name of an agent begins with; the name of its cluster follows.
+/// Prefix of the user names of agents; the name of the cluster follows.
 pub const AGENT_USER_PREFIX: &str = "system:karmada:agent:";
-/// The group of all agents that have a certificate.
+/// Group of all agents with a certificate.
 pub const AGENT_GROUP: &str = "system:karmada:agents";
-/// What the group of a bootstrap token begins with that is for one cluster (ours); the name of the
-/// cluster follows.
+/// Prefix of the group of bootstrap tokens for one cluster (Muster's own); the name of the cluster
+/// follows.
 pub const CLUSTER_BOOTSTRAP_GROUP_PREFIX: &str = "system:bootstrappers:karmada:cluster:";
-/// The group of a bootstrap token that is for any cluster that is not there yet.
+/// Group of bootstrap tokens for any cluster that is not registered yet.
 pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers:karmada:default-cluster-token";
-/// The scheduler that is in charge when none is named.
+/// Scheduler of policies that name none.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// Finalizers.
+/// Finalizers. Each keeps its object until something else has been removed.
 pub mod finalizer {
-    /// Of a Cluster: its execution namespace and credentials have to go first.
+    /// On a Cluster: until its execution namespace and credentials are removed.
     pub const CLUSTER: &str = "karmada.io/cluster-controller";
-    /// Of a Work: its objects in the member have to go first.
+    /// On a Work: until its objects in the member are removed.
     pub const WORK: &str = "karmada.io/execution-controller";
-    /// Of a ResourceBinding: its Works have to go first.
+    /// On a ResourceBinding: until its Works are removed.
     pub const RESOURCE_BINDING: &str = "karmada.io/binding-controller";
-    /// Of a ClusterResourceBinding: its Works have to go first.
+    /// On a ClusterResourceBinding: until its Works are removed.
     pub const CLUSTER_RESOURCE_BINDING: &str = "karmada.io/cluster-resource-binding-controller";
-    /// Of a ResourceBinding with dependencies: they have to be released first.
+    /// On a ResourceBinding with dependencies: until these are released.
     pub const DEPENDENCIES: &str = "karmada.io/binding-dependencies-distributor";
-    /// Of a PropagationPolicy: its claims have to be released first.
+    /// On a PropagationPolicy: until its claims are released.
     pub const PROPAGATION_POLICY: &str = "karmada.io/propagation-policy-controller";
-    /// Of a ClusterPropagationPolicy: its claims have to be released first.
+    /// On a ClusterPropagationPolicy: until its claims are released.
     pub const CLUSTER_PROPAGATION_POLICY: &str = "karmada.io/cluster-propagation-policy-controller";
 }
 
-/// Labels.
+/// Labels of objects.
 pub mod label {
-    /// `true` on objects that Karmada put into a member.
+    /// `true` on objects that the fleet manages in a member.
     pub const MANAGED: &str = "karmada.io/managed";
     /// `true` on objects of the system itself.
     pub const SYSTEM: &str = "karmada.io/system";
@@ -49,26 +50,28 @@ pub mod label {
     pub const CLUSTER_RESOURCE_BINDING_ID: &str = "clusterresourcebinding.karmada.io/permanent-id";
     /// Identity of a Work, on it and its manifests.
     pub const WORK_ID: &str = "work.karmada.io/permanent-id";
-    /// Identity of a PropagationPolicy, on it, its resources and their bindings.
+    /// Identity of a PropagationPolicy, on it, its templates and their bindings.
     pub const PROPAGATION_POLICY_ID: &str = "propagationpolicy.karmada.io/permanent-id";
-    /// Identity of a ClusterPropagationPolicy, on it, its resources and their bindings.
+    /// Identity of a ClusterPropagationPolicy, on it, its templates and their bindings.
     pub const CLUSTER_PROPAGATION_POLICY_ID: &str =
         "clusterpropagationpolicy.karmada.io/permanent-id";
-    /// On a binding that another controller made; the scheduler takes it without a policy.
+    /// On a binding that another controller created; Karmada's scheduler accepts it without a
+    /// policy.
     pub const BINDING_MANAGED_BY: &str = "binding.karmada.io/managed-by";
-    /// With a key behind it, on a binding: identity of a binding that depends on it.
+    /// Prefix of the labels of a binding that hold the identities of the bindings that depend on
+    /// it.
     pub const DEPENDED_BY_PREFIX: &str = "resourcebinding.karmada.io/depended-by-";
-    /// `true` on a template: the member's replicas win.
+    /// `true` on a template whose number of replicas the member decides.
     pub const RETAIN_REPLICAS: &str = "resourcetemplate.karmada.io/retain-replicas";
-    /// On a template that another controller has claimed: policies leave it alone.
+    /// On a template that another controller owns: policies do not apply to it.
     pub const CLAIMED_BY: &str = "resourcetemplate.karmada.io/claimed-by";
-    /// `Always` on a template: it must not be deleted.
+    /// `Always` on a template that must not be deleted.
     pub const DELETION_PROTECTED: &str = "resourcetemplate.karmada.io/deletion-protected";
-    /// `true` on a namespace: it is not made in every member by itself.
+    /// `true` on a namespace that is not created in members automatically.
     pub const SKIP_AUTO_PROPAGATION: &str = "namespace.karmada.io/skip-auto-propagation";
 }
 
-/// Annotations.
+/// Annotations of objects.
 pub mod annotation {
     /// On a manifest: namespace of its Work.
     pub const WORK_NAMESPACE: &str = "work.karmada.io/namespace";
@@ -84,19 +87,19 @@ pub mod annotation {
     pub const TEMPLATE_GENERATION: &str = "resourcetemplate.karmada.io/generation";
     /// On a manifest: uid of the template.
     pub const TEMPLATE_UID: &str = "resourcetemplate.karmada.io/uid";
-    /// On a manifest: the labels that are the template's, sorted, with commas.
+    /// On a manifest: keys of the labels that the fleet owns, sorted and separated by commas.
     pub const MANAGED_LABELS: &str = "resourcetemplate.karmada.io/managed-labels";
-    /// On a manifest: the annotations that are the template's, sorted, with commas.
+    /// On a manifest: keys of the annotations that the fleet owns, sorted and separated by commas.
     pub const MANAGED_ANNOTATIONS: &str = "resourcetemplate.karmada.io/managed-annotations";
     /// On a Work and a manifest: `overwrite` or `abort`.
     pub const CONFLICT_RESOLUTION: &str = "work.karmada.io/conflict-resolution";
-    /// On a binding: the placement that was scheduled last, as JSON.
+    /// On a binding: placement of the last schedule, as JSON.
     pub const APPLIED_PLACEMENT: &str = "policy.karmada.io/applied-placement";
-    /// On a Work: the override policies that took part, as JSON.
+    /// On a Work: override policies that were applied, as JSON.
     pub const APPLIED_OVERRIDES: &str = "policy.karmada.io/applied-overrides";
-    /// On a Work: the cluster-wide override policies that took part, as JSON.
+    /// On a Work: cluster-wide override policies that were applied, as JSON.
     pub const APPLIED_CLUSTER_OVERRIDES: &str = "policy.karmada.io/applied-cluster-overrides";
-    /// On a ResourceBinding: what its resource refers to, as JSON.
+    /// On a ResourceBinding: dependencies of its template, as JSON.
     pub const DEPENDENCIES: &str = "resourcebinding.karmada.io/dependencies";
     /// On a template and a binding: namespace of the PropagationPolicy.
     pub const PROPAGATION_POLICY_NAMESPACE: &str = "propagationpolicy.karmada.io/namespace";
@@ -104,62 +107,63 @@ pub mod annotation {
     pub const PROPAGATION_POLICY_NAME: &str = "propagationpolicy.karmada.io/name";
     /// On a template and a binding: name of the ClusterPropagationPolicy.
     pub const CLUSTER_PROPAGATION_POLICY_NAME: &str = "clusterpropagationpolicy.karmada.io/name";
-    /// On a binding (ours): the last eviction of its workload by a taint, as JSON.
+    /// On a binding (Muster's own): last eviction by a taint, as JSON.
     pub const LAST_EVICTION: &str = "failover.muster.io/last-eviction";
-    /// On an object from a cache of Karmada's search: the cluster it is from.
+    /// On an object from the cache of Karmada's search: the cluster that it comes from.
     pub const CACHED_FROM_CLUSTER: &str = "resource.karmada.io/cached-from-cluster";
 }
 
-/// Keys of the taints that the system itself puts on clusters.
+/// Keys of the taints that Muster adds to clusters.
 pub mod taint {
-    /// The cluster is not ready, or has never said so.
+    /// `Ready` is False, or has never been reported.
     pub const NOT_READY: &str = "cluster.karmada.io/not-ready";
-    /// Nobody knows whether the cluster is ready.
+    /// `Ready` is Unknown: the agent has stopped renewing its lease.
     pub const UNREACHABLE: &str = "cluster.karmada.io/unreachable";
-    /// The member is registered already, under another name (ours): its agent applies nothing.
+    /// The member is registered already under another name (Muster's own): its agent applies
+    /// nothing.
     pub const DUPLICATE: &str = "clusters.muster.io/duplicate-registration";
 }
 
-/// Types of conditions.
+/// Types of conditions. Those of evictions are with their controllers: `EvictionPending` and
+/// `ApplicationFailoverPending` of bindings.
 pub mod condition {
-    /// Of a Cluster: it is healthy.
+    /// Of a Cluster: the member's API server is healthy.
     pub const READY: &str = "Ready";
-    /// Of a Cluster: its list of kinds is complete.
+    /// Of a Cluster: `status.apiEnablements` is complete.
     pub const COMPLETE_API_ENABLEMENTS: &str = "CompleteAPIEnablements";
-    /// Of a Cluster (ours): no other Cluster is the same member. Written when there was a doubt.
+    /// Of a Cluster (Muster's own): no other Cluster is the same member. Set if there was a doubt.
     pub const UNIQUE_IDENTITY: &str = "UniqueIdentity";
-    /// Of a Cluster (ours): its lease is listened to. Written when it is not.
+    /// Of a Cluster (Muster's own): the control plane watches its lease. Set if it does not.
     pub const MONITORED: &str = "Monitored";
     /// Of a binding: clusters were found.
     pub const SCHEDULED: &str = "Scheduled";
-    /// Of a binding: every Work was applied.
+    /// Of a binding: every cluster has applied its Work.
     pub const FULLY_APPLIED: &str = "FullyApplied";
-    /// Of a Work: its objects were written.
+    /// Of a Work: its objects were applied.
     pub const APPLIED: &str = "Applied";
-    /// Of a Work: it may be sent to the member.
+    /// Of a Work: dispatching is not suspended.
     pub const DISPATCHING: &str = "Dispatching";
-    /// Of a Work (ours): somebody else keeps changing its objects in the member. Written when there
-    /// was such a contest.
+    /// Of a Work (Muster's own): another field manager keeps changing its objects. Set if there was
+    /// such a conflict.
     pub const CONTENDED: &str = "Contended";
 }
 
-/// Why a cluster is being left, and who wants it.
+/// Reasons and producers of eviction tasks.
 pub mod eviction {
-    /// A taint that is not tolerated.
+    /// The cluster has a taint that is not tolerated.
     pub const REASON_TAINT_UNTOLERATED: &str = "TaintUntolerated";
-    /// The application failed there.
+    /// The application is unhealthy in the cluster.
     pub const REASON_APPLICATION_FAILURE: &str = "ApplicationFailure";
-    /// No cluster may have the workload as its policy and the clusters stand; the copy that there
-    /// is stays (ours).
+    /// No cluster fits any more; the task keeps the copy until one does (Muster's own).
     pub const REASON_NO_CLUSTER_FIT: &str = "NoClusterFit";
-    /// The controller that watches taints.
+    /// The controller that evicts because of taints.
     pub const PRODUCER_TAINT_MANAGER: &str = "TaintManager";
-    /// The scheduler (ours).
+    /// The scheduler (Muster's own).
     pub const PRODUCER_SCHEDULER: &str = "Scheduler";
 }
 
-/// Whether a name may be a cluster's: a DNS label (RFC 1123) of at most 48 characters, because
-/// namespaces are named after it.
+/// Returns whether a name is valid for a Cluster: a DNS label (RFC 1123) of at most 48 characters,
+/// because namespaces are named after it.
 pub fn is_cluster_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -169,29 +173,29 @@ pub fn is_cluster_name(name: &str) -> bool {
         && bytes.last().is_some_and(plain)
 }
 
-/// Namespace of the Works of a cluster.
+/// Returns the namespace of a cluster's Works.
 pub fn execution_namespace(cluster: &str) -> String {
     format!("{EXECUTION_NAMESPACE_PREFIX}{cluster}")
 }
 
-/// The cluster that an execution namespace belongs to; `None` for any other namespace.
+/// Returns the cluster of an execution namespace; `None` for any other namespace.
 pub fn cluster_of_execution_namespace(namespace: &str) -> Option<&str> {
     namespace.strip_prefix(EXECUTION_NAMESPACE_PREFIX)
 }
 
-/// Whether a namespace belongs to the system, so that nothing of the user's is placed from it.
+/// Returns whether a namespace belongs to the system, so that nothing is propagated from it.
 pub fn is_reserved_namespace(namespace: &str) -> bool {
     [SYSTEM_NAMESPACE, CLUSTER_NAMESPACE].contains(&namespace)
         || namespace.starts_with(EXECUTION_NAMESPACE_PREFIX)
 }
 
-/// Name of the binding of a resource. The API group is no part of it, so two resources of one name
-/// and kind but of different groups share a binding.
+/// Returns the name of a resource's binding. The API group is not part of it, so that two resources
+/// of one name and kind in different groups have the same.
 pub fn binding(kind: &str, name: &str) -> String {
     dns(&format!("{name}-{kind}"))
 }
 
-/// Name of the Work of a resource; `namespace` is empty for a resource without one.
+/// Returns the name of a resource's Work; `namespace` is empty for a cluster-scoped resource.
 pub fn work(kind: &str, name: &str, namespace: &str) -> String {
     let name = dns(name);
     let origin = if namespace.is_empty() {
@@ -202,18 +206,18 @@ pub fn work(kind: &str, name: &str, namespace: &str) -> String {
     format!("{name}-{}", hash(&origin.to_lowercase()))
 }
 
-/// What stands for a binding in the label of a binding that it depends on.
+/// Returns the key by which a binding is named in labels of the bindings that it depends on.
 pub fn binding_reference_key(namespace: &str, name: &str) -> String {
     hash(&namespaced_key(namespace, name))
 }
 
-/// Name of the policy that is made for a resource on the command line; `gvk` is written
+/// Returns the name of the policy that the command line creates for a resource; `gvk` has the form
 /// `apps/v1, Kind=Deployment`.
 pub fn policy(namespace: &str, name: &str, gvk: &str) -> String {
     dns(&format!("{name}-{}", hash(&format!("{namespace}{gvk}"))))
 }
 
-/// `namespace/name`, or `name` without a namespace.
+/// Returns `namespace/name`, or `name` without a namespace.
 pub fn namespaced_key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() {
         name.to_owned()
@@ -222,17 +226,17 @@ pub fn namespaced_key(namespace: &str, name: &str) -> String {
     }
 }
 
-/// Name of the account that acts for the control plane in a member.
+/// Returns the name of the account by which the control plane acts in a member.
 pub fn service_account(cluster: &str) -> String {
     format!("karmada-{cluster}")
 }
 
-/// Name of the role of that account.
+/// Returns the name of that account's role.
 pub fn role(service_account: &str) -> String {
     format!("karmada-controller-manager:{service_account}")
 }
 
-/// Name of the secret with the token to impersonate users in a member.
+/// Returns the name of the Secret with the token to impersonate users in a member.
 pub fn impersonation_secret(cluster: &str) -> String {
     format!("{cluster}-impersonator")
 }
@@ -262,7 +266,7 @@ fn dns(name: &str) -> String {
     name.replace(':', ".").to_lowercase()
 }
 
-/// FNV-1a of 32 bits.
+/// Returns the 32-bit FNV-1a hash.
 pub fn fnv32a(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)

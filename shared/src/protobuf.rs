@@ -1,55 +1,54 @@
-//! Kubernetes' protobuf form, read field by field.
+//! Reads Kubernetes' protobuf encoding field by field.
 //!
-//! An API server writes protobuf in a third of the time that JSON takes it, and a reader that wants
-//! a few fields can step over the rest without looking at it. Types are written by hand where they
-//! are needed: they name the few fields that they read by the numbers that Kubernetes publishes in
-//! its `generated.proto` files, which are promised never to change.
+//! An API server encodes protobuf in a third of the time of JSON, and a reader of a few fields
+//! skips the others without decoding them. Types are written by hand: they read the fields that
+//! they need by the numbers in Kubernetes' `generated.proto` files, which never change.
 
-/// The media type.
+/// Media type of the encoding.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 /// What every object starts with, where it stands alone.
 pub(crate) const MAGIC: &[u8] = b"k8s\0";
 
-/// Why bytes are not what they should be.
+/// Error in encoded bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// An object without the prefix that all have.
+    /// The object does not begin with the prefix of all objects.
     #[error("the object does not begin with {MAGIC:?}")]
     Prefix,
     /// The message ends within a field.
     #[error("the message is cut short")]
     Truncated,
-    /// A number longer than 64 bits.
+    /// A number is longer than 64 bits.
     #[error("a number is too long")]
     Number,
-    /// A wire type that does not exist, or not for this field.
+    /// The wire type does not exist, or is not that of this field.
     #[error("field {field} has wire type {wire}")]
     WireType {
-        /// The field's number.
+        /// Number of the field.
         field: u64,
-        /// Its wire type.
+        /// Wire type of the field.
         wire: u64,
     },
-    /// Text that is not UTF-8.
+    /// A string is not UTF-8.
     #[error("a text is not UTF-8")]
     Text,
 }
 
-/// What can be read from the message of an object, without its envelope.
+/// A type that can be decoded from the message of an object, without its envelope.
 pub trait FromProtobuf: Sized {
-    /// Reads the fields that matter and steps over the others.
+    /// Decodes the fields that the type has and skips the others.
     fn from_protobuf(message: &[u8]) -> Result<Self, Malformed>;
 }
 
-/// What is in a field.
+/// Content of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
-    /// An integer or a boolean.
+    /// Integer or boolean.
     Number(u64),
-    /// A text, bytes or a message within.
+    /// String, bytes or nested message.
     Bytes(&'a [u8]),
-    /// Eight or four bytes, which nothing that we read has.
+    /// Eight or four bytes; no field that Muster reads is of this type.
     Fixed,
 }
 

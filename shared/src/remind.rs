@@ -1,10 +1,10 @@
-//! When a trouble that lasts is told: not at once, not at every attempt, and never only once.
+//! Decides when a lasting problem is reported: not at once, not at every attempt, and repeatedly.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The pace at which one lasting trouble is told.
+/// Schedule by which one lasting problem is reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Reminder {
     patience: Duration,
@@ -14,10 +14,10 @@ pub struct Reminder {
 }
 
 impl Reminder {
-    /// Pause between reminders of a trouble that everybody knows already.
+    /// Pause between reports of a problem that has been reported before.
     pub const PERIOD: Duration = Duration::from_mins(1);
 
-    /// A trouble that is told once it has lasted for `patience`, and again every
+    /// Reports a problem once it has lasted for `patience`, and then every
     /// [`PERIOD`](Self::PERIOD).
     pub const fn after(patience: Duration) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl Reminder {
         }
     }
 
-    /// A trouble that is told at once, and again every [`PERIOD`](Self::PERIOD).
+    /// Reports a problem at once, and then every [`PERIOD`](Self::PERIOD).
     pub const fn at_once() -> Self {
         Self::after(Duration::ZERO)
     }
@@ -38,7 +38,7 @@ impl Reminder {
         self.patience = patience;
     }
 
-    /// Notes that the trouble is there. Returns for how long it has been when it is to be told now.
+    /// Notes that the problem exists. Returns its duration if it is to be reported now.
     pub fn trouble(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.since.get_or_insert(now);
         let lasted = now.duration_since(since);
@@ -52,14 +52,14 @@ impl Reminder {
         })
     }
 
-    /// Notes that the trouble is over. Returns for how long it had been there if it was told.
+    /// Notes that the problem is over. Returns its duration if it was reported.
     pub fn over(&mut self, now: Instant) -> Option<Duration> {
         let since = self.since.take();
         let told = self.told.take();
         told.and(since).map(|since| now.duration_since(since))
     }
 
-    /// When the trouble is to be told next, if it goes on.
+    /// Returns when the problem is to be reported next, if it goes on.
     pub fn next(&self) -> Option<Instant> {
         let since = self.since?;
         Some(

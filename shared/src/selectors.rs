@@ -1,7 +1,36 @@
-//! Which objects and which clusters a selector means.
+//! Selectors: which objects and which clusters they match.
 //!
-//! A selector that Kubernetes would refuse (unknown operator, values missing or superfluous,
-//! malformed key or value) matches nothing: what cannot be understood must not select everything.
+//! A selector that Kubernetes would reject (unknown operator, missing or superfluous values,
+//! malformed key or value) matches nothing, because a selector that is not understood must not
+//! match everything. kube's `Selector` has neither this rule nor `Gt` and `Lt`.
+//!
+//! ```
+//! use muster_shared::api::cluster::Cluster;
+//! use muster_shared::api::policy::ClusterAffinity;
+//! use muster_shared::selectors::matches_affinity;
+//! use serde_json::json;
+//!
+//! let cluster: Cluster = serde_json::from_value(json!({
+//!     "metadata": { "name": "m1", "labels": { "tier": "gold" } },
+//!     "spec": { "syncMode": "Pull", "region": "north", "zones": ["n1", "n2"] },
+//! }))?;
+//! for (affinity, matches) in [
+//!     (json!({}), true),
+//!     (json!({ "clusterNames": ["m1"], "exclude": ["m1"] }), false),
+//!     (json!({ "labelSelector": { "matchLabels": { "tier": "gold" } } }), true),
+//!     (json!({ "fieldSelector": { "matchExpressions": [
+//!         { "key": "zone", "operator": "In", "values": ["n2", "n3"] },
+//!     ] } }), true),
+//!     // `In` without values is no valid requirement.
+//!     (json!({ "labelSelector": { "matchExpressions": [
+//!         { "key": "tier", "operator": "In" },
+//!     ] } }), false),
+//! ] {
+//!     let affinity: ClusterAffinity = serde_json::from_value(affinity)?;
+//!     assert_eq!(matches_affinity(&affinity, &cluster), matches, "{affinity:?}");
+//! }
+//! # Ok::<(), serde_json::Error>(())
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -17,8 +46,8 @@ use crate::api::{
 
 type Labels = BTreeMap<String, String>;
 
-/// An affinity, made ready to be matched with many clusters: what holds for all of them is found
-/// out once.
+/// A ClusterAffinity prepared for matching with many clusters: what is the same for all clusters is
+/// computed once.
 #[derive(Clone, Debug)]
 pub struct Affinity<'a> {
     stated: &'a ClusterAffinity,
@@ -40,7 +69,7 @@ impl<'a> Affinity<'a> {
         }
     }
 
-    /// Whether a cluster is meant. Every part that is given must hold.
+    /// Returns whether the affinity matches a cluster. Every field that is set must match.
     pub fn matches(&self, cluster: &Cluster) -> bool {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         (self.names.is_empty() || self.names.binary_search(&name).is_ok())
@@ -49,7 +78,7 @@ impl<'a> Affinity<'a> {
     }
 }
 
-/// Whether a cluster is meant. Every part that is given must hold.
+/// Returns whether an affinity matches a cluster. Every field that is set must match.
 pub fn matches_affinity(affinity: &ClusterAffinity, cluster: &Cluster) -> bool {
     let names = &affinity.cluster_names;
     (names.is_empty() || is_listed(names, cluster))
@@ -94,12 +123,13 @@ fn is_sound(affinity: &ClusterAffinity) -> bool {
         && affinity.field_selector.as_ref().is_none_or(fields)
 }
 
-/// Whether labels satisfy a selector. The empty selector is satisfied by all.
+/// Returns whether a label selector matches labels. The empty selector matches everything.
 pub fn matches_labels(selector: &LabelSelector, labels: &Labels) -> bool {
     is_sound_selector(selector) && has_labels(selector, Some(labels))
 }
 
-/// Whether Kubernetes would take a selector. One that it would not matches nothing.
+/// Returns whether Kubernetes would accept a label selector. A selector that it rejects matches
+/// nothing.
 pub fn is_sound_selector(selector: &LabelSelector) -> bool {
     let exact = |(key, value): (&String, &String)| is_label_key(key) && is_label_value(value);
     selector.match_labels.iter().flatten().all(exact)
@@ -195,8 +225,8 @@ fn holds(operator: &str, values: &[String], actual: Option<&str>) -> bool {
     }
 }
 
-/// Whether a text can be the key of a label: a name of at most 63 characters, with an optional DNS
-/// prefix.
+/// Returns whether a string is a valid label key: a name of at most 63 characters, with an optional
+/// DNS prefix.
 pub fn is_label_key(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, name)) => is_dns_name(prefix) && is_name(name),
@@ -204,7 +234,7 @@ pub fn is_label_key(key: &str) -> bool {
     }
 }
 
-/// Whether a text can be the value of a label: empty, or a name of at most 63 characters.
+/// Returns whether a string is a valid label value: empty, or a name of at most 63 characters.
 pub fn is_label_value(value: &str) -> bool {
     value.is_empty() || is_name(value)
 }

@@ -1,5 +1,5 @@
-//! The admin servers: `/metrics` on one port; `/healthz` and `/livez` (is the process sound) and
-//! `/readyz` (does it do its work) on each.
+//! Servers for administration: `/metrics` on one port; `/healthz`, `/livez` (the process need not
+//! be restarted) and `/readyz` (the process does its work) on each.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -32,7 +32,7 @@ const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 /// Bytes of the largest request head: a probe's takes a few hundred.
 const LARGEST_HEAD: usize = 16 << 10;
 
-/// What the parts of a process say about themselves. Cheap to clone.
+/// State of the parts of a process. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
     parts: Arc<Mutex<BTreeMap<&'static str, Part>>>,
@@ -45,24 +45,24 @@ struct Part {
 }
 
 impl Health {
-    /// Says whether a part does its work (`Err` carries what it waits for). Until it says so, it is
-    /// not ready.
+    /// Reports whether a part does its work (`Err` says what it waits for). A part that is expected
+    /// and has not reported is not ready.
     pub fn ready(&self, part: &'static str, state: Result<(), String>) {
         self.change(part, |entry| entry.ready = state);
     }
 
-    /// Says that a part can only be helped by a restart.
+    /// Reports that a part needs a restart of the process.
     pub fn broken(&self, part: &'static str, reason: impl Into<String>) {
         let reason = reason.into();
         self.change(part, |entry| entry.alive = Err(reason));
     }
 
-    /// Whether no part is broken: what `/livez` says.
+    /// Returns whether no part is broken, which is the answer of `/livez`.
     pub fn is_alive(&self) -> bool {
         self.report(|part| &part.alive).0
     }
 
-    /// Names a part that is not ready yet, so that readiness waits for it.
+    /// Registers a part that is not ready yet, so that readiness waits for it.
     pub fn expect(&self, part: &'static str) {
         self.change(part, |_| {});
     }
@@ -75,7 +75,7 @@ impl Health {
         }));
     }
 
-    /// Whether all parts are well, and a line for each.
+    /// Returns whether all parts are ready, and one line for each.
     fn report(&self, of: impl Fn(&Part) -> &Result<(), String>) -> (bool, String) {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();

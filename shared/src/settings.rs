@@ -1,10 +1,10 @@
-//! Settings: defaults, then a YAML file, then environment variables, then flags, each stronger than
-//! the one before.
+//! Settings of a program: defaults, overridden by a YAML file, environment variables and flags, in
+//! this order.
 //!
-//! A binary has one struct that derives `clap::Args` and `serde::Deserialize`; flags and file keys
-//! have the same names (those of Karmada where Karmada has them), environment variables are
-//! `MUSTER_` and the name in capitals. Nothing unknown is accepted silently: a flag, key or value
-//! that we do not know is refused with its name and what is allowed.
+//! A program has one struct that derives `clap::Args` and `serde::Deserialize`. Flags and file keys
+//! have the same names (Karmada's, if Karmada has the flag); environment variables are `MUSTER_`
+//! and the name in capitals. Unknown flags, keys and values are rejected, with their name and the
+//! accepted ones.
 
 mod duration;
 mod gates;
@@ -24,28 +24,28 @@ pub use self::values::{BindAddress, Controllers, Words};
 /// Prefix of the environment variables that are settings.
 pub const ENVIRONMENT_PREFIX: &str = "MUSTER_";
 
-/// Why settings were refused.
+/// Reason why settings were rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A flag is unknown or its value malformed (or help was asked for): clap's own message, to be
+    /// A flag is unknown or its value malformed, or help was requested: clap's own message, to be
     /// printed as it is.
     #[error(transparent)]
     Flag(#[from] clap::Error),
-    /// The file, a variable or a value was refused.
+    /// The file, a variable or a value was rejected.
     #[error("refused settings: {0}")]
     Refused(#[from] config::ConfigError),
-    /// A value that parses and makes no sense.
+    /// A value parses but is not allowed.
     #[error("refused setting {name}: {problem}")]
     Invalid {
-        /// The setting's name, as the flag is spelled without its dashes.
+        /// Name of the setting: the flag without its dashes.
         name: String,
-        /// What is wrong and what is allowed.
+        /// What is wrong, and what is allowed.
         problem: String,
     },
 }
 
 impl Error {
-    /// A value that parses and makes no sense.
+    /// Makes the error for a value that is not allowed.
     pub fn invalid(name: &str, problem: impl Into<String>) -> Self {
         Self::Invalid {
             name: name.to_owned(),
@@ -54,12 +54,12 @@ impl Error {
     }
 }
 
-/// Loads settings from the process's arguments and environment.
+/// Loads the settings from the arguments and environment of the process.
 pub fn load<T: clap::Args + DeserializeOwned>(command: clap::Command) -> Result<T, Error> {
     load_from::<T>(command, std::env::args_os(), std::env::vars_os())
 }
 
-/// Loads settings from given arguments (the first is the program's name) and variables.
+/// Loads the settings from given arguments (the first is the program's name) and variables.
 pub fn load_from<T: clap::Args + DeserializeOwned>(
     command: clap::Command,
     arguments: impl IntoIterator<Item = OsString>,

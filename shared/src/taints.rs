@@ -1,8 +1,9 @@
-//! Taints of clusters: who tolerates them and for how long, and how they are put on and taken off.
+//! Taints of clusters: which tolerations apply and for how long, and how taints are added and
+//! removed.
 //!
-//! The rules are those of Karmada's taint evictor, with one difference: each taint runs out by the
-//! toleration that was found for it. Karmada lets the toleration of one taint shorten the time of
-//! another, and lets a finite toleration of a taint without `timeAdded` last for ever.
+//! The rules are those of Karmada's taint manager, with one difference: each taint has the limit of
+//! its own toleration. In Karmada the toleration of one taint shortens the time of another, and a
+//! limited toleration of a taint without `timeAdded` never ends.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -10,28 +11,30 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-/// New workloads stay away.
+/// Effect that keeps out new workloads that do not tolerate the taint.
 pub const NO_SCHEDULE: &str = "NoSchedule";
-/// New workloads stay away, and workloads leave that do not tolerate the taint.
+/// Effect that keeps out new workloads that do not tolerate the taint, and evicts those that are
+/// there.
 pub const NO_EXECUTE: &str = "NoExecute";
-/// Workloads leave whose policy says so in `failover.cluster`; tolerations do not matter.
+/// Effect that keeps out new workloads, and evicts those whose policy has `failover.cluster`.
+/// Tolerations do not apply.
 pub const PREFER_NO_EXECUTE: &str = "PreferNoExecute";
-/// Effect of Kubernetes that the choice of clusters does not look at (Karmada behaviour).
+/// Effect of Kubernetes that placement ignores (Karmada behaviour).
 pub const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
 
-/// How long a workload may stay on a cluster.
+/// Time for which a workload may stay on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stay<'a> {
-    /// As long as the taints are what they are.
+    /// As long as the taints do not change.
     Unlimited,
-    /// Until then, because of this taint. The time may be past.
+    /// Until a time, because of a taint. The time may have passed.
     Until(Timestamp, &'a Taint),
-    /// Not at all: nothing tolerates this taint.
+    /// Not at all, because the taint is not tolerated.
     Never(&'a Taint),
 }
 
 impl Stay<'_> {
-    /// Whether the time is over.
+    /// Returns whether the time has passed.
     pub fn is_over(&self, now: Timestamp) -> bool {
         match self {
             Self::Unlimited => false,
@@ -41,13 +44,13 @@ impl Stay<'_> {
     }
 }
 
-/// Whether a taint keeps new workloads away, those that tolerate it aside.
+/// Returns whether a taint keeps out new workloads that do not tolerate it.
 pub fn keeps_away(taint: &Taint) -> bool {
     [NO_SCHEDULE, NO_EXECUTE, PREFER_NO_EXECUTE].contains(&taint.effect.as_str())
 }
 
-/// Whether a toleration covers a taint. An operator that Karmada has not switched on (`Lt`, `Gt`)
-/// covers nothing.
+/// Returns whether a toleration matches a taint. Operators that Karmada has not enabled (`Lt`,
+/// `Gt`) match nothing.
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let unset_or = |field: &Option<String>, value: &str| {
         field
@@ -66,7 +69,7 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         }
 }
 
-/// The first taint of one of these effects that nothing tolerates.
+/// Returns the first taint with one of these effects that no toleration matches.
 pub fn untolerated<'a>(
     taints: &'a [Taint],
     tolerations: &[Toleration],
@@ -80,9 +83,9 @@ pub fn untolerated<'a>(
     })
 }
 
-/// How long a workload may stay under the `NoExecute` taints of a cluster. For each taint the first
-/// toleration that covers it counts, as in Karmada; the earliest end decides. A taint without
-/// `timeAdded` is taken as put on right now: whoever watches the cluster fills the time in.
+/// Returns for how long a workload may stay under the `NoExecute` taints of a cluster. The first
+/// toleration that matches a taint counts, as in Karmada; the earliest end decides. A taint without
+/// `timeAdded` counts as added now: the cluster controller sets its time.
 pub fn stay<'a>(taints: &'a [Taint], tolerations: &[Toleration], now: Timestamp) -> Stay<'a> {
     let mut earliest = Stay::Unlimited;
     for taint in taints.iter().filter(|taint| taint.effect == NO_EXECUTE) {
@@ -103,8 +106,8 @@ pub fn stay<'a>(taints: &'a [Taint], tolerations: &[Toleration], now: Timestamp)
     earliest
 }
 
-/// How long a workload may stay under the `PreferNoExecute` taints of a cluster, when its policy
-/// wants to leave such a cluster `seconds` after the taint came.
+/// Returns for how long a workload may stay under the `PreferNoExecute` taints of a cluster if it
+/// is to leave `seconds` after the taint was added.
 pub fn preferred_stay(taints: &[Taint], seconds: i64, now: Timestamp) -> Stay<'_> {
     taints
         .iter()
@@ -128,16 +131,15 @@ fn after(start: Timestamp, seconds: i64) -> Timestamp {
     })
 }
 
-/// The taint of a key and effect.
+/// Returns the taint with a key and effect.
 pub fn find<'a>(taints: &'a [Taint], key: &str, effect: &str) -> Option<&'a Taint> {
     taints
         .iter()
         .find(|taint| taint.key == key && taint.effect == effect)
 }
 
-/// Puts a taint on at `now`; tells whether that changed anything. A taint of the same key and
-/// effect that is there already stays as it is, with its value and time, so that nobody's
-/// toleration starts anew.
+/// Adds a taint at `now`, and returns whether the list changed. An existing taint of the same key
+/// and effect keeps its value and time, so that no toleration starts anew.
 pub fn put_on(taints: &mut Vec<Taint>, taint: Taint, now: Timestamp) -> bool {
     if find(taints, &taint.key, &taint.effect).is_some() {
         return false;
@@ -149,15 +151,15 @@ pub fn put_on(taints: &mut Vec<Taint>, taint: Taint, now: Timestamp) -> bool {
     true
 }
 
-/// Takes the taint of a key and effect off, whatever its value; tells whether it was there.
+/// Removes the taint with a key and effect, whatever its value, and returns whether it existed.
 pub fn take_off(taints: &mut Vec<Taint>, key: &str, effect: &str) -> bool {
     let before = taints.len();
     taints.retain(|taint| taint.key != key || taint.effect != effect);
     taints.len() != before
 }
 
-/// Dates taints that drive workloads out and have no time, as Karmada's API server does on every
-/// write; tells whether there were any. Without a time no toleration would ever run out.
+/// Sets the time of taints that evict and have none, as Karmada's API server does on every write,
+/// and returns whether there were any. Without a time, no toleration would end.
 pub fn date(taints: &mut [Taint], now: Timestamp) -> bool {
     let mut changed = false;
     for taint in taints.iter_mut().filter(|taint| taint.time_added.is_none()) {
@@ -169,7 +171,7 @@ pub fn date(taints: &mut [Taint], now: Timestamp) -> bool {
     changed
 }
 
-/// A taint as the command line writes it: `key=value:effect`.
+/// Formats a taint as on the command line: `key=value:effect`.
 pub fn describe(taint: &Taint) -> String {
     match taint.value.as_deref() {
         None | Some("") => format!("{}:{}", taint.key, taint.effect),

@@ -1,4 +1,4 @@
-//! The long-running tasks of a process, supervised: none ends without a word.
+//! Supervises the long-running tasks of a process, so that no task ends unnoticed.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,20 +8,20 @@ use tokio::sync::oneshot;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// A task that ended although it should run as long as the process.
+/// Error: a task ended before shutdown.
 #[derive(Debug, thiserror::Error)]
 #[error("task {name} ended: {reason}")]
 pub struct Ended {
-    /// The task's name.
+    /// Name of the task.
     pub name: &'static str,
-    /// How it ended.
+    /// How the task ended.
     pub reason: String,
 }
 
 /// How long the last tasks may take to end once all others have. A lease is given up within that.
 const LAST_GRACE: Duration = Duration::from_secs(5);
 
-/// Named tasks that live as long as the process.
+/// Named tasks that run as long as the process.
 #[derive(Debug)]
 pub struct Tasks {
     set: JoinSet<()>,
@@ -33,7 +33,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// No tasks yet; the token tells them to end.
+    /// Makes an empty set; the token tells the tasks to end.
     pub fn new(shutdown: CancellationToken) -> Self {
         Self {
             set: JoinSet::new(),
@@ -44,16 +44,16 @@ impl Tasks {
         }
     }
 
-    /// Starts a task that is to run until shutdown.
+    /// Starts a task that runs until shutdown.
     pub fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let id = self.set.spawn(task).id();
         self.names.insert(id, name);
         metrics::gauge!("muster_task_up", "task" => name).set(1.0);
     }
 
-    /// Starts a task that goes on while the others finish their work after a shutdown was asked
-    /// for, and ends when [`retire`](Self::retire) says so: renewing the lease under which the
-    /// others still write, for instance.
+    /// Starts a task that continues while the others finish after shutdown was requested, and ends
+    /// when [`retire`](Self::retire) is cancelled, such as the renewal of the lease under which the
+    /// others still write.
     pub fn spawn_last(
         &mut self,
         name: &'static str,
@@ -64,20 +64,20 @@ impl Tasks {
         metrics::gauge!("muster_task_up", "task" => name).set(1.0);
     }
 
-    /// The token that tells the last tasks to end, once all others have.
+    /// Returns the token that tells the last tasks to end, once all others have.
     pub fn retire(&self) -> &CancellationToken {
         &self.retire
     }
 
-    /// The token that tells the tasks to end.
+    /// Returns the token that tells the tasks to end.
     pub fn shutdown(&self) -> &CancellationToken {
         &self.shutdown
     }
 
     /// Waits for shutdown and then, for at most `grace`, for the tasks.
     ///
-    /// A task that ends or panics earlier ends everything: a process that lost a part is restarted
-    /// by its supervisor, which is better than one that looks alive.
+    /// A task that ends or panics earlier ends all others: a process without one of its parts is
+    /// better restarted than left running.
     pub async fn supervise(mut self, grace: Duration) -> Result<(), Ended> {
         let mut lost = None;
         while !(self.shutdown.is_cancelled() || self.set.is_empty() && self.last.is_empty()) {

@@ -1,4 +1,4 @@
-//! Logs and metrics of a process: set up once, by its `main`.
+//! Logs and metrics of a process, initialised once by its `main`.
 
 use std::io::IsTerminal;
 use std::str::FromStr;
@@ -10,14 +10,14 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// Logfmt, for reading.
     #[default]
     Text,
-    /// One JSON object a line, for collectors.
+    /// One JSON object per line, for log collectors.
     Json,
 }
 
@@ -41,23 +41,23 @@ impl std::fmt::Display for LogFormat {
     }
 }
 
-/// Why telemetry could not be set up.
+/// Error while telemetry is initialised.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The filter does not parse.
+    /// The filter cannot be parsed.
     #[error(
         "refused setting log-filter: {filter:?} is not a list such as info,muster_agent=debug: {source}"
     )]
     Filter {
-        /// The filter as given.
+        /// The filter, as given.
         filter: String,
-        /// What is wrong with it.
+        /// Error of the parser.
         source: tracing_subscriber::filter::ParseError,
     },
-    /// Something else in the process logs already.
+    /// A logger is installed already.
     #[error("cannot install the log: {0}")]
     Log(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Something else in the process keeps metrics already.
+    /// A metrics recorder is installed already.
     #[error("cannot install the metrics recorder: {0}")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
 }

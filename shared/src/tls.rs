@@ -1,16 +1,16 @@
-//! Reading certificates: how long credentials are still good.
+//! Reads X.509 certificates: validity, subject, key and issuer.
 
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// Why a certificate could not be read.
+/// Reason why a certificate could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is not PEM with a certificate in it.
+    /// The text is not PEM with a certificate.
     #[error("cannot read the certificate as PEM: {0}")]
     Pem(rustls::pki_types::pem::Error),
-    /// It is not an X.509 certificate.
+    /// The content is not an X.509 certificate.
     #[error("cannot read the certificate as X.509: {0}")]
     X509(String),
 }
@@ -24,16 +24,16 @@ pub fn not_after(pem: &[u8]) -> Result<Timestamp, Error> {
         .map_err(|error| Error::X509(error.to_string()))
 }
 
-/// What of a certificate matters to whoever has to renew it.
+/// Fields of a certificate that a renewal needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// From when it is valid.
+    /// Start of validity.
     pub not_before: Timestamp,
-    /// The last second of that.
+    /// Last second of validity.
     pub not_after: Timestamp,
-    /// Whose it is, DER.
+    /// Subject in DER.
     pub subject: Vec<u8>,
-    /// The public key as `SubjectPublicKeyInfo`, DER.
+    /// Public key as `SubjectPublicKeyInfo` in DER.
     pub key: Vec<u8>,
 }
 

@@ -1,46 +1,45 @@
-//! How much of an object's status travels from a member to the control plane.
+//! Limits on the status that is copied from a member to the fleet.
 //!
-//! A status is copied into the Work, from there into the binding, once for each cluster, and each
-//! of these is one object that the API server takes up to a size and reads back up to a depth. A
-//! custom resource may have any status at all, written by anybody in the member; what does not fit
-//! is left out, and health is reported without it.
+//! A status is copied into the Work and then into the binding, once per cluster. Each of these is
+//! one object, which the API server limits in size and nesting. A custom resource may have any
+//! status; a status over the limits is left out, and only the health is reported.
 
 use std::io;
 
 use serde_json::Value;
 
-/// Bytes of JSON of the longest status that is carried. Statuses of workloads take hundreds; etcd
-/// takes 1.5 MB for everything.
+/// Maximum size of a status in bytes of JSON. Statuses of workloads have some hundred bytes; etcd
+/// stores at most 1.5 MB per object.
 pub const LONGEST_STATUS: usize = 64 * 1024;
-/// Levels of the deepest status that is carried. Readers end at 128, and a Work or binding adds
-/// some of its own.
+/// Maximum nesting of a status. Parsers stop at 128 levels, of which the Work and the binding take
+/// some.
 pub const DEEPEST_STATUS: usize = 64;
 
-/// Why a status is left out.
+/// Reason why a status is left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Excess {
-    /// It is too long.
+    /// The status is too large.
     #[error(
         "the status takes {bytes} bytes, more than the {LONGEST_STATUS} that are carried: only the health is reported"
     )]
     Length {
-        /// Bytes of its JSON.
+        /// Size of its JSON.
         bytes: usize,
     },
-    /// It is too deep.
+    /// The status is nested too deeply.
     #[error(
         "the status is {levels} levels deep, more than the {DEEPEST_STATUS} that are carried: only the health is reported"
     )]
     Depth {
-        /// Levels of objects and lists in one another.
+        /// Levels of nested objects and lists.
         levels: usize,
     },
 }
 
-/// Whether a status may be carried.
+/// Checks whether a status is within the limits.
 ///
 /// # Errors
-/// When it is too long or too deep.
+/// The status is too large or nested too deeply.
 pub fn check(status: &Value) -> Result<(), Excess> {
     let levels = depth(status);
     if levels > DEEPEST_STATUS {
@@ -53,7 +52,7 @@ pub fn check(status: &Value) -> Result<(), Excess> {
     Ok(())
 }
 
-/// Bytes of a value's JSON.
+/// Returns the size of a value's JSON in bytes.
 pub fn length(value: &Value) -> usize {
     let mut counter = Counter(0);
     // A counter takes everything.
@@ -61,7 +60,7 @@ pub fn length(value: &Value) -> usize {
     counter.0
 }
 
-/// Levels of objects and lists in one another; a text or a number has none.
+/// Returns the levels of nested objects and lists; 0 for a string or a number.
 pub fn depth(value: &Value) -> usize {
     let mut deepest = 0;
     let mut open = vec![(value, 0)];

@@ -1,9 +1,9 @@
-//! Writing to an API with whatever verbs a role grants.
+//! Writes to an API with the verbs that a role grants.
 //!
-//! We patch what is ours. The role that Karmada's `karmadactl register` gives to an agent may get,
-//! create and update leases, and update the status of its cluster, but patch neither. There the
-//! same merge patch is applied here, to the object as it is (fields that nobody of us knows
-//! included), and put back under its resourceVersion.
+//! Writes are merge patches of the fields that Muster owns. The role that `karmadactl register`
+//! gives to an agent may get, create and update leases, and update its cluster's status, but not
+//! patch them. With such a role the patch is applied here, to the whole object (unknown fields
+//! included), and sent as an update with its resourceVersion.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +17,7 @@ use serde_json::Value;
 
 use crate::merge;
 
-/// How objects of one kind may be changed, as far as the API has told: one refusal of a patch is
-/// enough to know.
+/// Verbs by which objects of one kind can be changed, learned from one rejected patch.
 #[derive(Debug, Default)]
 pub struct Verbs {
     /// Patches were refused.
@@ -26,12 +25,12 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// Sends a merge patch of an object, or of one of its subresources, or does the same by an
-    /// update.
+    /// Sends a merge patch of an object, or of one of its subresources, or an update with the same
+    /// effect.
     ///
     /// # Errors
-    /// Those of the API. A role that permits neither gets the refusal of the patch, and is tried
-    /// again from the start next time.
+    /// Those of the API. A role with neither verb gets the rejection of the patch; the next call
+    /// starts again with a patch.
     pub async fn merge<K>(
         &self,
         api: &Api<K>,
@@ -67,11 +66,10 @@ impl Verbs {
     }
 }
 
-/// Creates an object that was not there a moment ago, by applying it: only so can a role allow the
-/// creation of one name and no other.
+/// Creates an object by server-side apply, with which a role can permit a single name.
 ///
-/// A role without the verb `patch` gets the ordinary creation. If somebody else was faster, what we
-/// say is put into their object, or conflicts with what they said.
+/// A role without the verb `patch` gets an ordinary creation. If another client has created the
+/// object first, the fields are applied to its object, or conflict with it.
 ///
 /// # Errors
 /// Those of the API.

@@ -1,9 +1,23 @@
-//! Resource quantities as Kubernetes writes them (`500m`, `16Gi`, `12e6`), computed exactly.
+//! Resource quantities of Kubernetes (`500m`, `16Gi`, `12e6`), computed exactly.
 //!
-//! A [`Quantity`] counts nano units in 128 bits, so sums neither round nor wrap where Go's fall
-//! back to arbitrary precision; what does not fit (above 1.7e29 units) saturates. Parsing, rounding
-//! and printing follow `k8s.io/apimachinery/pkg/api/resource`: finer than nano rounds away from
-//! zero, binary notation is capped at 2^63-1, and a sum keeps the notation of its first operand.
+//! A [`Quantity`] counts nano units in 128 bits: sums neither round nor wrap, where Go's fall back
+//! to arbitrary precision; amounts above 1.7e29 units saturate. Parsing, rounding and printing
+//! follow `k8s.io/apimachinery/pkg/api/resource`: finer fractions than nano are rounded away from
+//! zero, binary notation is limited to 2^63-1, and a sum has the notation of its first operand.
+//!
+//! ```
+//! use muster_quantity::{ParseError, Quantity};
+//!
+//! let limit: Quantity = "1500m".parse()?;
+//! let request: Quantity = "0.5".parse()?;
+//! assert_eq!((limit + request).to_string(), "2");
+//! assert_eq!((limit - request).to_string(), "1");
+//! assert!("2Gi".parse::<Quantity>()? > "2G".parse()?);
+//! assert_eq!("1024Mi".parse::<Quantity>()?, "1Gi".parse()?); // compared by amount
+//! assert_eq!(limit.value(), 2); // whole units, rounded away from zero
+//! assert!("1.5 Gi".parse::<Quantity>().is_err());
+//! # Ok::<(), ParseError>(())
+//! ```
 
 use std::{
     cmp::Ordering,
@@ -38,24 +52,24 @@ const DECIMAL: &[(&str, i32)] = &[
 /// Binary suffixes; each is 1024 times the one before.
 const BINARY: &[&str] = &["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// How a quantity is written.
+/// Notation of a quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// Powers of a thousand by suffix: `1500m`, `2k`.
+    /// Decimal suffixes, powers of 1000: `1500m`, `2k`.
     #[default]
     DecimalSi,
-    /// Powers of 1024 by suffix: `512Mi`.
+    /// Binary suffixes, powers of 1024: `512Mi`.
     BinarySi,
-    /// Powers of a thousand by exponent: `12e6`.
+    /// Decimal exponents: `12e6`.
     DecimalExponent,
 }
 
-/// The text is not a quantity.
+/// Error: the string is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("quantity {0:?} is not a number with a suffix that Kubernetes knows")]
 pub struct ParseError(String);
 
-/// An exact amount and how it is to be written. Equality and order are those of the amount alone.
+/// Exact amount and its notation. Equality and order compare amounts only.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nano: i128,
@@ -63,13 +77,13 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Nothing.
+    /// The amount 0.
     pub const ZERO: Self = Self {
         nano: 0,
         format: Format::DecimalSi,
     };
 
-    /// So many units.
+    /// Makes a quantity of whole units.
     pub const fn units(units: i64, format: Format) -> Self {
         Self {
             nano: units as i128 * NANO,
@@ -77,7 +91,7 @@ impl Quantity {
         }
     }
 
-    /// So many thousandths.
+    /// Makes a quantity of thousandths.
     pub const fn milli(milli: i64, format: Format) -> Self {
         Self {
             nano: milli as i128 * MILLI_IN_NANO,
@@ -85,53 +99,55 @@ impl Quantity {
         }
     }
 
-    /// So many nano units.
+    /// Makes a quantity of nano units.
     pub const fn from_nano(nano: i128, format: Format) -> Self {
         Self { nano, format }
     }
 
-    /// The amount in nano units.
+    /// Returns the amount in nano units.
     pub const fn nano(self) -> i128 {
         self.nano
     }
 
-    /// How it is written.
+    /// Returns the notation.
     pub const fn format(self) -> Format {
         self.format
     }
 
-    /// The same amount, written differently.
+    /// Returns the same amount in another notation.
     #[must_use]
     pub const fn with_format(self, format: Format) -> Self {
         Self { format, ..self }
     }
 
-    /// Whether there is nothing of it.
+    /// Returns whether the amount is 0.
     pub const fn is_zero(self) -> bool {
         self.nano == 0
     }
 
-    /// -1, 0 or 1.
+    /// Returns -1, 0 or 1.
     pub const fn sign(self) -> i32 {
         self.nano.signum() as i32
     }
 
-    /// Whole units, rounded away from zero as Go's `Value`, saturating where that wraps.
+    /// Returns whole units, rounded away from zero as by Go's `Value`, and saturating where that
+    /// wraps.
     pub fn value(self) -> i64 {
         saturate(divide_away(self.nano, NANO))
     }
 
-    /// Thousandths, rounded away from zero as Go's `MilliValue`, saturating where that wraps.
+    /// Returns thousandths, rounded away from zero as by Go's `MilliValue`, and saturating where
+    /// that wraps.
     pub fn milli_value(self) -> i64 {
         saturate(divide_away(self.nano, MILLI_IN_NANO))
     }
 
-    /// Reads a quantity of the API; its spelling is lost, its notation kept.
+    /// Parses a quantity of the API; the notation is kept, the spelling is not.
     pub fn from_wire(wire: &Wire) -> Result<Self, ParseError> {
         wire.0.parse()
     }
 
-    /// The quantity for the API, in canonical form.
+    /// Returns the quantity for the API, in canonical form.
     pub fn to_wire(self) -> Wire {
         Wire(self.to_string())
     }

@@ -1,23 +1,23 @@
-//! Amounts of resources by number: names are interned, amounts are whole units (cpu: thousandths).
+//! Amounts of resources. Resource names are interned as numbers; an amount counts whole units, and
+//! thousandths for cpu.
 
 use std::{collections::HashMap, sync::Arc};
 
 use crate::quantity::{Format, Quantity};
 
-/// The number of a resource name, valid within one census.
+/// Number of a resource name, valid within one census.
 pub(crate) type Id = u16;
 
-/// `cpu` is the only resource that is counted in thousandths.
+/// Number of `cpu`, the only resource that is counted in thousandths.
 pub(super) const CPU: Id = 0;
-/// Memory.
+/// Number of `memory`.
 pub(super) const MEMORY: Id = 1;
-/// Places for pods.
+/// Number of `pods`: how many pods a node takes.
 pub(super) const PODS: Id = 2;
-/// Local storage.
+/// Number of `ephemeral-storage`: local storage.
 pub(super) const EPHEMERAL_STORAGE: Id = 3;
 
-/// Resource names and their numbers. There are a dozen of them in a cluster, so none is ever
-/// forgotten.
+/// Resource names and their numbers. A cluster has about a dozen, so names are never removed.
 #[derive(Debug)]
 pub(crate) struct Names {
     ids: HashMap<Arc<str>, Id>,
@@ -39,7 +39,8 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The number of a name; a name beyond the sixty-five thousandth has none and is not counted.
+    /// Returns the number of a name. The 65,536th name and later ones have none and are not
+    /// counted.
     pub fn intern(&mut self, name: &str) -> Option<Id> {
         if let Some(id) = self.ids.get(name) {
             return Some(*id);
@@ -51,18 +52,19 @@ impl Names {
         Some(id)
     }
 
-    /// The number of a name that was seen before.
+    /// Returns the number of a name that was interned before.
     pub fn find(&self, name: &str) -> Option<Id> {
         self.ids.get(name).copied()
     }
 
-    /// The name of a number.
+    /// Returns the name of a number.
     pub fn name(&self, id: Id) -> &str {
         &self.names[usize::from(id)]
     }
 
-    /// Whether pods can ask for a resource of this name. The rule is Karmada's: the native
-    /// resources, and what looks like an extended one; `requests.` is the prefix of quota names.
+    /// Returns whether pods can request a resource of this name. The rule is Karmada's: native
+    /// resources and names of the form of extended resources; names that begin with `requests.`
+    /// belong to quotas.
     pub fn is_counted(name: &str) -> bool {
         matches!(name, "cpu" | "memory" | "pods" | "ephemeral-storage")
             || name.starts_with("hugepages-")
@@ -71,7 +73,7 @@ impl Names {
             || (name.contains('/') && !name.starts_with("requests."))
     }
 
-    /// An amount as a quantity, in the notation that is usual for the resource.
+    /// Returns an amount as a quantity, in the usual notation of the resource.
     pub fn quantity(&self, id: Id, amount: i128) -> Quantity {
         let binary =
             [MEMORY, EPHEMERAL_STORAGE].contains(&id) || self.name(id).starts_with("hugepages-");
@@ -89,7 +91,7 @@ pub(super) fn nano_per_unit(id: Id) -> i128 {
     if id == CPU { 1_000_000 } else { 1_000_000_000 }
 }
 
-/// A quantity as an amount, rounded up: whoever asks for a little gets a little.
+/// Converts a quantity to an amount, rounded up.
 pub(crate) fn amount(id: Id, quantity: Quantity) -> i64 {
     if id == CPU {
         quantity.milli_value()
@@ -98,12 +100,12 @@ pub(crate) fn amount(id: Id, quantity: Quantity) -> i64 {
     }
 }
 
-/// Amounts by number, sorted. A handful of entries, hence a list.
+/// Amounts by resource number, sorted; a list, because there are only a few.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Amounts(pub Vec<(Id, i64)>);
 
 impl Amounts {
-    /// The amount of a resource.
+    /// Returns the amount of a resource, adding it if absent.
     pub fn entry(&mut self, id: Id) -> &mut i64 {
         let at = self
             .0

@@ -1,11 +1,11 @@
-//! The running count of nodes and pods.
+//! Running count of a cluster's nodes and pods.
 //!
-//! Of a pod only its node and the number of its request stay, keyed by uid, so that a name that is
-//! used again cannot be taken for the pod before. Sums are kept by resource and by node and
-//! corrected by each event; a report reads a row per node and never looks at a pod.
+//! Of a pod only its node and the number of its request are kept, by UID, so that a new pod with a
+//! reused name is not taken for the old one. Totals are kept by resource and by node and updated by
+//! each event; a report reads one row per node and no pods.
 //!
-//! A list that starts over does not empty the census: what it does not confirm by its end is
-//! dropped then. Until that moment the last good count is what is reported.
+//! A new list does not clear the census. Objects that the list does not contain are removed when it
+//! ends; until then the last counts are reported.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -85,13 +85,13 @@ impl Offer {
     }
 }
 
-/// The nodes of which free room is counted.
+/// Nodes whose free resources are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counted {
-    /// Those that take new pods. Of the others counts as much as their pods use.
+    /// Nodes that take new pods. Other nodes count with what their pods use.
     #[default]
     TakingPods,
-    /// All (Karmada behaviour): a cordoned node, or one that is not ready, offers room.
+    /// All nodes, including those that are cordoned or not ready (Karmada behaviour).
     All,
 }
 
@@ -108,7 +108,7 @@ impl List {
     }
 }
 
-/// The running count of a cluster's nodes and pods.
+/// Running count of a cluster's nodes and pods.
 #[derive(Debug, Default)]
 pub struct Census {
     counted: Counted,
@@ -126,7 +126,7 @@ pub struct Census {
 }
 
 impl Census {
-    /// A census that counts the room of these nodes.
+    /// Makes a census that counts the free resources of these nodes.
     #[must_use]
     pub fn counting(counted: Counted) -> Self {
         Self {
@@ -135,13 +135,13 @@ impl Census {
         }
     }
 
-    /// Whether both kinds have been listed to the end at least once. Before that the counts are too
-    /// low and must not be reported.
+    /// Returns whether both kinds have been listed completely at least once. Before that the counts
+    /// are too low and must not be reported.
     pub fn is_complete(&self) -> bool {
         self.pod_list.complete && self.node_list.complete
     }
 
-    /// Takes in an event of the watch of pods; tells whether the counts may have changed.
+    /// Applies an event of the watch on pods. Returns whether the counts may have changed.
     pub fn fold_pod(&mut self, event: Event<PodView>) -> bool {
         match event {
             Event::Init => {
@@ -162,7 +162,7 @@ impl Census {
         }
     }
 
-    /// Takes in an event of the watch of nodes; tells whether the counts may have changed.
+    /// Applies an event of the watch on nodes. Returns whether the counts may have changed.
     pub fn fold_node(&mut self, event: Event<NodeView>) -> bool {
         match event {
             Event::Init => {
@@ -346,7 +346,7 @@ impl Census {
         }
     }
 
-    /// How many nodes there are, and how many are ready.
+    /// Returns the number of nodes, and of ready nodes.
     pub fn node_summary(&self) -> NodeSummary {
         let nodes = || self.rows.iter().filter_map(|row| row.node.as_ref());
         let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
@@ -356,8 +356,8 @@ impl Census {
         }
     }
 
-    /// What the nodes offer and what the pods ask for. Of a node that takes no pods counts what its
-    /// pods use, so that what is offered beyond what is used is free.
+    /// Returns the totals of nodes and pods. A node that takes no pods counts with what its pods
+    /// use, so that `allocatable` minus `allocated` is free.
     pub fn summary(&self) -> ResourceSummary {
         let withheld = self.withheld();
         let offered = |(id, offer): (&Id, &Offer)| {
@@ -401,11 +401,11 @@ impl Census {
             .collect()
     }
 
-    /// How many nodes are of each grade; empty when the models make no grades.
+    /// Returns the number of nodes of each grade; empty if the models define no grades.
     ///
-    /// A node that cannot take another pod is of no grade, because each counted node is taken for
-    /// one that can; nor is one on which more of a graded resource is asked for than it has, or one
-    /// that takes no pods.
+    /// Nodes that cannot take another pod have no grade, because a counted node is assumed to take
+    /// one. The same holds for nodes that have less of a graded resource than is requested on them,
+    /// and for nodes that take no pods.
     pub fn modelings(&self, models: &[ResourceModel]) -> Vec<AllocatableModeling> {
         let Some(grades) = Grades::new(models) else {
             return Vec::new();
@@ -430,7 +430,7 @@ impl Census {
         models.iter().zip(counts).map(modeling).collect()
     }
 
-    /// How many pods are being counted; those that have ended are not.
+    /// Returns the number of pods that are counted; finished pods are not.
     pub fn pods(&self) -> usize {
         self.pods.len()
     }

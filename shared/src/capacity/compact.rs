@@ -1,8 +1,8 @@
-//! The views of pods and nodes, read from Kubernetes' protobuf form: the same fields as from JSON,
-//! nothing else.
+//! Decodes the views of pods and nodes from Kubernetes' protobuf encoding. They have the same
+//! fields as when they are decoded from JSON.
 //!
-//! Numbers of fields are those of `k8s.io/api/core/v1/generated.proto`. A text that is empty there
-//! is one that was not set.
+//! Field numbers are those of `k8s.io/api/core/v1/generated.proto`. An empty string stands for a
+//! field that was not set.
 
 use std::collections::BTreeMap;
 

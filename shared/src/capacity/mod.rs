@@ -1,9 +1,10 @@
-//! What a cluster has, what is asked of it, and how its nodes are graded.
+//! Resources of a cluster: what its nodes offer, what its pods request, and the grades of its
+//! nodes.
 //!
-//! A [`Census`] is folded from watch events: [`PodView`] and [`NodeView`] are the small parts of a
-//! pod and a node that matter, decoded straight from the API and thrown away once counted. What
-//! stays of a pod is about fifty bytes, so a hundred thousand of them fit into a few megabytes, and
-//! each event costs only what it changes.
+//! A [`Census`] is updated by watch events. [`PodView`] and [`NodeView`] are the few fields of pods
+//! and nodes that it needs, decoded directly from the API and dropped once counted. About fifty
+//! bytes are kept of each pod, so that 100,000 pods take a few megabytes, and the cost of an event
+//! depends on what it changes only.
 //!
 //! ```
 //! use kube::runtime::watcher::Event;

@@ -1,4 +1,4 @@
-//! Grades of nodes: the default ones, the rules for custom ones, and which grade a node is of.
+//! Resource models: the default grades, the validation of custom ones, and the grade of a node.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
 
@@ -7,10 +7,10 @@ use crate::{
     quantity::{Format, ParseError, Quantity},
 };
 
-/// The upper end of the last grade.
+/// Upper end of the last grade.
 const UNBOUNDED: Quantity = Quantity::units(i64::MAX, Format::DecimalSi);
 
-/// Where the default grades begin: cores, and GiB of memory. The numbers are Karmada's.
+/// Lower ends of the default grades, in cores and GiB of memory. The numbers are Karmada's.
 const DEFAULT_FLOORS: [(i64, i64); 9] = [
     (0, 0),
     (1, 4),
@@ -23,7 +23,7 @@ const DEFAULT_FLOORS: [(i64, i64); 9] = [
     (128, 1024),
 ];
 
-/// The grades of a cluster that has been given none.
+/// Returns the grades of a cluster whose spec has none.
 pub fn default_models() -> Vec<ResourceModel> {
     const GIB: i64 = 1 << 30;
     let cores = |cores| Quantity::units(cores, Format::DecimalSi);
@@ -54,8 +54,8 @@ pub fn default_models() -> Vec<ResourceModel> {
         .collect()
 }
 
-/// Sorts the grades, lets the first begin at zero and the last have no end. Done whenever models
-/// are written.
+/// Sorts the grades, and sets the lower end of the first to 0 and the upper end of the last to
+/// unbounded. Done whenever models are written.
 pub fn standardize(models: &mut [ResourceModel]) {
     models.sort_by_key(|model| model.grade);
     if let Some(first) = models.first_mut() {
@@ -71,40 +71,40 @@ pub fn standardize(models: &mut [ResourceModel]) {
     }
 }
 
-/// Why models make no sense. Each message names the grade, and the resource where there is one.
+/// Error in resource models. Each message names the grade, and the resource if there is one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelFault {
-    /// Two grades have one number.
+    /// Two grades have the same number.
     #[error("grade {0} is there twice")]
     DuplicateGrade(u64),
-    /// Grades are about different numbers of resources.
+    /// Two grades have a different number of resources.
     #[error("grade {0} has another number of resources than the grade before")]
     RangeCountDiffers(u64),
-    /// A range is empty or upside down.
+    /// The upper end of a range is not greater than the lower end.
     #[error("grade {0}: max of {1:?} must be greater than min")]
     MaxNotAboveMin(u64, String),
-    /// Nodes below the first grade would not be counted.
+    /// The first grade does not begin at 0, so that smaller nodes would not be counted.
     #[error("grade {0}: min of {1:?} must be 0, since this is the first grade")]
     FirstMinNotZero(u64, String),
-    /// Grades are about different resources, or list them in another order.
+    /// Two grades have different resources, or the same ones in another order.
     #[error("grade {0} has {1:?} where the grade before has another resource")]
     ResourceNameDiffers(u64, String),
     /// There is a gap or an overlap between two grades.
     #[error("grade {0}: min of {1:?} must be the max of the grade before")]
     NotContiguous(u64, String),
-    /// Nodes above the last grade would not be counted.
+    /// The last grade has an upper end, so that larger nodes would not be counted.
     #[error("grade {0}: max of {1:?} must be 9223372036854775807, since this is the last grade")]
     LastMaxNotUnbounded(u64, String),
-    /// An end of a range is no quantity.
+    /// An end of a range is not a quantity.
     #[error("grade {0}: {1}")]
     BadQuantity(u64, ParseError),
 }
 
-/// Checks models in the order in which Karmada's API server does, and reports the first fault.
+/// Validates models in the order in which Karmada's API server does, and returns the first error.
 ///
-/// Ends of ranges are compared by amount (Karmada compares spelling, so `4Gi` and `4096Mi` leave a
-/// gap there). A grade that is there twice is found beside itself, which is where [`standardize`]
-/// puts it: call that first.
+/// Ends of ranges are compared by amount. (Karmada compares the spelling, so that `4Gi` and
+/// `4096Mi` leave a gap.) A duplicate grade is found only next to its double, so [`standardize`]
+/// comes first.
 pub fn validate(models: &[ResourceModel]) -> Result<(), ModelFault> {
     for (at, model) in models.iter().enumerate() {
         let grade = model.grade;
@@ -157,15 +157,15 @@ fn check(
     Ok(())
 }
 
-/// Where grades begin, by resource, in nano units.
+/// Lower ends of the grades, by resource, in nano units.
 #[derive(Debug)]
 pub(super) struct Grades<'a> {
     floors: Vec<(&'a str, Vec<i128>)>,
 }
 
 impl<'a> Grades<'a> {
-    /// Reads models; `None` when they are not all about the same number of distinct resources. Only
-    /// `min` matters: the grades are contiguous.
+    /// Reads models. Returns `None` if they are not all about the same number of distinct
+    /// resources. Only `min` is read: the grades are contiguous.
     pub fn new(models: &'a [ResourceModel]) -> Option<Self> {
         let first = &models.first()?.ranges;
         let names: Vec<&str> = first.iter().map(|range| range.name.as_str()).collect();
@@ -190,13 +190,13 @@ impl<'a> Grades<'a> {
         })
     }
 
-    /// The resources that grades are about.
+    /// Returns the resources of the grades.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.floors.iter().map(|(name, _)| *name)
     }
 
-    /// The index of the grade of a node, given what is free of each resource, in the order of
-    /// [`Self::names`]: the lowest one over all resources. `None` below every grade.
+    /// Returns the index of a node's grade from the free amounts of its resources, in the order of
+    /// [`Self::names`]: the lowest grade of all resources. `None` if the node is below every grade.
     pub fn grade(&self, free: impl Iterator<Item = i128>) -> Option<usize> {
         let grades = self.floors.iter().zip(free);
         grades

@@ -1,8 +1,8 @@
-//! What a pod asks for, computed as Kubernetes' scheduler does.
+//! Resources that a pod requests, computed as by Kubernetes' scheduler.
 //!
-//! Containers run side by side and add up, sidecars among them; init containers run before, one at
-//! a time, beside the sidecars that were started so far. The pod needs the larger of the two, plus
-//! the overhead of its runtime.
+//! The requests of containers and sidecars add up. Init containers run before, one at a time,
+//! beside the sidecars that have been started. The pod requests the larger of the two, plus the
+//! overhead of its runtime.
 
 use std::collections::BTreeMap;
 

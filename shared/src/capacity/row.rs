@@ -1,4 +1,4 @@
-//! A node of the census, and what pods ask of it.
+//! One node of the census and the requests of its pods.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What pods ask for, each distinct request kept once: the replicas of a workload all ask for the
-//! same.
+//! Requests of pods, each distinct request stored once, because the replicas of a workload all
+//! request the same.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What became of a signing request, and whether what was issued is of any use. Pure.
+//! Result of a signing request, and validation of the issued certificate. Pure.
 
 use crate::k8s::CertificateSigningRequest;
 use crate::tls::{self, Certificate};
@@ -6,18 +6,18 @@ use crate::tls::{self, Certificate};
 use super::subject;
 use super::validity::Validity;
 
-/// The fleet API's answer.
+/// State of a signing request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// None yet.
+    /// Neither approved nor denied.
     Pending,
-    /// No, and why.
+    /// Denied or failed, with the reason.
     Refused(String),
-    /// A certificate; PEM text.
+    /// Certificate as PEM text.
     Issued(Vec<u8>),
 }
 
-/// Reads the answer. A refusal after a certificate was issued does not happen; the certificate
+/// Reads the state of a signing request. If there are a certificate and a denial, the certificate
 /// counts.
 pub fn answer(request: &CertificateSigningRequest) -> Answer {
     let Some(status) = &request.status else {
@@ -38,24 +38,24 @@ pub fn answer(request: &CertificateSigningRequest) -> Answer {
     }
 }
 
-/// Why an issued certificate is not taken.
+/// Reason why an issued certificate is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum Useless {
-    /// It cannot be read.
+    /// The certificate cannot be parsed.
     #[error(transparent)]
     Unreadable(#[from] tls::Error),
-    /// It is for another key.
+    /// The certificate is for another key.
     #[error("it is for another key than ours")]
     Key,
-    /// It is for somebody else.
+    /// The certificate has another subject.
     #[error("it is for another subject than the old one's")]
     Subject,
-    /// It is no better than the old one.
+    /// The certificate does not last longer than the present one.
     #[error("it ends at {0}, no later than the old one")]
     Short(jiff::Timestamp),
 }
 
-/// Looks at a certificate before it replaces one that works.
+/// Validates an issued certificate before it replaces the present one.
 pub fn check(issued: &[u8], key: &[u8], old: &[Certificate]) -> Result<Validity, Useless> {
     let chain = tls::certificates(issued)?;
     let leaf = chain.first().filter(|leaf| leaf.key == key);

@@ -1,4 +1,5 @@
-//! The little of DER (ITU-T X.690) and of PEM (RFC 7468) that a request and its subject take.
+//! Writes the parts of DER (ITU-T X.690) and PEM (RFC 7468) that a signing request and its subject
+//! consist of.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

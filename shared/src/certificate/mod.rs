@@ -1,9 +1,7 @@
-//! Certificates by which the fleet API knows an agent: a key and a request for one, what a request
-//! asks for, and what became of it.
+//! Client certificates of agents: keys, signing requests, and their validation.
 //!
-//! Both sides need it: an agent renews its certificate, `kubectl muster register` asks for the
-//! first one, and the control plane approves what is exactly right. Pure, but for the randomness of
-//! a key.
+//! An agent renews its certificate, `kubectl muster register` requests the first one, and the
+//! control plane approves requests. Everything is pure, except that a key needs randomness.
 
 pub mod answer;
 mod der;

@@ -1,10 +1,10 @@
-//! What a signing request asks for, read in one way only. Pure.
+//! Parses a signing request, accepting one encoding only. Pure.
 //!
-//! The API server and the signer read the same text with a parser of their own (Go's
-//! `encoding/pem`, `encoding/asn1` and `crypto/x509`). A text that two parsers may read differently
-//! could be judged as one request and signed as another, so that only canonical bytes are read
-//! here: one PEM block as Go's `EncodeToMemory` writes it, with nothing before and behind it, of
-//! DER that is the same to the last octet when its parts are put together anew.
+//! The API server and the signer parse the same text with their own parsers (Go's `encoding/pem`,
+//! `encoding/asn1` and `crypto/x509`). A text that two parsers read differently could be approved
+//! as one request and signed as another. Only canonical text is therefore accepted: one PEM block
+//! as Go's `EncodeToMemory` writes it, with nothing before or after it, of DER that is identical
+//! when it is encoded again.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,23 +21,23 @@ const LABEL: &str = "CERTIFICATE REQUEST";
 /// 3,000.
 const LONGEST: usize = 16 << 10;
 
-/// What a request asks to be called.
+/// Identity that a request asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Common names, as a rule one.
+    /// Common names; normally one.
     pub names: Vec<String>,
-    /// Organizations.
+    /// Organizations of the subject.
     pub organizations: Vec<String>,
-    /// Number of other parts of the subject.
+    /// Number of other attributes in the subject.
     pub others: usize,
-    /// Whether the subject consists of one organization and one common name in an encoding that
-    /// every reader reads alike.
+    /// Whether the subject is one organization and one common name, in an encoding that every
+    /// parser reads the same way.
     pub is_exact: bool,
-    /// Whether the request has attributes: extensions such as alternative names, or a password.
+    /// Whether the request has attributes, such as alternative names or a password.
     pub attributes: bool,
 }
 
-/// Why a request is not read.
+/// Reason why a request is not read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// The text is longer than any request of a client.
@@ -62,7 +62,7 @@ pub fn shorten(text: &mut Vec<u8>) {
     text.truncate(LONGEST + 1);
 }
 
-/// Reads a request, PEM text, and verifies that it is signed with its own key.
+/// Parses a request from PEM text and verifies its signature.
 pub fn read(text: &[u8]) -> Result<Wanted, Unreadable> {
     if text.len() > LONGEST {
         return Err(Unreadable::Long);

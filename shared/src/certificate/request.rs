@@ -1,5 +1,6 @@
-//! A new key and the request for its certificate (PKCS #10, RFC 2986), octet by octet: the subject
-//! has to be the old certificate's to the last one, or whoever approves will not know us.
+//! A new key and the signing request for its certificate (PKCS #10, RFC 2986). The request is
+//! encoded by hand, because its subject must be byte for byte that of the old certificate:
+//! otherwise the approver does not recognise the agent.
 
 use std::time::Duration;
 
@@ -30,12 +31,12 @@ const ECDSA_SHA256: [u8; 12] = [
     0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02,
 ];
 
-/// The system gave no randomness, or no key could be made of it.
+/// Error: the system provided no randomness, or no key could be made from it.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make a new key")]
 pub struct NoKey;
 
-/// A key that no certificate was issued for yet.
+/// Key without a certificate.
 pub struct NewKey {
     pair: EcdsaKeyPair,
     document: Vec<u8>,
@@ -43,7 +44,7 @@ pub struct NewKey {
 }
 
 impl NewKey {
-    /// Makes a P-256 key, as Karmada does.
+    /// Generates a P-256 key, as Karmada does.
     pub fn generate() -> Result<Self, NoKey> {
         let random = SystemRandom::new();
         let algorithm = &ECDSA_P256_SHA256_ASN1_SIGNING;
@@ -57,17 +58,17 @@ impl NewKey {
         })
     }
 
-    /// The private key as PEM text (PKCS #8).
+    /// Returns the private key as PEM text (PKCS #8).
     pub fn pem(&self) -> String {
         pem("PRIVATE KEY", &self.document)
     }
 
-    /// The public key as `SubjectPublicKeyInfo`, DER.
+    /// Returns the public key as `SubjectPublicKeyInfo` in DER.
     pub fn public(&self) -> Vec<u8> {
         [&P256[..], self.pair.public_key().as_ref()].concat()
     }
 
-    /// The request for a certificate with this subject (DER), as PEM text.
+    /// Returns the signing request with this subject (DER) as PEM text.
     pub fn request(&self, subject: &[u8]) -> Result<String, NoKey> {
         // Version 0 and no attributes.
         let info = [&[0x02, 0x01, 0x00], subject, &self.public(), &[0xa0, 0x00]].concat();
@@ -78,8 +79,8 @@ impl NewKey {
         Ok(pem("CERTIFICATE REQUEST", &request))
     }
 
-    /// The object that asks for the certificate, named after the cluster; `life` is how long it is
-    /// to be good.
+    /// Returns the CertificateSigningRequest object, named after the cluster; `life` is the
+    /// requested lifetime.
     pub fn asking(
         &self,
         cluster: &str,

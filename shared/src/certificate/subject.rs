@@ -1,4 +1,4 @@
-//! Whom a certificate is for: the subject of an agent. Pure.
+//! Subjects of agents' certificates. Pure.
 
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::X509Name;
@@ -14,8 +14,8 @@ const UTF8: u8 = 0x0c;
 /// Tag of a `PrintableString`.
 const PRINTABLE: u8 = 0x13;
 
-/// A subject of one organization and one common name, DER. The API takes the first for a group and
-/// the second for the user's name.
+/// Encodes a subject of one organization and one common name in DER. The API server takes the first
+/// as group and the second as user name.
 pub fn of(organization: &str, name: &str) -> Vec<u8> {
     // The order in which Go's library writes them.
     let parts = [
@@ -31,9 +31,9 @@ fn part(kind: [u8; 3], tag: u8, text: &str) -> Vec<u8> {
     tlv(0x31, &tlv(0x30, &pair))
 }
 
-/// Whether a subject, DER, is to the last octet one organization and one common name with these
-/// texts, in either order, each in a set of its own and encoded as `UTF8String` or
-/// `PrintableString`: what every reader of DER reads alike.
+/// Returns whether a subject (DER) consists exactly of one organization and one common name with
+/// these texts, in either order, each in a set of its own and encoded as `UTF8String` or
+/// `PrintableString`, which every parser reads the same way.
 pub fn is_exactly(subject: &[u8], organization: &str, name: &str) -> bool {
     let tags = [UTF8, PRINTABLE];
     tags.into_iter().any(|first| {
@@ -46,9 +46,8 @@ pub fn is_exactly(subject: &[u8], organization: &str, name: &str) -> bool {
     })
 }
 
-/// Whether two subjects, DER, name the same: the same parts with the same texts. Signers write
-/// texts in an encoding of their own (Kubernetes' in the narrowest, whatever was asked for) and
-/// parts in an order of their own.
+/// Returns whether two subjects (DER) have the same attributes with the same texts. Signers choose
+/// the encoding of texts (Kubernetes' signer the narrowest) and the order of attributes.
 pub fn are_same(one: &[u8], other: &[u8]) -> bool {
     fn parts(subject: &[u8]) -> Option<Vec<(String, String)>> {
         let (_, name) = X509Name::from_der(subject).ok()?;

@@ -1,21 +1,21 @@
-//! For how long a certificate is good, and whether that is little. Pure.
+//! Lifetime of a certificate chain, and whether it has to be renewed. Pure.
 
 use std::time::Duration;
 
 use crate::tls::Certificate;
 use jiff::Timestamp;
 
-/// The time in which every certificate of a chain is valid.
+/// Time in which every certificate of a chain is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// The latest beginning.
+    /// Latest start of validity.
     pub from: Timestamp,
-    /// The earliest end.
+    /// Earliest end of validity.
     pub until: Timestamp,
 }
 
 impl Validity {
-    /// Of a chain; `None` when it has no certificates.
+    /// Returns the validity of a chain; `None` for an empty chain.
     pub fn of(chain: &[Certificate]) -> Option<Self> {
         Some(Self {
             from: chain.iter().map(|it| it.not_before).max()?,
@@ -23,13 +23,13 @@ impl Validity {
         })
     }
 
-    /// Its whole length.
+    /// Returns the whole lifetime.
     pub fn length(self) -> Duration {
         Duration::try_from(self.until.duration_since(self.from)).unwrap_or_default()
     }
 
-    /// Whether the share of it that is left is at most `threshold`
-    /// (`--cert-rotation-remaining-time-threshold`). What has expired has nothing left.
+    /// Returns whether the remaining share of the lifetime is at most `threshold`
+    /// (`--cert-rotation-remaining-time-threshold`). An expired chain has no remaining share.
     pub fn is_short(self, threshold: f64, now: Timestamp) -> bool {
         let left = Duration::try_from(self.until.duration_since(now)).unwrap_or_default();
         left.as_secs_f64() <= self.length().as_secs_f64() * threshold

@@ -1,8 +1,8 @@
-//! The connection of a client: kube's layers upon a hyper client whose buffers stay small.
+//! Connection of a client: kube's layers on a hyper client with small buffers.
 //!
-//! kube's own builder leaves hyper at its default of 400 KB for what was read and not yet taken; a
-//! connection that once carried a long list keeps that much. A program of ours holds a dozen of
-//! them, one for each collection that it watches.
+//! With kube's own builder, hyper buffers up to 400 KB of unread data, and a connection that has
+//! carried a long list keeps that buffer. Each program has a dozen connections, one for each
+//! collection that it watches.
 
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HyperClient;

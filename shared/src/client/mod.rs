@@ -1,9 +1,9 @@
-//! Connections to a Kubernetes API, with deadlines that suit their use.
+//! Clients of a Kubernetes API, with deadlines by purpose.
 //!
-//! kube's defaults would hurt a failure detector: no read timeout (a server that accepts and then
-//! stalls is waited for for ever) and up to fifteen hidden retries of 429, 503 and 504 in one call.
-//! Here every profile has deadlines and none retries by itself: whoever calls decides what a
-//! failure means.
+//! kube's defaults do not suit a failure detector: there is no read timeout, so that a server that
+//! accepts a request and stalls is waited for without limit, and one call may hide up to fifteen
+//! retries of 429, 503 and 504. Here each [`Profile`] has deadlines and none retries: the caller
+//! decides what a failure means.
 
 mod connection;
 mod reload;
@@ -20,46 +20,46 @@ pub use self::reload::{Gateway, Pool, Source};
 pub use self::service::Limits;
 pub use self::traffic::{Rank, Traffic};
 
-/// What a connection is for.
+/// Purpose of a client, which decides its deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// Reads and writes of single objects: an answer within 15 s.
+    /// Reads and writes of single objects: a response within 15 s.
     Write,
-    /// Lists and watches: no read deadline of the connection's own, because a quiet watch is a
-    /// healthy one; [`watch`](crate::watch) keeps the time.
+    /// Lists and watches: no read deadline, because a quiet watch is healthy;
+    /// [`watch`](crate::watch) applies its own.
     Watch,
-    /// Health questions: an answer within 5 s. The caller's own deadline is usually shorter.
+    /// Health checks: a response within 5 s. The caller's own deadline is usually shorter.
     Probe,
 }
 
-/// Why no connection could be prepared.
+/// Error while a client is prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kubeconfig is missing, unreadable or incomplete.
     #[error("cannot use kubeconfig {path:?}: {problem}")]
     Kubeconfig {
-        /// The file as given.
+        /// Path of the file, as given.
         path: String,
-        /// What is wrong with it, in words that quote nothing of it.
+        /// What is wrong with the file; quotes nothing of its content.
         problem: String,
     },
-    /// Neither in-cluster credentials nor a default kubeconfig are there.
+    /// There are neither in-cluster credentials nor a default kubeconfig.
     #[error(
         "found no way to reach a Kubernetes API: give --kubeconfig, set KUBECONFIG, or run in a pod (in a pod: {pod}; \
          kubeconfig: {kubeconfig})"
     )]
     Infer {
-        /// Why the pod's service account does not do.
+        /// Why the pod's service account cannot be used.
         pod: String,
-        /// Why the default kubeconfig does not do.
+        /// Why the default kubeconfig cannot be used.
         kubeconfig: String,
     },
     /// Certificates or addresses in the configuration cannot be used.
     #[error("cannot prepare a connection to {server}: {source}")]
     Connect {
-        /// The server's address.
+        /// Address of the server.
         server: String,
-        /// What kube says.
+        /// Error of kube.
         source: Box<kube::Error>,
     },
 }
@@ -136,13 +136,12 @@ pub fn connect(config: &Config, profile: Profile) -> Result<Client, Error> {
     })
 }
 
-/// Whether an error of a call means that the object is not there.
+/// Returns whether the error says that the object does not exist.
 pub fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found())
 }
 
-/// Whether an error of a call means that somebody else wrote the object meanwhile (or created it
-/// first).
+/// Returns whether the error says that another client wrote the object first, or created it first.
 pub fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_conflict() || status.is_already_exists())
 }
@@ -152,14 +151,14 @@ pub fn is_conflict(error: &kube::Error) -> bool {
 const UNSERVED: &str = "this API does not serve that kind (404): is it the right kubeconfig, and are the definitions installed \
     (`muster-control-plane crds | kubectl apply --server-side -f -`)?";
 
-/// Whether an API does not know the path at all: kinds that it knows answer 404 with a status
-/// object.
+/// Returns whether the API does not serve the path at all. For kinds that it serves, a 404 has a
+/// status object.
 fn is_unserved(status: &kube::core::Status) -> bool {
     status.code == 404 && status.message.trim() == "404 page not found"
 }
 
-/// An error of a call in one short line: kube's own text for an API error is the whole status
-/// object.
+/// Formats an error of a request in one short line. kube's own text for an API error is the whole
+/// status object.
 pub fn brief(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if is_unserved(status) => UNSERVED.to_owned(),

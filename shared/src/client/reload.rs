@@ -1,4 +1,4 @@
-//! Credentials that change on disk are taken up without a restart.
+//! Clients whose credentials follow the files on disk, without a restart.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};

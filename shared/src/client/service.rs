@@ -1,4 +1,4 @@
-//! What every request passes through: the current connection, the rate limit, the stop-watch.
+//! Middleware of every request: the current connection, the rate limit and the metrics.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,18 +24,17 @@ const LONGEST_REST: Duration = Duration::from_secs(30);
 /// handshake; an API server does not answer more of them any faster.
 pub(super) const UNDER_WAY: usize = 32;
 
-/// How fast a client may send; Karmada's `--kube-api-qps` and `--kube-api-burst`.
+/// Rate limit of a client: Karmada's `--kube-api-qps` and `--kube-api-burst`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Requests a second; 0 for no limit of our own (the API server's priority and fairness then
-    /// decides).
+    /// Requests per second; 0 for no limit (the API server's priority and fairness then decides).
     pub qps: f64,
-    /// How many may be sent at once after a quiet time; at least 1.
+    /// Requests that may be sent at once after a pause; at least 1.
     pub burst: u32,
 }
 
 impl Limits {
-    /// No limit of our own.
+    /// No limit.
     pub const NONE: Self = Self { qps: 0.0, burst: 1 };
 }
 

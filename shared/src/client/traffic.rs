@@ -1,8 +1,9 @@
-//! First things first: requests that can wait let those pass that cannot.
+//! Priorities of requests: less urgent requests wait until more urgent ones are done.
 //!
-//! An API server takes about a thousand writes a second from everybody. When a whole cluster fails,
-//! each of its workloads costs one write to be moved, one to be ordered from its new cluster, and
-//! several to say so; in one queue with the others, moving them would take as long as all of it.
+//! An API server handles about a thousand writes a second. When a cluster fails, each of its
+//! workloads costs one write that moves it, one for the Work in the new cluster, and several for
+//! conditions and events. In one queue, moving all workloads would take as long as all of these
+//! writes together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,25 +11,25 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// What requests are for, first things first.
+/// Priority of requests, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
-    /// Where something is to run.
+    /// Placement of a workload.
     Decision,
-    /// What carries a decision out.
+    /// Works that carry out a placement.
     Order,
-    /// What came of it, as conditions and statuses say.
+    /// Conditions and statuses.
     Report,
-    /// What is told beside, as events are.
+    /// Events.
     Remark,
 }
 
-/// How many ranks there are.
+/// Number of ranks.
 const RANKS: usize = 4;
 
 impl Rank {
-    /// The longest time that a request gives way. It bounds how late it comes while others never
-    /// pause.
+    /// Longest time that a request waits for more urgent ones, which bounds its delay when those
+    /// never pause.
     const fn patience(self) -> Duration {
         match self {
             Self::Decision => Duration::ZERO,
@@ -41,7 +42,7 @@ impl Rank {
     }
 }
 
-/// The requests to one API that are under way. Cheap to clone: all clones count together.
+/// Requests to one API that are in flight. Cheap to clone: all clones count together.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     under_way: Arc<watch::Sender<[usize; RANKS]>>,
@@ -56,11 +57,10 @@ impl Default for Traffic {
 }
 
 impl Traffic {
-    /// Waits until nothing is under way that comes before a rank, for as long as the rank's
-    /// patience lasts.
+    /// Waits until no request of a higher rank is in flight, up to the patience of the rank.
     ///
-    /// Whoever is going to write upon what they read waits before reading: afterwards it would be
-    /// out of date.
+    /// A writer waits before it reads the object that it writes, because the object would be
+    /// outdated afterwards.
     pub async fn lull(&self, rank: Rank) {
         let mut changes = self.under_way.subscribe();
         let is_quiet =

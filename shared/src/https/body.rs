@@ -1,4 +1,4 @@
-//! Bodies of requests: each is limited, and so are all that are in memory at one time.
+//! Request bodies, limited one by one and in total.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ const BUDGET: usize = 32 << 20;
 /// streams they are 32 MiB.
 const SMALL: usize = 32 << 10;
 
-/// Why there is no body.
+/// Reason why a body was not read.
 #[derive(Debug)]
 pub enum Error {
-    /// It is larger than any review.
+    /// The body is larger than any review.
     Large,
     /// The connection broke, in the words of the HTTP library.
     Broken(String),

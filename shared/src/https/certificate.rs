@@ -1,4 +1,5 @@
-//! The certificate of a server, which follows its source: two PEM files, or whoever gives it.
+//! Certificate of a server, read from two PEM files and reloaded when they change, or provided by
+//! the caller.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,37 +20,36 @@ use crate::tls;
 /// written.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Why there is no (new) certificate.
+/// Reason why a certificate was not loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// A file is not PEM of what it should be.
+    /// A file does not contain the expected PEM.
     #[error("cannot read {}: {source}", path.display())]
     Pem {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the parser.
         source: rustls::pki_types::pem::Error,
     },
-    /// Certificate and key do not serve together.
+    /// Certificate and key do not belong together.
     #[error("cannot use the certificate in {}: {source}", path.display())]
     Pair {
-        /// The certificate's file.
+        /// Path of the certificate.
         path: PathBuf,
-        /// Why.
+        /// Error of the TLS library.
         source: rustls::Error,
     },
 }
 
-/// A certificate with its key, from two PEM files or given by whoever keeps it. Who connects is
-/// shown the one that was good last.
+/// Certificate and key of a server. Clients are shown the last valid one.
 #[derive(Debug, Default)]
 pub struct Certificate {
     /// What errors name where nothing is read from files, too.

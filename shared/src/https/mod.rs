@@ -1,6 +1,5 @@
-//! A server of small questions over TLS, for an API server that asks (admission webhooks): each is
-//! a POST with a bounded body and gets its answer before a deadline, whatever it contains. The
-//! certificate is read from files and follows them when they are replaced.
+//! HTTPS server for short requests of an API server (admission webhooks). Each request is a POST
+//! with a bounded body and is answered before a deadline. The certificate follows its files.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};

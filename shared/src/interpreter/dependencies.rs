@@ -1,4 +1,4 @@
-//! What must be propagated together with an object.
+//! Dependencies of an object: what must be propagated together with it.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,22 @@ use super::{
 /// Prefix of the names of Services that stand for an imported one.
 const DERIVED: &str = "derived-";
 
-/// One dependency, or all objects of a kind with certain labels. Serialises as Karmada's
-/// `DependentObjectReference`.
+/// Dependency on one object, or on all objects of a kind with certain labels. Serialised as
+/// Karmada's `DependentObjectReference`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Dependency {
-    /// Group and version.
+    /// API group and version.
     pub api_version: String,
-    /// Kind.
+    /// Kind of the dependency.
     pub kind: String,
-    /// Namespace, that of the object which depends on it.
+    /// Namespace, which is that of the dependent object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Name; absent when `labels` choose.
+    /// Name; absent if `label_selector` selects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Labels that all objects meant carry; absent when named.
+    /// Labels of all objects that are meant; absent if `name` is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<MatchLabels>,
 }
@@ -39,12 +39,12 @@ pub struct Dependency {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MatchLabels {
-    /// Labels with their values, all of which must be there.
+    /// Labels with their values, all of which are required.
     pub match_labels: BTreeMap<String, String>,
 }
 
-/// What the object depends on, in a stable order: config maps, secrets, service accounts, claims,
-/// each sorted by name. `None` for kinds without a rule.
+/// Returns the dependencies of an object in a stable order: ConfigMaps, Secrets, service accounts,
+/// volume claims, each sorted by name. `None` for kinds without a rule.
 pub fn dependencies(object: &Value) -> Result<Option<Vec<Dependency>>, Error> {
     let namespace = text(object, &["metadata", "namespace"])?;
     let named = |api_version: &str, kind: &str, name: &str| Dependency {

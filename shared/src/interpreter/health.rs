@@ -1,4 +1,4 @@
-//! Whether an object does its work.
+//! Health of an object.
 
 use serde_json::Value;
 
@@ -8,8 +8,8 @@ use super::{
     read::{count, integer, list, map, text},
 };
 
-/// Whether the object in a member is healthy; `None` for kinds without a rule, which Karmada then
-/// reports as healthy.
+/// Returns whether the object in a member is healthy; `None` for kinds without a rule, which
+/// Karmada reports as healthy.
 ///
 /// An error means that the object could not be judged: its health is unknown.
 pub fn health(object: &Value) -> Result<Option<bool>, Error> {

@@ -1,4 +1,4 @@
-//! Which kinds have native rules, and for which operations.
+//! Kinds with native rules, and the operations that each supports.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Error;
 
-/// A kind that has native rules. Group and version must match exactly: `apps/v1beta1` has none.
+/// Kind with native rules. Group and version must match exactly: `apps/v1beta1` has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Deployment,
@@ -27,29 +27,29 @@ pub(super) enum Kind {
     ServiceImport,
 }
 
-/// What an interpreter can be asked, with the names of Karmada's `InterpreterOperation`.
+/// Operation of the interpreter, with the names of Karmada's `InterpreterOperation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// How many replicas, and what each needs.
+    /// Number of replicas and requirements of each.
     InterpretReplica,
-    /// The parts of a workload made of several pod templates.
+    /// Components of a workload with several pod templates.
     InterpretComponent,
-    /// The same object with another number of replicas.
+    /// The object with another number of replicas.
     ReviseReplica,
-    /// Which fields of the object in the member survive an update.
+    /// Fields of the object in the member that survive an update.
     Retain,
-    /// The status of the template from the statuses of the members.
+    /// Status of the template from the statuses of the members.
     AggregateStatus,
-    /// What must be propagated along.
+    /// Objects that must be propagated together with the object.
     InterpretDependency,
     /// The part of the status that is reported to the control plane.
     InterpretStatus,
-    /// Whether the object does its work.
+    /// Health of the object.
     InterpretHealth,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 8] = [
         Self::InterpretReplica,
         Self::InterpretComponent,
@@ -70,7 +70,7 @@ impl fmt::Display for Operation {
 }
 
 impl Kind {
-    /// The kind of an object, when it has native rules.
+    /// Returns the kind of an object, if it has native rules.
     pub(super) fn of(object: &Value) -> Option<Self> {
         Self::named(
             object.get("apiVersion")?.as_str()?,
@@ -153,7 +153,7 @@ impl Kind {
     }
 }
 
-/// The error for an operation that the kind of an object has no rule for.
+/// Makes the error for an operation that the kind of an object has no rule for.
 pub(super) fn unsupported(operation: Operation, object: &Value) -> Error {
     let text = |key: &str| object[key].as_str().unwrap_or_default();
     Error::Unsupported {
@@ -162,7 +162,7 @@ pub(super) fn unsupported(operation: Operation, object: &Value) -> Error {
     }
 }
 
-/// Whether there is a rule for this operation on this kind. Every kind has its status reflected.
+/// Returns whether the kind has a rule for this operation. Every kind has its status reflected.
 pub fn hook_enabled(api_version: &str, kind: &str, operation: Operation) -> bool {
     operation == Operation::InterpretStatus
         || Kind::named(api_version, kind).is_some_and(|kind| kind.has(operation))

@@ -1,10 +1,9 @@
-//! What a resource means: how many replicas it wants, whether it is healthy, which part of its
-//! status matters, what it needs beside it.
+//! Interprets resources: number of replicas, health, status and dependencies.
 //!
-//! The native rules for the kinds that ship with Kubernetes, one file an operation. Everything here
-//! is a pure function of `serde_json::Value`s, so that fields nobody of us knows survive. A
-//! function answers `None` for a kind without a rule of that operation; [`hook_enabled`] says the
-//! same without computing. The rules are those of Karmada's default interpreter.
+//! These are the native rules for the kinds of Kubernetes, one file per operation; the rules are
+//! those of Karmada's default interpreter. Everything is a pure function of `serde_json::Value`s,
+//! so that unknown fields survive. A function returns `None` for a kind without a rule for the
+//! operation; [`hook_enabled`] tells the same without computing.
 
 mod aggregate;
 mod dependencies;
@@ -32,28 +31,28 @@ pub use retain::retain;
 pub use revise::revise_replica;
 pub use status::status;
 
-/// Why an object could not be interpreted.
+/// Reason why an object could not be interpreted.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// The kind has no rule for the operation; [`hook_enabled`] says so beforehand.
+    /// The kind has no rule for the operation; [`hook_enabled`] tells so beforehand.
     #[error("{operation} is not supported for {kind}")]
     Unsupported {
-        /// What was asked.
+        /// The operation.
         operation: Operation,
-        /// Group, version and kind.
+        /// Group, version and kind of the object.
         kind: String,
     },
-    /// A field that the rule reads holds something else than it must.
+    /// A field that the rule reads has another type than expected.
     #[error("read {path:?}: expected {expected}, found {found}")]
     WrongType {
         /// Dotted path of the field inside the object.
         path: String,
-        /// What the rule can use.
+        /// Type that the rule expects.
         expected: &'static str,
-        /// What is there, shortened.
+        /// Value of the field, shortened.
         found: String,
     },
-    /// A field without which the rule has no answer is absent.
+    /// A field that the rule requires is absent.
     #[error("read {path:?}: the field is absent")]
     Missing {
         /// Dotted path of the field inside the object.
@@ -64,7 +63,7 @@ pub enum Error {
     Member {
         /// Name of the cluster.
         cluster: String,
-        /// What is wrong with it.
+        /// Error in the status.
         source: Box<Self>,
     },
     /// A quantity cannot be parsed.
@@ -72,7 +71,7 @@ pub enum Error {
     Quantity {
         /// Dotted path of the field inside the object.
         path: String,
-        /// What is there.
+        /// Text of the field.
         text: String,
     },
 }

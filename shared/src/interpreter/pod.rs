@@ -1,4 +1,4 @@
-//! Where workloads keep their pod template, and what a pod refers to.
+//! Pod templates of workloads, and the objects that a pod refers to.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What an API server filled in and what therefore must not travel to another cluster.
+//! Removes the fields that an API server fills in and that must not be sent to another cluster.
 
 use serde_json::Value;
 
@@ -73,8 +73,8 @@ const JOB_GENERATED: &[&[&str]] = &[
     ],
 ];
 
-/// Removes server-populated fields: those of the metadata, the status, and what the controllers of
-/// the kind added.
+/// Removes metadata that the server sets, the status, and the fields that the controllers of the
+/// kind add.
 pub fn prune(object: &mut Value) {
     for key in SERVER_METADATA {
         remove(object, &["metadata", key]);

@@ -1,5 +1,5 @@
-//! Reading fields of an untyped object: absent and `null` are the same, a wrong type is an error
-//! that names the field.
+//! Reads fields of an untyped object. Absent and `null` are the same; a wrong type is an error that
+//! names the field.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! How many replicas a workload wants, and what each of them needs.
+//! Number of replicas of a workload, and the requirements of each.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,17 @@ use crate::capacity::{Amounts, Names, Parts, SIDECAR, amount};
 use crate::k8s;
 use crate::quantity::Quantity;
 
-/// What a workload wants.
+/// Replicas that a workload asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replicas {
-    /// How many replicas.
+    /// Number of replicas.
     pub replicas: i32,
-    /// What one replica needs, `None` when nothing in particular.
+    /// Requirements of one replica; `None` if it has none.
     pub requirements: Option<ReplicaRequirements>,
 }
 
-/// The replicas of a workload and the needs of each; `None` for kinds without a rule, which are no
-/// workloads: they are placed without counting.
+/// Returns the replicas of a workload and the requirements of each. `None` for kinds without a
+/// rule: they are not workloads, and are placed without counting.
 pub fn interpret_replica(object: &Value) -> Result<Option<Replicas>, Error> {
     let replicas = match Kind::of(object) {
         Some(Kind::Deployment | Kind::StatefulSet | Kind::ReplicaSet) => {

@@ -1,4 +1,4 @@
-//! Which fields of the object in the member survive an update from the control plane.
+//! Fields of the object in the member that survive an update from the control plane.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,8 +18,8 @@ const RETAIN_REPLICAS: &[&str] = &[
     "resourcetemplate.karmada.io/retain-replicas",
 ];
 
-/// The desired object with those fields taken over from `observed` that the member's own
-/// controllers decide.
+/// Returns the desired object with the fields from `observed` that the member's own controllers
+/// set.
 ///
 /// # Errors
 /// A field that the rule reads has the wrong type, or the kind has no rule.

@@ -1,4 +1,4 @@
-//! The same object with another number of replicas, as it is sent to one cluster.
+//! Changes the number of replicas of an object for one cluster.
 
 use serde_json::Value;
 
@@ -8,13 +8,13 @@ use super::{
     read::{integer, set},
 };
 
-/// Writes the number of replicas that a cluster gets into its copy of the template.
+/// Writes the number of replicas of a cluster into its copy of the template.
 ///
-/// Only a field that is already there is rewritten: a template that leaves the number to the API
-/// server's default keeps doing so.
+/// Only a field that exists is changed: a template that leaves the number to the API server's
+/// default keeps doing so.
 ///
 /// # Errors
-/// The field is no number, or the kind has no rule.
+/// The field is not a number, or the kind has no rule.
 pub fn revise_replica(mut object: Value, replicas: i64) -> Result<Value, Error> {
     let path: &[&str] = match Kind::of(&object) {
         Some(Kind::Deployment | Kind::StatefulSet | Kind::ReplicaSet) => &["spec", "replicas"],

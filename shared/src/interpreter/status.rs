@@ -99,9 +99,9 @@ const AUTOSCALER: Reflection = Reflection {
     generations: false,
 };
 
-/// The status to report for an object in a member; `None` when there is nothing to report.
+/// Returns the status to report for an object in a member; `None` if there is nothing to report.
 ///
-/// A template generation that is absent or not a number counts as 0: Karmada refuses the whole
+/// A template generation that is absent or not a number counts as 0. Karmada rejects the whole
 /// status then, which hides a running workload.
 pub fn status(object: &Value) -> Result<Option<Value>, Error> {
     if Kind::of(object) == Some(Kind::Service) {

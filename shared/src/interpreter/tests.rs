@@ -1,4 +1,4 @@
-//! Rules that hold for all kinds and operations.
+//! Properties that hold for all kinds and operations.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

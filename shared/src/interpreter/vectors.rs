@@ -1,4 +1,4 @@
-//! Replays what Karmada's default interpreter answered (`interpreter_native`, `prune`).
+//! Replays recorded decisions of Karmada's default interpreter (`interpreter_native`, `prune`).
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Following a template through a document.
+//! Evaluates a template on a document.
 
 use std::cmp::Ordering;
 

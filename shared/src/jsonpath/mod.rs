@@ -1,16 +1,31 @@
-//! JSONPath as Kubernetes writes it: templates such as `{.status.jobID}` or
-//! `{range .items[*]}{.name},{end}`.
+//! JSONPath templates in the dialect of Kubernetes, such as `{.status.jobID}` or `{range
+//! .items[*]}{.name},{end}`.
 //!
 //! The rules are those of `k8s.io/client-go/util/jsonpath`, which differ from RFC 9535: text
-//! outside braces is copied, a missing key is an error, several results are joined by a space,
-//! objects and lists print as compact JSON. What that package refuses is refused here. Two things
-//! differ on purpose: numbers print with all their digits, where Go turns a million into `1e+06`,
-//! and a range without end, which it follows to the end of the template, is malformed. A filter
-//! that asks whether something exists takes every error for no.
+//! outside braces is copied, a missing key is an error, several results are joined by a space, and
+//! objects and lists are printed as compact JSON. What that package rejects is rejected here. Two
+//! things differ on purpose: numbers are printed with all digits, where Go prints a million as
+//! `1e+06`; and a range without end, which that package evaluates to the end of the template, is
+//! malformed. A filter that tests for existence takes every error as absence.
 //!
-//! Templates come from users, and documents from members, so everything is bounded: the length and
-//! the nesting of a template ([`LENGTH`], [`DEPTH`]), the values that one evaluation looks at
-//! ([`WORK`]), and what it prints ([`OUTPUT`]).
+//! Templates come from users and documents from members, so everything is bounded: length and
+//! nesting of a template ([`LENGTH`], [`DEPTH`]), values that an evaluation looks at ([`WORK`]),
+//! and the length of the result ([`OUTPUT`]).
+//!
+//! ```
+//! use muster_shared::jsonpath::{Error, Template, render};
+//! use serde_json::json;
+//!
+//! let status = json!({ "jobs": [{ "id": "a", "done": true }, { "id": "b", "done": false }] });
+//! assert_eq!(render("{.jobs[0].id}", &status)?, "a");
+//! assert_eq!(render("ids: {.jobs[*].id}", &status)?, "ids: a b");
+//! assert_eq!(render("{.jobs[?(@.done==true)].id}", &status)?, "a");
+//! assert_eq!(render("{.jobs[1]}", &status)?, r#"{"done":false,"id":"b"}"#);
+//!
+//! assert!(matches!(render("{.missing}", &status), Err(Error::NotFound(_))));
+//! assert!(matches!(Template::parse("{.jobs["), Err(Error::Syntax { .. })));
+//! # Ok::<(), Error>(())
+//! ```
 
 use serde_json::Value;
 
@@ -26,16 +41,17 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-/// Longest template, in characters. The definitions of policies say the same (`maxLength`).
+/// Maximum number of characters of a template. The definitions of policies have the same
+/// `maxLength`.
 pub const LENGTH: usize = 1024;
-/// Deepest nesting of ranges, and of brackets.
+/// Maximum nesting of ranges, and of brackets.
 pub const DEPTH: usize = 16;
-/// Values that one evaluation looks at before it gives up.
+/// Maximum number of values that one evaluation looks at.
 pub const WORK: usize = 100_000;
-/// Longest result, in bytes. A label, which is what results are for, takes 63.
+/// Maximum length of a result in bytes. A label value, for which results are used, has at most 63.
 pub const OUTPUT: usize = 4096;
 
-/// Why a template has no result.
+/// Reason why a template has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The template is malformed.
@@ -43,38 +59,38 @@ pub enum Error {
     Syntax {
         /// The template, shortened.
         template: String,
-        /// What is wrong with it.
+        /// The first error in it.
         fault: String,
     },
-    /// The document has no such key.
+    /// The document does not have this key.
     #[error("{0:?} is not found")]
     NotFound(String),
-    /// The list is shorter.
+    /// The list does not have this index.
     #[error("index {index} is out of bounds of a list of {length}")]
     OutOfBounds {
-        /// The index that was asked for.
+        /// The index.
         index: i64,
-        /// How long the list is.
+        /// Length of the list.
         length: usize,
     },
-    /// Only lists have elements.
+    /// An index or a slice is applied to something other than a list.
     #[error("{0} is no list")]
     NotAList(&'static str),
-    /// A slice goes forward.
+    /// The step of a slice is not positive.
     #[error("the step of a slice is not above 0")]
     Step,
-    /// The template multiplies: unions of unions, or `..` below `..`.
+    /// The evaluation looks at too many values, as with unions of unions or `..` below `..`.
     #[error("it leads to more than {WORK} values")]
     TooMuchWork,
-    /// The result is no text for a label, nor for anything else that is short.
+    /// The result is longer than [`OUTPUT`].
     #[error("its result is longer than {OUTPUT} bytes")]
     TooLong,
-    /// A filter compares things of different types, or several at once.
+    /// A filter compares values of different types, or several values at once.
     #[error("{0} and {1} cannot be compared")]
     Incomparable(&'static str, &'static str),
 }
 
-/// A template, ready to be filled in.
+/// Parsed template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     parts: Vec<Part>,
@@ -137,10 +153,10 @@ enum Operator {
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
-    /// It is malformed, too long, or nested too deep.
+    /// The template is malformed, too long, or nested too deeply.
     pub fn parse(template: &str) -> Result<Self, Error> {
         let parts = parse::template(template).map_err(|fault| Error::Syntax {
             template: print::quote(template),
@@ -149,11 +165,11 @@ impl Template {
         Ok(Self { parts })
     }
 
-    /// Fills the template in.
+    /// Evaluates the template on a document.
     ///
     /// # Errors
-    /// Something that the template asks for is not there, or is of another type, or there is too
-    /// much of it.
+    /// Something that the template refers to is missing or has another type, or a limit is
+    /// exceeded.
     pub fn render(&self, document: &Value) -> Result<String, Error> {
         let mut output = Output::default();
         eval::render(&self.parts, document, &mut Budget::new(WORK), &mut output)?;
@@ -161,7 +177,7 @@ impl Template {
     }
 }
 
-/// Reads and fills in a template at once.
+/// Parses a template and evaluates it.
 ///
 /// # Errors
 /// Those of [`Template::parse`] and [`Template::render`].

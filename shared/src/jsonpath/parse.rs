@@ -1,5 +1,4 @@
-//! Reading a template, as Kubernetes' own parser reads it: what that one refuses is refused here,
-//! too.
+//! Parses a template as Kubernetes' own parser does, and rejects what that parser rejects.
 
 use serde_json::Value;
 

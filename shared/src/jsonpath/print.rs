@@ -1,5 +1,5 @@
-//! Printing values: texts as they are, everything else as compact JSON with sorted keys, as Go
-//! writes it.
+//! Prints values: strings as they are, everything else as compact JSON with sorted keys, as Go
+//! does.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Pieces of a template, cut as Kubernetes' parser cuts them.
+//! Splits a template into tokens as Kubernetes' parser does.
 
 use serde_json::Value;
 

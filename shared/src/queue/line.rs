@@ -1,4 +1,4 @@
-//! The keys that wait for their turn.
+//! The waiting keys of a queue, ordered by time and rank.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,44 @@
-//! A keyed work queue: each key is waiting at most once, is worked on by one worker at a time, may
-//! wait for a time to come, and backs off on its own when its work fails. Of keys that are due,
-//! those of a higher rank come first where ranks are given. The contract is that of client-go's
-//! rate-limiting work queue, which controllers everywhere are written against; kube's `Controller`
-//! has no back-off per object.
+//! Work queue of a controller, by key.
+//!
+//! - A key waits at most once, and one worker at a time works on it.
+//! - A key can be added for a later time.
+//! - A key whose work fails is tried again with a back-off of its own.
+//! - With ranks, due keys of a higher rank come first.
+//!
+//! The contract is that of client-go's rate-limiting work queue. kube's `Controller` has no
+//! back-off per object.
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::sync::{Arc, Mutex};
+//!
+//! use muster_shared::queue::{Next, Queue};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let queue = Queue::<String>::new("deployments");
+//! queue.add("web".to_owned());
+//! queue.add("web".to_owned()); // waits already
+//! queue.add("db".to_owned());
+//! assert_eq!(queue.len(), 2);
+//!
+//! let done = Arc::new(Mutex::new(Vec::new()));
+//! let shutdown = CancellationToken::new();
+//! let work = queue.clone().run(1, shutdown.clone(), {
+//!     let (done, shutdown) = (Arc::clone(&done), shutdown.clone());
+//!     move |key| {
+//!         done.lock().unwrap().push(key);
+//!         if done.lock().unwrap().len() == 2 {
+//!             shutdown.cancel();
+//!         }
+//!         async { Ok::<_, Infallible>(Next::Done) }
+//!     }
+//! });
+//! work.await;
+//! assert_eq!(*done.lock().unwrap(), ["web", "db"]);
+//! # }
+//! ```
 
 mod line;
 
@@ -20,36 +56,36 @@ use tokio_util::sync::CancellationToken;
 
 use self::line::Line;
 
-/// First and longest back-off of a failing key. client-go starts at 5 ms, which only helps against
-/// conflicts with oneself; we write with preconditions, so that the first retry is worth waiting
-/// for.
+/// First and longest back-off of a failing key. client-go starts at 5 ms, which helps only against
+/// conflicts with one's own writes; Muster's writes have preconditions, so the first retry waits
+/// longer.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
-/// The longest back-off of a key that was added while its work failed: the failure may be over, but
-/// work that fails after it has written adds its own key each time.
+/// Longest back-off of a key that was added while its work failed: the cause may be gone. Work that
+/// fails after a write adds its own key each time, so there is still a back-off.
 const LONGEST_WAIT_WITH_NEWS: Duration = Duration::from_secs(1);
-/// How long running work may take to finish after shutdown was asked for.
+/// Time for running work to finish after shutdown was requested.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// What a successful piece of work asks for.
+/// Result of successful work on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing: wait until somebody adds the key again.
+    /// The key is finished until it is added again.
     Done,
-    /// Look at the key again after this time.
+    /// The key is due again after this time.
     After(Duration),
 }
 
-/// The time until a moment, and a millisecond more: work that waits for the moment must not begin
-/// before it. Zero milliseconds and one if the moment has passed.
+/// Returns the time until a moment plus one millisecond, so that work does not begin before the
+/// moment. One millisecond if the moment has passed.
 pub fn until(due: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(due.duration_since(now)).unwrap_or_default() + Duration::from_millis(1)
 }
 
-/// The rank of a key, as it is when the key is added.
+/// Function that returns the rank of a key when it is added.
 type Rank<K> = Box<dyn Fn(&K) -> i32 + Send + Sync>;
 
-/// The queue. Cheap to clone: all clones are the same queue.
+/// Work queue. Cheap to clone: all clones are the same queue.
 pub struct Queue<K> {
     inner: Arc<Inner<K>>,
 }
@@ -78,16 +114,15 @@ impl<K> Clone for Queue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
-    /// An empty queue; `name` labels its metrics and log lines.
+    /// Makes an empty queue; `name` labels its metrics and log lines.
     pub fn new(name: &'static str) -> Self {
         Self::with(name, None)
     }
 
-    /// An empty queue in which keys of a higher rank overtake those of a lower one; within a rank
-    /// the first to be due is the first to be worked on. A stream of high ranks may keep the others
-    /// waiting for as long as it lasts.
+    /// Makes an empty queue in which keys of a higher rank come first; within a rank, the first key
+    /// that is due comes first. Keys of high rank may delay others for as long as they keep coming.
     ///
-    /// A key's rank is asked for whenever the key is added.
+    /// The rank is computed whenever a key is added.
     pub fn ranked(name: &'static str, rank: impl Fn(&K) -> i32 + Send + Sync + 'static) -> Self {
         Self::with(name, Some(Box::new(rank)))
     }
@@ -109,7 +144,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         }
     }
 
-    /// Adds a key that is due now. A key already waiting for later becomes due now.
+    /// Adds a key that is due now. A key that waits for a later time becomes due now.
     pub fn add(&self, key: K) {
         self.add_at(key, Instant::now());
     }
@@ -119,22 +154,22 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         self.add_at(key, Instant::now() + wait);
     }
 
-    /// How many keys wait (being worked on does not count).
+    /// Returns the number of waiting keys, without those being worked on.
     pub fn len(&self) -> usize {
         self.lock().line.len()
     }
 
-    /// Whether no key waits.
+    /// Returns whether no key waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Works on due keys until shutdown, at most `workers` at a time and never two for the same
-    /// key.
+    /// Works on due keys until shutdown, on at most `workers` keys at a time and never twice on the
+    /// same key.
     ///
-    /// An error or a panic of the work makes its key back off (100 ms, doubled up to 60 s, or up to
-    /// 1 s where the key was added meanwhile); success resets that. After shutdown running work
-    /// gets ten seconds to finish.
+    /// If the work fails or panics, its key backs off (100 ms, doubled up to 60 s, or up to 1 s if
+    /// the key was added meanwhile); success resets the back-off. After shutdown, running work has
+    /// ten seconds to finish.
     pub async fn run<F, Fut, E>(self, workers: usize, shutdown: CancellationToken, reconcile: F)
     where
         F: Fn(K) -> Fut,
@@ -256,7 +291,8 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
     }
 }
 
-/// A duration moved by up to a fifth in either direction, so that many clients do not act in step.
+/// Returns a duration changed by up to a fifth in either direction, so that many clients do not act
+/// in step.
 pub fn jittered(wait: Duration) -> Duration {
     // RandomState is seeded by the operating system: enough to spread clients, and no crate more.
     let spread = RandomState::new().hash_one(0u8) % 401;
@@ -264,7 +300,7 @@ pub fn jittered(wait: Duration) -> Duration {
     wait * permille / 1000
 }
 
-/// The pause after so many failures in a row: 100 ms, doubled up to a minute.
+/// Returns the pause after a number of consecutive failures: 100 ms, doubled up to a minute.
 pub fn backoff(failures: u32) -> Duration {
     FIRST_BACKOFF
         .saturating_mul(1 << failures.saturating_sub(1).min(16))

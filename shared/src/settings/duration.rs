@@ -1,4 +1,4 @@
-//! Durations as Go writes them.
+//! Durations in Go's syntax.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
-/// A duration in Go's syntax (`40s`, `1m30s`, `250ms`, `1.5h`), which is what Karmada's flags take.
+/// Duration in Go's syntax (`40s`, `1m30s`, `250ms`, `1.5h`), as Karmada's flags take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Duration(pub std::time::Duration);
 
 impl Duration {
-    /// Whole seconds.
+    /// Makes a duration of whole seconds.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(std::time::Duration::from_secs(seconds))
     }

@@ -1,4 +1,4 @@
-//! Feature gates.
+//! Feature gates, with Kubernetes' `--feature-gates` syntax.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,32 +8,33 @@ use serde::{Deserialize, Deserializer};
 
 use super::Error;
 
-/// How mature a feature is; `AllAlpha` and `AllBeta` switch a whole stage, as in Kubernetes.
+/// Maturity of a feature. `AllAlpha` and `AllBeta` switch all features of a stage, as in
+/// Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// May change or go.
+    /// The feature may change or be removed.
     Alpha,
-    /// Here to stay; details may change.
+    /// The feature stays; details may change.
     Beta,
 }
 
-/// A feature that can be switched.
+/// Feature that can be switched on or off.
 #[derive(Clone, Copy, Debug)]
 pub struct Gate {
-    /// Name as in `--feature-gates=NAME=true`.
+    /// Name of the gate, as in `--feature-gates=NAME=true`.
     pub name: &'static str,
-    /// Whether it is on when nothing is said.
+    /// Whether the feature is on by default.
     pub default: bool,
-    /// Its stage.
+    /// Maturity of the feature.
     pub stage: Stage,
 }
 
-/// What was said with `--feature-gates=Failover=true,...`.
+/// Value of `--feature-gates=Failover=true,...`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureGates(BTreeMap<String, bool>);
 
 impl FeatureGates {
-    /// Whether a gate is on: what was said of it, else of its stage, else its default.
+    /// Returns whether a gate is on: as given for it, or else for its stage, or else its default.
     pub fn enabled(&self, gate: &Gate) -> bool {
         let stage = match gate.stage {
             Stage::Alpha => "AllAlpha",
@@ -46,7 +47,7 @@ impl FeatureGates {
             .unwrap_or(gate.default)
     }
 
-    /// Refuses gates that nobody knows.
+    /// Rejects gates that are not known.
     pub fn check(&self, known: &[Gate]) -> Result<(), Error> {
         for name in self
             .0

@@ -1,4 +1,4 @@
-//! Further values that flags take: lists, controllers, addresses.
+//! Types of flag values: lists, controllers, addresses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::Error;
 
-/// A list of strings, given as `a,b` or as a YAML list.
+/// List of strings, given as `a,b` or as a YAML list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words(pub Vec<String>);
 
@@ -45,12 +45,13 @@ impl<'de> Deserialize<'de> for Words {
     }
 }
 
-/// Which controllers run: `*`, `name`, `-name`, first mention wins (Karmada's `--controllers`).
+/// Controllers to run: `*`, `name`, `-name`; the first mention of a name counts (Karmada's
+/// `--controllers`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controllers(Words);
 
 impl Controllers {
-    /// Whether a controller runs. `*` starts everything that is not off by default.
+    /// Returns whether a controller runs. `*` starts every controller that is not off by default.
     pub fn enabled(&self, name: &str, off_by_default: bool) -> bool {
         let mut all = false;
         for word in &self.0.0 {
@@ -64,7 +65,7 @@ impl Controllers {
         all && !off_by_default
     }
 
-    /// Refuses names that nobody knows.
+    /// Rejects names that are not known.
     pub fn check(&self, known: &[&str]) -> Result<(), Error> {
         for word in &self.0.0 {
             let name = word.strip_prefix('-').unwrap_or(word);
@@ -101,7 +102,7 @@ impl<'de> Deserialize<'de> for Controllers {
     }
 }
 
-/// A listening address as Karmada's flags write it: `:8080`, `127.0.0.1:8080`, or `0` for none.
+/// Listening address in the syntax of Karmada's flags: `:8080`, `127.0.0.1:8080`, or `0` for none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindAddress(pub Option<std::net::SocketAddr>);
 

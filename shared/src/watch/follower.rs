@@ -1,4 +1,4 @@
-//! The state machine that lists, watches, falls back and backs off.
+//! State machine that lists and watches a collection, with fallbacks and back-off.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! An open watch, read line by line (JSON) or frame by frame (protobuf).
+//! Reads an open watch line by line (JSON) or frame by frame (protobuf).
 
 use std::pin::Pin;
 use std::time::Duration;

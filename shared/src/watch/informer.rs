@@ -1,4 +1,4 @@
-//! A cache of one collection that tells its users what changed.
+//! Cache of one collection that calls listeners on each change.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -15,25 +15,25 @@ use super::trouble::Trouble;
 use super::wire::Rejected;
 use super::{Followed, Selection};
 
-/// What happened to one object.
+/// Change of one object.
 #[derive(Debug)]
 pub enum Change<K> {
-    /// It was created or changed (`old` is what the cache held before).
+    /// The object was created or changed.
     Applied {
-        /// The previous version; `None` when it is new to us.
+        /// Previous version in the cache; `None` if there was none.
         old: Option<Arc<K>>,
-        /// The version that the cache holds now.
+        /// New version in the cache.
         new: Arc<K>,
     },
-    /// The cache holds it no more. Whether it was deleted is for [`Informer::presence`] to say.
+    /// The object was removed from the cache. [`Informer::presence`] tells whether it was deleted.
     Deleted {
-        /// The last version that we saw.
+        /// Last version in the cache.
         old: Arc<K>,
     },
 }
 
 impl<K> Change<K> {
-    /// The object as it is, or as it last was.
+    /// Returns the new version, or the last one of a removed object.
     pub fn object(&self) -> &Arc<K> {
         match self {
             Self::Applied { new, .. } => new,
@@ -46,8 +46,8 @@ type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
 type DepartureHandler = Box<dyn Fn(Option<&str>, &str) + Send + Sync>;
 type Form<K> = Box<dyn Fn(&mut K) + Send + Sync>;
 
-/// One list and watch, one cache, any number of listeners. Cheap to clone: all clones share the
-/// cache.
+/// Cache of a collection, kept by one list and watch, with any number of listeners. Cheap to clone:
+/// all clones share the cache.
 pub struct Informer<K> {
     inner: Arc<Inner<K>>,
 }
@@ -77,13 +77,13 @@ impl<K> Clone for Informer<K> {
 }
 
 impl<K: Followed> Informer<K> {
-    /// Prepares to follow a collection; nothing is sent before [`run`](Self::run).
+    /// Prepares the informer; nothing is sent before [`run`](Self::run).
     pub fn new(api: Api<K>, selection: Selection) -> Self {
         Self::keeping(api, selection, |_| {})
     }
 
-    /// The same, where each object is brought into a form of the caller's before it is kept and
-    /// told of: without what nobody reads, sharing what many have in common.
+    /// Prepares an informer that converts each object before it is cached and announced, for
+    /// example to remove unused fields or to share equal values.
     pub fn keeping(
         api: Api<K>,
         selection: Selection,
@@ -107,12 +107,12 @@ impl<K: Followed> Informer<K> {
         }
     }
 
-    /// Adds a listener, called after the cache has been updated and on the informer's own task: it
-    /// must be quick (put a key on a queue). A listener added while the informer runs first hears
-    /// of everything in the cache.
+    /// Adds a listener. It is called after the cache has been updated, on the informer's task, and
+    /// must return quickly (add a key to a queue). A listener that is added while the informer runs
+    /// is called for every cached object first.
     ///
-    /// Objects of the first list are told as `Applied` with no `old`; after a relist only real
-    /// differences are told.
+    /// Objects of the first list are announced as `Applied` without `old`; a later list announces
+    /// real differences only.
     pub fn on_change(&self, listener: impl Fn(&Change<K>) + Send + Sync + 'static) {
         let mut handlers = self
             .inner
@@ -127,8 +127,8 @@ impl<K: Followed> Informer<K> {
         handlers.push(Box::new(listener));
     }
 
-    /// Adds a listener for names that were seen leaving although the cache held no object of them,
-    /// because it never decoded. What the cache held is told by [`on_change`](Self::on_change).
+    /// Adds a listener for names of deleted objects that were never in the cache because they did
+    /// not decode. Deletions of cached objects go to [`on_change`](Self::on_change).
     pub fn on_unread_departure(
         &self,
         listener: impl Fn(Option<&str>, &str) + Send + Sync + 'static,
@@ -141,7 +141,7 @@ impl<K: Followed> Informer<K> {
         handlers.push(Box::new(listener));
     }
 
-    /// Follows the collection until shutdown.
+    /// Lists and watches until shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
         self.inner.started.get_or_init(|| ());
         let mut follower = Follower::new(&self.inner.api, self.inner.selection.clone())
@@ -228,31 +228,31 @@ impl<K: Followed> Informer<K> {
             .await;
     }
 
-    /// Why the collection cannot be followed, for those who wait for it; `None` while all is well.
+    /// Returns why the collection cannot be listed or watched; `None` if it can.
     pub fn trouble(&self) -> Option<String> {
         self.inner.trouble.words()
     }
 
-    /// When the server was last heard of, if following it fails at present; `None` while all is
-    /// well.
+    /// Returns when the server last responded, if listing or watching fails at present; `None`
+    /// otherwise.
     pub fn lost_since(&self) -> Option<jiff::Timestamp> {
         self.inner.touch.lost_since()
     }
 
-    /// Whether the first complete list is in the cache.
+    /// Returns whether the first complete list is in the cache.
     pub fn is_synced(&self) -> bool {
         *self.inner.synced.borrow()
     }
 
-    /// The cached version of one object; `namespace` is `None` for cluster-scoped kinds.
+    /// Returns the cached version of an object; `namespace` is `None` for cluster-scoped kinds.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
         let objects = self.objects();
         objects.get(namespace.unwrap_or_default(), name).cloned()
     }
 
-    /// What is known of an object by its name; `namespace` is `None` for cluster-scoped kinds. A
-    /// decision that something may be removed, released or placed anew because this object has gone
-    /// asks here, and never [`get`](Self::get) alone.
+    /// Returns what is known of an object; `namespace` is `None` for cluster-scoped kinds. A
+    /// decision to remove, release or place something anew because this object is gone must use
+    /// this instead of [`get`](Self::get).
     pub fn presence(&self, namespace: Option<&str>, name: &str) -> Presence<Arc<K>> {
         if let Some(object) = self.get(namespace, name) {
             return Presence::There(object);
@@ -269,34 +269,34 @@ impl<K: Followed> Informer<K> {
         }
     }
 
-    /// The names that were seen leaving, as of now.
+    /// Returns the names of objects that were seen being deleted.
     pub fn departed(&self) -> Arc<Departed> {
         let departed = self.inner.departed.read();
         Arc::clone(&departed.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Everything in the cache, in no particular order.
+    /// Returns all cached objects, in no particular order.
     pub fn list(&self) -> Vec<Arc<K>> {
         self.objects().objects().cloned().collect()
     }
 
-    /// What the cache holds of a namespace, by name; of cluster-scoped kinds everything is in the
-    /// empty one. The cost is that of what is found.
+    /// Returns the cached objects of a namespace, by name; cluster-scoped objects are in the empty
+    /// one. The cost depends on the number of objects found.
     pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
         self.objects().objects_in(namespace).cloned().collect()
     }
 
-    /// How many objects the cache holds.
+    /// Returns the number of cached objects.
     pub fn len(&self) -> usize {
         self.objects().len()
     }
 
-    /// Whether the cache is empty (also before the first list).
+    /// Returns whether the cache is empty, which it is before the first list.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The interface that the informer follows, for writes to the same collection.
+    /// Returns the interface that the informer watches, for writes to the same collection.
     pub fn api(&self) -> &Api<K> {
         &self.inner.api
     }

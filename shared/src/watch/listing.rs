@@ -1,4 +1,4 @@
-//! A list, or a page of one, that is read object by object while it arrives.
+//! Reads a list, or a page of one, object by object while it arrives.
 
 use std::io;
 use std::pin::Pin;

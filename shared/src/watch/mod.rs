@@ -1,13 +1,66 @@
-//! Following a collection of objects: a list, then a watch, for ever.
+//! Lists and watches collections of objects.
 //!
-//! Three layers, each usable alone: [`events`] is the stream of what happens (for folds such as the
-//! agent's census, which keep compact records and never the objects); [`Informer`] keeps the latest
-//! version of each object and calls back on each change; the state machine below them lists and
-//! watches, and survives what the network and other people's objects do.
+//! There are three layers, each usable alone. [`events`] is the stream of changes, for users that
+//! keep compact records instead of objects, such as the agent's census. [`Informer`] caches the
+//! latest version of each object and calls listeners on each change. The state machine below them
+//! lists and watches, and handles errors of the network, of the server and in objects.
 //!
-//! Why not kube's `watcher`: it has no fallback when a server refuses streaming lists (it repeats
-//! the refused request for ever), one object that does not decode fails a whole page, and a
-//! silently dropped connection is noticed after 295 s.
+//! kube's `watcher` is not used because it repeats a streaming list without end if the server
+//! rejects it, fails a whole page for one object that does not decode, and notices a dead
+//! connection only after 295 s.
+//!
+//! ```
+//! use muster_shared::k8s::{Api, ConfigMap, ResourceExt};
+//! use muster_shared::watch::{Change, Informer, Selection};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! # use serde_json::{Value, json};
+//! # // An API with one ConfigMap, which is deleted after the streaming list.
+//! # let api = tower::service_fn(|request: http::Request<kube::client::Body>| {
+//! #     let object = |version: &str, annotations: Value| json!({
+//! #         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+//! #             "namespace": "default", "name": "web", "uid": "1",
+//! #             "resourceVersion": version, "annotations": annotations,
+//! #         },
+//! #     });
+//! #     let end = json!({ "k8s.io/initial-events-end": "true" });
+//! #     let query = request.uri().query().unwrap_or_default();
+//! #     let lines = if query.contains("sendInitialEvents=true") {
+//! #         vec![("ADDED", object("1", json!({}))), ("BOOKMARK", object("1", end))]
+//! #     } else {
+//! #         vec![("DELETED", object("2", json!({})))]
+//! #     };
+//! #     let line = |(kind, object)| json!({ "type": kind, "object": object }).to_string() + "\n";
+//! #     let body = lines.into_iter().map(line).collect::<String>().into_bytes();
+//! #     let answer = http::Response::new(kube::client::Body::from(body));
+//! #     async move { Ok::<_, std::convert::Infallible>(answer) }
+//! # });
+//! # let client = kube::Client::new(api, "default");
+//! let config_maps: Informer<ConfigMap> = Informer::new(Api::all(client), Selection::everything());
+//! let (changes, mut changed) = tokio::sync::mpsc::unbounded_channel();
+//! config_maps.on_change(move |change| {
+//!     let name = change.object().name_any();
+//!     _ = changes.send(match change {
+//!         Change::Applied { .. } => format!("applied {name}"),
+//!         Change::Deleted { .. } => format!("deleted {name}"),
+//!     });
+//! });
+//! let shutdown = CancellationToken::new();
+//! let watch = tokio::spawn(config_maps.clone().run(shutdown.clone()));
+//!
+//! config_maps.synced().await;
+//! assert_eq!(changed.recv().await.unwrap(), "applied web");
+//! assert_eq!(changed.recv().await.unwrap(), "deleted web");
+//! assert!(config_maps.get(Some("default"), "web").is_none());
+//! // Absence from a cache does not mean deletion; this does.
+//! assert!(config_maps.presence(Some("default"), "web").is_gone());
+//!
+//! shutdown.cancel();
+//! watch.await.unwrap();
+//! # }
+//! ```
 
 mod follower;
 mod incoming;
@@ -33,27 +86,26 @@ pub use self::touch::Touch;
 pub use self::trouble::Trouble;
 use crate::protobuf::FromProtobuf;
 
-/// Which objects of a collection are followed, and how.
+/// Objects of a collection that are watched, and how they are listed.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// Label selector in Kubernetes' text form; `None` selects everything.
     pub labels: Option<String>,
     /// Field selector in Kubernetes' text form; `None` selects everything.
     pub fields: Option<String>,
-    /// Objects per page at most where the server does not stream lists; 500 is client-go's value.
-    /// Pages of large objects are smaller.
+    /// Maximum number of objects per page if the server does not stream lists; 500 is client-go's
+    /// value. Pages of large objects are smaller.
     pub page_size: u32,
-    /// Whether a list may be what the server's cache has, a moment old, where the server does not
-    /// stream lists. It comes in one answer then. Not for anything that is acted upon: what a cache
-    /// does not have yet seems to be gone.
+    /// Whether a list may come from the server's cache, a moment old and in one response, if the
+    /// server does not stream lists. Not for collections on which decisions depend: an object that
+    /// the cache does not have yet looks deleted.
     pub recent: bool,
-    /// How long the server is asked to keep one watch open. A dead connection is noticed
-    /// [`IDLE_GRACE`] after it, so this bounds how stale a follower can be without knowing.
+    /// Time for which the server is asked to keep one watch open. A dead connection is noticed
+    /// [`IDLE_GRACE`] later, which bounds how outdated a cache can be unnoticed.
     pub watch_timeout: Duration,
 }
 
-/// How much longer than the agreed watch timeout we wait for a byte before the connection counts as
-/// dead.
+/// Time after the watch timeout for which a byte is awaited before the connection counts as dead.
 pub const IDLE_GRACE: Duration = Duration::from_secs(10);
 
 impl Default for Selection {
@@ -69,7 +121,7 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// Everything in the collection.
+    /// Selects everything in the collection.
     pub fn everything() -> Self {
         Self::default()
     }
@@ -103,7 +155,7 @@ impl Selection {
     }
 }
 
-/// The bounds on what can be followed.
+/// Bounds of types that can be watched.
 pub trait Followed:
     kube::Resource + serde::de::DeserializeOwned + Clone + Send + Sync + 'static
 {
@@ -113,13 +165,13 @@ impl<K: kube::Resource + serde::de::DeserializeOwned + Clone + Send + Sync + 'st
 {
 }
 
-/// The endless stream of events of a collection.
+/// Returns the endless stream of events of a collection.
 ///
 /// Guarantees: `Init`, then `InitApply` for each object of a complete list, then `InitDone`;
-/// afterwards `Apply` and `Delete`. A new `Init` may come at any time (the history was lost):
-/// whatever was collected since the last `Init` without `InitDone` is to be thrown away, and what
-/// the finished list does not name is gone. Errors are handled inside, with back-off and a log
-/// line; an object that does not decode is reported and stepped over.
+/// afterwards `Apply` and `Delete`. A new `Init` may come at any time, when the history was lost:
+/// everything since an `Init` without `InitDone` is to be discarded, and objects that the finished
+/// list does not contain are gone. Errors are handled inside, with back-off and a log line; an
+/// object that does not decode is reported and skipped.
 pub fn events<K: Followed>(
     api: &Api<K>,
     selection: Selection,
@@ -127,9 +179,9 @@ pub fn events<K: Followed>(
     stream(follower::Follower::new(api, selection))
 }
 
-/// The same, of a kind that can be read from protobuf, which costs the server a third of what JSON
-/// does and us less still. Servers that do not write it, or not so that we can read it, are read as
-/// JSON. Tells `touch` how current it is.
+/// Returns the stream of [`events`] of a kind that can be decoded from protobuf, which costs the
+/// server a third of JSON. If a server does not write it, or writes it unreadably, JSON is used.
+/// `touch` is told how current the stream is.
 pub fn compact_events<K: Followed + FromProtobuf>(
     api: &Api<K>,
     selection: Selection,

@@ -1,9 +1,10 @@
-//! What a cache can say of a name: that the object is there, that it was seen leaving, or neither.
+//! What a cache knows of an object by name: that it exists, that it was seen being deleted, or
+//! neither.
 //!
-//! An object that the cache lacks is not thereby deleted: it may not decode, the list may be short,
-//! or the process may be young. Whoever removes, releases or places anew something because an
-//! object has gone asks [`Informer::presence`](super::Informer::presence) and acts on
-//! [`Presence::Gone`] alone.
+//! An object that is missing in a cache is not thereby deleted: it may not decode, the list may
+//! have been short, or the process may have started a moment ago. Code that removes, releases or
+//! places anew something because an object is gone asks
+//! [`Informer::presence`](super::Informer::presence) and acts only on [`Presence::Gone`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,39 +12,39 @@ use std::sync::Arc;
 /// What is known of an object by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence<T> {
-    /// The API has it. The value is the last version that decoded.
+    /// The object exists. The value is the last version that decoded.
     There(T),
-    /// It was seen leaving, and has not been seen since: the API told of its deletion, or a
-    /// complete list lacked it after it was known to be on its way out ([`is_to_leave`]). The only
-    /// state on which a decision may remove, release or re-place anything.
+    /// The object was seen being deleted, and has not been seen since: the API reported its
+    /// deletion, or a complete list did not contain it after it had a deletion timestamp or no
+    /// finalizer. Only in this state may a decision remove, release or place anew anything.
     ///
-    /// The memory of departures begins with the process and is bounded ([`MOST_DEPARTED`] names);
-    /// what is forgotten is `Unknown`.
+    /// The memory of deletions begins with the process and is bounded ([`MOST_DEPARTED`] names); a
+    /// name that is forgotten is `Unknown`.
     Gone,
-    /// Neither. A decision keeps what depends on the object as it is, and says so.
+    /// It is not known whether the object exists. A decision keeps what depends on it, and says so.
     Unknown(Doubt),
 }
 
-/// Why nothing is known of an object.
+/// Reason why it is not known whether an object exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt {
     /// The first complete list has not arrived.
     Unlisted,
-    /// A complete list lacks it, and this process has never seen it. Either it never existed, it
-    /// left before this process started, or the list is that of an incomplete store.
+    /// A complete list does not contain the object, and this process has never seen it: it never
+    /// existed, was deleted before this process started, or the list was incomplete.
     Unseen,
-    /// The API has it, and it does not decode; no version of it that did was seen.
+    /// The object exists and does not decode; no earlier version did.
     Unreadable {
-        /// Whether it has a deletion timestamp.
+        /// Whether the object has a deletion timestamp.
         deleting: bool,
     },
-    /// It was there, and a later list lacked it although nothing announced its departure; or it
-    /// left the selection that is followed.
+    /// The object existed, and a later list did not contain it although nothing announced its
+    /// deletion; or it is no longer selected.
     Vanished,
 }
 
 impl Doubt {
-    /// The reason in words, for conditions, events and the log.
+    /// Formats the reason for conditions, events and logs.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Unlisted => "it has not been listed yet",
@@ -55,7 +56,7 @@ impl Doubt {
 }
 
 impl<T> Presence<T> {
-    /// The object, if it is there.
+    /// Returns the object, if it exists.
     pub fn there(self) -> Option<T> {
         match self {
             Self::There(object) => Some(object),
@@ -63,12 +64,12 @@ impl<T> Presence<T> {
         }
     }
 
-    /// Whether it was seen leaving.
+    /// Returns whether the object was seen being deleted.
     pub const fn is_gone(&self) -> bool {
         matches!(self, Self::Gone)
     }
 
-    /// Whether it may be there without being readable or listed.
+    /// Returns whether the object may exist without being readable or listed.
     pub const fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown(_))
     }

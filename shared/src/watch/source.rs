@@ -1,4 +1,4 @@
-//! The requests of a follower, and what can go wrong with them.
+//! Requests of a watch, and their errors.
 
 use std::pin::Pin;
 use std::time::Duration;

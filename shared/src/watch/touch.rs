@@ -1,11 +1,11 @@
-//! Since when a follower has been out of touch with its server.
+//! Records since when a watch has been out of contact with its server.
 
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 
-/// Whether what a follower knows is current. Shared between the follower and whoever must tell how
-/// old its knowledge is.
+/// Whether a watch is current. Shared between the watch and the code that reports how old its data
+/// is.
 #[derive(Debug)]
 pub struct Touch {
     state: Mutex<State>,
@@ -21,7 +21,7 @@ struct State {
 }
 
 impl Touch {
-    /// Nothing was heard, and nothing failed.
+    /// Makes a record without any contact or failure.
     pub fn new(now: Timestamp) -> Self {
         let state = State {
             heard: now,
@@ -32,15 +32,15 @@ impl Touch {
         }
     }
 
-    /// When the server was last heard of, if following it fails at present; `None` while all is
-    /// well. An open watch on which nothing happens is well.
+    /// Returns when the server last responded, if the watch fails at present; `None` otherwise. An
+    /// open watch without events does not fail.
     pub fn lost_since(&self) -> Option<Timestamp> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.lost.then_some(state.heard)
     }
 
-    /// When the server last said something while we were up to date. On a quiet watch that is once
-    /// a minute.
+    /// Returns when the server last responded while the watch was current. On a quiet watch that is
+    /// once a minute.
     pub fn heard(&self) -> Timestamp {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.heard

@@ -1,4 +1,4 @@
-//! Why a follower cannot follow.
+//! Describes why a collection cannot be listed or watched.
 
 use std::sync::{Mutex, PoisonError};
 

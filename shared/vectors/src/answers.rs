@@ -1,5 +1,5 @@
-//! The project's own answers on lines whose quirk is declared, one JSON line each:
-//! `{case, answer, reason}`.
+//! Muster's own answers to recorded cases with a declared difference, one JSON line each: `{case,
+//! answer, reason}`.
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 

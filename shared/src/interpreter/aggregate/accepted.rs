@@ -1,10 +1,10 @@
-//! The status of a Job in the form that API servers accept.
+//! Status of a Job in a form that API servers accept.
 //!
-//! From 1.32 on they check each write of it: counters never fall, a finished Job has nothing active
-//! and the condition that announced its end, and what was announced is not taken back. Those rules
-//! are made for the one controller that counts the pods of one Job. A sum over members breaks them
-//! whenever a Job is moved, or fails in one member while it goes on in another, and then the whole
-//! status would be refused.
+//! From 1.32 on, API servers validate each write of a Job's status: counters never fall, a finished
+//! Job has no active pods and has the condition that announced its end, and an announcement is not
+//! withdrawn. These rules are made for one controller that counts the pods of one Job. A total over
+//! members breaks them when a Job is moved, or when it fails in one member and runs in another, and
+//! the API server would reject the whole status.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -12,16 +12,16 @@ use serde_json::{Map, Value, json};
 use super::super::read::field;
 use super::batch::{condition, holds};
 
-/// The wanted status, changed as little as it takes for an API server that stores `held` to accept
-/// it.
+/// Returns the wanted status, changed as little as possible so that an API server that stores
+/// `held` accepts it.
 ///
-/// * Counters of ended pods keep the larger value: what ran in a cluster that was left did run.
+/// * Counters of ended pods keep the larger value: pods in a cluster that was left did run.
 /// * A failure is announced (`FailureTarget`) at once, and the Job has failed when nothing is
-///   active any more. A failure that was announced cannot become a success.
-/// * Success is announced (`SuccessCriteriaMet`) together with `Complete`, also where members too
+///   active. An announced failure cannot become a success.
+/// * Success is announced (`SuccessCriteriaMet`) together with `Complete`, also if members are too
 ///   old to announce it.
-/// * A finished Job has a start; a completed one has an end, not before its start, and no other has
-///   one.
+/// * A finished Job has a start time; a completed one has a completion time, not before its start,
+///   and no other has one.
 pub(super) fn accepted(
     held: Option<&Map<String, Value>>,
     mut wanted: Map<String, Value>,

@@ -1,4 +1,5 @@
-//! Services of type LoadBalancer and Ingresses: all addresses under which the members serve.
+//! Aggregates the addresses of Services of type LoadBalancer and of Ingresses: all addresses of all
+//! members.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Jobs and CronJobs.
+//! Aggregates the status of Jobs and CronJobs.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};

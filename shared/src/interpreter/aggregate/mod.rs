@@ -1,4 +1,4 @@
-//! The status of a template from the statuses of its copies in the members.
+//! Aggregates the statuses of a template's copies into the status of the template.
 
 mod accepted;
 mod address;
@@ -14,12 +14,12 @@ use super::{
     read::{count, field, map},
 };
 
-/// What one cluster reported, as far as aggregation reads it.
+/// Report of one cluster, as far as aggregation reads it.
 #[derive(Debug, Clone, Copy)]
 pub struct MemberStatus<'a> {
     /// Name of the cluster.
     pub cluster: &'a str,
-    /// The reflected status; `None` while nothing was collected.
+    /// Reflected status; `None` if nothing has been collected.
     pub status: Option<&'a Value>,
 }
 
@@ -76,11 +76,11 @@ const AUTOSCALER: Sums = Sums {
     always: &["desiredReplicas"],
 };
 
-/// The status that the template should have, `None` when it should stay as it is: finished Jobs,
-/// nothing to say.
+/// Returns the status of the template, or `None` if it should stay as it is: the Job has finished,
+/// or nothing was reported.
 ///
-/// `now` stamps the conditions of a Job that finishes with this aggregation. What an API server
-/// would refuse is left to [`acceptable_status`].
+/// `now` is the time of the conditions of a Job that finishes with this aggregation. The result may
+/// not be acceptable to an API server; see [`acceptable_status`].
 ///
 /// # Errors
 /// A member's status cannot be read, or the kind has no rule.
@@ -120,8 +120,8 @@ pub fn aggregate_status(
     }
 }
 
-/// The wanted status of a template, changed as little as it takes for an API server to accept it in
-/// place of the stored one.
+/// Returns the wanted status of a template, changed as little as possible so that an API server
+/// accepts it in place of the stored one.
 pub fn acceptable_status(template: &Value, wanted: Value, now: Timestamp) -> Value {
     match (Kind::of(template), wanted) {
         (Some(Kind::Job), Value::Object(wanted)) => {

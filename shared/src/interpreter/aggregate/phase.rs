@@ -1,4 +1,4 @@
-//! Pods and volumes: one phase for the whole fleet.
+//! Aggregates Pods and volumes: one phase for the whole fleet.
 
 use serde_json::{Map, Value, json};
 

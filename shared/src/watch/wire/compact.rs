@@ -1,8 +1,8 @@
-//! Protobuf, for kinds of which only a few fields are read.
+//! Protobuf encoding of lists and watches, for kinds of which a few fields are read.
 //!
-//! A list is an object like any other; the envelope of one is read where it arrives. A watch is a
-//! row of frames, each behind its length in four bytes; a frame is a bare `WatchEvent` around an
-//! object with its envelope. Numbers of fields are those of apimachinery's `generated.proto`.
+//! A list is an object like any other; its envelope is read as it arrives. A watch is a sequence of
+//! frames, each preceded by its length in four bytes; a frame is a bare `WatchEvent` around an
+//! object with its envelope. Field numbers are those of apimachinery's `generated.proto`.
 
 use super::{INITIAL_EVENTS_END, Line, ListMeta};
 use crate::protobuf::{Malformed, entry, fields, message};

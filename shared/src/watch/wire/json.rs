@@ -1,4 +1,4 @@
-//! JSON, decoded object by object.
+//! JSON encoding of lists and watches, decoded object by object.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

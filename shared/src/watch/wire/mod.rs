@@ -1,8 +1,8 @@
-//! What lists and watches consist of, in the two forms in which servers write it.
+//! Elements of lists and watches, in the two encodings of Kubernetes.
 //!
-//! Both are decoded object by object: one JSON object that does not decode costs only itself. In
-//! protobuf, where types are ours and partial, it is a sign that we misread the server, and the
-//! caller goes back to JSON.
+//! Both are decoded object by object. A JSON object that does not decode costs only itself. In
+//! protobuf, whose types are partial and written here, it means that the server is misread, and the
+//! caller returns to JSON.
 
 pub(super) mod compact;
 pub(super) mod json;

@@ -1,4 +1,4 @@
-//! Splits the JSON text of a list into its objects while it arrives, holding one of them at most.
+//! Splits the JSON text of a list into its objects while it arrives, holding at most one of them.
 
 /// What a piece of the text completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
