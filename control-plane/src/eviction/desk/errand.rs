@@ -73,7 +73,7 @@ impl Errand {
 /// What the desk wants.
 #[derive(Debug)]
 pub enum Step {
-    /// Move a workload, then tell [`Desk::done`].
+    /// Move a workload, then tell `Desk::done`.
     Evict(Box<Errand>),
     /// Nothing before this instant, unless something changes.
     Wait(Option<Instant>),
