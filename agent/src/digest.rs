@@ -1,4 +1,4 @@
-//! Numbers that stand for values, so that two of them are compared without keeping both.
+//! Hashes of values, for comparison without storing the values.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::OnceLock;

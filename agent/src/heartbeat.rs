@@ -1,7 +1,8 @@
-//! The member's lease: the sign of life that the control plane waits for.
+//! Renews the member's Lease, by which the control plane notices that the agent is alive.
 //!
-//! It has a thread and a connection of its own (see `wiring`), so that no long list, busy applier, slow comparison or slow member
-//! delays it. The time that it writes is our own clock's; nobody compares it with another one.
+//! The renewal has a thread and a connection of its own (see `wiring`), so that long lists, a busy
+//! applier, slow comparisons or a slow member do not delay it. The time in the lease is that of the
+//! agent's clock; the control plane does not compare it with its own.
 
 use std::sync::Arc;
 use std::time::Duration;

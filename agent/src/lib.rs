@@ -1,8 +1,19 @@
-//! The agent of one member cluster. It answers the roll call (lease, health, capacity) and carries Works into the member.
+//! The Muster agent, which runs in each member cluster.
 //!
-//! One process, two threads: the leases, which are the member's sign of life, are renewed on a thread, a runtime and a connection of
-//! their own. All else is tasks on the other thread: what is slow there (lists, discovery, comparing, applying) never stands
-//! between the member and its sign of life.
+//! | task | module | writes |
+//! |---|---|---|
+//! | registers the member | [`join`] | Cluster, namespaces |
+//! | renews the member's lease | [`heartbeat`] | Lease `karmada-cluster/<cluster>` |
+//! | probes the member's API server | [`health`] | condition `Ready` |
+//! | reports version, kinds, nodes and resources | [`report`], [`census`], [`discovery`] | Cluster status |
+//! | applies Works | [`apply`] | objects in the member, conditions of Works |
+//! | reports the state of applied objects | [`reflect`] | `status.manifestStatuses` of Works |
+//! | renews the agent's certificate | [`certificate`] | Secret in the member |
+//! | reports credentials of the member, if requested | [`credentials`] | Secrets in the fleet API |
+//!
+//! The process has two threads. One renews the leases, on a runtime and a connection of its own;
+//! everything else runs on the other, so that slow lists, discovery, comparisons and applies do not
+//! delay the leases.
 
 pub mod apply;
 pub mod census;

@@ -1,4 +1,4 @@
-//! `muster-agent`, the program.
+//! The program `muster-agent`.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
-//! What the agent measures beyond what every program of ours does, and what each number means.
+//! Metrics of the agent that other Muster programs do not have, with their descriptions.
 //!
-//! Names without a prefix are Karmada's, with its labels, so that its dashboards show our members, too.
+//! Names without the prefix `muster_` are Karmada's, with its labels, so that its dashboards work.
 
 use jiff::Timestamp;
 use metrics::{describe_counter, describe_gauge, describe_histogram};

@@ -1,4 +1,4 @@
-//! What an operator may say to the agent: the flags of karmada-agent, under the same names, with the same meaning.
+//! Settings of the agent: the flags of karmada-agent, with the same names and meaning.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Writing to the fleet API: merge patches of what is ours, and nothing when nothing differs.
+//! Writes to the fleet API: merge patches of the agent's fields, and nothing if nothing differs.
 
 use std::fmt::Debug;
 

@@ -1,5 +1,5 @@
-//! What we wrote, until our informer shows it: a decision made on the version before our own last
-//! write would repeat it, or take it for somebody else's.
+//! Versions that the agent wrote, until its informer shows them. A decision on an older version
+//! would repeat the agent's last write, or take it for another writer's.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

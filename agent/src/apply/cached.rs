@@ -1,9 +1,7 @@
-//! The Works as the agent keeps them: as text, beside it what is asked of them too often to read
-//! the text for it.
+//! Cached Works: text, plus the fields that are read too often to parse the text for them.
 //!
-//! A manifest as a tree of values takes about six times the memory of its text, and an agent keeps
-//! every Work of its member for as long as it runs, while it reads one only when something happened
-//! to it or to its objects.
+//! A manifest as a tree of values takes about six times the memory of its text. An agent caches
+//! every Work of its member, and reads one only when it or its objects change.
 
 mod reading;
 

@@ -1,4 +1,4 @@
-//! Works, one at a time: read, bring or remove their objects, say what became of it.
+//! Reconciles one Work at a time: reads it, applies or removes its objects, and reports the result.
 
 mod removal;
 mod telling;

@@ -1,4 +1,5 @@
-//! What an object in the member shall look like: the manifest of a Work, marked as ours.
+//! Desired state of an object in the member: the manifest of a Work with the fleet's labels and
+//! annotations.
 
 use muster_shared::k8s::GroupVersionKind;
 use muster_shared::names::{annotation, label};

@@ -1,9 +1,8 @@
-//! Objects whose ownership record never agrees with what we sent.
+//! Objects whose stored form differs from what was applied, because the server normalises it.
 //!
-//! Some servers normalise what is applied (a duration in another spelling, zero values added). Such
-//! an object would look different after every apply, and each look would be another apply. So what
-//! came back is remembered next to what was sent: as long as both stay the same, nothing is to be
-//! done.
+//! Some servers normalise what is applied (another spelling of a duration, added zero values). Such
+//! an object would look changed after every apply, and would be applied again. The answer of the
+//! server is therefore stored with what was sent: while both stay the same, nothing is applied.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,12 +1,12 @@
-//! What the first list of each kind in the member says about the objects of Works.
+//! Results of the first list of each kind in the member, used to skip objects that are as desired.
 //!
 //! An agent that starts has to look at every object once. The watches list all of them anyway, so a
-//! Work waits a moment for the lists of its kinds, and an object that was found as desired there is
-//! not read again. Everything else (absent, different, not ours) goes the ordinary way, which reads
-//! the object itself before it acts.
+//! Work waits a moment for the lists of its kinds, and an object that was listed as desired is not
+//! read again. Every other object (absent, different, not managed) is read before the agent acts on
+//! it.
 //!
-//! The lists' word counts at the start only, and once for each object: later a Work is looked at
-//! because something happened.
+//! The lists count at the start only, and once for each object: later a Work is reconciled because
+//! of a change.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

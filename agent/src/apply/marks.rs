@@ -1,5 +1,5 @@
-//! The labels and annotations that tie an object in the member to its Work, and what they permit us
-//! to do with it.
+//! Labels and annotations that tie an object in the member to its Work, and the rules for changing
+//! or deleting an object with them.
 
 use muster_shared::names::{annotation as annotations, label as labels};
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! The member's objects of any kind: read, applied, deleted, each call within a deadline.
+//! Client for objects of any kind in the member: get, apply, delete, each with a deadline.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! From Works to objects in the member: applied as long as the Work is there, removed (or left to
-//! the member) when it goes.
+//! Applies Works to the member: objects are applied while the Work exists, and deleted (or
+//! released) when it is deleted.
 //!
-//! The safety rule is that nothing is removed on old knowledge. A Work that our cache shows as
-//! deleted is read once more before its objects go; and an object goes only if it still says that
-//! it is this Work's.
+//! Nothing is deleted on the word of a cache. A Work that is deleted in the cache is read once more
+//! from the API before its objects are deleted, and an object is deleted only if its annotations
+//! name this Work.
 
 mod cached;
 mod controller;

@@ -1,4 +1,4 @@
-//! Bringing one object of a Work into the member, keeping what belongs to the member.
+//! Applies one object of a Work to the member, keeping the fields that the member sets.
 
 use muster_shared::interpreter::{self, Operation, hook_enabled};
 use muster_shared::names::annotation;

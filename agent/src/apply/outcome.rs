@@ -1,4 +1,4 @@
-//! What is said about a Work: its conditions, in Karmada's words.
+//! Conditions of a Work, with Karmada's reasons and messages.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

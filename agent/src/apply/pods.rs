@@ -1,8 +1,8 @@
-//! What a pod without a controller may be given.
+//! Fields of a bare Pod that can be applied.
 //!
-//! Next to nothing of a pod can be changed once it is there, and of what admission adds nothing can
-//! be taken away. Some of that lies in fields which are set as a whole, so that an apply of the
-//! manifest alone would take it away, and be refused for ever.
+//! Almost no field of an existing Pod can be changed, and nothing that admission added can be
+//! removed. Some of that is in fields that are set as a whole, so that an apply of the manifest
+//! alone would remove it and be rejected each time.
 
 use std::borrow::Cow;
 

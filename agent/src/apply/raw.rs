@@ -1,4 +1,4 @@
-//! Objects of any kind, as they come.
+//! Objects of any kind, as unparsed values.
 
 use std::borrow::Cow;
 

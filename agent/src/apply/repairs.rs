@@ -1,9 +1,8 @@
-//! Objects that differ from their Works again and again, because somebody else in the member writes
-//! the same fields.
+//! Back-off for objects that another writer in the member keeps changing.
 //!
-//! A repair follows soon after the first difference. Each further one of the same object waits
-//! twice as long as the one before: a controller that answers every write of ours must not become a
-//! load on the member and the fleet, behind which new Works wait.
+//! The first difference of an object is repaired soon. Each further repair of the same object waits
+//! twice as long as the one before: a controller that answers every write of the agent must not
+//! load the member and the fleet and delay new Works.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

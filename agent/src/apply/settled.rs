@@ -1,10 +1,10 @@
-//! Whether an object in the member already is what we would make it, so that nothing needs to be
-//! sent.
+//! Decides whether an object in the member is already as desired, so that nothing has to be
+//! applied.
 //!
-//! The server records in `managedFields` exactly which fields our last server-side apply set. An
-//! apply would change nothing if that set is the set of fields that we want now, each of them still
-//! holds what we want, and our elements of a list stand in our order. Fields of others (defaults,
-//! injected containers, a status) are no business of ours and are not looked at.
+//! The server records in `managedFields` which fields the agent's last server-side apply set. An
+//! apply changes nothing if these are exactly the desired fields, each has the desired value, and
+//! the agent's elements of each list are in the desired order. Fields of other managers (defaults,
+//! injected containers, status) are not compared.
 
 mod elements;
 mod quantities;

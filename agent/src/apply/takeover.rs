@@ -1,9 +1,9 @@
-//! Taking an object over from Karmada's own agent.
+//! Takes objects over from Karmada's agent.
 //!
-//! That one writes whole objects, which records its fields as updates. Next to them our server-side
-//! apply would own the same fields a second time, and a field that the template loses would stay in
-//! the member for ever. So the record is rewritten first, as `kubectl` does when it goes from
-//! client-side to server-side apply: what was Karmada's update is our apply.
+//! Karmada's agent writes whole objects, which records its fields as updates. The server-side apply
+//! of this agent would own the same fields a second time, and a field that the template drops would
+//! stay in the member. The ownership record is therefore rewritten first, as `kubectl` does when it
+//! changes from client-side to server-side apply: Karmada's update becomes this agent's apply.
 
 use serde_json::{Value, json};
 

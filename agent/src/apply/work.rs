@@ -1,4 +1,4 @@
-//! Reading a Work: what it wants, in which order, and what it wanted before.
+//! Reads a Work: its objects, their order, and the objects of earlier versions.
 
 use std::collections::HashSet;
 

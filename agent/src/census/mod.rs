@@ -1,4 +1,5 @@
-//! What nodes and pods add up to, folded from two watches into compact records. No node and no pod is ever kept.
+//! Counts nodes and pods from two watches into compact records; the objects themselves are not
+//! stored.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

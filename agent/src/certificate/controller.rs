@@ -1,4 +1,5 @@
-//! Looks at the certificate now and then, asks for a new one in time, and puts it where the next start will find it.
+//! Renews the agent's certificate before it expires, and stores it in the Secret and in this
+//! process.
 
 use std::sync::Arc;
 use std::time::Duration;

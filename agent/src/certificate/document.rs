@@ -1,6 +1,7 @@
-//! The kubeconfig in the Secret: which certificate is in it, and the same text with another one. Pure.
+//! Kubeconfig in the Secret: reads its certificate, and replaces it. Pure.
 //!
-//! The text is somebody else's: everything but the two fields of the certificate stays as it is, also what no version of ours knows.
+//! The kubeconfig belongs to the operator: all other fields stay as they are, including unknown
+//! ones.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

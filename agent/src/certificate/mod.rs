@@ -1,8 +1,10 @@
-//! Renewing the certificate by which the fleet API knows the agent (controller `certRotation`), before it expires.
+//! Renews the certificate by which the fleet API authenticates the agent (controller
+//! `certRotation`).
 //!
-//! The kubeconfig with the certificate is a Secret of the member, which the agent's pod has mounted. When little is left of the
-//! certificate's life, a new key and a signing request go to the fleet API, and what is issued goes into the Secret, and into this
-//! process at once. Karmada's agent does the first half and goes on with the old certificate until somebody restarts it.
+//! The kubeconfig with the certificate is in a Secret of the member, which is mounted into the
+//! agent's pod. When little of its lifetime is left, a new key and a signing request are made, and
+//! the issued certificate is written to the Secret and used by this process at once. Karmada's
+//! agent writes the Secret, and uses the old certificate until it is restarted.
 
 mod controller;
 pub mod document;

@@ -1,5 +1,6 @@
-//! The accounts in the member whose tokens the fleet may have: what they are called, what they may do, and whether a Secret holds
-//! their token. Names and rules are Karmada's (`pkg/util/credential.go`), so that either agent takes over what the other made.
+//! Service accounts in the member whose tokens are reported: their names, their rights, and whether
+//! a Secret holds their token. Names and rules are Karmada's (`pkg/util/credential.go`), so that
+//! either agent can take over what the other created.
 
 use muster_shared::k8s::{
     ClusterRole, ClusterRoleBinding, ObjectMeta, OwnerReference, PolicyRule, RoleRef, Secret,

@@ -1,4 +1,5 @@
-//! Makes the accounts in the member and keeps the fleet's copies of their tokens right.
+//! Creates the service accounts in the member, and keeps the copies of their tokens in the fleet up
+//! to date.
 
 use std::fmt::Debug;
 use std::sync::Arc;

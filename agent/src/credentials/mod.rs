@@ -1,7 +1,8 @@
-//! The member's credentials for the fleet (`--report-secrets`): accounts in the member, and their tokens as Secrets of the fleet API.
+//! Reports credentials of the member to the fleet (`--report-secrets`): service accounts in the
+//! member, and their tokens as Secrets in the fleet API.
 //!
-//! Karmada's agent does this once, before it registers, and ends when it cannot. Here it is a task beside the others: whatever it
-//! lacks is told and tried again, and neither the sign of life nor the status waits for it.
+//! Karmada's agent does this once, before it registers, and exits if it fails. Here it is a
+//! separate task that retries and reports failures; leases and status do not wait for it.
 
 pub mod account;
 mod controller;

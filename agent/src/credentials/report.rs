@@ -1,4 +1,5 @@
-//! The Secret in the fleet API that carries a token: what it should say, and what has to be changed for that. Pure.
+//! Secret in the fleet API with a reported token: its desired state and the patch to reach it.
+//! Pure.
 
 use std::collections::BTreeMap;
 

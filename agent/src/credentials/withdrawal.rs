@@ -1,4 +1,5 @@
-//! Takes back what was made in order to report credentials that are no longer asked for: a former fleet keeps no key to the member.
+//! Removes accounts, roles and Secrets for credentials that are no longer reported, so that the
+//! fleet keeps no access to the member.
 
 use std::fmt::Debug;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Which kinds the member serves.
+//! Kinds that the member serves.
 
 use std::collections::BTreeMap;
 

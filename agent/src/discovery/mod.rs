@@ -1,4 +1,5 @@
-//! What the member serves: asked for at each status report and whenever a kind is not found.
+//! Discovers the kinds that the member serves: for each status report, and when a kind is not
+//! found.
 
 pub mod catalog;
 mod wire;

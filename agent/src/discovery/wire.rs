@@ -1,4 +1,4 @@
-//! Reading what an API server says about itself, in the aggregated form and in the older one.
+//! Decodes the discovery documents of an API server, in the aggregated and in the older format.
 
 use serde::Deserialize;
 

@@ -1,4 +1,5 @@
-//! When a changed observation of the member becomes the reported one.
+//! Thresholds for changes of `Ready`: a changed observation is reported after it has lasted for a
+//! time.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Questions that go deeper than whether the API server answers: each a condition of its own, and off unless asked for.
+//! Further health checks, each with a condition of its own. They are off unless requested.
 //!
-//! They say nothing about `Ready`: an operator decides what follows from them, with a ClusterTaintPolicy for instance.
+//! They do not affect `Ready`: a ClusterTaintPolicy can act on their conditions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

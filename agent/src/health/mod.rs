@@ -1,7 +1,7 @@
-//! Whether the member's API answers, and what may be said about it.
+//! Health of the member's API server.
 //!
-//! [`probe`] asks, [`debounce`] keeps one bad answer from moving workloads, [`watch`] does both once a
-//! period. [`deeper`] asks what an operator wants to know beyond that.
+//! [`probe`] asks the API server, [`debounce`] keeps one failed probe from moving workloads,
+//! [`watch`] does both once per period. [`deeper`] has further checks that an operator can enable.
 
 pub mod debounce;
 pub mod deeper;

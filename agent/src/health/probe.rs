@@ -1,4 +1,4 @@
-//! Asking the member's API server whether it is well.
+//! Probes the member's API server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Probing the member once a period, for as long as the agent runs.
+//! Probes the member once per period, as long as the agent runs.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Becoming a member of the fleet, and what may be done before that is settled.
+//! Registration of the member, and what the agent may do before it is complete.
 
 mod register;
 

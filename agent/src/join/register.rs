@@ -1,4 +1,5 @@
-//! The Cluster object, the namespaces, and the proof that nobody else bears our name.
+//! Creates the Cluster object and the namespaces, after checking that no other agent is registered
+//! under this name.
 
 use kube::api::PostParams;
 use muster_shared::api::cluster::{

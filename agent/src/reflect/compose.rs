@@ -1,4 +1,4 @@
-//! The status of a Work from the reflections of its objects.
+//! Composes the status of a Work from the states of its objects.
 
 use std::collections::{HashMap, HashSet};
 

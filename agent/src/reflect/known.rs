@@ -1,4 +1,4 @@
-//! The objects of one kind as its watch knows them, and the Work that was looked at last.
+//! Objects of one kind that the watch has seen, and the Work that each was last compared with.
 
 use std::collections::HashMap;
 use std::sync::Arc;

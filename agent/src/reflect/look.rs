@@ -1,4 +1,4 @@
-//! What one look at an object in the member tells.
+//! Result of looking at one object in the member.
 
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::interpreter;

@@ -1,9 +1,8 @@
-//! From objects in the member back to the status of their Works, and from drift back to the
-//! applier.
+//! Reports the state of objects in the member in the status of their Works, and notifies the
+//! applier of drift.
 //!
-//! Only kinds that Works mention are watched, and of those only objects that carry our label. An
-//! object is held as long as it takes to interpret it; what stays is what its Work's status says
-//! about it.
+//! Only kinds in Works are watched, and only objects with the fleet's label. An object is kept in
+//! memory while it is interpreted; afterwards only what the Work's status says about it is kept.
 
 mod compose;
 mod known;

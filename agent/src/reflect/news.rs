@@ -1,8 +1,7 @@
-//! What is said about a Work when the report of its objects changes.
+//! Events about a Work whose objects change their state.
 //!
-//! Karmada says that a status was reflected and what its health is on every change of every object,
-//! which the API server pays for with two events a change. We say it when it is news: the first
-//! status of an object, and each turn of its health.
+//! Karmada publishes two events on every change of every object. This agent publishes one for the
+//! first status of an object and for each change of its health.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What the watches have seen of the objects of each Work.
+//! States of the objects of each Work, as the watches have seen them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Writing what was seen into the status of Works.
+//! Writes the states of objects to the status of Works.
 
 use std::sync::Arc;
 use std::time::Duration;

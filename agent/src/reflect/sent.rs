@@ -1,8 +1,8 @@
-//! The reports that were written last, until the informer shows them.
+//! Statuses that were written last, until the informer shows them.
 //!
-//! A report is compared with what the informer shows of the Work. For a moment after a write that
-//! is older than the write, so the write counts instead, but not for ever: a status that was
-//! emptied or put back from a backup must be written again.
+//! A new status is compared with the one in the informer. For a moment after a write the informer
+//! is outdated, so the written status counts instead. It does not count for longer: a status that
+//! was cleared or restored from a backup has to be written again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Tasks by key: one that breaks is started again, alone and after a pause, while the others go on.
+//! Tasks by key. A task that ends is restarted after a pause, without affecting the others.
 
 use std::collections::HashMap;
 use std::fmt::Debug;

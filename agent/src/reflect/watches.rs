@@ -1,4 +1,4 @@
-//! Watching the kinds that Works mention, in the member.
+//! Watches the kinds that Works contain, in the member.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What must be asked for: the version of the member and the kinds that it serves.
+//! Collects what has to be polled: the version of the member and the kinds that it serves.
 
 use std::fmt::Display;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Putting together what the probe, the collector and the census know, and writing it to the Cluster.
+//! Combines the results of the probe, the collector and the census, and writes the Cluster's
+//! status.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The status as metrics, under the names that Karmada's dashboards use.
+//! The Cluster's status as metrics, with the names that Karmada's dashboards use.
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::ResourceExt;

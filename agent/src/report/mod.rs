@@ -1,4 +1,4 @@
-//! The Cluster's status: what the member is and has, written when it changed, and looked at anew at the update frequency.
+//! Writes the Cluster's status: on changes, and compared anew at the update frequency.
 
 pub mod collector;
 mod controller;

@@ -1,4 +1,4 @@
-//! What is written to the Cluster's status: the difference between what was found and what is there.
+//! Computes the patch of the Cluster's status from the present status and the collected values.
 
 use std::collections::BTreeMap;
 

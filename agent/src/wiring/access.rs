@@ -1,4 +1,4 @@
-//! The parts that look after access: the member's credentials for the fleet, and the agent's own certificate.
+//! Starts the tasks for access: credentials of the member, and the agent's certificate.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The two leases of an agent, of its election and of its member, renewed on a thread, a runtime and a connection of their own.
+//! Renews the leases of the agent's election and of the member, on a thread, a runtime and a
+//! connection of their own.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! From settings to a running agent: connections, admin servers, election, registration, supervision.
+//! Starts the agent from its settings: connections, admin servers, election, registration,
+//! supervision.
 
 mod access;
 mod leases;

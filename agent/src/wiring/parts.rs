@@ -1,4 +1,4 @@
-//! The parts of a running agent and what each of them is given.
+//! The tasks of a running agent and their dependencies.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Reading a Work as it comes, and as much as possible of one that does not read.
+//! Parses a Work, and as much as possible of a Work that does not decode.
 
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::{ManifestStatus, ResourceIdentifier, Work, WorkStatus};

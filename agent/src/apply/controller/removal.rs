@@ -1,4 +1,4 @@
-//! Removing what a Work no longer has, and everything when it goes.
+//! Removes the objects that a Work no longer contains, and all objects of a deleted Work.
 
 use std::collections::HashSet;
 use std::sync::Arc;

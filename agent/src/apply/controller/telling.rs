@@ -1,4 +1,4 @@
-//! Saying in conditions and events what became of a Work.
+//! Reports the result of a Work in conditions and events.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Elements of associative lists and sets, found by what `managedFields` calls them.
+//! Elements of associative lists and sets, found by their names in `managedFields`.
 
 use std::collections::{BTreeSet, HashMap};
 

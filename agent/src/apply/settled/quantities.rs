@@ -1,7 +1,7 @@
-//! Which fields hold quantities, that is, where two texts may be one value.
+//! Fields that hold quantities, in which two different strings may be the same value.
 //!
-//! Only kinds of Kubernetes' own have such fields: the server reads their quantities and writes
-//! them in its own spelling. A custom resource comes back as it was sent.
+//! Only Kubernetes' own kinds have such fields: the server parses their quantities and writes them
+//! in canonical form. A custom resource is stored as it was sent.
 
 use muster_shared::quantity::Quantity;
 use serde_json::Value;
