@@ -65,7 +65,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         snapshot: LiveSnapshot::follow(&fleet.clusters),
         queue: queue(fleet),
         reports: Queue::new("scheduling reports"),
-        waiting: Waiting::default(),
+        waiting: Waiting::ranked(fleet.settings.gate(&PRIORITY_BASED_SCHEDULING)),
         changes: Changes::default(),
         replaced: Replaced::default(),
         options: Options::of(&fleet.settings),
@@ -81,6 +81,11 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         let answer = |pairs: &[Pair]| answering.answer(pairs, &bindings, &cluster_bindings);
         let answers = answering.changes.answer(answer);
         let _ = shutdown.run_until_cancelled(answers).await;
+    });
+    let (waking, shutdown) = (Arc::clone(&scheduler), fleet.shutdown.clone());
+    tasks.spawn("scheduler's waiting bindings", async move {
+        let woken = waking.waiting.wake(|key, after| waking.wake_up(key, after));
+        let _ = shutdown.run_until_cancelled(woken).await;
     });
     let listening = Arc::clone(&scheduler);
     let (bindings, cluster_bindings) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
@@ -173,15 +178,20 @@ impl Scheduler {
             .iter()
             .filter_map(|(old, new)| ClusterNews::between(old.as_deref(), new.as_deref()))
             .collect();
-        for (key, wait) in self.waiting.helped(&news, self.options.grade_rule) {
-            Incoming::ClusterChanged.count();
-            self.queue.add_after(key, wait);
+        for (key, after) in self.waiting.helped(&news, self.options.grade_rule) {
+            self.wake_up(key, after);
         }
         let turns: Vec<Turn<'_>> = news.iter().filter_map(ClusterNews::turn).collect();
         if !turns.is_empty() {
             self.wake(bindings, &turns);
             self.wake(cluster_bindings, &turns);
         }
+    }
+
+    /// Puts a binding on the queue that waits, and that a change of clusters may have helped.
+    fn wake_up(&self, key: Key, after: Duration) {
+        Incoming::ClusterChanged.count();
+        self.queue.add_after(key, after);
     }
 
     fn wake<B: Binding>(&self, bindings: &Informer<B>, turns: &[Turn<'_>]) {

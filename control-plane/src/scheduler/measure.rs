@@ -10,6 +10,7 @@ const ATTEMPTS: &str = "karmada_scheduler_schedule_attempts_total";
 const WHOLE: &str = "karmada_scheduler_e2e_scheduling_duration_seconds";
 const STEPS: &str = "karmada_scheduler_scheduling_algorithm_duration_seconds";
 const WAITING: &str = "muster_scheduler_waiting_bindings";
+const COMPARED: &str = "muster_scheduler_waiting_comparisons_total";
 
 /// Says what they mean.
 pub fn describe() {
@@ -32,6 +33,10 @@ pub fn describe() {
     metrics::describe_gauge!(
         WAITING,
         "Bindings without a decision, which wait for clusters to change"
+    );
+    metrics::describe_counter!(
+        COMPARED,
+        "Comparisons of changes of clusters with what bindings without a decision wait for"
     );
 }
 
@@ -65,6 +70,11 @@ impl Incoming {
 #[allow(clippy::cast_precision_loss)] // a gauge
 pub fn waiting(bindings: usize) {
     metrics::gauge!(WAITING).set(bindings as f64);
+}
+
+/// Counts what it took to find out which of them changes of clusters help.
+pub fn compared(times: usize) {
+    metrics::counter!(COMPARED).increment(u64::try_from(times).unwrap_or(u64::MAX));
 }
 
 /// One pass, from its start until its result is written or is known not to come.

@@ -1,13 +1,10 @@
-//! What changed about a cluster, and which of the bindings that wait it may help.
+//! What changed about a cluster, as far as bindings that wait or are settled depend on it.
 
-use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::{APIEnablement, Cluster, ResourceSummary};
-use muster_shared::api::policy::Placement;
 use muster_shared::k8s::Taint;
 use muster_shared::taints::keeps_away;
 
-use super::capacity::{Capacity, Demand, GradeRule};
-use super::concern::may_choose;
+use super::capacity::Capacity;
 
 /// What changed about a cluster, as far as placements depend on it.
 #[derive(Debug)]
@@ -59,23 +56,30 @@ impl<'a> ClusterNews<'a> {
         }
     }
 
-    /// What the change does for those who need this.
-    pub fn help(&self, needs: &Needs, rule: GradeRule) -> Help {
-        let is_chosen = |cluster: Option<&Cluster>| {
-            cluster.is_some_and(|cluster| may_choose(&needs.placement, cluster))
-        };
-        let is_now = is_chosen(self.new);
-        let admits_more = self.admission.is_some_and(|it| it != Admission::Less);
-        let room = |capacity: &Capacity| capacity.replicas(needs.demand.as_ref(), rule);
-        let growth = self.room.as_ref().filter(|_| is_now).map(|(before, now)| {
-            let gained = room(now) - before.as_ref().map_or(0, room);
-            gained.max(0)
-        });
-        Help {
-            admits: admits_more && is_now,
-            touches: self.admission.is_some() && (is_now || is_chosen(self.old)),
-            growth: growth.unwrap_or(0),
-        }
+    /// The cluster before the change.
+    pub(super) fn before(&self) -> Option<&'a Cluster> {
+        self.old
+    }
+
+    /// The cluster now.
+    pub(super) fn now(&self) -> Option<&'a Cluster> {
+        self.new
+    }
+
+    /// Whether the cluster lets in something else than before.
+    pub(super) fn changes_admission(&self) -> bool {
+        self.admission.is_some()
+    }
+
+    /// Whether the cluster lets in what it did not let in.
+    pub(super) fn admits_more(&self) -> bool {
+        self.admission.is_some_and(|it| it != Admission::Less)
+    }
+
+    /// The room before and now, where there may be more of it.
+    pub(super) fn room(&self) -> Option<(Option<&Capacity>, &Capacity)> {
+        let (before, now) = self.room.as_ref()?;
+        Some((before.as_ref(), now))
     }
 }
 
@@ -88,65 +92,6 @@ pub enum Turn<'a> {
     Moved(&'a Cluster),
     /// A taint went that keeps work away, or it serves more kinds.
     AdmitsMore(&'a Cluster),
-}
-
-/// What matters of a binding for the question whether a cluster can help it.
-#[derive(Debug)]
-pub struct Needs {
-    /// The affinities; nothing else of the placement.
-    placement: Placement,
-    demand: Option<Demand>,
-}
-
-impl Needs {
-    /// The needs of a binding.
-    pub fn of(spec: &ResourceBindingSpec) -> Self {
-        let placement = spec.placement.as_deref();
-        let requirements = spec.replica_requirements.as_ref();
-        Self {
-            placement: placement.map_or_else(Placement::default, |placement| Placement {
-                cluster_affinity: placement.cluster_affinity.clone(),
-                cluster_affinities: placement.cluster_affinities.clone(),
-                ..Placement::default()
-            }),
-            demand: requirements.map(|it| Demand::new(&it.resource_request)),
-        }
-    }
-
-    /// A text that is the same for bindings with the same needs.
-    pub(super) fn name(spec: &ResourceBindingSpec) -> String {
-        let placement = spec.placement.as_deref();
-        let affinities = placement.map(|it| (&it.cluster_affinity, &it.cluster_affinities));
-        let requests = spec
-            .replica_requirements
-            .as_ref()
-            .map(|it| &it.resource_request);
-        serde_json::to_string(&(affinities, requests))
-            .expect("placements and requests have text keys: invariant of their types")
-    }
-}
-
-/// What changes of clusters do for bindings with certain needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Help {
-    /// A cluster that they may go to lets in what it did not let in.
-    pub admits: bool,
-    /// A cluster that they may or might go to lets in something else than before.
-    pub touches: bool,
-    /// Replicas for which there is room now, and was not.
-    pub growth: i64,
-}
-
-impl Help {
-    /// This and more.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            admits: self.admits || other.admits,
-            touches: self.touches || other.touches,
-            growth: self.growth.saturating_add(other.growth),
-        }
-    }
 }
 
 fn admission(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<Admission> {
@@ -230,6 +175,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::scheduler::capacity::GradeRule;
     use crate::scheduler::fixtures::{cluster, decoded, deployment, tainted};
     use crate::scheduler::waiting::Waiting;
     use crate::scheduler::wish::{Wait, Wish};
@@ -263,7 +209,8 @@ mod tests {
             queue.put(name, Some((spec, wait)));
         }
         let news: Vec<_> = news.into_iter().collect();
-        let helped = queue.helped(&news, GradeRule::Minimums);
+        let mut helped = queue.helped(&news, GradeRule::Minimums);
+        helped.extend(queue.turn());
         let is_helped = |name| helped.iter().any(|(helped, _)| *helped == name);
         let names = waiting.iter().map(|(name, ..)| *name);
         names.filter(|name| is_helped(*name)).collect()

@@ -1,165 +1,213 @@
 //! The bindings without a decision, and what would have to change for them to get one.
 //!
 //! A fleet reports all the time, and thousands of bindings may wait: what one report costs must not grow with them. Those that may go to
-//! the same clusters and ask for the same amounts are one class, of which one answer is worked out for each change, and a class wakes
-//! those of its bindings only whose lack of room is made up for.
+//! the same clusters, ask for the same amounts and have the same priority are one group, which is compared once with each change.
+//! Where too many different amounts are asked for, amounts that are alike count as one, at a bound of what each of them would
+//! gain: then a binding may be looked at too early, and none is missed. Of the groups that a change may help only some bindings are
+//! woken at a time, the others in the turns that follow.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod choices;
+mod group;
+mod line;
+mod ranges;
+mod turns;
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_shared::api::binding::ResourceBindingSpec;
+use tokio::sync::Notify;
 
-use super::capacity::GradeRule;
+use super::capacity::{Coarseness, Demand, GradeRule, Likeness};
 use super::measure;
-use super::news::{ClusterNews, Help, Needs};
+use super::news::ClusterNews;
 use super::wish::{Wait, Wish};
+use choices::{ChoiceId, Choices};
+use group::{Group, GroupKey};
+use ranges::{RangeId, Ranges};
+use turns::{Pace, Turns};
 
-/// Room that appears wakes the waiting this much later, so that many reports of many clusters are answered once.
+/// Time between a change and the first turn, and between two turns: many reports of many clusters are answered by one look.
 const GATHER_ROOM: Duration = Duration::from_millis(300);
-/// The longest time that a binding waits for its next look when room has appeared. It doubles with each look in vain.
+/// The longest time that a binding waits for its next look when any room may help it. It doubles with each look in vain.
 const LONGEST_GATHER: Duration = Duration::from_mins(1);
+/// Different demands with which a report is compared at most; with more of them those that are alike count as one.
+const MOST_RANGES: usize = 256;
 
 /// Who waits for what; `K` names a binding.
 #[derive(Debug)]
-pub struct Waiting<K>(Mutex<State<K>>);
+pub struct Waiting<K> {
+    state: Mutex<State<K>>,
+    /// There is somebody to wake.
+    due: Notify,
+    /// Whether priorities count.
+    ranked: bool,
+}
 
 impl<K> Default for Waiting<K> {
     fn default() -> Self {
-        Self(Mutex::new(State {
-            deciding: HashSet::new(),
-            entries: HashMap::new(),
-            classes: HashMap::new(),
-        }))
+        Self::new(false, MOST_RANGES)
     }
 }
 
 #[derive(Debug)]
 struct State<K> {
-    /// Bindings that are being looked at: any change may have come too late for that look.
-    deciding: HashSet<K>,
+    /// Bindings that are being looked at, each with whether room appeared meanwhile, which may have come too late for that look.
+    deciding: HashMap<K, bool>,
     entries: HashMap<K, Entry>,
-    classes: HashMap<Arc<str>, Class<K>>,
+    choices: Choices<K>,
+    ranges: Ranges,
+    most_ranges: usize,
+    /// How many bindings waited when the ranges were made.
+    regrouped_at: usize,
+    turns: Turns,
+    pace: Pace,
 }
 
 #[derive(Debug)]
 struct Entry {
-    class: Arc<str>,
+    choice: ChoiceId,
+    group: GroupKey,
+    demand: Option<Demand>,
     wish: Wish,
-    /// The growth of its class with which it is helped.
+    /// The value of the group's count with which it is woken.
     due: i64,
+    /// Whether it has been woken, and not been looked at since.
+    woken: bool,
     /// Looks in vain, one after the other.
     vain: u32,
 }
 
-#[derive(Debug)]
-struct Class<K> {
-    needs: Needs,
-    members: usize,
-    /// Replicas for which room has appeared since the class exists. Room that went is not counted: a look too many does no harm.
-    growth: i64,
-    admission: BTreeSet<K>,
-    /// With the growth at which each is helped.
-    room: BTreeSet<(i64, K)>,
-    anything: BTreeSet<K>,
+impl<K> Waiting<K> {
+    /// Nobody waits. `ranked` says whether bindings of a higher priority are woken first.
+    pub fn ranked(ranked: bool) -> Self {
+        Self::new(ranked, MOST_RANGES)
+    }
+
+    fn new(ranked: bool, most_ranges: usize) -> Self {
+        Self {
+            state: Mutex::new(State {
+                deciding: HashMap::new(),
+                entries: HashMap::new(),
+                choices: Choices::default(),
+                ranges: Ranges::default(),
+                most_ranges,
+                regrouped_at: 0,
+                turns: Turns::default(),
+                pace: Pace::default(),
+            }),
+            due: Notify::new(),
+            ranked,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<K: Clone + Ord + Hash> Waiting<K> {
     /// A look at the binding begins. Call it before the clusters are read, and [`put`](Self::put) when the look has ended.
     pub fn begin(&self, key: K) {
-        self.lock().deciding.insert(key);
+        self.lock().deciding.insert(key, false);
     }
 
     /// A look has ended: the binding waits for this, or, for `None`, waits no more.
     pub fn put(&self, key: &K, wait: Option<(&ResourceBindingSpec, Wait)>) {
         let mut state = self.lock();
-        state.deciding.remove(key);
-        let vain = state.take(key).map_or(0, |entry| entry.vain);
-        if let Some((spec, wait)) = wait {
-            state.insert(key, spec, wait, vain.saturating_add(1));
+        let has_grown = state.deciding.remove(key).unwrap_or(false);
+        let former = state.take(key);
+        if former.as_ref().is_some_and(|entry| entry.woken) {
+            state.pace.looked(wait.is_some());
         }
+        if let Some((spec, wait)) = wait {
+            let priority = spec.schedule_priority.as_ref().map_or(0, |it| it.priority);
+            let lacking = if has_grown { 0 } else { wait.lacking.max(1) };
+            let vain = former.map_or(0, |entry| entry.vain).saturating_add(1);
+            let priority = Reverse(if self.ranked { priority } else { 0 });
+            state.insert(key, spec, (wait.wish, lacking), priority, vain);
+        }
+        state.keep_ranges_few();
         measure::waiting(state.entries.len());
+        if !state.turns.is_empty() {
+            self.due.notify_one();
+        }
     }
 
-    /// The bindings that a change of clusters helps, each with the time after which it is to be looked at. They are not named again
-    /// before they have been looked at.
+    /// Takes in changes of clusters. Returns the bindings that are to be looked at now: those that are just being looked at, and, when
+    /// a cluster lets in what it did not let in, the first of those that it may help; [`wake`](Self::wake) names the others.
     pub fn helped(&self, news: &[ClusterNews<'_>], rule: GradeRule) -> Vec<(K, Duration)> {
         let mut state = self.lock();
-        let State {
-            deciding,
-            entries,
-            classes,
-        } = &mut *state;
-        let mut helped: Vec<(K, Duration)> = Vec::new();
-        if !news.is_empty() {
-            helped.extend(deciding.iter().map(|key| (key.clone(), Duration::ZERO)));
+        let compared = news.iter().map(|news| state.hear(news, rule)).sum();
+        measure::compared(compared);
+        let mut helped = Vec::new();
+        if news.iter().any(ClusterNews::changes_admission) {
+            let deciding = state.deciding.keys();
+            helped.extend(deciding.map(|key| (key.clone(), Duration::ZERO)));
+            if news.iter().any(ClusterNews::admits_more) {
+                helped.extend(state.turn());
+            }
+        } else if !news.is_empty() {
+            state.deciding.values_mut().for_each(|grown| *grown = true);
         }
-        for class in classes.values_mut() {
-            let help = news.iter().fold(Help::default(), |help, news| {
-                help.and(news.help(&class.needs, rule))
-            });
-            class.growth = class.growth.saturating_add(help.growth);
-            let at_once = |keys: BTreeSet<K>| keys.into_iter().map(|key| (key, Duration::ZERO));
-            if help.admits {
-                helped.extend(at_once(std::mem::take(&mut class.admission)));
-                let room = std::mem::take(&mut class.room);
-                helped.extend(room.into_iter().map(|(_, key)| (key, Duration::ZERO)));
-            }
-            if help.touches {
-                helped.extend(at_once(std::mem::take(&mut class.anything)));
-            }
-            if help.growth > 0 {
-                while let Some((due, _)) = class.room.first()
-                    && *due <= class.growth
-                    && let Some((_, key)) = class.room.pop_first()
-                {
-                    helped.push((key, GATHER_ROOM));
-                }
-                for key in std::mem::take(&mut class.anything) {
-                    let vain = entries.get(&key).map_or(0, |entry| entry.vain);
-                    helped.push((key, pause(vain)));
-                }
-            }
+        if !state.turns.is_empty() {
+            self.due.notify_one();
         }
         helped
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The bindings whose turn it is to be looked at, each with the time after which it is. They are not named again before they
+    /// have been looked at.
+    pub fn turn(&self) -> Vec<(K, Duration)> {
+        self.lock().turn()
+    }
+
+    /// Hands the bindings to `wake` that changes may have helped, turn by turn, for ever.
+    pub async fn wake(&self, wake: impl Fn(K, Duration)) {
+        loop {
+            self.due.notified().await;
+            loop {
+                tokio::time::sleep(GATHER_ROOM).await;
+                let woken = self.turn();
+                if woken.is_empty() {
+                    break;
+                }
+                for (key, after) in woken {
+                    wake(key, after);
+                }
+            }
+        }
     }
 }
 
 impl<K: Clone + Ord + Hash> State<K> {
-    fn insert(&mut self, key: &K, spec: &ResourceBindingSpec, wait: Wait, vain: u32) {
-        let name: Arc<str> = Needs::name(spec).into();
-        let class = self.classes.entry(Arc::clone(&name));
-        let class = class.or_insert_with(|| Class {
-            needs: Needs::of(spec),
-            members: 0,
-            growth: 0,
-            admission: BTreeSet::new(),
-            room: BTreeSet::new(),
-            anything: BTreeSet::new(),
+    fn insert(
+        &mut self,
+        key: &K,
+        spec: &ResourceBindingSpec,
+        (wish, lacking): (Wish, i64),
+        priority: Reverse<i32>,
+        vain: u32,
+    ) {
+        let requirements = spec.replica_requirements.as_ref();
+        let demand = requirements.map(|it| Demand::new(&it.resource_request));
+        let choice = self.choices.insert(spec);
+        let range = self.ranges.insert(demand.as_ref());
+        let group = GroupKey { priority, range };
+        let due = self.in_group(choice, group, |it| {
+            it.members += 1;
+            it.join(key.clone(), wish, lacking)
         });
-        class.members += 1;
-        let due = class.growth.saturating_add(wait.lacking.max(1));
-        match wait.wish {
-            Wish::Nothing => {}
-            Wish::Admission => {
-                class.admission.insert(key.clone());
-            }
-            Wish::Room => {
-                class.room.insert((due, key.clone()));
-            }
-            Wish::Anything => {
-                class.anything.insert(key.clone());
-            }
-        }
         let entry = Entry {
-            class: name,
-            wish: wait.wish,
-            due,
+            choice,
+            group,
+            demand,
+            wish,
+            due: due.unwrap_or(0),
+            woken: false,
             vain,
         };
         self.entries.insert(key.clone(), entry);
@@ -167,25 +215,158 @@ impl<K: Clone + Ord + Hash> State<K> {
 
     fn take(&mut self, key: &K) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
-        if let Some(class) = self.classes.get_mut(&entry.class) {
-            match entry.wish {
-                Wish::Nothing => {}
-                Wish::Admission => {
-                    class.admission.remove(key);
-                }
-                Wish::Room => {
-                    class.room.remove(&(entry.due, key.clone()));
-                }
-                Wish::Anything => {
-                    class.anything.remove(key);
-                }
-            }
-            class.members -= 1;
-            if class.members == 0 {
-                self.classes.remove(&entry.class);
+        self.ranges.remove(entry.group.range);
+        if let Some(choice) = self.choices.get_mut(entry.choice)
+            && let Some(group) = choice.groups.get_mut(&entry.group)
+        {
+            group.leave(key, entry.wish, entry.due);
+            group.members -= 1;
+            if group.members == 0 {
+                choice.groups.remove(&entry.group);
             }
         }
+        self.choices.remove_unused(entry.choice);
         Some(entry)
+    }
+
+    /// Changes a group, which is made where there is none, and gives it a turn if it has somebody to wake by then.
+    fn in_group<T>(
+        &mut self,
+        choice: ChoiceId,
+        key: GroupKey,
+        change: impl FnOnce(&mut Group<K>) -> T,
+    ) -> Option<T> {
+        let group = self.choices.get_mut(choice)?.groups.entry(key).or_default();
+        let result = change(group);
+        if group.is_due() && !std::mem::replace(&mut group.has_turn, true) {
+            self.turns.add((key, choice));
+        }
+        Some(result)
+    }
+
+    /// Takes in one change. Returns how many comparisons that took.
+    fn hear(&mut self, news: &ClusterNews<'_>, rule: GradeRule) -> usize {
+        let (now, mut compared) = news
+            .now()
+            .map_or((Vec::new(), 0), |now| self.choices.of(now));
+        let mut touched: HashSet<ChoiceId> = HashSet::new();
+        if news.changes_admission() {
+            touched.extend(&now);
+            if let Some(before) = news.before() {
+                let (before, tried) = self.choices.of(before);
+                compared += tried;
+                touched.extend(before);
+            }
+        }
+        let mut growths: HashMap<RangeId, i64> = HashMap::new();
+        for &id in touched
+            .iter()
+            .chain(now.iter().filter(|id| !touched.contains(id)))
+        {
+            let Some(choice) = self.choices.get_mut(id) else {
+                continue;
+            };
+            let is_now = now.binary_search(&id).is_ok();
+            let room = news.room().filter(|_| is_now);
+            for (key, group) in &mut choice.groups {
+                compared += 1;
+                if news.admits_more() && is_now {
+                    group.admit();
+                }
+                if touched.contains(&id) {
+                    group.touch();
+                }
+                if let Some((before, now)) = room {
+                    let growth = growths.entry(key.range).or_insert_with(|| {
+                        compared += 1;
+                        let range = self.ranges.get(key.range);
+                        range.map_or(0, |range| range.growth(before, now, rule))
+                    });
+                    group.grow(*growth);
+                }
+                if group.is_due() && !std::mem::replace(&mut group.has_turn, true) {
+                    self.turns.add((*key, id));
+                }
+            }
+        }
+        compared
+    }
+
+    fn turn(&mut self) -> Vec<(K, Duration)> {
+        if self.turns.is_empty() {
+            return Vec::new();
+        }
+        let size = self.pace.step();
+        let mut woken = Vec::new();
+        while woken.len() < size
+            && let Some((key, id)) = self.turns.take()
+        {
+            let groups = self.choices.get_mut(id).map(|choice| &mut choice.groups);
+            let Some(group) = groups.and_then(|groups| groups.get_mut(&key)) else {
+                continue;
+            };
+            group.has_turn = false;
+            if let Some((binding, is_likely)) = group.pop()
+                && let Some(entry) = self.entries.get_mut(&binding)
+            {
+                entry.woken = true;
+                let after = if is_likely {
+                    Duration::ZERO
+                } else {
+                    pause(entry.vain).saturating_sub(GATHER_ROOM)
+                };
+                woken.push((binding, after));
+            }
+            if group.is_due() {
+                group.has_turn = true;
+                self.turns.add((key, id));
+            }
+        }
+        woken
+    }
+
+    /// Makes the ranges wider when there are too many, and narrow again when there is much less to be put into them.
+    fn keep_ranges_few(&mut self) {
+        let coarseness = self.ranges.coarseness();
+        if self.ranges.len() > self.most_ranges {
+            self.regroup(coarseness);
+        } else if coarseness > Coarseness::EXACT && self.entries.len() * 2 < self.regrouped_at {
+            self.regroup(Coarseness::EXACT);
+        }
+    }
+
+    /// Groups all bindings anew, by ranges that are as narrow as their number permits. There is room for as many again, so that this is
+    /// seldom done.
+    fn regroup(&mut self, from: Coarseness) {
+        let mut coarseness = from;
+        while let Some(coarser) = coarseness.coarser() {
+            let demands = self.entries.values().map(|entry| entry.demand.as_ref());
+            let alike: HashSet<Likeness> = demands.map(|it| coarseness.likeness(it)).collect();
+            if alike.len() * 2 <= self.most_ranges {
+                break;
+            }
+            coarseness = coarser;
+        }
+        self.ranges = Ranges::after(&self.ranges, coarseness);
+        self.regrouped_at = self.entries.len();
+        self.turns = Turns::default();
+        let mut former: HashMap<(ChoiceId, GroupKey), Group<K>> = HashMap::new();
+        for (id, choice) in self.choices.iter_mut() {
+            let groups = std::mem::take(&mut choice.groups);
+            former.extend(groups.into_iter().map(|(key, group)| ((id, key), group)));
+        }
+        let mut entries = std::mem::take(&mut self.entries);
+        for (key, entry) in &mut entries {
+            let was = former.get_mut(&(entry.choice, entry.group));
+            entry.group.range = self.ranges.insert(entry.demand.as_ref());
+            let due = self.in_group(entry.choice, entry.group, |group| {
+                group.members += 1;
+                let was = was.filter(|_| !entry.woken)?;
+                Some(group.adopt(key.clone(), entry.wish, entry.due, was))
+            });
+            entry.due = due.flatten().unwrap_or(entry.due);
+        }
+        self.entries = entries;
     }
 }
 
@@ -197,114 +378,6 @@ fn pause(vain: u32) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::scheduler::fixtures::{aggregated, cluster, decoded, deployment, tainted};
-
-    /// Who is woken when the cluster changes so.
-    fn helped(waiting: &Waiting<&'static str>, old: &Value, new: &Value) -> Vec<&'static str> {
-        let (old, new) = (decoded(old), decoded(new));
-        let news: Vec<_> = ClusterNews::between(Some(&old), Some(&new))
-            .into_iter()
-            .collect();
-        let mut helped: Vec<_> = waiting
-            .helped(&news, GradeRule::Minimums)
-            .into_iter()
-            .map(|(key, _)| key)
-            .collect();
-        helped.sort_unstable();
-        helped
-    }
-
-    #[test]
-    fn who_lacks_room_is_woken_when_as_much_has_appeared_and_once_only() {
-        let waiting = Waiting::default();
-        let spec = deployment(30, &aggregated());
-        let wait = |lacking| Wait {
-            wish: Wish::Room,
-            lacking,
-        };
-        waiting.put(&"lacks 1", Some((&spec, wait(1))));
-        waiting.put(&"lacks 5", Some((&spec, wait(5))));
-        let at = |cores| cluster("m", cores);
-        assert_eq!(helped(&waiting, &at(10), &at(13)), ["lacks 1"]);
-        assert!(
-            helped(&waiting, &at(13), &at(14)).is_empty(),
-            "1 is woken, 5 lacks one more"
-        );
-        assert_eq!(helped(&waiting, &at(14), &at(15)), ["lacks 5"]);
-        assert!(helped(&waiting, &at(15), &at(99)).is_empty());
-        // Looked at in vain, it waits for as much as it lacks then.
-        waiting.put(&"lacks 5", Some((&spec, wait(2))));
-        assert!(helped(&waiting, &at(10), &at(11)).is_empty());
-        assert_eq!(helped(&waiting, &at(10), &at(11)), ["lacks 5"]);
-        // One that waits no more is forgotten.
-        waiting.put(&"lacks 1", Some((&spec, wait(1))));
-        waiting.put(&"lacks 1", None);
-        waiting.put(&"lacks 5", None);
-        assert!(helped(&waiting, &at(10), &at(99)).is_empty());
-        assert!(waiting.lock().classes.is_empty());
-    }
-
-    #[test]
-    fn a_cluster_that_admits_again_wakes_whoever_may_go_there_whatever_it_lacks() {
-        let waiting = Waiting::default();
-        let here = deployment(30, &aggregated());
-        let mut elsewhere = aggregated();
-        elsewhere["clusterAffinity"] = json!({ "clusterNames": ["other"] });
-        let elsewhere = deployment(30, &elsewhere);
-        for (key, spec, wish) in [
-            ("admission", &here, Wish::Admission),
-            ("room", &here, Wish::Room),
-            ("anything", &here, Wish::Anything),
-            ("nothing", &here, Wish::Nothing),
-            ("elsewhere", &elsewhere, Wish::Anything),
-        ] {
-            waiting.put(&key, Some((spec, Wait { wish, lacking: 100 })));
-        }
-        let ill = tainted("m", 10, "x", "NoSchedule");
-        assert_eq!(
-            helped(&waiting, &ill, &cluster("m", 10)),
-            ["admission", "anything", "room"]
-        );
-    }
-
-    #[test]
-    fn a_change_during_a_look_is_not_missed() {
-        let waiting = Waiting::default();
-        waiting.begin("looking");
-        assert!(helped(&waiting, &cluster("m", 10), &cluster("m", 10)).is_empty());
-        assert_eq!(
-            helped(&waiting, &cluster("m", 10), &cluster("m", 11)),
-            ["looking"]
-        );
-        waiting.put(&"looking", None);
-        assert!(helped(&waiting, &cluster("m", 10), &cluster("m", 11)).is_empty());
-    }
-
-    #[test]
-    fn looks_in_vain_become_rarer() {
-        let millis = |vain| pause(vain).as_millis();
-        assert_eq!([millis(1), millis(2), millis(5)], [300, 600, 4_800]);
-        assert_eq!(pause(u32::MAX), LONGEST_GATHER);
-    }
-
-    #[test]
-    fn alike_bindings_are_one_class_however_many_they_are() {
-        let waiting = Waiting::default();
-        for number in 0..1_000 {
-            let cores = ["1", "2", "3"][number % 3];
-            let mut spec = deployment(30, &aggregated());
-            spec.replica_requirements =
-                serde_json::from_value(json!({ "resourceRequest": { "cpu": cores } })).unwrap();
-            let wait = Wait {
-                wish: Wish::Room,
-                lacking: 1_000,
-            };
-            waiting.put(&number, Some((&spec, wait)));
-        }
-        assert_eq!(waiting.lock().classes.len(), 3);
-    }
-}
+mod properties;
+#[cfg(test)]
+mod tests;

@@ -78,16 +78,22 @@ impl<'a> Estimate<'a> {
     fn per_node(&mut self, demand: &Demand, model: &'a Arc<Model>) -> &[i64] {
         let is_known = |(known, _): &(&Arc<Model>, _)| Arc::ptr_eq(known, model);
         if !self.by_grade.as_ref().is_some_and(is_known) {
-            let grades = model.grades.iter().map(|grade| {
-                let certain = demand.fit_into_node(&grade.min).min(PODS_PER_NODE);
-                match self.rule {
-                    GradeRule::Minimums | GradeRule::Averages | GradeRule::Ignored => certain,
-                    GradeRule::UpperBounds => certain.max(i64::from(demand.is_below(&grade.max))),
-                }
-            });
+            let grades = model.grades.iter();
+            let grades = grades.map(|grade| grade.room(demand, self.rule));
             self.by_grade = Some((model, grades.collect()));
         }
         self.by_grade.as_ref().map_or(&[], |(_, by_grade)| by_grade)
+    }
+}
+
+impl Ends {
+    /// How often a demand fits into a node of the grade.
+    pub fn room(&self, demand: &Demand, rule: GradeRule) -> i64 {
+        let certain = demand.fit_into_node(&self.min).min(PODS_PER_NODE);
+        match rule {
+            GradeRule::Minimums | GradeRule::Averages | GradeRule::Ignored => certain,
+            GradeRule::UpperBounds => certain.max(i64::from(demand.is_below(&self.max))),
+        }
     }
 }
 

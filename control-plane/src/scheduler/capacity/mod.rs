@@ -5,6 +5,7 @@ mod amount;
 mod demand;
 mod estimate;
 mod grades;
+mod range;
 mod rule;
 mod sets;
 
@@ -15,6 +16,7 @@ use muster_shared::api::cluster::Cluster;
 pub use demand::Demand;
 pub use estimate::Estimate;
 use grades::{Ends, Grades, Model};
+pub use range::{Coarseness, Likeness, Range};
 pub use rule::GradeRule;
 pub use sets::Part;
 

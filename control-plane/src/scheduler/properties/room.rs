@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{by_room, clusters, divided};
-use crate::scheduler::capacity::{Capacity, Demand, Estimate, GradeRule};
+use crate::scheduler::capacity::{Capacity, Coarseness, Demand, Estimate, GradeRule, Range};
 use crate::scheduler::fixtures::{cluster, decide, decoded, deployment, snapshot};
 use crate::scheduler::{Facts, Options, Snapshot, schedule};
 
@@ -47,6 +47,19 @@ fn unlike_clusters() -> impl Strategy<Value = Vec<Value>> {
         };
         fleet.into_iter().enumerate().map(one).collect()
     })
+}
+
+/// Requests for some of the resources that these clusters have, for others, or none at all.
+fn demand() -> impl Strategy<Value = Option<Demand>> {
+    let names = prop::sample::select(vec!["cpu", "memory", "a.example/gpu", "ephemeral-storage"]);
+    let amounts = prop_oneof![1i64..9, 100i64..3_000, 1i64 << 29..1 << 34];
+    let requests = prop::collection::btree_map(names, amounts, 0..4).prop_map(|requests| {
+        let requests = requests
+            .into_iter()
+            .map(|(name, amount)| (name.into(), amount));
+        requests.collect()
+    });
+    prop::option::weighted(0.9, requests)
 }
 
 proptest! {
@@ -124,5 +137,43 @@ proptest! {
         for rule in [GradeRule::Averages, GradeRule::UpperBounds] {
             prop_assert!(room(&counts, rule) >= room(&counts, GradeRule::Minimums));
         }
+    }
+
+    #[test]
+    fn a_range_of_demands_grows_by_no_less_than_each_of_them(
+        fleet in unlike_clusters(), later in unlike_clusters(), demands in prop::collection::vec(demand(), 1..5),
+    ) {
+        let capacity = |cluster: &Value| Capacity::of(&decoded(cluster));
+        let mut range = Range::of(demands[0].as_ref());
+        for demand in &demands {
+            range.include(demand.as_ref());
+        }
+        for (before, now) in fleet.iter().map(capacity).zip(later.iter().map(capacity)) {
+            let Some(now) = now else { continue };
+            for rule in GradeRule::ALL {
+                let grown = |demand: &Option<Demand>| {
+                    let room = |it: &Capacity| it.replicas(demand.as_ref(), rule);
+                    (room(&now) - before.as_ref().map_or(0, room)).max(0)
+                };
+                let growth = range.growth(before.as_ref(), &now, rule);
+                for demand in &demands {
+                    prop_assert!(growth >= grown(demand), "{rule} {demand:?} of {range:?}");
+                    let alone = Range::of(demand.as_ref());
+                    prop_assert_eq!(alone.growth(before.as_ref(), &now, rule), grown(demand));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_coarser_the_more_demands_are_alike(one in demand(), other in demand()) {
+        let mut coarseness = Coarseness::EXACT;
+        let alike = |it: Coarseness| it.likeness(one.as_ref()) == it.likeness(other.as_ref());
+        prop_assert_eq!(alike(coarseness), one == other);
+        while let Some(coarser) = coarseness.coarser() {
+            prop_assert!(alike(coarser) || !alike(coarseness));
+            coarseness = coarser;
+        }
+        prop_assert!(alike(coarseness));
     }
 }

@@ -1,0 +1,174 @@
+//! Demands that are alike, as one: what may be said of all of them without asking each.
+
+use super::{Amounts, Capacity, Demand, GradeRule, amount_of};
+
+/// Halvings of the precision after which all amounts of one resource are alike.
+const LAST_AMOUNTS: u32 = 10;
+
+/// How much demands may differ that count as alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Coarseness(u32);
+
+/// A name for the demands that are alike.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Likeness {
+    /// They ask for these amounts, or amounts near them; for `None` only pod slots count.
+    Amounts(Option<Amounts>),
+    /// They have nothing in common.
+    Any,
+}
+
+impl Coarseness {
+    /// Only equal demands are alike.
+    pub const EXACT: Self = Self(0);
+
+    /// The next one, in which amounts may differ twice as much; `None` after the one in which all demands are alike.
+    pub fn coarser(self) -> Option<Self> {
+        (self.0 <= LAST_AMOUNTS).then_some(Self(self.0 + 1))
+    }
+
+    /// The name that a demand shares with those that are like it.
+    pub fn likeness(self, demand: Option<&Demand>) -> Likeness {
+        if self.0 > LAST_AMOUNTS {
+            return Likeness::Any;
+        }
+        let amounts = demand.map(|demand| {
+            let requests = demand.requests.iter();
+            requests
+                .map(|(name, request)| (name.clone(), self.rounded(*request)))
+                .collect()
+        });
+        Likeness::Amounts(amounts)
+    }
+
+    /// The place of an amount on a scale whose steps grow with the amounts, eight to an octave at first.
+    fn rounded(self, amount: i64) -> i64 {
+        let Some(halvings) = self.0.checked_sub(1) else {
+            return amount;
+        };
+        let octave = i64::from(amount.max(1).ilog2());
+        let eighth = if octave >= 3 {
+            amount >> (octave - 3)
+        } else {
+            amount << (3 - octave)
+        } & 7;
+        (octave * 8 + eighth) >> halvings
+    }
+}
+
+/// One demand, or the demands between two ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Range {
+    /// It fits wherever one of them fits.
+    least: Option<Demand>,
+    /// Where it fits, each of them fits.
+    most: Option<Demand>,
+}
+
+impl Range {
+    /// The range of one demand.
+    pub fn of(demand: Option<&Demand>) -> Self {
+        Self {
+            least: demand.cloned(),
+            most: demand.cloned(),
+        }
+    }
+
+    /// Makes the range wide enough for a further demand.
+    pub fn include(&mut self, demand: Option<&Demand>) {
+        if self.least.as_ref() == demand && self.most.as_ref() == demand {
+            return;
+        }
+        self.least = match (&self.least, demand) {
+            (Some(least), Some(demand)) => Some(least.in_common(demand)),
+            // Where only pod slots count, as many fit as of any demand, or more.
+            _ => None,
+        };
+        self.most = match (&self.most, demand) {
+            (Some(most), Some(demand)) => Some(most.combined(demand)),
+            (most, demand) => most.as_ref().or(demand).cloned(),
+        };
+    }
+
+    /// The most replicas of one of the demands that fit `now` and did not fit `before`. Of a single demand it is their exact number;
+    /// of several it is never less than that of each.
+    pub fn growth(&self, before: Option<&Capacity>, now: &Capacity, rule: GradeRule) -> i64 {
+        let fit_now = now.replicas(self.least.as_ref(), rule);
+        if fit_now == 0 {
+            return 0;
+        }
+        let fitted = before.map_or(0, |before| before.replicas(self.most.as_ref(), rule));
+        let growth = (fit_now - fitted).max(0);
+        match before {
+            Some(before) if growth > 0 && self.least != self.most => {
+                growth.min(self.gain(before, now, rule).unwrap_or(growth))
+            }
+            _ => growth,
+        }
+    }
+
+    /// A bound of the growth by the room that was gained alone; `None` where the two capacities cannot be compared so.
+    fn gain(&self, before: &Capacity, now: &Capacity, rule: GradeRule) -> Option<i64> {
+        let least = self.least.as_ref()?;
+        let pods = now.pods.max(0) - before.pods.max(0);
+        let gain = match (&before.grades, &now.grades) {
+            (None, None) => self.gain_of_sums(least, before, now)?,
+            (Some(_), Some(_)) if rule == GradeRule::Ignored => {
+                self.gain_of_sums(least, before, now)?
+            }
+            (Some(before), Some(now))
+                if rule != GradeRule::Averages && before.model == now.model =>
+            {
+                let nodes = now.nodes.iter().zip(&before.nodes);
+                let gained = nodes.map(|(now, before)| (now - before).max(0));
+                let by_grade = now.model.grades.iter().zip(gained);
+                by_grade.fold(0i64, |sum, (grade, nodes)| {
+                    let each = grade.room(least, rule);
+                    sum.saturating_add(each.saturating_mul(nodes))
+                })
+            }
+            _ => return None,
+        };
+        Some(gain.max(pods))
+    }
+
+    /// The same for sums: of no resource more is gained than rounded up fits into what it grew by.
+    fn gain_of_sums(&self, least: &Demand, before: &Capacity, now: &Capacity) -> Option<i64> {
+        let most = self.most.as_ref()?;
+        let names = |demand: &Demand| demand.requests.len();
+        if names(most) != names(least) {
+            return None;
+        }
+        let gains = least.requests.iter().map(|(name, request)| {
+            let free = |of: &Capacity| {
+                let place = of.names.binary_search(name);
+                place.map_or(0, |place| of.free[place].max(0))
+            };
+            let gained = (free(now) - free(before)).max(0);
+            gained / request + i64::from(gained % request > 0)
+        });
+        Some(gains.max().unwrap_or(0))
+    }
+}
+
+impl Demand {
+    /// What both ask for: of each resource the lesser amount.
+    fn in_common(&self, other: &Self) -> Self {
+        let both = self.requests.iter().filter_map(|(name, amount)| {
+            let least = amount_of(&other.requests, name)?.min(*amount);
+            Some((name.clone(), least))
+        });
+        both.collect()
+    }
+
+    /// What either asks for: of each resource the greater amount.
+    fn combined(&self, other: &Self) -> Self {
+        let ours = self.requests.iter().map(|(name, amount)| {
+            let theirs = amount_of(&other.requests, name).unwrap_or(0);
+            (name.clone(), theirs.max(*amount))
+        });
+        let is_new = |(name, _): &&(Box<str>, i64)| amount_of(&self.requests, name).is_none();
+        let theirs = other.requests.iter().filter(is_new).cloned();
+        ours.chain(theirs).collect()
+    }
+}

@@ -1,0 +1,141 @@
+//! In which order, and how many at a time, bindings are woken.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::choices::ChoiceId;
+use super::group::GroupKey;
+
+/// A group of waiting bindings.
+pub type GroupId = (GroupKey, ChoiceId);
+
+/// Of so many turns one goes to the group that waits for its turn longest, whatever its priority.
+const AGED: usize = 4;
+/// Bindings that are woken at a time as long as nobody knows whether it helps them, or it does not.
+const FEWEST: usize = 64;
+/// Bindings that are woken at a time at most.
+const MOST: usize = 1_024;
+
+/// The groups with bindings that are to be woken.
+#[derive(Debug, Default)]
+pub struct Turns {
+    next: u64,
+    given: usize,
+    by_priority: BTreeSet<(Reverse<i32>, u64, GroupId)>,
+    by_age: BTreeMap<u64, GroupId>,
+}
+
+impl Turns {
+    /// A group comes after the others of its priority.
+    pub fn add(&mut self, group: GroupId) {
+        let number = self.next;
+        self.next += 1;
+        self.by_priority.insert((group.0.priority, number, group));
+        self.by_age.insert(number, group);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_age.is_empty()
+    }
+
+    /// The group whose turn it is.
+    pub fn take(&mut self) -> Option<GroupId> {
+        self.given = (self.given + 1) % AGED;
+        let (number, group) = if self.given == 0 {
+            self.by_age.pop_first()?
+        } else {
+            let (_, number, group) = self.by_priority.pop_first()?;
+            (number, group)
+        };
+        self.by_age.remove(&number);
+        self.by_priority.remove(&(group.0.priority, number, group));
+        Some(group)
+    }
+}
+
+/// How many bindings are woken at a time: ever more while most of them are helped, and few while most are not, so that looks in vain
+/// leave time for those at other bindings.
+#[derive(Debug)]
+pub struct Pace {
+    size: usize,
+    helped: usize,
+    in_vain: usize,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            size: FEWEST,
+            helped: 0,
+            in_vain: 0,
+        }
+    }
+}
+
+impl Pace {
+    /// A binding that was woken has been looked at.
+    pub fn looked(&mut self, in_vain: bool) {
+        if in_vain {
+            self.in_vain += 1;
+        } else {
+            self.helped += 1;
+        }
+    }
+
+    /// How many bindings to wake now.
+    pub fn step(&mut self) -> usize {
+        if self.in_vain > self.helped {
+            self.size = FEWEST;
+        } else if self.helped > 0 {
+            self.size = (self.size * 2).min(MOST);
+        }
+        (self.helped, self.in_vain) = (0, 0);
+        self.size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(priority: i32, range: u32) -> GroupId {
+        let priority = Reverse(priority);
+        (GroupKey { priority, range }, 0)
+    }
+
+    #[test]
+    fn higher_priorities_come_first_and_keep_nobody_waiting_for_ever() {
+        let mut turns = Turns::default();
+        turns.add(group(0, 1));
+        turns.add(group(5, 2));
+        turns.add(group(5, 3));
+        let mut order = Vec::new();
+        for _ in 0..8 {
+            let next = turns.take().unwrap();
+            order.push(next.0.range);
+            turns.add(next);
+        }
+        assert_eq!(order, [2, 3, 2, 1, 3, 2, 3, 1]);
+    }
+
+    #[test]
+    fn the_more_are_helped_the_more_are_woken() {
+        let mut pace = Pace::default();
+        let mut step = |helped: usize, in_vain: usize| {
+            (0..helped).for_each(|_| pace.looked(false));
+            (0..in_vain).for_each(|_| pace.looked(true));
+            pace.step()
+        };
+        let steps = [
+            step(0, 0),
+            step(60, 4),
+            step(1, 0),
+            step(0, 0),
+            step(100, 100),
+            step(900, 0),
+            step(900, 0),
+            step(3, 4),
+        ];
+        assert_eq!(steps, [64, 128, 256, 256, 512, 1_024, 1_024, 64]);
+    }
+}
