@@ -1,5 +1,5 @@
-//! Where Muster does otherwise than Karmada on purpose: the behaviours that the conformance vectors mark as odd and that
-//! are not copied, each with its reason.
+//! Declared differences from Karmada: behaviours that the conformance vectors mark and that Muster
+//! does not copy, each with its reason.
 
 use muster_vectors::Deviation;
 

@@ -1,4 +1,4 @@
-//! Replays the recorded passes of Karmada's application failover.
+//! Replays recorded passes of Karmada's application failover.
 
 use std::path::Path;
 

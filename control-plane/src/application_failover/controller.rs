@@ -1,4 +1,4 @@
-//! Gathers the reports of applications whose policy wants them moved, moves one at a time, and says why.
+//! Moves applications that stay unhealthy, one at a time, and reports why others stay.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Where an application has been unhealthy for too long.
+//! Decides in which clusters an application has been unhealthy for too long.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

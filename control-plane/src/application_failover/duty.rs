@@ -1,4 +1,4 @@
-//! Whether the policy of an application can be followed.
+//! Checks whether the `failover.application` of a policy can be followed.
 
 use muster_shared::api::binding::Binding;
 use muster_shared::api::policy::ApplicationFailoverBehavior;

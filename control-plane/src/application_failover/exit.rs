@@ -1,4 +1,4 @@
-//! The way out of a cluster: what holds an application back, and the write that moves it.
+//! Evicts an application from a cluster: the reasons not to, and the write that moves it.
 
 use std::sync::Arc;
 use std::time::Duration;

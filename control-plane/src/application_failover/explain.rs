@@ -1,4 +1,4 @@
-//! What people are told about an application that fails: one condition and one event for each turn it takes.
+//! Conditions and events about failing applications, one for each change of state.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::conditions;

@@ -1,7 +1,7 @@
-//! Which clusters are heard of, and since when.
+//! Clusters that are ready, and since when.
 //!
-//! What a cluster reported before it fell silent may be long past when it comes back: its agent says first that the cluster is well, and
-//! then how its workloads are.
+//! When a cluster becomes ready again, its reports about workloads may be outdated for a moment:
+//! its agent reports first that the cluster is ready, and then the state of its workloads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

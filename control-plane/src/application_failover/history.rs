@@ -1,7 +1,9 @@
-//! What must be known of an application after a restart: since when it is unhealthy, and how often it was moved.
+//! State of an application that survives a restart: since when it is unhealthy, and how often it
+//! was moved.
 //!
-//! It is kept in an annotation of the binding. Karmada keeps it in memory, so that a restart or a change of leader starts every clock anew (K54),
-//! and forgets what it moved, so that an application which is unhealthy everywhere wanders for ever (K56).
+//! It is stored in an annotation of the binding. Karmada keeps it in memory, so that a restart or a
+//! change of leader restarts every clock (K54), and an application that is unhealthy everywhere is
+//! moved without end (K56).
 
 use std::time::Duration;
 

@@ -1,8 +1,11 @@
-//! Moves an application away from a cluster where it stays unhealthy though the cluster itself is well.
+//! Moves an application away from a cluster in which it stays unhealthy although the cluster is
+//! ready.
 //!
-//! The policy asks for it with `failover.application` and says how long an application may be unhealthy. `decide` finds where it has been for too
-//! long, `history` keeps what must survive a restart and slows down what moves again and again, `turns` says whose turn it is,
-//! `exit` finds what holds it back and plans the departure as every eviction does, `controller` gathers and writes.
+//! `failover.application` of a policy requests it and says how long an application may be
+//! unhealthy. `decide` finds the clusters in which it has been for too long, `history` stores what
+//! must survive a restart and delays repeated moves, `turns` orders the applications that share the
+//! eviction rate, `exit` finds reasons not to move and plans the eviction, and `controller` gathers
+//! and writes.
 
 mod controller;
 pub mod decide;

@@ -1,6 +1,7 @@
-//! The order in which applications leave: by priority, then by how long they have had to; clusters take turns.
+//! Queue of failing applications: by priority, then by time, with clusters taking turns.
 //!
-//! An application waits here until it has been paid for, and only then looks for a place. However many wait, each payment costs one plan.
+//! An application waits here until the eviction rate permits it, and only then is a new cluster
+//! looked for. However many wait, each permission costs one plan.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

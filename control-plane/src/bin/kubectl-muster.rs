@@ -1,4 +1,4 @@
-//! `kubectl muster`, the plug-in.
+//! The plug-in `kubectl muster`.
 
 use std::process::ExitCode;
 

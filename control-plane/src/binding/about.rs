@@ -1,8 +1,9 @@
-//! Which object a binding is about: the template that has the name now, or a former one.
+//! Decides which object a binding refers to: the template that has the name now, or an earlier one.
 //!
-//! A name is no identity. While a template is deleted and created again, the binding of the former one is still there, until garbage
-//! collection has removed it. A Work made by it of the present template would be removed with it, and made again by the present
-//! template's own binding: a Job would run twice.
+//! A name is not an identity. While a template is deleted and created again, the binding of the
+//! earlier one exists until it is garbage-collected. A Work that it creates for the new template
+//! would be removed with it, and created again by the new template's binding: a Job would run
+//! twice.
 
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::{Binding, ObjectReference};

@@ -1,7 +1,8 @@
-//! Works that are left behind: their binding does not exist.
+//! Removes Works whose binding does not exist.
 //!
-//! A binding that is not in the cache may still exist: the list may be short, the object may not decode. Nothing is
-//! removed unless it was seen leaving, or the API itself says twice, with a pause, that there is no such binding.
+//! A binding that is missing in the cache may exist: the list may have been short, or the object
+//! may not decode. A Work is removed only if the binding was seen being deleted, or if the API
+//! reports twice, with a pause, that it does not exist.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

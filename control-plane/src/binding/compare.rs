@@ -1,4 +1,4 @@
-//! What has to be written so that a Work is as it was rendered.
+//! Computes the patch that turns a Work into the rendered one.
 
 use muster_shared::names::{finalizer, label};
 use serde_json::{Map, Value, json};

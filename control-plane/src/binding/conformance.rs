@@ -1,4 +1,4 @@
-//! Replays which Works Karmada makes from a binding (`work_rendering`).
+//! Replays recorded Works that Karmada creates from a binding (`work_rendering`).
 
 use std::path::Path;
 

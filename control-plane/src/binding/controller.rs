@@ -1,4 +1,4 @@
-//! Gathers a binding, its template and its Works, and writes the Works that are missing, different or too many.
+//! Reconciles a binding: creates, updates and removes its Works.
 
 use std::sync::Arc;
 use std::time::Duration;

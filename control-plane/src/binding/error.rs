@@ -1,4 +1,4 @@
-//! What keeps the Works of a binding from being as they should be.
+//! Errors while the Works of a binding are reconciled.
 
 use muster_shared::{interpreter, work_status};
 use serde_json::Value;

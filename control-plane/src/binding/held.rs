@@ -1,4 +1,4 @@
-//! Tells what holds new copies back.
+//! Reports why new Works are held back.
 
 use jiff::Timestamp;
 use kube::ResourceExt;

@@ -1,4 +1,4 @@
-//! Works from bindings: what each chosen cluster is to have.
+//! Creates Works from bindings: one for each chosen cluster.
 
 mod about;
 pub(crate) mod absence;

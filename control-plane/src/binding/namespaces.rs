@@ -1,7 +1,8 @@
-//! Namespaces of the fleet API in every member.
+//! Propagates the namespaces of the fleet API to every member.
 //!
-//! Workloads need them there before they arrive, so they go to all clusters without policy or binding: one Work per cluster, owned by
-//! the Namespace, so that garbage collection takes it with it (Karmada: `pkg/controllers/namespace`).
+//! Workloads need their namespace, so namespaces go to all clusters without a policy or binding:
+//! one Work per cluster, owned by the Namespace and garbage-collected with it (Karmada:
+//! `pkg/controllers/namespace`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Whose a Work is.
+//! Decides to which binding a Work belongs.
 //!
-//! The name of a Work ends in 32 bits of a hash over kind, namespace and name of its resource: two namespaces whose
-//! names have the same hash share the name of every Work. A name is therefore no identity, and neither is the permanent
-//! id, which is copied when somebody copies a binding. What counts is the binding that the Work itself names.
+//! The name of a Work ends in a 32-bit hash of kind, namespace and name of its resource: in two
+//! namespaces whose names have the same hash, all Works have the same names. A name is therefore
+//! not an identity. Neither is the permanent id, which is copied when a binding is copied. The
+//! binding that the Work names in its annotations counts.
 
 use super::render::Origin;
 use crate::fleet::binding::BindingKey;

@@ -1,8 +1,9 @@
-//! Purge mode Directly: the old copy goes before the new one is made, for as long as that can be waited for.
+//! Purge mode Directly: holds the new copy back until the old one is removed, for a bounded time.
 //!
-//! A cluster that is not heard of cannot be emptied, so it holds nothing back: the workload would be down for as long as that cluster is
-//! away. One that is heard of and does not remove its copy (admission refuses it there, a finalizer stays) holds the new one back for a
-//! bounded time, and that is told.
+//! A cluster that is not ready cannot remove its copy, and holds nothing back: otherwise the
+//! workload would be down for as long as that cluster is. A cluster that is ready and does not
+//! remove its copy (because of admission or a finalizer in the member) holds the new copy back for
+//! a bounded time, which a condition reports.
 
 use std::time::Duration;
 

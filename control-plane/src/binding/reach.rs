@@ -1,4 +1,4 @@
-//! Which objects a binding may place.
+//! Decides which objects a binding may refer to.
 
 use crate::fleet::binding::BindingKey;
 use crate::fleet::template::TemplateKey;

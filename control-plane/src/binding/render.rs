@@ -1,8 +1,8 @@
-//! The Works of one binding: what each cluster is to have, as a pure function of the binding and its template.
+//! Renders the Works of a binding, as a pure function of the binding and its template.
 //!
-//! Labels and annotations tie the pieces together for everybody who reads them later: the Work and its manifest to the binding, the
-//! object in the member to its Work, its template and the keys that the fleet owns in it (Karmada: `pkg/controllers/binding/common.go`,
-//! `pkg/controllers/ctrlutil/work.go`).
+//! Labels and annotations tie the Work and its manifest to the binding, and the object in the
+//! member to its Work, its template and the keys that the fleet owns (Karmada:
+//! `pkg/controllers/binding/common.go`, `pkg/controllers/ctrlutil/work.go`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,8 @@
-//! The state of an application that moved: the labels that its copy got, kept for as long as that copy lives.
+//! Labels with preserved state, kept as long as the copy that got them.
 //!
-//! The eviction task that carries the state goes when the move is over. In Karmada the labels go with it, so that a copy that
-//! restarts later does not know where to go on. Here its Work remembers them.
+//! The eviction task that carries the state is removed when the eviction is complete. In Karmada
+//! the labels go with it, so that a copy that restarts later has lost its state. Here its Work
+//! stores them.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Waiting for something that is not told: longer each time.
+//! Growing pauses for conditions that no watch reports.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,7 +1,9 @@
-//! Replays the recorded monitor cases: one cluster, a monitor pass now and then, the taints after each step.
+//! Replays recorded cases of Karmada's cluster monitor: the taints of one cluster after each pass.
 //!
-//! A `restart` in a case loses the monitor's memory only: the fleet has been watched since second 0. (A real restart
-//! begins a new watch, and gives clusters that never posted a new start-up grace; `roster` tests that.)
+//! A `restart` in a case loses the memory of the monitor only: the leases have been watched since
+//! second
+//! 0. (A real restart begins a new watch, and gives clusters that never reported a new start-up
+//!    grace period; `roster` tests that.)
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! Keeps account of whether the control plane itself can reach the API.
+//! Tracks whether the control plane itself can reach the fleet API.
 //!
-//! While it cannot, every member looks silent. The account therefore says how much time was lost whenever contact
-//! comes back, and whether contact is recent enough to believe a silence (safety contract, line 3).
+//! While it cannot, every member looks silent. When contact is restored, the lost time is added to
+//! all deadlines; and no cluster is reported silent while contact is not recent (safety contract
+//! 3).
 
 use std::time::Duration;
 

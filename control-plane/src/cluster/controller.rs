@@ -1,4 +1,5 @@
-//! Keeps every Cluster in order: namespace, finalizer, condition taints; and sees it off when it is deleted.
+//! Reconciles Clusters: execution namespace, finalizer and condition taints; on deletion, cleanup
+//! in Karmada's order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,10 +1,13 @@
-//! One member, one Cluster: who holds an id (`spec.id`) first, and who has registered the same member again under another name.
+//! Decides which Cluster registered a member first, if two have the same `spec.id`.
 //!
-//! Karmada's agent lists all Clusters to find out, and so may see all of them. An agent whose rights end at its own Cluster cannot;
-//! here the control plane sees it and says so on the Cluster that came later, where that one's agent reads it and applies nothing more.
+//! Karmada's agent lists all Clusters to find out, which requires the right to see them. An agent
+//! whose rights are limited to its own Cluster cannot. Here the control plane decides, and sets a
+//! condition on the Cluster that came later; the agent of that Cluster reads it and applies
+//! nothing.
 //!
-//! Who held an id first is written upon the execution namespace of that Cluster: an agent may write its own Cluster, conditions
-//! included, but no namespace, so that it cannot take over another's id while the control plane is away.
+//! The first holder of an id is recorded in an annotation of the Cluster's execution namespace,
+//! which agents cannot write, so that no agent can take over another's id while the control plane
+//! is down.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,15 @@
-//! How a cluster joins the fleet and how it leaves it.
+//! Creation and deletion of a Cluster.
 //!
-//! Joining: an execution namespace for its Works, the finalizer, the taints its condition asks for. Leaving, in Karmada's
-//! order: its Works go (those that nobody can carry out any more are let go first), then its namespace (which holds the agent's right
-//! to see to them, so not earlier), then no workload names it, then it may go. Nothing here depends on the gate `Failover`: a cluster can always be removed.
+//! On creation: the execution namespace for its Works, the finalizer, and the taints of its
+//! condition. On deletion, in Karmada's order:
+//!
+//! 1. Works that no agent can remove any more lose their finalizer.
+//! 2. All Works are deleted.
+//! 3. The execution namespace is deleted, which also holds the agent's rights on the Works.
+//! 4. Bindings no longer name the cluster.
+//! 5. The finalizer is removed.
+//!
+//! Nothing here depends on the feature gate `Failover`: a Cluster can always be removed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Clusters as members of the fleet: who is silent, which taints their condition asks for, and how they join and leave.
+//! Member clusters: their liveness, the taints of their conditions, their creation and deletion.
 
 pub mod contact;
 pub mod controller;

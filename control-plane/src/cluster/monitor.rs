@@ -1,8 +1,9 @@
 //! Decides whether a pull cluster has gone silent.
 //!
-//! A cluster is heard when its lease is renewed or its Ready condition changes, at the moment *we* saw that happen:
-//! the renew time is only compared with the one before, never with a clock, so a member's clock cannot kill it.
-//! The rule is that of Karmada's cluster controller; where it forgot what it knew (K15) this remembers.
+//! A cluster is alive when its lease is renewed or its Ready condition changes, at the moment when
+//! the control plane sees the change. The renew time in the lease is compared with the one before
+//! only, never with a clock, so that the member's clock does not matter. The rule is that of
+//! Karmada's cluster controller, without losing its memory on a change of Ready (K15).
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! Tells of clusters that nobody listens to here: those whose `syncMode` is Push.
+//! Reports clusters that are not monitored: those whose `syncMode` is Push.
 //!
-//! Muster does not connect to members. A cluster in mode Push has no agent that renews a lease, so that its silence is never noticed and
-//! its `Ready` stays as somebody left it, unless another control plane (Karmada's) keeps it.
+//! Muster does not connect to members. A cluster in mode Push has no agent that renews a lease: its
+//! silence is not noticed, and its `Ready` stays as it was, unless another control plane
+//! (Karmada's) updates it.
 
 use jiff::Timestamp;
 use kube::ResourceExt;

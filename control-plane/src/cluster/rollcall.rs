@@ -1,8 +1,9 @@
-//! Listens to the fleet's heartbeats and reports who went silent.
+//! Watches the leases of all clusters and reports those that went silent.
 //!
-//! Heartbeats come from the watches; timers say when a silence is long enough. Before anyone is reported the lease is
-//! read once more from the API itself: that settles a watch that lags, and if it fails, it is us who cannot be heard.
-//! The reading is done just before the grace is over, so that it delays no report.
+//! Renewals come from the watch, and timers tell when a silence has lasted for the grace period.
+//! Before a cluster is reported, its lease is read once from the API: this detects a watch that
+//! lags, and if the read fails, it is the control plane that is cut off. The lease is read just
+//! before the grace period ends, so that the report is not delayed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,10 +1,11 @@
-//! The roll call: every pull cluster's pulse, and the one timer that is due next.
+//! Liveness of every pull cluster, and the one timer that is due next.
 //!
-//! A heartbeat only updates a pulse; the cluster's timer stays where it is and is moved when it fires. So a fleet of
-//! thousands costs one map look-up per heartbeat and one wake-up per cluster and grace period.
+//! A renewal updates the cluster's last sign of life; its timer stays where it is and is moved when
+//! it fires. A fleet of thousands costs one map look-up per renewal, and one wake-up per cluster
+//! and grace period.
 //!
-//! A cluster that is about to be silent for too long is asked about shortly before (see [`Due::confirm`]), so that nothing
-//! but the report itself is left to do when the grace is over.
+//! Shortly before a grace period ends, the cluster's lease is read (see [`Due::confirm`]), so that
+//! only the report is left when it ends.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

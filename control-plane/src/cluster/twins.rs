@@ -1,5 +1,5 @@
-//! Finds members that are registered twice, tells the Cluster that came later, and writes down who was first (the decisions are in
-//! [`identity`]).
+//! Finds members that are registered twice, sets the condition of the Cluster that came later, and
+//! records which was first (the decisions are in [`identity`]).
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! What of a policy has no effect, and why: a policy that selects nothing, or names what there is
-//! not, is taken like any other, and its author wonders.
+//! Finds the parts of a policy that have no effect, such as selectors that match nothing.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! Tells the authors of policies what of them has no effect, by events: what can never work at
-//! once, and what the fleet lacks after a while, because templates, kinds and clusters often come
-//! after the policy.
+//! Publishes events about the parts of a policy that have no effect: at once what can never work,
+//! and after a while what the fleet lacks, because templates, kinds and clusters often come after
+//! the policy.
 
 use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;

@@ -1,5 +1,5 @@
-//! Writes the binding of a template: made once, with its placement where that can be decided, and
-//! brought in line afterwards.
+//! Writes the binding of a template: created with its placement if that can be decided, and updated
+//! afterwards.
 
 use std::time::Duration;
 

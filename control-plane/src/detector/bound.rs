@@ -1,4 +1,4 @@
-//! Which bindings carry the claim of which policy.
+//! Index of bindings by the policy that claims them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The binding that a template gets from its policy.
+//! Builds the binding of a template from its policy.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which policies could select a template.
+//! Index of policies by the kinds and names that they select.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,8 +1,8 @@
-//! Writes on each template which policy is in charge of it, and takes that off again.
+//! Writes the claim of a policy on templates, and removes it.
 //!
-//! The binding says the same and is made first: where a workload runs must not wait for a mark. A
-//! crash between the two loses nothing, since the claim is read from the binding until the template
-//! carries it.
+//! The binding has the same claim and is written first, so that placement does not wait for it. A
+//! crash between the two writes loses nothing: the claim is read from the binding until the
+//! template has it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Replays which policy Karmada lets win (`policy_selection`).
+//! Replays recorded choices between policies by Karmada (`policy_selection`).
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Gives each template the binding that its policy wants for it.
+//! Reconciles a template: finds its policy and writes its binding.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

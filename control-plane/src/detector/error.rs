@@ -1,4 +1,4 @@
-//! Why something is not as a policy wants it.
+//! Errors while the binding of a template is reconciled.
 
 use super::build;
 use crate::fleet::binding::BindingKey;

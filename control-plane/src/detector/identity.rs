@@ -1,6 +1,6 @@
-//! Whose a binding is. Its name says kind and name of a template, and that is no identity: a former
-//! template of that name, and one of the same kind in another API group, have a binding of the same
-//! name.
+//! Decides to which template a binding belongs. Its name consists of kind and name, which is not an
+//! identity: an earlier template of that name, and one of the same kind in another API group, have
+//! a binding of the same name.
 
 use crate::fleet::binding::controller_of;
 use muster_shared::api::binding::{Binding, ObjectReference};

@@ -1,4 +1,4 @@
-//! Which policy is in charge of a template, as template, binding and caches say.
+//! Finds the policy that claims a template, from the template, its binding and the caches.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The kinds that policies name: how many of a policy are followed, and what a misspelt one was
-//! probably meant to be.
+//! Kinds that policies name: how many of a policy are watched, and the likely meaning of misspelt
+//! ones.
 
 use std::collections::BTreeSet;
 

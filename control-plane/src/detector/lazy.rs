@@ -1,4 +1,4 @@
-//! When a lazy policy takes effect.
+//! Decides when a policy with `activationPreference: Lazy` takes effect.
 
 use kube::core::ObjectMeta;
 

@@ -1,9 +1,9 @@
-//! Bindings from templates and policies.
+//! Creates bindings from templates and policies.
 //!
-//! A template is any object of the fleet API that a policy selects. The policy claims it (labels
-//! and annotations on the template), and the pair becomes a binding: what is to be placed, by which
-//! rules. `select` says which policy, `claim` how it is marked, `build` what the binding says,
-//! `audit` what of a policy has no effect; `controller` and `policies` gather, call and write.
+//! A template is any object of the fleet API that a policy selects. The policy claims it, with
+//! labels and annotations on the template, and a binding is created from both. `select` chooses the
+//! policy, `claims` writes the claim, `build` makes the binding, `audit` finds parts of policies
+//! without effect; `controller` and `policies` gather and write.
 
 mod arrivals;
 pub mod audit;

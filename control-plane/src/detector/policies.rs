@@ -1,4 +1,4 @@
-//! What a change of a policy means for the templates it has, had, or could have.
+//! Reconciles a policy: the templates that it claims, claimed, or may claim.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

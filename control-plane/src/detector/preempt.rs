@@ -1,4 +1,4 @@
-//! Whether a policy takes a template over from the one that has it.
+//! Decides whether a policy takes a template over from another one.
 
 use crate::fleet::policy::Policy;
 

@@ -1,4 +1,4 @@
-//! The numbers behind the priority classes that policies name.
+//! Values of the priority classes that policies name.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which policy an unclaimed template belongs to.
+//! Chooses the policy of a template that has none.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

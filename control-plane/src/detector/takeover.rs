@@ -1,4 +1,4 @@
-//! Takes templates over from other policies, and offers them where a priority fell.
+//! Takes templates over from policies of lower priority.
 
 use std::sync::Arc;
 use std::time::Duration;

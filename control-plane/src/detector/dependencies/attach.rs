@@ -1,4 +1,4 @@
-//! The binding of a template that others refer to.
+//! Binding of a template on which others depend.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

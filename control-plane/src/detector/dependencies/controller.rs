@@ -1,4 +1,4 @@
-//! Keeps the index of who refers to what, and the bindings of what is referred to.
+//! Maintains the index of dependencies, and the bindings of templates on which others depend.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Who refers to what, in both directions.
+//! Index of dependencies, in both directions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,4 +1,4 @@
-//! What is written on referrers and on what they refer to.
+//! Writes to referrers and to the bindings attached to them.
 
 use kube::api::{Patch, PostParams};
 use muster_shared::api::binding::ResourceBinding;
