@@ -1,4 +1,4 @@
-//! `muster-control-plane`, the program.
+//! The program `muster-control-plane`.
 
 use std::process::ExitCode;
 

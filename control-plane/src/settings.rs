@@ -1,5 +1,5 @@
-//! The control plane's settings. Names, meaning and syntax are those of karmada-controller-manager and karmada-scheduler where
-//! they have the flag; what the proposal adds is marked.
+//! Settings of the control plane: the flags of karmada-controller-manager and karmada-scheduler,
+//! with the same names, meaning and syntax, and flags from the proposal, which are marked.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
-//! Tells people who ask for what this control plane does not do: interpreters of resources, written in Lua or asked as web services.
+//! Publishes events on objects that this control plane does not act on: resource interpreters, in
+//! Lua or as webhooks.
 //!
-//! Their definitions are served because Karmada's own programs wait for them, so objects of these kinds are taken without a word. An event about
-//! each says that the built-in rules apply in their place.
+//! Their definitions are served because Karmada's programs wait for them, so the API server accepts
+//! such objects. An event on each says that the built-in rules apply instead.
 
 use std::convert::Infallible;
 use std::fmt::Debug;

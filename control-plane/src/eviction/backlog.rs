@@ -1,8 +1,9 @@
-//! The eviction queue: one lane per failed cluster, and an order between them.
+//! The eviction queue: one lane per failed cluster, and the order between lanes.
 //!
-//! An item is one workload that is to leave one cluster. It is in exactly one place: waiting for its toleration to run
-//! out, ready, or stranded (nowhere to go). Putting it elsewhere moves it, so duplicates cannot happen; a
-//! lane goes with all its items when its cluster recovers. It lives in memory only and is rebuilt from the API.
+//! An item is one workload to be evicted from one cluster. It is in exactly one state: waiting
+//! until its toleration ends, ready, or stranded (no other cluster can take it). Adding it again
+//! moves it, so there are no duplicates. A lane is removed with its items when its cluster
+//! recovers. The queue is in memory only and is rebuilt from the API.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

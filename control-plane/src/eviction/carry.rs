@@ -1,4 +1,4 @@
-//! Carries a planned departure out.
+//! Writes a planned eviction.
 
 use kube::api::Patch;
 use muster_shared::client;

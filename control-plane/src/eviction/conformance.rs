@@ -1,4 +1,5 @@
-//! Replays the recorded decisions of the NoExecute evictor, and the recorded moves out of a result.
+//! Replays recorded decisions of Karmada's NoExecute evictor, and recorded removals from a
+//! schedule.
 
 use std::path::Path;
 

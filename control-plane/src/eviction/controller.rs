@@ -1,4 +1,5 @@
-//! Tells the eviction desk of every cluster and binding, and runs its errands.
+//! Passes every change of clusters and bindings to the eviction desk, and carries out its
+//! decisions.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

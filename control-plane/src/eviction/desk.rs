@@ -1,7 +1,9 @@
-//! The eviction desk: from clusters and bindings as they are, what is to be evicted next.
+//! State machine of evictions: decides which workload is evicted next, from the state of clusters
+//! and bindings.
 //!
-//! It knows nothing of the API: it is told of every cluster and binding, it says which workload to move and is told
-//! what came of it. All it holds can be rebuilt from what it is told, in any order; that is how a restart works.
+//! It has no access to the API. It is given every cluster and binding, returns the workload to
+//! evict, and is given the result. Its state can be rebuilt from these inputs in any order, which
+//! is how a restart works.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What people are told about an eviction: one condition and one event on the binding for each turn it takes.
+//! Conditions and events about evictions, one for each change of state.
 
 use jiff::Timestamp;
 use muster_shared::conditions;

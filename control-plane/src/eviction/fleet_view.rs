@@ -1,4 +1,5 @@
-//! The clusters as evictions see them: which have failed, which drive workloads out, what a change could help.
+//! State of the clusters for evictions: which have failed, which evict workloads, and which changes
+//! may help a stranded workload.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! Whether a workload has to leave a cluster, since when, and by which rule.
+//! Decides whether a workload must leave a cluster, since when, and by which rule.
 //!
-//! `NoExecute` drives out what does not tolerate it, or no longer does. `PreferNoExecute` drives out what asked for it
-//! with `failover.cluster`, after the time given there; tolerations play no part. `NoSchedule` moves nothing.
+//! `NoExecute` evicts workloads that do not tolerate it, or no longer do. `PreferNoExecute` evicts
+//! workloads with `failover.cluster`, after the time given there; tolerations do not apply.
+//! `NoSchedule` evicts nothing.
 
 use std::borrow::Cow;
 use std::fmt;

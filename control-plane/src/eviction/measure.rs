@@ -1,4 +1,4 @@
-//! The figures of the eviction queue: the proposal's names, Karmada's names, and what either lacks.
+//! Metrics of the eviction queue: the proposal's, Karmada's, and Muster's own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

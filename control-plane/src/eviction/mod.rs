@@ -1,4 +1,4 @@
-//! What must leave a failed cluster, in which order, how fast, and where to.
+//! Evicts workloads from tainted clusters: which, in which order, at which rate, and where to.
 
 pub mod backlog;
 pub mod carry;

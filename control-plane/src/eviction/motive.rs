@@ -1,4 +1,4 @@
-//! Why a workload leaves a cluster, and what its policy says about leaving for that reason.
+//! Reasons for an eviction, and what the policy says about each.
 
 use jiff::Timestamp;
 use muster_shared::api::binding::ResourceBindingSpec;

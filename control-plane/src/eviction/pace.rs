@@ -1,7 +1,7 @@
-//! The one budget of all that moves, whoever asks: workloads that taints drive out, and applications that fail.
+//! Eviction rate, shared by evictions because of taints and by failing applications.
 //!
-//! The rate follows the health of the fleet. Where both want to move, they take turns: neither a long queue of evictions nor a thousand
-//! failing applications keep the other waiting.
+//! The rate depends on the health of the fleet. If both kinds wait, they take turns, so that
+//! neither a long eviction queue nor a thousand failing applications delay the other.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,8 @@
-//! How a workload leaves a cluster: the binding as it will be, and the one patch that makes it so.
+//! Plans an eviction: the binding after it, and the one patch that leads there.
 //!
-//! Eviction and new placement are one write, so that there is never a moment without a target. Where another scheduler
-//! is in charge the decision is a check only, and the patch leaves the placement to it.
+//! Eviction and new placement are one write, so that the workload always has a target. If another
+//! scheduler is responsible, the new placement is a check only, and the patch leaves it to that
+//! scheduler.
 
 use std::collections::BTreeMap;
 

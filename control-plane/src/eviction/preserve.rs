@@ -1,8 +1,9 @@
-//! What the new copy of an evicted workload is told about the old one: labels from the status that was last reported.
+//! Preserved state: labels for the new copy, from the status of the old one.
 //!
-//! Karmada's rule (gate `StatefulFailoverInjection`): without that status the workload stays, because a copy that starts
-//! without its state may do harm. Unlike Karmada, a value that no label can have keeps it, too: it would be
-//! refused by the member, so that the new copy never came.
+//! The rule is Karmada's (feature gate `StatefulFailoverInjection`): without that status the
+//! workload is not evicted, because a copy that starts without its state may do harm. Unlike in
+//! Karmada, a value that is not a valid label value has the same effect: the member would reject
+//! it, and the new copy would never start.
 
 use std::collections::BTreeMap;
 

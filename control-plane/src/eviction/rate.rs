@@ -1,7 +1,7 @@
-//! How fast workloads may be evicted, all clusters together.
+//! Rates at which workloads may be evicted, for all clusters together.
 //!
-//! The rule is the failover proposal's, which borrowed it from Kubernetes' node controller: the more of the fleet
-//! has failed, the less is moved, because then the failure is probably ours.
+//! The rule is the proposal's, taken from Kubernetes' node controller: the more of the fleet has
+//! failed, the less is evicted, because the control plane itself is then the likely cause.
 
 use std::time::Duration;
 

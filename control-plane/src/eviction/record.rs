@@ -1,7 +1,9 @@
-//! What a binding says about the last eviction of its workload by a taint: an annotation in the patch that evicts.
+//! Annotation of a binding that records the last eviction by a taint, written by the patch that
+//! evicts.
 //!
-//! Condition and event are written afterwards. A process that ends in between leaves the record, and the next one tells what
-//! happened; without a task (purge mode Directly) there would be no other trace.
+//! Condition and event are written afterwards. If the process ends in between, the next one reports
+//! the eviction from this record. Without a task (purge mode Directly) there would be no other
+//! trace.
 
 use std::collections::BTreeMap;
 

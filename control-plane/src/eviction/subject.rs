@@ -1,4 +1,4 @@
-//! A binding of either kind, as the eviction queue holds it: shared with the cache, never copied.
+//! A binding of either kind in the eviction queue, shared with the cache.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Writes explanations on bindings: condition and event, in the background.
+//! Writes the conditions and events of evictions, in the background.
 //!
-//! Of several notes about one binding and one cluster only the latest is written, and the condition speaks of all clusters that the
-//! workload has to leave. Waiting for the rate may concern very many bindings at once, so such notes are written slowly and
-//! never delay the others.
+//! Of several notes about one binding and one cluster only the latest is written, and the condition
+//! covers all clusters that the workload has to leave. Very many bindings may wait for the rate at
+//! once, so such notes are written slowly and do not delay others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,10 @@
-//! Whether a cluster is available to a workload now: can take a new copy of it, or hold the copy that it has.
+//! Decides whether a cluster is available to a workload: whether it can take a new copy, or keep
+//! the copy that it has.
 //!
-//! One predicate for everyone who counts on a cluster before something is given up elsewhere: eviction, scheduling for an
-//! eviction, graceful eviction, application failover. A cluster that is not known is not available; whether it is *gone* is another
-//! question, which this predicate does not answer.
+//! One rule for every part that relies on a cluster before something is given up elsewhere:
+//! eviction, scheduling for an eviction, graceful eviction, application failover. A cluster that is
+//! not known is not available. Whether it is *gone* is another question, which is not answered
+//! here.
 
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;

@@ -1,4 +1,4 @@
-//! The two kinds of binding, for code that treats them alike.
+//! The two kinds of binding, for code that handles both.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! The mark a policy leaves on the templates and bindings that it is in charge of.
+//! Claim of a policy on its templates and bindings.
 //!
-//! A label holds the policy's permanent id, annotations its name. The id outlives a deletion and
-//! re-creation under the same name, so a mark left behind by a former policy is never taken for one
-//! of its successor (Karmada: `pkg/detector/claim.go`).
+//! A label holds the policy's permanent id, annotations its name. A policy that is deleted and
+//! created again under the same name has another id, so that an old claim is not taken for one of
+//! the new policy (Karmada: `pkg/detector/claim.go`).
 
 use std::collections::BTreeMap;
 

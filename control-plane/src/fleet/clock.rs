@@ -1,8 +1,9 @@
-//! The clock that decisions are dated by: the calendar, without its leaps.
+//! Clock of decisions: calendar time without steps.
 //!
-//! Windows, tolerations and pauses are kept as moments, so that a restart does not lose them. If such a moment were compared with the
-//! machine's calendar as it is, a step of that (NTP, an operator) would end all of them at once. The monotonic clock tells how
-//! much time really passed; the calendar is followed, but by a tenth of that at most.
+//! Windows, tolerations and pauses are stored as calendar times, so that a restart does not lose
+//! them. A step of the machine's clock (NTP, an operator) would end all of them at once. The
+//! monotonic clock tells how much time has passed; the calendar is followed by at most a tenth of
+//! that.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The form in which bindings are cached.
+//! Converts bindings to the form in which they are cached, sharing equal parts.
 
 use std::sync::Arc;
 

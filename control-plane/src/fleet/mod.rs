@@ -1,4 +1,4 @@
-//! What all controllers share: one connection, one cache of each kind, one leadership.
+//! State that all controllers share: connections, one cache per kind, leadership.
 
 pub mod availability;
 pub mod binding;

@@ -1,4 +1,4 @@
-//! Keys that wait until it is known which templates of a kind there are.
+//! Keys that wait until the templates of a kind have been listed.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;

@@ -1,5 +1,5 @@
-//! A policy of either kind, as one type: namespaced and cluster-wide policies differ in where they
-//! look, not in what they say.
+//! A policy of either kind. Namespaced and cluster-wide policies differ in the templates that they
+//! can select, and have the same spec.
 
 use std::fmt;
 use std::sync::Arc;

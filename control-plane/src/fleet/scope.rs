@@ -1,4 +1,4 @@
-//! Which kinds and namespaces may be propagated at all.
+//! Kinds and namespaces that are never propagated.
 
 use muster_shared::names::is_reserved_namespace;
 use regex::Regex;

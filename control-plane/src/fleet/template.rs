@@ -1,7 +1,7 @@
-//! A user's object in the fleet API, of any kind, kept as compact text.
+//! A template: a user's object of any kind in the fleet API, cached as compact text.
 //!
 //! As a tree of JSON values an object takes about eight times the memory of its text, and it is
-//! only looked into when it or its policy changed.
+//! read only when it or its policy changes.
 
 use std::borrow::Cow;
 use std::fmt;

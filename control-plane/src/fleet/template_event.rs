@@ -1,4 +1,4 @@
-//! What is known of templates and kinds, and what is told of them.
+//! State of templates and kinds, and their changes.
 
 use std::sync::Arc;
 

@@ -1,11 +1,9 @@
-//! The templates of the fleet API: one watch for each kind that somebody names, for as long as it
-//! is named.
+//! Caches of templates: one watch per kind, for as long as something names the kind.
 //!
-//! Karmada watches every kind that the API server has. Policies, bindings and dependencies name the
-//! kinds of what they are about, so watching just those sees the same templates and costs neither
-//! memory nor connections for the rest. Each of them names its kinds and takes the names back; a
-//! kind that nothing names any more is forgotten after a while. Reserved kinds are never watched
-//! here.
+//! Karmada watches every kind that the API server serves. Policies, bindings and dependencies name
+//! the kinds that they refer to, so watching these covers the same templates without the cost of
+//! the others. A kind that nothing names any more is dropped after a while. Reserved kinds are
+//! never watched.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

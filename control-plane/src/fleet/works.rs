@@ -1,4 +1,4 @@
-//! The Works of the fleet as the control plane keeps them, and which of them belong to which binding.
+//! Cached Works, and the index of Works by binding.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

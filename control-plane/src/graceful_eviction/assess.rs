@@ -1,8 +1,8 @@
-//! Decides which graceful eviction tasks are done.
+//! Decides which graceful eviction tasks are complete.
 //!
-//! A task protects the old copy for as long as it is in the list. The first line of the safety contract holds here:
-//! no old copy goes while no replacement is placed and healthy, unless the policy's own grace period says so, and
-//! then only if there is a replacement on a cluster that is available.
+//! A task keeps the old copy. Safety contract 1 applies: no old copy is removed before a
+//! replacement is placed and healthy, unless the policy's own grace period has passed and a
+//! replacement is on an available cluster.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Replays the recorded assessments.
+//! Replays recorded assessments of Karmada.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Works the graceful eviction tasks of bindings off.
+//! Removes completed graceful eviction tasks from bindings.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The end of an eviction: when the copy in the cluster that is being left may go.
+//! Completes evictions: decides when the copy in the old cluster may be removed.
 
 pub mod assess;
 pub(crate) mod controller;

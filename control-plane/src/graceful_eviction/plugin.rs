@@ -1,7 +1,8 @@
-//! Which checks may end a graceful eviction task: `--evict-plugins` (proposal "Optimize Cluster Failover").
+//! Checks that may complete a graceful eviction task: `--evict-plugins` (from the proposal).
 //!
-//! A task is cleared as soon as any plugin that is in force passes. A further check is one more variant of [`Plugin`]. What is no
-//! plugin holds whatever is in force: a cluster that left the fleet, `suppressDeletion`, the policy's own grace period.
+//! A task is complete as soon as one enabled plugin passes. A new check is a new variant of
+//! [`Plugin`]. Not plugins, and always in force: a cluster that left the fleet, `suppressDeletion`,
+//! and the policy's own grace period.
 
 use std::fmt;
 

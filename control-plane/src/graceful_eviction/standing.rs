@@ -1,4 +1,4 @@
-//! What graceful eviction has to know of a cluster.
+//! State of a cluster for graceful eviction.
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::watch::Presence;

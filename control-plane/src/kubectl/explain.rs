@@ -1,4 +1,5 @@
-//! `kubectl muster explain`: the scheduler's own steps, told for one binding as it would be decided now.
+//! `kubectl muster explain`: the steps of the scheduler for one binding, as it would be decided
+//! now.
 
 use std::collections::BTreeMap;
 use std::fmt;

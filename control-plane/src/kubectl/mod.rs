@@ -1,4 +1,4 @@
-//! `kubectl muster`: questions that `kubectl get` cannot answer, and the joining and leaving of members.
+//! `kubectl muster`: explains placements, and adds and removes members.
 
 mod explain;
 mod register;

@@ -1,7 +1,8 @@
-//! `kubectl muster register`: a member gets a certificate by which the fleet API knows its agent, and keeps it in a Secret.
+//! `kubectl muster register`: obtains a certificate for a member's agent and stores it in a Secret.
 //!
-//! Nothing is written before the certificate is there and the fleet API has said that it does not know another member of this name. So
-//! a registration that fails leaves everything as it was, other members' access included; at most a signing request stays behind.
+//! Nothing is written before the certificate has been issued and the fleet API has no other member
+//! of this name. A registration that fails therefore changes nothing; at most a signing request
+//! remains.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! `kubectl muster token`: makes, lists and deletes bootstrap tokens, and brings what joining by them needs.
+//! `kubectl muster token`: creates, lists and deletes bootstrap tokens, and creates the roles that
+//! joining requires.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

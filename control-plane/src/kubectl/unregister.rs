@@ -1,4 +1,5 @@
-//! `kubectl muster unregister`: takes a member out of the fleet, and what `register` and `token create` made for it.
+//! `kubectl muster unregister`: removes a member from the fleet, with everything that `register`
+//! and `token create` created for it.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

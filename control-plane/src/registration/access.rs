@@ -1,4 +1,4 @@
-//! The roles that registration needs at the fleet API: the chart's own files, put there and taken away.
+//! Roles in the fleet API that registration requires: created and removed from the chart's files.
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};

@@ -1,8 +1,10 @@
-//! Which signing requests are an agent's, and what whoever made them must be allowed. Pure.
+//! Decides which signing requests are those of an agent, and which permissions their authors need.
+//! Pure.
 //!
-//! Karmada's rules (`agentcsrapproving`), and three that it lacks. A name that a Cluster has already is given to nobody who may only
-//! bring new ones, so that a token that leaks is not the key to every member. A renewal is for a Cluster that is still there. And the
-//! name `rbac-generator`, whose certificate administers a Karmada, is no cluster's.
+//! The rules are Karmada's (`agentcsrapproving`), with three additions. A name that a Cluster has
+//! is refused to an author who may only add new clusters, so that a leaked token does not open
+//! every member. A renewal requires an existing Cluster. And `rbac-generator`, whose certificate
+//! has full rights in Karmada, is not a cluster name.
 
 use std::collections::BTreeMap;
 

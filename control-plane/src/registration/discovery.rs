@@ -1,5 +1,5 @@
-//! Whom to trust: the public ConfigMap that says where the fleet API is and who signs its certificate, and the two ways to check
-//! it (kubeadm's rules): the hash of the authority's key, and a signature with the token's secret. Pure.
+//! Verifies the public ConfigMap with the address and certificate authority of the fleet API, by
+//! kubeadm's rules: the hash of the authority's key, and a signature with the token's secret. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;

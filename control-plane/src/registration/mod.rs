@@ -1,7 +1,8 @@
-//! Registration: how a member's agent gets the certificate by which the fleet API knows it.
+//! Registration: how a member's agent obtains its certificate for the fleet API.
 //!
-//! A bootstrap token lets somebody ask for a certificate; the approver lets through what is exactly an agent's, asked for by
-//! somebody who may (SubjectAccessReview). The rest of it is done by `kubectl muster token`, `register` and `unregister`.
+//! With a bootstrap token, a certificate can be requested. The approver approves requests that are
+//! exactly those of an agent, from an author with the permission (SubjectAccessReview). `kubectl
+//! muster token`, `register` and `unregister` do the rest.
 
 pub mod access;
 mod controller;

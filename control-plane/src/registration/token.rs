@@ -1,5 +1,5 @@
-//! Bootstrap tokens: what they look like, and the Secrets by which the fleet API knows them (Kubernetes' own rules). Pure, but for
-//! the randomness of a new one.
+//! Bootstrap tokens and their Secrets, by Kubernetes' rules. Pure, except that a new token needs
+//! randomness.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What the Works of a binding say together.
+//! Aggregates the Works of a binding into the binding's status.
 
 use std::collections::BTreeSet;
 

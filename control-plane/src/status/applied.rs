@@ -1,6 +1,8 @@
-//! What the template is told about its being applied: `SyncFailed` when a member refuses it, `SyncSucceed` when all have it.
+//! Events on templates: `SyncFailed` if a member rejects the object, `SyncSucceed` if all have
+//! applied it.
 //!
-//! An agent has no rights in the namespaces of templates, so the control plane tells what the Works say. Pure.
+//! An agent has no rights in the namespaces of templates, so the control plane publishes these
+//! events from the Works. Pure.
 
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingStatus};
 use muster_shared::conditions;

@@ -1,4 +1,4 @@
-//! Gathers the Works of a binding, and writes what they say to the binding and to the template.
+//! Reconciles the status of a binding and of its template from the binding's Works.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

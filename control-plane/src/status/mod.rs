@@ -1,4 +1,4 @@
-//! The status of bindings and templates from what the members report in their Works.
+//! Status of bindings and templates, from the reports of the members in their Works.
 
 mod aggregate;
 mod applied;

@@ -1,7 +1,8 @@
-//! Which taints a cluster's Ready condition asks for.
+//! Taints that follow a cluster's Ready condition.
 //!
-//! `not-ready` and `unreachable` with effect NoSchedule follow the condition as in Karmada. NoExecute taints of the
-//! same keys are added only in the classic mode of Karmada 1.3, which `--failover-eviction-timeout` switches on.
+//! `not-ready` and `unreachable` with effect NoSchedule follow the condition as in Karmada.
+//! NoExecute taints with the same keys are added only in classic mode, the behaviour of Karmada
+//! 1.3, which `--failover-eviction-timeout` enables.
 
 use std::time::Duration;
 

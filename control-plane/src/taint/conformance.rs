@@ -1,4 +1,4 @@
-//! Replays the recorded reconciles of taint policies of the shipped form.
+//! Replays recorded reconciles of ClusterTaintPolicies in Karmada's released form.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Keeps the taints of every cluster as the taint policies want them.
+//! Reconciles the taints of every cluster with the ClusterTaintPolicies.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,9 +1,10 @@
-//! Which taints a cluster should have by all policies together.
+//! Decides which taints a cluster should have, by all policies together.
 //!
-//! Policies speak in the order of their creation, then of their names. The shipped form acts on what is true now, and
-//! the last policy that speaks wins. The proposed form holds a taint from the end of its first window to the end of its second, and the
-//! taint goes when its last holder lets go. When a policy of the proposed form is deleted or no longer selects the
-//! cluster it lets go at once; taints of the shipped form stay, as Karmada documents.
+//! Policies apply in the order of their creation, then of their names. `taints` (the released form)
+//! follow the present conditions, and the last policy that applies counts. `taintsToAdd` (the
+//! proposed form) hold from the end of the first window to the end of the second, and a taint is
+//! removed when the last policy that holds it releases it. A policy that is deleted or no longer
+//! selects the cluster releases its `taintsToAdd` at once; its `taints` stay, as in Karmada.
 
 use std::collections::{BTreeSet, HashSet};
 

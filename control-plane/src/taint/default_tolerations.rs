@@ -1,9 +1,9 @@
-//! Tolerations that every policy has unless it says something else about the same taint.
+//! Tolerations that every policy has unless it says otherwise about the same taint.
 //!
-//! Karmada up to 1.14 added them at admission, so that a workload outlived a short failure of its cluster without its
-//! policy's doing: `--default-not-ready-toleration-seconds`, `--default-unreachable-toleration-seconds`. The proposal
-//! drops them, so they are unset here by default. Whoever reads a policy for a decision, or admits one, adds them
-//! by [`DefaultTolerations::add_to`]; adding them twice changes nothing.
+//! Karmada up to 1.14 added them at admission, so that workloads outlived a short failure of their
+//! cluster: `--default-not-ready-toleration-seconds`, `--default-unreachable-toleration-seconds`.
+//! The proposal removes them, so they are unset by default. Code that decides by a policy, or
+//! admits one, adds them with [`DefaultTolerations::add_to`], which can be called repeatedly.
 
 use muster_shared::api::policy::Placement;
 use muster_shared::k8s::{Taint, Toleration};

@@ -1,4 +1,4 @@
-//! Taints by policy: which ClusterTaintPolicy wants which taint on which cluster, since when, and who may take it off.
+//! Taints of clusters, from their conditions and from ClusterTaintPolicies.
 
 pub mod condition_taints;
 mod controller;

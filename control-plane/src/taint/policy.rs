@@ -1,4 +1,4 @@
-//! What a ClusterTaintPolicy says about a cluster: whether it is valid, and whether its conditions match.
+//! Validates a ClusterTaintPolicy, and matches its conditions with a cluster.
 
 use muster_shared::api::taint_policy::{
     ClusterTaintPolicySpec, MatchCondition, MatchConditionOperator, Taint as PolicyTaint,

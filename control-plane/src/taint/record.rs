@@ -1,7 +1,8 @@
-//! What the taint controller remembers about a cluster, kept on the cluster itself so that it survives a restart.
+//! State of the taint controller for a cluster, stored in an annotation of the cluster so that it
+//! survives a restart.
 //!
-//! It answers two questions that the taints cannot: who put a taint there (a taint that is not in the record belongs to
-//! a person and is never taken away), and since when a policy's conditions match or do not.
+//! It records which policy added a taint (a taint without a record belongs to a user and is never
+//! removed), and since when the conditions of a policy match or do not match.
 
 use std::collections::{BTreeMap, BTreeSet};
 

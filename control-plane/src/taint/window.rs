@@ -1,8 +1,10 @@
-//! Since when a policy's conditions match a cluster, or do not.
+//! Time since when the conditions of a policy match a cluster, or do not match.
 //!
-//! The proposal asks that conditions match *continuously* for a time before a taint comes, and do not match
-//! continuously for a time before it goes. Time is counted from when this control plane saw the verdict: a condition's
-//! own transition time may be the member's clock. It only says whether there was a break that was not seen.
+//! In the proposal, conditions must match *without interruption* for a time before a taint is
+//! added, and not match without interruption before it is removed. The time is counted from when
+//! this control plane saw the change: the transition time of a condition may be that of the
+//! member's clock, and tells only whether there was an interruption that the control plane did not
+//! see.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,5 @@
-//! What the author of a policy is told at admission: which parts of it have no effect. The policy
-//! is taken all the same, because kinds and clusters may come later; the control plane tells the
-//! rest by events.
+//! Warnings at admission about the parts of a policy that have no effect. The policy is accepted,
+//! because kinds and clusters may come later; events report what remains.
 
 use muster_shared::names::is_cluster_name;
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! ResourceBinding and ClusterResourceBinding: what they get at admission when somebody else than the control plane writes them, and
-//! what is refused. Karmada checks nothing of eviction tasks (K51).
+//! Admission of ResourceBinding and ClusterResourceBinding from writers other than the control
+//! plane: defaults and validation. Karmada does not validate eviction tasks (K51).
 
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};

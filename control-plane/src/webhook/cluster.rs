@@ -1,8 +1,8 @@
-//! Cluster: what Karmada's aggregated API server does to one that is written, as far as the definition cannot.
+//! Admission of Cluster: the part of Karmada's aggregated API server that the definition cannot do.
 //!
-//! The definition checks the name, addresses, labels and taints. Left here are the resource models, whose grades have to fit each other,
-//! and the times of taints. The deprecated `zone` stays where it is: moving it, as Karmada does, would make a second apply of the same
-//! manifest fail.
+//! The definition validates name, addresses, labels and taints. Left are the resource models, whose
+//! grades have to fit each other, and the times of taints. The deprecated `zone` is not moved to
+//! `zones` as in Karmada, because a second apply of the same manifest would then fail.
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::ClusterSpec;

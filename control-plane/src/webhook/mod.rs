@@ -1,8 +1,9 @@
-//! Admission: what is wrong with a policy is told to the person who writes it, at once, and Karmada's defaults are written into it.
+//! Admission webhooks: validate policies, and write Karmada's defaults into them.
 //!
-//! The API server asks over HTTPS before it writes an object: `/mutate` what is to be changed, `/validate` whether it may be written. Every
-//! replica answers, the leader or not. Without a directory of certificates, or names to make one for, nothing is served, and everything works as it does without
-//! admission: what is wrong is then told by events and conditions.
+//! The API server asks over HTTPS before it stores an object: `/mutate` for changes, `/validate`
+//! for approval. Every replica answers, whether it leads or not. Without `--cert-dir` and
+//! `--webhook-certificate-names` nothing is served, and everything works as without admission:
+//! problems are then reported by events and conditions.
 
 pub mod advice;
 pub mod binding;

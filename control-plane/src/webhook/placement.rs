@@ -1,4 +1,5 @@
-//! What a placement may say: the rules of Karmada's admission, and those without which a selector or a toleration means nothing.
+//! Validates a placement: the rules of Karmada's admission, and those for valid selectors and
+//! tolerations.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,8 @@
-//! PropagationPolicy and ClusterPropagationPolicy: what they get at admission, and what is refused.
+//! Admission of PropagationPolicy and ClusterPropagationPolicy: defaults and validation.
 //!
-//! The rules are those of Karmada's webhooks. What never can work is refused as well (a JSONPath that does not parse); what Karmada
-//! takes and ignores is a warning, so that no manifest of Karmada's is lost.
+//! The rules are those of Karmada's webhooks. What can never work is rejected as well, such as a
+//! malformed JSONPath. What Karmada accepts and ignores is a warning, so that every manifest for
+//! Karmada is accepted.
 
 use kube::core::ObjectMeta;
 use muster_shared::api::policy::{

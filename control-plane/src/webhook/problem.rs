@@ -1,4 +1,5 @@
-//! What is wrong with an object: the field, the value, and what is allowed, in the words of Kubernetes' own field errors.
+//! Problems of an object: field, value and accepted values, in the format of Kubernetes' field
+//! errors.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! From an `AdmissionReview` to its answer. Whatever is asked is answered: what cannot be understood is refused with the reason.
+//! Answers an `AdmissionReview`. Every request is answered: one that is not understood is rejected
+//! with the reason.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,7 @@
-//! ClusterTaintPolicy, in its shipped form and in the proposed one: what is refused.
+//! Validates a ClusterTaintPolicy.
 //!
-//! Effects, operators and that there is one target only are the definition's business. Nothing is filled in: its defaults are the
-//! definition's, too.
+//! The definition checks effects, operators and that there is one target only, and sets the
+//! defaults.
 
 use muster_shared::api::taint_policy::{
     ClusterTaintPolicySpec, MatchCondition, Taint as PolicyTaint, TaintToAdd,

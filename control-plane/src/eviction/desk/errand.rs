@@ -1,4 +1,4 @@
-//! What the desk is asked and answers: moments, errands, outcomes, news.
+//! Inputs and outputs of the eviction desk.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the desk tells people: the band it works in, and the turn that each waiting item takes.
+//! Reports of the eviction desk: its rate band, and the state of each waiting item.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Keeps the certificate: makes it when it is due, names its authority, and serves with it.
+//! Maintains the certificate of the admission server: creates it, publishes its authority, and
+//! serves with it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! Whether a new certificate is due, which authorities are named, and what of a webhook configuration has to change. Pure.
+//! Decides whether a new certificate is due, which authorities are published, and how a webhook
+//! configuration has to change. Pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! Makes an authority and a certificate for a server.
+//! Creates a certificate authority and a server certificate.
 
 use std::time::{Duration, SystemTime};
 

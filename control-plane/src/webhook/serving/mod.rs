@@ -1,8 +1,9 @@
-//! The certificate of the admission server, made and renewed by the control plane itself.
+//! Certificate of the admission server, created and renewed by the control plane.
 //!
-//! The leader makes an authority with a certificate, names the authority to the fleet API in the webhook configurations, and then puts
-//! certificate and key into a Secret of the fleet API, from which every replica serves. In this order, and with the authorities of older
-//! certificates kept until they end, every certificate that any replica shows is trusted at any time.
+//! The leader creates an authority and a certificate, publishes the authority in the webhook
+//! configurations, and then stores certificate and key in a Secret of the fleet API, from which
+//! every replica serves. In this order, and with older authorities kept until they expire, every
+//! certificate that a replica serves is trusted at any time.
 
 mod controller;
 mod decide;
