@@ -186,13 +186,19 @@ fn start_controllers(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
     if settings.runs("clustertaintpolicy") {
         taint::start(fleet, tasks);
     }
-    // One budget for all that moves.
-    let pace = eviction::pace::Pace::of(settings);
-    if settings.runs("taintmanager") {
-        eviction::start(fleet, &pace, tasks);
-    }
-    if settings.runs("applicationFailover") {
-        application_failover::start(fleet, pace, tasks);
+    let (taints, applications) = (
+        settings.runs("taintmanager"),
+        settings.runs("applicationFailover"),
+    );
+    if taints || applications {
+        // One for all that moves.
+        let budget = eviction::budget(fleet, tasks);
+        if taints {
+            eviction::start(fleet, &budget, tasks);
+        }
+        if applications {
+            application_failover::start(fleet, budget, tasks);
+        }
     }
     if settings.runs("gracefulEviction") {
         graceful_eviction::start(fleet, tasks);

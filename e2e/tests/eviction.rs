@@ -7,10 +7,12 @@ mod roll;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use http::StatusCode;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::roll::{Roll, name};
+use muster_e2e::harness::route::Effect;
 use muster_shared::api::cluster::Cluster;
 use roll::{GRACE, Setting, left, pending, silent, tainted};
 use serde_json::{Value, json};
@@ -145,6 +147,50 @@ async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back()
         let events = roll.events("member3").await?;
         assert!(events.contains("EvictionResumed"), "{events:?}");
         Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_cluster_that_vanished_counts_until_the_api_says_that_it_is_gone() {
+    let setting = Setting::named("vanished", 9).flag("--resource-eviction-rate=50");
+    roll::call(setting, async |roll| {
+        taint_policy(roll, 1, 1).await?;
+        place(roll, 5, 1)?;
+        let victims = names(1..=5);
+        roll.cut(victims.iter().map(String::as_str));
+        let stopped = ("True".to_owned(), "StoppedByThreshold".to_owned());
+        roll::until(roll, "five of nine are too many", |view| {
+            exactly(5, "tainted", tainted(view))?;
+            let says = pending(view, "web-3-0");
+            if says == stopped {
+                Ok(())
+            } else {
+                Err(format!("{says:?}"))
+            }
+        })
+        .await?;
+        // Nothing that the control plane sees announces its departure.
+        let clusters = Api::<Cluster>::all(roll.client.clone());
+        roll.to_fleet.inject_on("v1alpha1/clusters", Effect::Hang);
+        let free = json!({"metadata": {"finalizers": null}});
+        clusters
+            .patch("member1", &PatchParams::default(), &Patch::Merge(free))
+            .await?;
+        clusters.delete("member1", &DeleteParams::default()).await?;
+        roll.compact();
+        roll.to_fleet.heal();
+        let refused = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
+        roll.to_fleet.inject_on("/clusters/member1", refused);
+        roll::holds(roll, "nothing leaves", Duration::from_secs(5), |view| {
+            exactly(0, "left", left(view))
+        })
+        .await?;
+        roll.to_fleet.heal();
+        roll::until(roll, "the others leave", |view| {
+            exactly(4, "left", left(view))
+        })
+        .await
     })
     .await;
 }

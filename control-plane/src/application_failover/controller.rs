@@ -109,7 +109,6 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         known: Mutex::default(),
     });
     let queue = Queue::<BindingKey>::new("application failover");
-    feed(&ward, fleet);
     tasks.spawn("application failover turns", {
         let (ward, fleet, queue) = (Arc::clone(&ward), Arc::clone(fleet), queue.clone());
         async move {
@@ -145,18 +144,6 @@ const METRIC: &str = "muster_application_failovers_total";
 
 fn count(result: &'static str) {
     metrics::counter!(METRIC, "result" => result).increment(1);
-}
-
-/// Tells the budget of the clusters: the controller of evictions, which does so as well, may be switched off.
-fn feed(ward: &Arc<Ward>, fleet: &Fleet) {
-    let ward = Arc::clone(ward);
-    fleet.clusters.on_change(move |change| {
-        let (pace, now) = (ward.turns.pace(), Instant::now());
-        match change {
-            Change::Applied { new, .. } => pace.hear(new, now),
-            Change::Deleted { old } => pace.remove(&old.name_any(), now),
-        }
-    });
 }
 
 fn follow<B: BindingKind>(ward: &Arc<Ward>, bindings: &Informer<B>, queue: &Queue<BindingKey>) {

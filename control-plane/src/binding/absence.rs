@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use kube::api::Api;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::client::says_absent;
 use muster_shared::queue::Next;
 use muster_shared::watch::{Doubt, Presence};
 use tokio::time::Instant;
@@ -122,16 +123,6 @@ fn read(answer: Result<(), kube::Error>, key: &BindingKey) -> Result<Existence, 
         Err(error) if says_absent(&error, &key.name) => Ok(Existence::Absent),
         Err(error) => Err(Error::api("look for", key)(error)),
     }
-}
-
-/// Whether the API says that there is no object of this name. Only an answer that names the object does: where the kind itself
-/// is not served, the code is the same.
-pub fn says_absent(error: &kube::Error, name: &str) -> bool {
-    let kube::Error::Api(status) = error else {
-        return false;
-    };
-    let details = status.details.as_ref();
-    status.reason == "NotFound" && details.is_some_and(|details| details.name == name)
 }
 
 #[cfg(test)]

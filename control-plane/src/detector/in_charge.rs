@@ -5,13 +5,13 @@ use std::sync::Arc;
 use kube::api::Api;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
+use muster_shared::client::says_absent;
 use muster_shared::watch::{Doubt, Presence};
 
 use super::controller::Detector;
 use super::error::Error;
 use super::identity::{Owner, owner};
 use super::select::{Subject, winner};
-use crate::binding::absence::says_absent;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::claim::Claim;
 use crate::fleet::policy::{Policy, PolicyKey};

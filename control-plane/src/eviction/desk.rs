@@ -19,7 +19,7 @@ use super::explain::Turn;
 use super::fleet_view::{FleetView, evicts};
 use super::judge::{Judgement, Switches, judge, purge_mode};
 use super::pace::{Pace, Payer};
-use super::rate::{Band, Rates};
+use super::rate::{Band, FleetHealth, Rates};
 use super::record::{bounded, whole};
 use super::subject::Subject;
 use crate::fleet::binding::BindingKey;
@@ -153,7 +153,11 @@ impl Desk {
     /// A cluster is not known any more; `left` says whether it was seen leaving the fleet.
     pub fn cluster_gone(&mut self, name: &str, left: bool, now: Now) {
         self.fleet.remove(name, left);
-        self.pace.remove(name, now.tick);
+        if left {
+            self.pace.gone(name, now.tick);
+        } else {
+            self.pace.lost(name, now.tick);
+        }
         let dropped = self.backlog.drop_cluster(name);
         self.tallies.remove(name);
         if !self.open {
@@ -204,6 +208,8 @@ impl Desk {
 
     /// What to do next.
     pub fn next(&mut self, now: Now) -> Step {
+        // Others tell the budget of clusters as well.
+        self.settle_band(now);
         for (cluster, key) in self.backlog.mature(now.tick) {
             if !self.in_hand.contains_key(&key) {
                 self.review(&cluster, &key, now);
@@ -389,6 +395,11 @@ impl Desk {
     /// The clusters, to be measured.
     pub fn fleet(&self) -> &FleetView {
         &self.fleet
+    }
+
+    /// How much of the fleet has failed.
+    pub fn health(&self) -> FleetHealth {
+        self.pace.health()
     }
 
     /// Evictions a second at that rate.

@@ -12,14 +12,12 @@ use muster_shared::k8s::Taint;
 use muster_shared::names::condition;
 use muster_shared::taints::{NO_EXECUTE, PREFER_NO_EXECUTE};
 
-use super::rate::FleetHealth;
 use crate::scheduler::Snapshot;
 
 /// All clusters.
 #[derive(Debug, Default)]
 pub struct FleetView {
     clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
-    health: FleetHealth,
     snapshot: Snapshot,
 }
 
@@ -41,10 +39,6 @@ impl FleetView {
     pub fn put(&mut self, cluster: &Arc<Cluster>) -> Effect {
         let name: Arc<str> = Arc::from(cluster.name_any());
         let old = self.clusters.insert(name, Arc::clone(cluster));
-        self.count(cluster, true);
-        if let Some(old) = &old {
-            self.count(old, false);
-        }
         let effect = effect(old.as_deref(), cluster);
         if effect.helps_after.is_some() {
             self.snapshot.put(Arc::clone(cluster));
@@ -54,9 +48,7 @@ impl FleetView {
 
     /// Takes a cluster out; `left` says whether it was seen leaving the fleet, or nobody knows.
     pub fn remove(&mut self, name: &str, left: bool) {
-        if let Some(old) = self.clusters.remove(name) {
-            self.count(&old, false);
-        }
+        self.clusters.remove(name);
         if left {
             self.snapshot.depart(name);
         } else {
@@ -76,20 +68,6 @@ impl FleetView {
         self.clusters.get_key_value(name)
     }
 
-    fn count(&mut self, cluster: &Cluster, comes: bool) {
-        let FleetHealth { total, failed } = &mut self.health;
-        for (count, counts) in [
-            (total, is_counted(cluster)),
-            (failed, is_counted(cluster) && has_failed(cluster)),
-        ] {
-            *count = if comes {
-                *count + usize::from(counts)
-            } else {
-                *count - usize::from(counts)
-            };
-        }
-    }
-
     /// The clusters that have failed.
     pub fn failed(&self) -> impl Iterator<Item = &Arc<Cluster>> {
         let counts = |cluster: &&Arc<Cluster>| is_counted(cluster) && has_failed(cluster);
@@ -103,11 +81,6 @@ impl FleetView {
             .iter()
             .filter(move |(_, cluster)| evicting(cluster))
             .map(|(name, _)| name)
-    }
-
-    /// How much of the fleet has failed.
-    pub fn health(&self) -> FleetHealth {
-        self.health
     }
 
     /// The fleet for the scheduler.

@@ -141,7 +141,7 @@ impl Meter {
     /// Sets the gauges.
     #[expect(clippy::cast_precision_loss)] // gauges are floating point numbers
     pub fn show(&mut self, desk: &Desk, now: Instant) {
-        let health = desk.fleet().health();
+        let health = desk.health();
         metrics::gauge!("cluster_fault_num").set(health.failed as f64);
         metrics::gauge!("cluster_fault_rate").set(health.failed_fraction());
         metrics::gauge!("muster_evict_allowed_rate").set(desk.allowed_rate());

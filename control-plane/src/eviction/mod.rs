@@ -5,6 +5,7 @@ pub mod carry;
 mod controller;
 pub mod desk;
 pub mod explain;
+mod feed;
 pub mod fleet_view;
 pub mod judge;
 pub mod measure;
@@ -18,6 +19,7 @@ pub mod subject;
 pub mod teller;
 
 pub use controller::start;
+pub use feed::budget;
 
 #[cfg(test)]
 mod conformance;

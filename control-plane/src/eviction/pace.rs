@@ -100,7 +100,15 @@ impl Pace {
         if is_counted(cluster) {
             self.put(&cluster.name_any(), has_failed(cluster), now);
         } else {
-            self.remove(&cluster.name_any(), now);
+            self.gone(&cluster.name_any(), now);
+        }
+    }
+
+    /// A cluster is not known any more, and nobody saw it leave: one that had failed counts on, or the rate would rise by what nobody
+    /// knows.
+    pub fn lost(&self, cluster: &str, now: Instant) {
+        if !self.has_failed(cluster) {
+            self.gone(cluster, now);
         }
     }
 
@@ -119,12 +127,17 @@ impl Pace {
     }
 
     /// A cluster is gone.
-    pub fn remove(&self, cluster: &str, now: Instant) {
+    pub fn gone(&self, cluster: &str, now: Instant) {
         let mut inner = self.lock();
         if let Some(before) = inner.clusters.remove(cluster) {
             inner.failed -= usize::from(before);
             inner.settle_band(now);
         }
+    }
+
+    /// Whether a cluster counts as failed.
+    pub fn has_failed(&self, cluster: &str) -> bool {
+        self.lock().clusters.get(cluster) == Some(&true)
     }
 
     /// How much of the fleet has failed.
@@ -333,13 +346,29 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_cluster_that_is_lost_counts_until_it_is_heard_of_or_known_to_be_gone() {
+        let start = Instant::now();
+        let counted = |pace: &Pace| (pace.health().failed, pace.health().total);
+        let pace = fleet(4, 2, start);
+        pace.lost("c0", start);
+        pace.lost("c3", start);
+        pace.lost("never", start);
+        assert_eq!(counted(&pace), (2, 3), "of the others nothing is known");
+        pace.put("c0", false, start);
+        assert_eq!(counted(&pace), (1, 3));
+        pace.lost("c1", start);
+        pace.gone("c1", start);
+        assert_eq!(counted(&pace), (0, 2));
+    }
+
+    #[test]
     fn a_change_of_the_fleet_changes_the_rate_and_wakes_those_who_wait() {
         let start = Instant::now();
         let pace = fleet(10, 6, start);
         let listener = Arc::new(Notify::new());
         pace.wakes(Arc::clone(&listener));
         assert_eq!(pace.pay(Payer::Applications, start), Err(None));
-        pace.remove("c0", start);
+        pace.gone("c0", start);
         assert_eq!(pace.band(), Band::Stopped, "5 of 9");
         pace.put("c1", false, start);
         assert_eq!(pace.band(), Band::Primary);

@@ -141,6 +141,16 @@ pub fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found())
 }
 
+/// Returns whether the error says that there is no object of this name. Only an answer that names the
+/// object does: where the kind itself is not served, the code is the same.
+pub fn says_absent(error: &kube::Error, name: &str) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let details = status.details.as_ref();
+    status.reason == "NotFound" && details.is_some_and(|details| details.name == name)
+}
+
 /// Returns whether the error says that another client wrote the object first, or created it first.
 pub fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_conflict() || status.is_already_exists())

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_shared::api::binding::ResourceBinding;
+use muster_shared::client::says_absent;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::dependencies;
 use muster_shared::queue::{Next, Queue};
@@ -14,7 +15,6 @@ use muster_shared::watch::{Change, Doubt, Presence};
 use super::attach::{Attached, MOST_REFERRERS, Referrer, key_of};
 use super::index::{Index, Touched, kinds_of};
 use super::writes::{record, release, send};
-use crate::binding::absence::says_absent;
 use crate::detector::build;
 use crate::detector::controller::{LATER, SOON};
 use crate::detector::error::Error;

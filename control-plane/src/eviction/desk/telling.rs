@@ -79,7 +79,7 @@ impl Desk {
     pub(super) fn turn_of_ready(&self, cause: &Cause) -> Turn {
         match self.band {
             Band::Stopped => Turn::Stopped {
-                health: self.fleet.health(),
+                health: self.health(),
             },
             Band::Primary | Band::Secondary => Turn::Queued {
                 cause: bounded(cause.to_string()),
@@ -88,7 +88,7 @@ impl Desk {
     }
 
     pub(super) fn settle_band(&mut self, now: Now) {
-        let health = self.fleet.health();
+        let health = self.health();
         let band = self.pace.band();
         if band == self.band {
             return;

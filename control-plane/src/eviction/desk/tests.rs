@@ -771,7 +771,7 @@ fn clusters_that_never_reported_or_are_being_removed_do_not_make_a_fleet_look_he
     let going: fn(&mut Cluster) = |cluster| {
         cluster.metadata.deletion_timestamp = Some(muster_shared::k8s::Time(Timestamp::UNIX_EPOCH));
     };
-    let mut view = FleetView::default();
+    let pace = Pace::new(Rates::default(), Instant::now());
     for (name, taints, how, total, failed) in [
         ("a", json!([]), begun, 1, 0),
         ("b", down(0), begun, 2, 1),
@@ -781,36 +781,40 @@ fn clusters_that_never_reported_or_are_being_removed_do_not_make_a_fleet_look_he
         // One that never reported and yet is tainted has failed.
         ("c", down(0), new, 3, 2),
         ("b", json!([]), begun, 3, 1),
+        ("b", down(0), begun, 3, 2),
+        ("b", down(0), going, 2, 1),
     ] {
-        view.put(&change(name, &taints, how));
-        let health = view.health();
+        pace.hear(&change(name, &taints, how), Instant::now());
+        let health = pace.health();
         assert_eq!(
             (health.total, health.failed),
             (total, failed),
             "after {name}"
         );
     }
-    let pace = Pace::new(Rates::default(), Instant::now());
-    for (name, taints, how) in [
-        ("a", json!([]), begun),
-        ("b", down(0), begun),
-        ("c", json!([]), new),
-        ("d", down(0), going),
-    ] {
-        pace.hear(&change(name, &taints, how), Instant::now());
+}
+
+#[test]
+fn a_cluster_that_was_seen_leaving_is_told_from_one_that_may_be_there() {
+    let mut view = FleetView::default();
+    for name in ["c", "e"] {
+        view.put(&cluster(name, &json!([])));
     }
-    let counted = pace.health();
-    assert_eq!(
-        (counted.total, counted.failed),
-        (2, 1),
-        "the budget counts the same"
-    );
     view.remove("c", true);
     view.remove("e", false);
-    assert_eq!((view.health().total, view.health().failed), (2, 0));
     let snapshot = view.snapshot();
     assert!(snapshot.presence("c").is_gone(), "seen leaving");
     assert!(snapshot.presence("e").is_unknown(), "it may be there");
+}
+
+#[test]
+fn a_failed_cluster_that_nobody_saw_leave_does_not_let_the_others_go() {
+    let mut world = World::new(9, 5, 1);
+    assert_eq!(world.evict(10.0).len(), 0, "five of nine are too many");
+    world.desk.cluster_gone("c0", false, world.now());
+    assert_eq!(world.evict(100.0).len(), 0, "it may be there");
+    world.desk.cluster_gone("c0", true, world.now());
+    assert_eq!(world.evict(100.0).len(), 4, "four of eight are not");
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub struct Roll {
     pub to_fleet: Route,
     players: Players,
     bindings: Seeds,
-    _api: Running,
+    api: Running,
     _guard: DropGuard,
 }
 
@@ -138,7 +138,7 @@ impl Roll {
             to_fleet,
             players,
             bindings: api.seeds("work.karmada.io", "v1alpha2", "resourcebindings")?,
-            _api: api,
+            api,
             _guard: shutdown.drop_guard(),
         })
     }
@@ -160,6 +160,11 @@ impl Roll {
     pub fn heal<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         let names = names.into_iter().map(str::to_owned);
         self.players.answering().extend(names);
+    }
+
+    /// Makes the fleet API forget its history, so that watches which are behind have to list anew.
+    pub fn compact(&self) {
+        self.api.store().forget_history();
     }
 
     /// Puts a workload on a cluster, as the scheduler would have left it; `more` is merged into the

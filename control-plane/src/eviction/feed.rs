@@ -1,0 +1,85 @@
+//! Tells the budget of the clusters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::Api;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client::{self, says_absent};
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Presence};
+use tokio::time::Instant;
+
+use super::pace::Pace;
+use crate::fleet::Fleet;
+
+/// Time after which a cluster that the API has and the cache lacks is asked for again. When it can be seen, that is heard of.
+const AGAIN: Duration = Duration::from_mins(1);
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "look for cluster {name}, which counts as failed: {}",
+    client::brief(error)
+)]
+struct Error {
+    name: String,
+    error: Box<kube::Error>,
+}
+
+/// The budget that the settings give to a control plane, told of every cluster from now on. Call it before the listeners of those who
+/// pay are installed: they find it up to date.
+pub fn budget(fleet: &Arc<Fleet>, tasks: &mut Tasks) -> Pace {
+    let pace = Pace::of(&fleet.settings);
+    let lost = Queue::new("lost clusters");
+    fleet.clusters.on_change({
+        let (pace, lost, clusters) = (pace.clone(), lost.clone(), fleet.clusters.clone());
+        move |change| match change {
+            Change::Applied { new, .. } => pace.hear(new, Instant::now()),
+            Change::Deleted { old } => {
+                let name = old.name_any();
+                if clusters.presence(None, &name).is_gone() {
+                    pace.gone(&name, Instant::now());
+                } else {
+                    pace.lost(&name, Instant::now());
+                    lost.add(name);
+                }
+            }
+        }
+    });
+    fleet.clusters.on_unread_departure({
+        let pace = pace.clone();
+        move |_, name| pace.gone(name, Instant::now())
+    });
+    let known = pace.clone();
+    fleet.work(tasks, "lost clusters", lost, 1, move |fleet, name| {
+        let pace = known.clone();
+        async move { look_for(&fleet, &pace, name).await }
+    });
+    pace
+}
+
+/// Asks the API for a cluster that counts as failed although the cache lacks it.
+async fn look_for(fleet: &Fleet, pace: &Pace, name: String) -> Result<Next, Error> {
+    let is_lost = matches!(fleet.clusters.presence(None, &name), Presence::Unknown(_));
+    if !is_lost || !pace.has_failed(&name) {
+        return Ok(Next::Done);
+    }
+    let clusters: Api<Cluster> = Api::all(fleet.client.clone());
+    match clusters.get_metadata(&name).await {
+        Ok(_) => Ok(Next::After(AGAIN)),
+        Err(error) if says_absent(&error, &name) => {
+            tracing::info!(
+                cluster = name,
+                "the API does not have the cluster any more: it does not count as failed"
+            );
+            pace.gone(&name, Instant::now());
+            Ok(Next::Done)
+        }
+        Err(error) => Err(Error {
+            name,
+            error: Box::new(error),
+        }),
+    }
+}
