@@ -189,7 +189,7 @@ impl Scheduler {
     }
 
     /// Puts a binding on the queue that waits, and that a change of clusters may have helped.
-    fn wake_up(&self, key: Key, after: Duration) {
+    fn wake_up(&self, key: BindingKey, after: Duration) {
         Incoming::ClusterChanged.count();
         self.queue.add_after(key, after);
     }
