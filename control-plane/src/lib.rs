@@ -1,9 +1,56 @@
-//! The Muster control plane: notices which clusters went silent, decides what must move, moves it at a safe pace,
-//! and says why.
+//! The Muster control plane: detects failed clusters, evicts their workloads at a limited rate,
+//! places them in other clusters, and reports why.
 //!
-//! One process, one cache of each kind ([`fleet`]), and a folder per capability: pure files that decide beside one thin
-//! `controller.rs` that gathers, calls and writes. Every decision lives in API objects; memory is a cache, so that a restart
-//! at any instruction loses nothing and repeats nothing.
+//! One process has one cache per kind ([`fleet`]) and a module per capability, in which pure
+//! functions decide and one `controller.rs` gathers, calls and writes. Every decision is stored in
+//! API objects and memory is a cache, so that a restart at any instruction loses nothing and
+//! repeats nothing.
+//!
+//! # The controllers
+//!
+//! | name in `--controllers` | module | writes |
+//! |---|---|---|
+//! | `cluster` | [`cluster`] | `Ready` of silent clusters, condition taints, execution namespaces |
+//! | `clustertaintpolicy` | [`taint`] | taints of ClusterTaintPolicies |
+//! | `taintmanager` | [`eviction`] | `spec.clusters` and eviction tasks of bindings |
+//! | `applicationFailover` | [`application_failover`] | the same, for unhealthy applications |
+//! | `gracefulEviction` | [`graceful_eviction`] | removes completed eviction tasks |
+//! | `scheduler` | [`scheduler`] | `spec.clusters` of bindings, condition `Scheduled` |
+//! | `detector` | [`detector`] | bindings, claims on templates |
+//! | `binding`, `namespace` | [`binding`] | Works |
+//! | `bindingStatus` | [`status`] | status of bindings and templates |
+//! | `agentcsrapproving` | [`registration`] | approvals of signing requests |
+//!
+//! # A failover, step by step
+//!
+//! | step | module | result |
+//! |---|---|---|
+//! | an agent stops renewing its lease | | Lease `karmada-cluster/<cluster>` |
+//! | the grace period ends | [`cluster`]: `monitor`, `rollcall` | condition `Ready`=Unknown |
+//! | the condition sets a taint | [`taint`]: `condition_taints` | `unreachable:NoSchedule` |
+//! | a policy adds a taint that evicts | [`taint`]: `decide` | `NoExecute` or `PreferNoExecute` |
+//! | the workloads that must leave are found | [`eviction`]: `judge` | `EvictionPending` |
+//! | they are ordered and paced | [`eviction`]: `backlog`, `pace` | |
+//! | a new placement is written | [`eviction`]: `plan`, [`scheduler`] | one patch of the binding |
+//! | the Work for the new cluster is created | [`binding`]: `render` | Work in `karmada-es-<new>` |
+//! | its agent applies the Work and reports | agent: `apply`, `reflect` | status of the Work |
+//! | the reports are collected | [`status`]: `aggregate` | `status.aggregatedStatus` |
+//! | the replacement is healthy | [`graceful_eviction`]: `assess` | the eviction task is removed |
+//! | the old Work is deleted | [`binding`]: `controller` | Work in `karmada-es-<old>` |
+//! | the old cluster returns | agent: `apply` | the old copy is removed |
+//!
+//! # Terms in the code
+//!
+//! * *Template*: an object of the fleet API that a policy selects, and that is propagated to
+//!   members.
+//! * *Safety contract N*: promise N of the README.
+//! * *The proposal*: Karmada's proposal "Optimize Cluster Failover", which was released in part.
+//!   ClusterTaintPolicy has Karmada's *released form* (`taints`, also called shipped) and the
+//!   *proposed form* (`taintsToAdd`).
+//! * *Classic mode*: NoExecute taints some time after a failure, as in Karmada 1.3; enabled by
+//!   `--failover-eviction-timeout`.
+//! * *K15* and the like: numbers in the project's list of Karmada's defects; the sentence beside
+//!   each says which behaviour is avoided.
 
 pub mod application_failover;
 pub mod binding;

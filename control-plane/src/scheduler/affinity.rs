@@ -1,4 +1,5 @@
-//! Cluster affinity: which clusters a placement allows, in tiers, and in which order its affinity groups are tried.
+//! Cluster affinity: the clusters that a placement allows, in tiers, and the order of its affinity
+//! groups.
 
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::{ClusterAffinityTerm, Placement};

@@ -1,4 +1,4 @@
-//! A cluster that passed the filters, with what selection and division need to know about it.
+//! Cluster that passed the filters, with the values that selection and division need.
 
 use super::snapshot::Facts;
 

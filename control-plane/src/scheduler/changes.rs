@@ -1,7 +1,7 @@
-//! Changes of clusters that are still to be answered.
+//! Queue of cluster changes whose effect on bindings has not been computed yet.
 //!
-//! A report costs the watch no more than putting it down here. What it means for bindings is worked out by a task of its own, for several
-//! clusters at once, and in a part of the time only, so that neither reports nor other work wait for it.
+//! A report costs its watch no more than an entry here. A separate task computes the effects, for
+//! several clusters at once and in a part of the time, so that neither reports nor other work wait.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

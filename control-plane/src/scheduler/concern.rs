@@ -1,4 +1,4 @@
-//! Which settled bindings have to be looked at again when a cluster changes.
+//! Finds the scheduled bindings that a change of a cluster affects.
 
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;

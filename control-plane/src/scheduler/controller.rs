@@ -1,5 +1,5 @@
-//! Schedules bindings: takes them from the queue by their events and those of clusters, asks [`pass`], and writes
-//! what it says.
+//! Schedules bindings: queues them on changes of bindings and clusters, calls [`pass`], and writes
+//! the result.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! What the cache does not show yet of our own writes: deciding on such a state again would repeat what is done.
+//! The scheduler's own writes that the cache does not show yet. A decision on the older state would
+//! repeat them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

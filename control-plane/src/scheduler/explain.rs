@@ -1,5 +1,5 @@
-//! Why a binding goes where it goes: for each cluster whether it fits, or which filters refuse it and why, its score,
-//! its room, and what it is given. Told by the same steps that decide.
+//! Explains a schedule: for each cluster the filters that reject it and why, its score, its
+//! capacity, and its replicas. Computed by the same steps as the schedule.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Which clusters may take a workload at all: one filter a function, each knowing only its own rule.
+//! Filters: which clusters may take a workload. Each filter is one function with one rule.
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,7 +1,8 @@
-//! The first placement of a binding, decided by whoever is about to create it.
+//! First placement of a binding, computed when it is created.
 //!
-//! A binding that is created with its clusters costs the API one write less than one that is placed afterwards, and has no moment
-//! without a target. It is the same decision by the same [`pass`]; the scheduler finds it made, and reports it.
+//! A binding that is created with its clusters costs one write less than one that is placed
+//! afterwards, and always has a target. The decision is the same, by the same [`pass`]; the
+//! scheduler reports it.
 
 use jiff::Timestamp;
 use muster_shared::api::binding::{Binding, ResourceBindingSpec, ResourceBindingStatus};

@@ -1,4 +1,4 @@
-//! Clusters and bindings for the tests of this module, in as few words as possible.
+//! Clusters and bindings for the tests of the scheduler.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How long the steps of a pass take. Nothing is decided by it.
+//! Measures the duration of each step of a schedule.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

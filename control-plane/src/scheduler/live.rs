@@ -1,4 +1,4 @@
-//! The snapshot that is kept up to date from the watch of clusters.
+//! Snapshot that follows the watch of clusters.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

@@ -1,4 +1,4 @@
-//! The figures of the scheduler, under the names that Karmada's have.
+//! Metrics of the scheduler, with the names of Karmada's.
 
 use std::time::{Duration, Instant};
 

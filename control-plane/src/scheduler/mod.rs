@@ -1,8 +1,9 @@
-//! Which clusters a workload runs on, and how many replicas each of them gets.
+//! Schedules workloads: chooses clusters, and the number of replicas of each.
 //!
-//! [`schedule`] is a function of a binding and a [`Snapshot`] of the clusters: filter, rank, select, divide. Everything
-//! that places a workload calls it, eviction included, so a decision never depends on who asked. `need` says when to
-//! ask, `outcome` what is written.
+//! [`schedule`] is a function of a binding and a [`Snapshot`] of the clusters: filter, rank,
+//! select, divide. Every controller that places a workload calls it, including eviction, so that
+//! the decision does not depend on the caller. `need` tells when a binding has to be scheduled,
+//! `outcome` what is written.
 
 mod affinity;
 pub mod candidate;

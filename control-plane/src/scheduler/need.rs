@@ -1,4 +1,4 @@
-//! Whether a binding has to be scheduled, or is where it should be.
+//! Decides whether a binding has to be scheduled.
 
 use std::fmt;
 

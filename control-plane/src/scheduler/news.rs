@@ -1,4 +1,4 @@
-//! What changed about a cluster, as far as bindings that wait or are settled depend on it.
+//! Changes of a cluster that may let waiting bindings be scheduled.
 
 use muster_shared::api::cluster::{APIEnablement, Cluster, ResourceSummary};
 use muster_shared::k8s::Taint;

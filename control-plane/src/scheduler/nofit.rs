@@ -1,4 +1,4 @@
-//! Why a workload got no clusters, in the words that Karmada and kube-scheduler use.
+//! Reasons why a workload got no clusters, in the words of Karmada and kube-scheduler.
 
 use std::collections::BTreeMap;
 use std::fmt;

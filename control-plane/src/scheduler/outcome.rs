@@ -1,5 +1,5 @@
-//! What one pass over a binding comes to: the result with the placement it was made for, what is reported, and what
-//! the binding waits for.
+//! Outcome of a schedule: the clusters with their placement, the status to report, and what the
+//! binding waits for.
 
 use jiff::Timestamp;
 use muster_shared::api::binding::{

@@ -1,4 +1,5 @@
-//! One pass over a binding: its affinity groups one after the other, each through filter, selection and division.
+//! One schedule of a binding: its affinity groups in order, each through filters, selection and
+//! division.
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::api::policy::Placement;

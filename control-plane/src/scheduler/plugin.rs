@@ -1,4 +1,4 @@
-//! Which rules of the scheduler are in force: `--plugins`, with the names that Karmada's scheduler gives them.
+//! Enabled plugins of the scheduler: `--plugins`, with the names of Karmada's scheduler.
 
 use std::fmt;
 

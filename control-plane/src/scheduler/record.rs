@@ -1,4 +1,4 @@
-//! The record of the placement that was applied last, as an annotation keeps it.
+//! Annotation with the placement of the last schedule.
 
 use muster_shared::api::binding::ResourceBindingSpec;
 

@@ -1,4 +1,4 @@
-//! What a pass reports in a binding's status, and the patch that says it.
+//! Status of a binding after a schedule, and the patch that writes it.
 
 use jiff::Timestamp;
 use muster_shared::api::binding::ResourceBindingStatus;

@@ -1,5 +1,5 @@
-//! All clusters as one decision sees them: immutable, cheap to share, with everything parsed that would otherwise
-//! be parsed again for every workload.
+//! Snapshot of all clusters for one decision: immutable, cheap to share, with everything parsed
+//! that every decision would otherwise parse again.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,4 +1,4 @@
-//! What the scheduler promises, beyond what the recorded vectors show: failover, taints, groups, spreading.
+//! Tests of the scheduler beyond the recorded vectors: failover, taints, groups, spreading.
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What spread constraints promise, beyond what the recorded vectors show.
+//! Tests of spread constraints beyond the recorded vectors.
 
 use serde_json::json;
 

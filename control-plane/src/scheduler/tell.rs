@@ -1,4 +1,4 @@
-//! What operators hear of a decision, when it is news: events and log lines.
+//! Events and log lines about schedules that changed something.
 
 use muster_shared::api::binding::{Binding, ResourceBindingSpec, TargetCluster};
 use muster_shared::conditions;

@@ -1,7 +1,8 @@
-//! Targets of which nobody knows whether they are there: they were not seen leaving, and cannot be read.
+//! Targets whose clusters are unknown: not in the cache, and not seen being deleted.
 //!
-//! What such a cluster holds stays as it is, and only the rest of the workload is placed. Where the rest cannot be told from the whole,
-//! nothing is placed until the cluster is known again. A placement that rules the cluster out by its name is how a person gives it up.
+//! The replicas of such a cluster stay, and only the rest of the workload is placed. If the rest
+//! cannot be separated, nothing is placed until the cluster is known again. A user gives such a
+//! cluster up with a placement that excludes it by name.
 
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::policy::{ClusterAffinity, Placement};

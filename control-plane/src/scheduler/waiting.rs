@@ -1,10 +1,9 @@
-//! The bindings without a decision, and what would have to change for them to get one.
+//! Bindings that could not be scheduled, and what would have to change.
 //!
-//! A fleet reports all the time, and thousands of bindings may wait: what one report costs must not grow with them. Those that may go to
-//! the same clusters, ask for the same amounts and have the same priority are one group, which is compared once with each change.
-//! Where too many different amounts are asked for, amounts that are alike count as one, at a bound of what each of them would
-//! gain: then a binding may be looked at too early, and none is missed. Of the groups that a change may help only some bindings are
-//! woken at a time, the others in the turns that follow.
+//! A fleet reports all the time and thousands of bindings may wait, so that the cost of a report
+//! must not grow with their number. Bindings that may go to the same clusters and request the same
+//! amounts form one class. A change is evaluated once per class, and a class wakes only the
+//! bindings for which there is enough capacity now.
 
 mod choices;
 mod group;

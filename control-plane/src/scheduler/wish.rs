@@ -1,4 +1,4 @@
-//! What a binding without a decision waits for.
+//! What a binding that could not be scheduled waits for.
 
 use muster_shared::api::binding::ResourceBindingSpec;
 

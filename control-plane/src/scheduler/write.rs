@@ -1,4 +1,4 @@
-//! The one write that carries out a decision.
+//! Writes a schedule to the binding.
 
 use muster_shared::api::binding::Binding;
 use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};

@@ -1,5 +1,5 @@
-//! Amounts of resources in the units that capacity is counted in: thousandths of a core for CPU, whole units for all
-//! else. Fractions are rounded away from zero, as Kubernetes rounds them.
+//! Amounts of resources in the units of capacity: thousandths of a core for CPU, whole units
+//! otherwise. Fractions are rounded away from zero, as in Kubernetes.
 
 use std::collections::BTreeMap;
 

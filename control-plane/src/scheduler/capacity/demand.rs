@@ -1,4 +1,4 @@
-//! What one replica asks for.
+//! Resources that one replica requests.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One demand against many clusters.
+//! Estimates for one demand in many clusters.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The nodes of a cluster by grade.
+//! Number of a cluster's nodes by grade.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! How many more replicas fit into a cluster, judged by what its agent reported: the sums of its resources, or the
-//! grades of its nodes.
+//! Estimates how many more replicas fit into a cluster, from its agent's report: the totals of its
+//! resources, or the grades of its nodes.
 
 mod amount;
 mod demand;

@@ -1,4 +1,4 @@
-//! What a node of a grade is taken to hold: `--node-grades`.
+//! Resources that a node of a grade is assumed to have: `--node-grades`.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! How many complete sets of a workload with several pod templates fit into a cluster.
+//! Estimates how many complete sets of a workload with several pod templates fit into a cluster.
 
 use muster_shared::api::binding::Component;
 

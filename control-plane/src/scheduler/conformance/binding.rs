@@ -1,4 +1,4 @@
-//! Suite `schedule_binding`: passes over one binding while the world around it changes.
+//! Suite `schedule_binding`: repeated schedules of one binding while its environment changes.
 
 use std::sync::Arc;
 

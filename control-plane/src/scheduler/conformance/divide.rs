@@ -1,4 +1,4 @@
-//! Suite `divide`: replicas over clusters that are selected already.
+//! Suite `divide`: division of replicas over selected clusters.
 
 use serde_json::{Value, json};
 

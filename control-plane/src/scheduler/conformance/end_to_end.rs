@@ -1,4 +1,5 @@
-//! Suite `schedule_end_to_end`: filter, select and divide together, one affinity group at a time.
+//! Suite `schedule_end_to_end`: filters, selection and division together, one affinity group at a
+//! time.
 
 use std::sync::Arc;
 

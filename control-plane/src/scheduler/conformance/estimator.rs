@@ -1,4 +1,4 @@
-//! Suite `estimator_general`: how many replicas fit into a cluster.
+//! Suite `estimator_general`: number of replicas that fit into a cluster.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Suite `filters`: each filter by itself.
+//! Suite `filters`: each filter alone.
 
 use std::sync::Arc;
 

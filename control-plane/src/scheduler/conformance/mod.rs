@@ -1,4 +1,4 @@
-//! The recorded behaviour of Karmada's scheduler, replayed. One file a suite.
+//! Replays recorded decisions of Karmada's scheduler, one file per suite.
 
 mod binding;
 mod divide;

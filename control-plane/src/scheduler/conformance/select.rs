@@ -1,4 +1,4 @@
-//! Suite `select_clusters`: the choice of clusters under spread constraints.
+//! Suite `select_clusters`: selection of clusters under spread constraints.
 
 use serde_json::{Value, json};
 

@@ -1,8 +1,9 @@
-//! Dividing the replicas of a workload over the selected clusters.
+//! Divides the replicas of a workload among the selected clusters.
 //!
-//! What is placed stays unless there is a reason to move it: a divided workload that grows keeps its replicas
-//! and places only the new ones, one that shrinks gives back in proportion, and only a requested reschedule starts
-//! afresh. Static weights are the exception: they are a statement about the whole, so the whole is divided again.
+//! Placed replicas stay unless there is a reason to move them. When a divided workload grows, only
+//! the new replicas are placed; when it shrinks, replicas are removed in proportion; only a
+//! requested reschedule starts anew. With static weights all replicas are divided again, because
+//! the weights apply to the total.
 
 mod strategy;
 mod webster;

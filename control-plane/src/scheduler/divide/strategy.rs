@@ -1,4 +1,4 @@
-//! Which way of dividing a placement asks for.
+//! Division strategy of a placement.
 
 use muster_shared::api::policy::{
     ClusterAffinity, ClusterPreferences, Placement, ReplicaDivisionPreference,

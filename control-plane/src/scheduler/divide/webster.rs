@@ -1,5 +1,5 @@
-//! Proportional division of seats by Webster's method (highest averages with the divisors 1, 3, 5, …): how
-//! replicas follow weights.
+//! Proportional division by Webster's method (highest averages with the divisors 1, 3, 5, …), by
+//! which replicas follow weights.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Properties of the choice under spread constraints.
+//! Properties of selection under spread constraints.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Properties of the division of replicas, and of what a second look or a failover moves of it.
+//! Properties of the division of replicas, and of what a second schedule or a failover moves.
 
 use proptest::prelude::*;
 use serde_json::json;

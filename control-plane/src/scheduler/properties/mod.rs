@@ -1,5 +1,6 @@
-//! What holds for every fleet and every workload: replicas add up, constraints hold, nothing moves without cause, the
-//! order of the input does not matter, and more room never makes things worse. Here are the fleets and workloads.
+//! Properties that hold for every fleet and workload: replicas add up, constraints are met, nothing
+//! moves without a cause, the order of inputs does not matter, and more capacity is never worse.
+//! This file has the generators of fleets and workloads.
 
 mod constraints;
 mod division;

@@ -1,4 +1,5 @@
-//! Properties of capacity: more room never makes things worse, and what is shared between clusters misleads about none.
+//! Properties of capacity: more capacity is never worse, and sharing between equal clusters changes
+//! no result.
 
 use std::sync::Arc;
 

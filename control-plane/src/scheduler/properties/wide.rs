@@ -1,5 +1,5 @@
-//! Properties of fleets with dozens of regions, zones and clusters: what is asked of many groups is met where that is possible, and found
-//! in reasonable time.
+//! Properties of fleets with dozens of regions, zones and clusters: constraints on many groups are
+//! met where possible, in reasonable time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

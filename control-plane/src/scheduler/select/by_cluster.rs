@@ -1,4 +1,5 @@
-//! Spreading by cluster: the best so many clusters, exchanged for roomier ones where the replicas would not fit.
+//! Selects clusters under a constraint by cluster: the best ones, exchanged for larger ones if the
+//! replicas do not fit.
 
 use super::{Candidate, Groups, Load, SelectError};
 

@@ -1,5 +1,5 @@
-//! Meeting several constraints at once, where the choice by the leading field breaks another one or gives up clusters that hold
-//! the workload.
+//! Selects clusters under several constraints, if the selection by the first one violates another
+//! one, or drops clusters that have the workload.
 
 use std::collections::HashMap;
 

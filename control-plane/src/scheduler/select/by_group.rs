@@ -1,4 +1,5 @@
-//! Spreading by region, provider or zone: first the groups, then clusters of these groups.
+//! Selects clusters under a constraint by region, provider or zone: first the groups, then their
+//! clusters.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};

@@ -1,7 +1,7 @@
-//! Choosing among the clusters that fit, under the spread constraints.
+//! Selects among the clusters that passed the filters, under the spread constraints.
 //!
-//! Spreading by cluster and by region gives Karmada's results. Karmada only filters by zone and provider, and refuses
-//! labels; here they spread as regions do, see [`Spreading`].
+//! Results for constraints by cluster and by region are Karmada's. Karmada only filters by zone and
+//! provider, and rejects labels; here they work like regions, see [`Spreading`].
 
 mod by_cluster;
 mod by_fields;

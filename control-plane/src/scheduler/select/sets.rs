@@ -1,9 +1,10 @@
-//! The best set of groups, in polynomial time.
+//! Finds the best set of groups in polynomial time.
 //!
-//! Groups are taken in their order. A set is complete as soon as it has enough groups and clusters, and is then not extended. The best
-//! complete set has the highest total score, then the most clusters, then the earliest groups: what Karmada's depth-first search over
-//! all sets finds, which takes exponential time. What matters of the groups taken so far is their number and that of their clusters, so
-//! that each such state is looked at once.
+//! Groups are added in their order. A set is complete as soon as it has enough groups and clusters,
+//! and is not extended then. The best complete set has the highest total score, then the most
+//! clusters, then the earliest groups. This is the result of Karmada's depth-first search over all
+//! sets, which takes exponential time. Only the number of groups and of clusters so far matter for
+//! the rest, so that each such state is visited once.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
