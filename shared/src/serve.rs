@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use anyhow::Context;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::server::conn::http1;
@@ -18,6 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::connections::{Connections, Limits};
+use crate::tasks::Tasks;
 
 /// Connections of one port. Probes and scrapers ask one question each; a client that says nothing,
 /// or takes nothing, must not keep file descriptors or memory that the process needs for its work.
@@ -103,6 +106,44 @@ pub async fn upkeep(metrics: PrometheusHandle, shutdown: CancellationToken) {
             _ = ticks.tick() => metrics.run_upkeep(),
         }
     }
+}
+
+/// Addresses of the admin servers; `None` switches one off.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    /// Serves metrics and health.
+    pub metrics: Option<SocketAddr>,
+    /// Serves health alone, so that the port of the probes can be open to all.
+    pub health: Option<SocketAddr>,
+}
+
+/// Binds the admin servers and starts them as tasks.
+///
+/// # Errors
+/// When an address cannot be bound.
+pub async fn open(
+    ports: Ports,
+    health: &Health,
+    metrics: Option<PrometheusHandle>,
+    tasks: &mut Tasks,
+) -> anyhow::Result<()> {
+    let shutdown = tasks.shutdown().clone();
+    if let Some(metrics) = metrics.clone() {
+        tasks.spawn("metrics upkeep", upkeep(metrics, shutdown.clone()));
+    }
+    let servers = [
+        ("metrics server", ports.metrics, metrics),
+        ("health server", ports.health, None),
+    ];
+    for (name, address, metrics) in servers {
+        let Some(address) = address else { continue };
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot serve on {address}"))?;
+        let serving = admin(listener, health.clone(), metrics, shutdown.clone());
+        tasks.spawn(name, serving);
+    }
+    Ok(())
 }
 
 /// Serves health on a bound listener until shutdown, and metrics where they are given.

@@ -8,7 +8,6 @@ mod parts;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use metrics_exporter_prometheus::PrometheusHandle;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::capacity::default_models;
@@ -76,22 +75,11 @@ impl Agent {
             health.expect(part);
         }
         let mut tasks = Tasks::new(shutdown.clone());
-        if let Some(metrics) = metrics.clone() {
-            tasks.spawn("metrics upkeep", serve::upkeep(metrics, shutdown.clone()));
-        }
-        // Metrics are on their own port only, so that the port of the probes can be open to all.
-        let addresses = [
-            ("metrics server", settings.metrics_bind_address.0, metrics),
-            ("health server", settings.health_probe_bind_address.0, None),
-        ];
-        for (name, address, metrics) in addresses {
-            let Some(address) = address else { continue };
-            let listener = tokio::net::TcpListener::bind(address)
-                .await
-                .with_context(|| format!("cannot serve on {address}"))?;
-            let admin = serve::admin(listener, health.clone(), metrics, shutdown.clone());
-            tasks.spawn(name, admin);
-        }
+        let ports = serve::Ports {
+            metrics: settings.metrics_bind_address.0,
+            health: settings.health_probe_bind_address.0,
+        };
+        serve::open(ports, &health, metrics, &mut tasks).await?;
         Ok(Self {
             fleet: Gateway::open("fleet", fleet).await?,
             member: Gateway::open("member", member).await?,

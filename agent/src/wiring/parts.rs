@@ -262,7 +262,7 @@ impl Agent {
                 applying.run(workers, shutdown, work).await;
             });
         }
-        self.start_second_wind(works.clone(), returned, to_apply, to_report);
+        self.retry_on_return(works.clone(), returned, to_apply, to_report);
         self.start_readiness(works.clone());
         self.spawn_as(
             Standing::Member,
@@ -273,7 +273,7 @@ impl Agent {
     }
 
     /// What failed while an API was away is done as soon as it answers.
-    fn start_second_wind(
+    fn retry_on_return(
         &mut self,
         works: Informer<CachedWork>,
         returned: Arc<Notify>,
@@ -281,7 +281,7 @@ impl Agent {
         to_report: Queue<String>,
     ) {
         let shutdown = self.shutdown.clone();
-        self.spawn_as(Standing::Member, "second wind", async move {
+        self.spawn_as(Standing::Member, "retries", async move {
             loop {
                 tokio::select! {
                     () = shutdown.cancelled() => return,

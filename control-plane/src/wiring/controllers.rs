@@ -1,0 +1,126 @@
+//! The table of all controllers, and what starts them.
+//!
+//! | `--controllers` | watches | decides in | writes |
+//! |---|---|---|---|
+//! | `cluster` | Clusters, leases, namespaces, Works | `cluster::{monitor, lifecycle, identity}`, `taint::condition_taints` | status conditions, condition taints and finalizer of Clusters, execution namespaces |
+//! | `clustertaintpolicy` | ClusterTaintPolicies, Clusters | `taint::decide` | taints of Clusters, and the annotation that records them |
+//! | `taintmanager` | Clusters, bindings | `eviction::{judge, plan, rate}` | `spec.clusters` and `spec.gracefulEvictionTasks` of bindings, condition `EvictionPending` |
+//! | `applicationFailover` | bindings | `application_failover::{decide, exit}` | as `taintmanager`, and the annotation with its history |
+//! | `gracefulEviction` | bindings, Clusters, templates | `graceful_eviction::assess` | removal of finished `spec.gracefulEvictionTasks` |
+//! | `scheduler` | bindings, Clusters | [`scheduler::schedule`] | `spec.clusters`, condition `Scheduled` |
+//! | `detector` | policies, templates, bindings | `detector::{select, build, claim}` | bindings, marks of templates, dependencies |
+//! | `binding` | bindings, templates, Works | `binding::{render, purge, owner}` | Works |
+//! | `bindingStatus` | Works | `status::aggregate` | status of bindings and templates |
+//! | `namespace` | namespaces, Clusters | `binding::namespaces` | Works with namespaces |
+//! | `agentcsrapproving` | signing requests | `registration::decide` | approvals, roles and namespaces of members |
+//!
+//! A controller reads the caches of [`Fleet`], asks for leadership at each act, and writes on the state that it decided on.
+
+use std::sync::Arc;
+
+use muster_shared::tasks::Tasks;
+
+use crate::eviction::pace::Pace;
+use crate::fleet::Fleet;
+use crate::settings::{self, CONTROLLERS, Settings};
+use crate::{
+    application_failover, binding, cluster, detector, eviction, graceful_eviction, registration,
+    scheduler, status, taint, unsupported,
+};
+
+/// What a controller needs to start.
+struct Start<'a> {
+    fleet: &'a Arc<Fleet>,
+    tasks: &'a mut Tasks,
+    /// The one budget of all that moves, once somebody needs it.
+    budget: Option<Pace>,
+}
+
+impl Start<'_> {
+    /// The budget, which is told of every cluster from its first use on.
+    fn budget(&mut self) -> Pace {
+        let (fleet, tasks) = (self.fleet, &mut *self.tasks);
+        self.budget
+            .get_or_insert_with(|| eviction::budget(fleet, tasks))
+            .clone()
+    }
+}
+
+/// Starts one controller.
+type Starter = fn(&mut Start<'_>);
+
+/// Every controller by its name in `--controllers`.
+const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
+    ("cluster", |it| cluster::start(it.fleet, it.tasks)),
+    ("clustertaintpolicy", |it| taint::start(it.fleet, it.tasks)),
+    ("taintmanager", |it| {
+        let budget = it.budget();
+        eviction::start(it.fleet, &budget, it.tasks);
+    }),
+    ("applicationFailover", |it| {
+        let budget = it.budget();
+        application_failover::start(it.fleet, budget, it.tasks);
+    }),
+    ("gracefulEviction", |it| {
+        graceful_eviction::start(it.fleet, it.tasks);
+    }),
+    ("scheduler", |it| scheduler::start(it.fleet, it.tasks)),
+    ("detector", |it| detector::start(it.fleet, it.tasks)),
+    ("binding", |it| binding::start(it.fleet, it.tasks)),
+    ("bindingStatus", |it| status::start(it.fleet, it.tasks)),
+    ("namespace", |it| {
+        binding::start_namespaces(it.fleet, it.tasks);
+    }),
+    ("agentcsrapproving", |it| {
+        registration::start(it.fleet, it.tasks);
+    }),
+];
+
+/// Starts the controllers that `--controllers` names.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let settings = &fleet.settings;
+    let mut start = Start {
+        fleet,
+        tasks,
+        budget: None,
+    };
+    for (name, starter) in STARTERS {
+        if settings.runs(name) {
+            starter(&mut start);
+        }
+    }
+    if settings.runs("binding") || settings.runs("bindingStatus") {
+        unsupported::start(fleet, start.tasks);
+    }
+}
+
+/// Logs which controllers run, and which gate stops what.
+pub fn say_what_runs(settings: &Settings) {
+    for (name, owns) in CONTROLLERS {
+        let running = settings.runs(name);
+        tracing::info!(controller = name, running, owns, "controller");
+    }
+    if !settings.gate(&settings::FAILOVER) {
+        tracing::info!("feature gate Failover is off: no taint moves any workload");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_controller_that_may_be_named_can_be_started() {
+        let startable = STARTERS.map(|(name, _)| name);
+        let named = CONTROLLERS.map(|(name, _)| name);
+        assert_eq!(startable, named);
+    }
+
+    #[test]
+    fn the_table_of_this_page_names_every_controller() {
+        let page = include_str!("controllers.rs");
+        for (name, _) in CONTROLLERS {
+            assert!(page.contains(&format!("//! | `{name}` |")), "{name}");
+        }
+    }
+}

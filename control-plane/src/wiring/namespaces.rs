@@ -1,0 +1,84 @@
+//! The namespaces that the control plane itself needs.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, PostParams};
+use muster_shared::client;
+use muster_shared::names::CLUSTER_NAMESPACE;
+
+use crate::fleet::Fleet;
+
+/// Creates the namespaces of the election and of the leases, retrying until they exist: a fresh fleet API
+/// has neither.
+pub(super) async fn ensure(fleet: &Fleet) {
+    let api: Api<Namespace> = Api::all(fleet.client.clone());
+    let mut wanted = vec![
+        fleet.settings.leader_elect_resource_namespace.as_str(),
+        CLUSTER_NAMESPACE,
+    ];
+    wanted.dedup();
+    for name in wanted {
+        loop {
+            let refusal = match create_missing(&api, name).await {
+                Ok(true) => {
+                    tracing::info!(name, "created a namespace that the fleet needs");
+                    break;
+                }
+                Ok(false) => break,
+                Err(error) => error,
+            };
+            let why = client::brief(&refusal);
+            if is_refused_for_good(&refusal) {
+                // Then somebody else is to make it, and the election says what is missing.
+                tracing::warn!(
+                    name,
+                    why,
+                    "a namespace that the fleet needs may not be created"
+                );
+                break;
+            }
+            tracing::warn!(
+                name,
+                why,
+                "could not create a namespace that the fleet needs"
+            );
+            tokio::select! {
+                () = fleet.shutdown.cancelled() => return,
+                () = tokio::time::sleep(Duration::from_secs(2)) => {}
+            }
+        }
+    }
+}
+
+/// Creates a namespace where it is missing; says whether it was. It is read first, because admission may refuse to create one that exists.
+async fn create_missing(api: &Api<Namespace>, name: &str) -> Result<bool, kube::Error> {
+    match api.get_metadata_opt(name).await {
+        Ok(Some(_)) => return Ok(false),
+        Ok(None) => {}
+        // Who may not read it may still create it.
+        Err(kube::Error::Api(status)) if status.is_forbidden() => {}
+        Err(error) => return Err(error),
+    }
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    match api.create(&PostParams::default(), &namespace).await {
+        Ok(_) => Ok(true),
+        Err(error) if client::is_conflict(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether asking again cannot help: the API answered, and it was not a matter of load or of time.
+fn is_refused_for_good(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => (400..500).contains(&status.code) && status.code != 429,
+        _ => false,
+    }
+}
