@@ -15,6 +15,7 @@
 //! everything else runs on the other, so that slow lists, discovery, comparisons and applies do not
 //! delay the leases.
 
+pub mod accounts;
 pub mod apply;
 pub mod census;
 pub mod certificate;
@@ -29,6 +30,7 @@ pub mod reflect;
 pub mod report;
 pub mod settings;
 mod wiring;
+pub mod work;
 mod write;
 mod written;
 

@@ -10,7 +10,7 @@ use muster_shared::settings::{
 use muster_shared::telemetry::LogFormat;
 use serde::Deserialize;
 
-use crate::credentials::account::{self, Report};
+use crate::accounts::{self, Report};
 
 /// Counting nodes by the grades of `spec.resourceModels`.
 pub const CUSTOMIZED_MODELS: Gate = Gate {
@@ -308,7 +308,7 @@ impl Settings {
 
     /// The credentials that the fleet is given.
     pub fn reports(&self) -> Result<Vec<Report>, Error> {
-        account::chosen(&self.report_secrets)
+        accounts::chosen(&self.report_secrets)
             .map_err(|problem| Error::invalid("report-secrets", problem))
     }
 

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Request, Response};
-use muster_agent::apply::CachedWork;
-use muster_agent::apply::desired::ObjectKey;
 use muster_agent::reflect::{Look, Reflections};
+use muster_agent::work::CachedWork;
+use muster_agent::work::desired::ObjectKey;
 use muster_shared::interner::Interner;
 use muster_shared::k8s::{Api, Client};
 use muster_shared::queue::Queue;

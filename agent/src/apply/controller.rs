@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::telling::is_news;
-use super::cached::CachedWork;
-use super::desired::{self, ObjectKey};
-use super::inventory::Inventory;
-use super::member::{self, Member};
-use super::object::{self, Change};
 use super::outcome::{self, Failures};
-use super::repairs::Repairs;
-use super::work::{FINALIZER, desired_for, has_finalizer, in_order, path};
 use crate::reflect::{Look, Reflections};
+use crate::work::CachedWork;
+use crate::work::desired::{self, ObjectKey};
+use crate::work::inventory::Inventory;
+use crate::work::manifests::{FINALIZER, desired_for, has_finalizer, in_order, path};
+use crate::work::member::{self, Member};
+use crate::work::object::{self, Change};
+use crate::work::repairs::Repairs;
 use crate::write::{self, within};
 use crate::written::Written;
 

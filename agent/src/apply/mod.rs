@@ -5,21 +5,7 @@
 //! from the API before its objects are deleted, and an object is deleted only if its annotations
 //! name this Work.
 
-mod cached;
 mod controller;
-pub mod desired;
-pub mod echo;
-pub mod inventory;
-pub mod marks;
-pub mod member;
-pub mod object;
 mod outcome;
-mod pods;
-mod raw;
-pub mod repairs;
-pub mod settled;
-mod takeover;
-pub mod work;
 
-pub use self::cached::CachedWork;
 pub use self::controller::Applier;

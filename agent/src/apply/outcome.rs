@@ -8,8 +8,8 @@ use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{APPLIED, CONTENDED, DISPATCHING};
 
-use super::cached::Unreadable;
-use super::repairs::Contended;
+use crate::work::cached::Unreadable;
+use crate::work::repairs::Contended;
 
 /// Whether dispatching is allowed or suspended.
 pub fn dispatching(suspended: bool, now: Timestamp) -> Condition {
@@ -266,7 +266,7 @@ mod tests {
     fn a_contest_names_the_other_field_manager_and_its_end_is_told_where_it_was_told() {
         let manifest =
             serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
-        let object = super::super::desired::ObjectKey::of(&manifest, 0).unwrap();
+        let object = crate::work::desired::ObjectKey::of(&manifest, 0).unwrap();
         let rival = Some("cainjector".to_owned());
         let contest = [Contended { object, rival }];
         let begun = contended(&[], &contest, Timestamp::UNIX_EPOCH).unwrap();

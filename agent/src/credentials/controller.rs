@@ -21,8 +21,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::account::{self, Held, Report, TOKEN_TYPE};
 use super::report::{Delivery, Step};
+use crate::accounts::{self, Held, Report, TOKEN_TYPE};
 use crate::join::ensure_namespace;
 use crate::measures;
 use crate::write::{self, FIELD_MANAGER, merge, within};
@@ -175,7 +175,7 @@ impl Reporter {
     async fn report(&self, report: Report, cluster: &Cluster) -> Result<Progress, Error> {
         let account = report.account(&self.cluster);
         let secret = self.prepare(report, &account).await?;
-        let (token, authority) = match account::held(&secret, &account) {
+        let (token, authority) = match accounts::held(&secret, &account) {
             Held::Token { token, authority } => (token, authority),
             Held::Nothing => return Ok(Progress::AwaitsToken),
             Held::Foreign(why) => return Err(Error::Occupied(account, why)),
@@ -198,7 +198,7 @@ impl Reporter {
         let secrets: Api<Secret> = Api::namespaced(member.clone(), namespace);
         ensure_namespace(member, namespace).await?;
         let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), namespace);
-        let wanted = account::service_account(namespace, account);
+        let wanted = accounts::service_account(namespace, account);
         ensure(
             "read or create the member's ServiceAccount",
             &accounts,
@@ -206,12 +206,12 @@ impl Reporter {
         )
         .await?;
         if report == Report::KubeCredentials {
-            let (role, binding) = account::full_access(namespace, account);
+            let (role, binding) = accounts::full_access(namespace, account);
             ensure_everywhere("read or create the member's ClusterRole", member, &role).await?;
             let step = "read or create the member's ClusterRoleBinding";
             ensure_everywhere(step, member, &binding).await?;
         }
-        let wanted = account::token_secret(namespace, account);
+        let wanted = accounts::token_secret(namespace, account);
         ensure("read or create the member's Secret", &secrets, &wanted).await?;
         Ok(within("read the member's Secret", secrets.get(account)).await?)
     }

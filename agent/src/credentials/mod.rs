@@ -4,11 +4,9 @@
 //! Karmada's agent does this once, before it registers, and exits if it fails. Here it is a
 //! separate task that retries and reports failures; leases and status do not wait for it.
 
-pub mod account;
 mod controller;
 pub mod report;
 mod withdrawal;
 
-pub use self::account::Report;
 pub use self::controller::Reporter;
 pub use self::withdrawal::Withdrawal;

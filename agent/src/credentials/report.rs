@@ -8,7 +8,7 @@ use muster_shared::k8s::{ByteString, ObjectMeta, OwnerReference, Secret};
 use muster_shared::names::label;
 use serde_json::{Value, json};
 
-use super::account::{self, Report};
+use crate::accounts::{self, Report};
 
 /// A token on its way from the member to the fleet.
 #[derive(Clone, Debug)]
@@ -45,14 +45,14 @@ impl Delivery<'_> {
     ///
     /// Karmada's agent never changes a Secret that exists, so that a member's new token arrives only after somebody deleted it.
     pub fn step(&self, found: Option<&Secret>) -> Step {
-        let owner = account::owner(self.cluster, self.uid);
+        let owner = accounts::owner(self.cluster, self.uid);
         let data = self.data();
         let Some(found) = found else {
             let name = self.report.secret(self.cluster);
             return Step::Create(Box::new(Secret {
                 metadata: ObjectMeta {
                     owner_references: Some(vec![owner]),
-                    ..account::metadata(Some(self.namespace), &name)
+                    ..accounts::metadata(Some(self.namespace), &name)
                 },
                 data: Some(data),
                 ..Secret::default()
@@ -190,10 +190,10 @@ mod tests {
             Step::Patch(patch) => patch["metadata"]["ownerReferences"].clone(),
             other => unreachable!("{other:?}"),
         };
-        let (old, own) = (account::owner("m1", "u0"), account::owner("m1", "u1"));
+        let (old, own) = (accounts::owner("m1", "u0"), accounts::owner("m1", "u1"));
         let app = OwnerReference {
             kind: "Backup".into(),
-            ..account::owner("b", "u9")
+            ..accounts::owner("b", "u9")
         };
         for (before, after) in [
             (None, vec![own.clone()]),
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn another_clusters_secret_is_not_touched() {
         let theirs = |secret: &mut Secret| {
-            secret.metadata.owner_references = Some(vec![account::owner("m2", "u2")]);
+            secret.metadata.owner_references = Some(vec![accounts::owner("m2", "u2")]);
         };
         assert_eq!(patched(theirs), Step::Foreign("m2".into()));
     }

@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::account::{self, Report};
+use crate::accounts::{self, Report};
 use crate::write::{self, FIELD_MANAGER, merge, within};
 
 /// How long to wait while another agent leads.
@@ -108,7 +108,9 @@ impl Withdrawal {
             tracing::warn!(secret, %error, "the fleet keeps a copy of a token that is good for nothing any more");
         }
         if report == Report::KubeCredentials {
-            let name = account::full_access(&self.namespace, &account).0.name_any();
+            let name = accounts::full_access(&self.namespace, &account)
+                .0
+                .name_any();
             let bindings: Api<ClusterRoleBinding> = Api::all(self.member.clone());
             remove("remove the member's ClusterRoleBinding", &bindings, &name).await?;
             let roles: Api<ClusterRole> = Api::all(self.member.clone());

@@ -9,9 +9,9 @@ use muster_shared::k8s::{Api, Client, ListParams, Namespace, ObjectMeta, Resourc
 use muster_shared::{conditions, names};
 use serde_json::{Value, json};
 
-use crate::apply::member::Raw;
-use crate::credentials::Report;
+use crate::accounts::Report;
 use crate::settings::Settings;
+use crate::work::member::Raw;
 use crate::write::{self, merge_patch, within};
 
 /// Clusters per page when looking for one of our name or id.

@@ -8,8 +8,8 @@ use muster_shared::k8s::RawExtension;
 use muster_shared::work_status;
 
 use super::look::Reflection;
-use crate::apply::desired::ObjectKey;
-use crate::apply::work::{key_of, keys};
+use crate::work::desired::ObjectKey;
+use crate::work::manifests::{key_of, keys};
 
 /// Bytes that the manifests of a Work and what is said of its objects may take together. An object
 /// of more than 1.5 MB is refused by etcd; the rest is for the identifiers.

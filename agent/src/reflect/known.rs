@@ -7,10 +7,10 @@ use muster_shared::api::work::Work;
 use muster_shared::k8s::{GroupVersionKind, ResourceExt};
 use serde_json::Value;
 
-use crate::apply::CachedWork;
-use crate::apply::desired::ObjectKey;
-use crate::apply::member::Raw;
-use crate::apply::work::keys;
+use crate::work::CachedWork;
+use crate::work::desired::ObjectKey;
+use crate::work::manifests::keys;
+use crate::work::member::Raw;
 
 /// A kind that is watched.
 pub(super) struct Watched {

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::{ManifestStatus, ResourceIdentifier};
 
-use crate::apply::desired::ObjectKey;
-use crate::apply::work::key_of;
+use crate::work::desired::ObjectKey;
+use crate::work::manifests::key_of;
 
 /// Reason and text of an event, in Karmada's words.
 pub type Note = (&'static str, String);

@@ -8,7 +8,7 @@ use muster_shared::queue::Queue;
 
 use super::look::{Look, Reflection};
 use super::news::Trouble;
-use crate::apply::desired::ObjectKey;
+use crate::work::desired::ObjectKey;
 
 /// Changes of an object within this time become one report. A rollout changes a status several
 /// times a second.

@@ -14,7 +14,7 @@ use super::compose::compose;
 use super::news::news;
 use super::reflections::Reflections;
 use super::sent::{Sent, Verdict};
-use crate::apply::CachedWork;
+use crate::work::CachedWork;
 use crate::write::{self, within};
 
 /// Writes `manifestStatuses`, the part of a Work's status that is ours alone.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::apply::CachedWork;
+use crate::work::CachedWork;
 
 /// How long the informer may take to show what was written.
 const LAG: Duration = Duration::from_secs(10);

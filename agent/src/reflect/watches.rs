@@ -17,15 +17,16 @@ use super::known::{Fits, Known, Opened, Watched};
 use super::look::Look;
 use super::reflections::Reflections;
 use super::supervised::Supervised;
-use crate::apply::desired::ObjectKey;
-use crate::apply::echo::Echoes;
-use crate::apply::inventory::Inventory;
-use crate::apply::member::Raw;
-use crate::apply::repairs::{Repairs, rival};
-use crate::apply::work::desired_for;
-use crate::apply::{CachedWork, marks, object};
 use crate::digest::digest;
 use crate::discovery::Discovery;
+use crate::work::CachedWork;
+use crate::work::desired::ObjectKey;
+use crate::work::inventory::Inventory;
+use crate::work::manifests::desired_for;
+use crate::work::member::Raw;
+use crate::work::normalized::ServerNormalization;
+use crate::work::repairs::{Repairs, rival};
+use crate::work::{object, ownership};
 
 /// Objects per page of a list: whole objects, of which a page is in memory at a time.
 const PAGE: u32 = 100;
@@ -41,7 +42,7 @@ pub struct Watches {
     member: Client,
     discovery: Discovery,
     reflections: Arc<Reflections>,
-    echoes: Arc<Echoes>,
+    echoes: Arc<ServerNormalization>,
     inventory: Arc<Inventory>,
     repairs: Arc<Repairs>,
     /// Works to be applied again.
@@ -55,7 +56,11 @@ impl Watches {
         works: Informer<CachedWork>,
         member: Client,
         discovery: Discovery,
-        (reflections, echoes, inventory): (Arc<Reflections>, Arc<Echoes>, Arc<Inventory>),
+        (reflections, echoes, inventory): (
+            Arc<Reflections>,
+            Arc<ServerNormalization>,
+            Arc<Inventory>,
+        ),
         (repairs, to_apply): (Arc<Repairs>, Queue<String>),
     ) -> Arc<Self> {
         let kinds_changed = Arc::new(Notify::new());
@@ -231,7 +236,7 @@ impl Watches {
         // Elements of a list come without them.
         object["apiVersion"] = watched.kind.api_version().into();
         object["kind"] = watched.kind.kind.as_str().into();
-        let ours = marks::work_of(&object)
+        let ours = ownership::work_of(&object)
             .filter(|(namespace, _)| Some(*namespace) == self.works.api().namespace())
             .map(|(_, name)| name.to_owned());
         let mut seen = Seen {

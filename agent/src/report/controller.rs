@@ -17,13 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::collector::Collected;
 use super::status::{self, Age, Findings};
-use crate::apply::CachedWork;
 use crate::census::Census;
 use crate::health::Health;
 use crate::health::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
 use crate::health::deeper::{Deeper, Steady};
 use crate::health::probe::Observation;
 use crate::measures::Step;
+use crate::work::CachedWork;
 use crate::write::{self, FIELD_MANAGER, within};
 use crate::written::Written;
 

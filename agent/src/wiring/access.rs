@@ -8,8 +8,9 @@ use muster_shared::events::Events;
 use muster_shared::watch::Informer;
 
 use super::Agent;
+use crate::accounts::Report;
 use crate::certificate::{Place, Rotation};
-use crate::credentials::{self, Report};
+use crate::credentials;
 use crate::join::Standing;
 use crate::settings::CERT_ROTATION;
 

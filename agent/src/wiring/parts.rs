@@ -14,11 +14,7 @@ use muster_shared::watch::{Informer, Selection};
 use tokio::sync::{Notify, watch};
 
 use super::Agent;
-use crate::apply::echo::Echoes;
-use crate::apply::inventory::Inventory;
-use crate::apply::member::Member;
-use crate::apply::repairs::Repairs;
-use crate::apply::{Applier, CachedWork};
+use crate::apply::Applier;
 use crate::census::Census;
 use crate::discovery::Discovery;
 use crate::health;
@@ -29,6 +25,11 @@ use crate::reflect::{self, Reflections, Watches};
 use crate::report::Reporter;
 use crate::report::collector::{self, Collected};
 use crate::settings::CERT_ROTATION;
+use crate::work::CachedWork;
+use crate::work::inventory::Inventory;
+use crate::work::member::Member;
+use crate::work::normalized::ServerNormalization;
+use crate::work::repairs::Repairs;
 
 /// Works per page of a list, where the fleet's API does not stream lists: each holds whole manifests.
 const WORKS_PER_PAGE: u32 = 100;
@@ -184,7 +185,7 @@ impl Agent {
         let to_apply = Queue::ranked("works", move |work: &String| ranks.rank(work));
         let to_report = Queue::new("work-status");
         let reflections = Arc::new(Reflections::new(to_report.clone()));
-        let echoes = Arc::new(Echoes::default());
+        let echoes = Arc::new(ServerNormalization::default());
         let both = self.runs("workStatus") && self.runs("execution");
         let inventory = Arc::new(Inventory::new(both));
         if self.runs("workStatus") {

@@ -10,13 +10,13 @@ use muster_shared::k8s::ResourceExt;
 use muster_shared::queue::Next;
 use serde_json::json;
 
-use super::super::cached::CachedWork;
-use super::super::desired::ObjectKey;
-use super::super::object;
 use super::super::outcome::{self, Failures};
-use super::super::work::{FINALIZER, dropped, has_finalizer, namespace, path};
 use super::telling::is_news;
 use super::{Applier, Error, count};
+use crate::work::CachedWork;
+use crate::work::desired::ObjectKey;
+use crate::work::manifests::{FINALIZER, dropped, has_finalizer, namespace, path};
+use crate::work::object;
 
 impl Applier {
     /// Removes objects that an earlier version of the Work had and this one has not. Karmada leaves

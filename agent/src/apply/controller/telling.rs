@@ -11,10 +11,10 @@ use muster_shared::names::condition::{CONTENDED, DISPATCHING};
 use muster_shared::queue::Next;
 use serde_json::json;
 
-use super::super::cached::{CachedWork, Unreadable};
 use super::super::outcome;
-use super::super::work::path;
 use super::{Applier, Error};
+use crate::work::cached::{CachedWork, Unreadable};
+use crate::work::manifests::path;
 
 impl Applier {
     /// Tells that a Work cannot be read. It is looked at again when it changes.

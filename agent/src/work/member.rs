@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::desired::ObjectKey;
-use super::echo::Echoes;
+use super::normalized::ServerNormalization;
 pub use super::raw::Raw;
 use crate::discovery::{self, Discovery};
 
@@ -127,7 +127,7 @@ impl Error {
 pub struct Member {
     client: Client,
     discovery: Discovery,
-    echoes: Arc<Echoes>,
+    echoes: Arc<ServerNormalization>,
     may_act: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -138,7 +138,7 @@ impl Member {
     pub fn new(
         client: Client,
         discovery: Discovery,
-        echoes: Arc<Echoes>,
+        echoes: Arc<ServerNormalization>,
         may_act: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         Self {
@@ -166,7 +166,7 @@ impl Member {
     }
 
     /// What the member made of earlier applies.
-    pub fn echoes(&self) -> &Echoes {
+    pub fn echoes(&self) -> &ServerNormalization {
         &self.echoes
     }
 

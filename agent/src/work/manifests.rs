@@ -8,7 +8,7 @@ use muster_shared::names::annotation;
 use serde_json::{Value, json};
 
 use super::desired::{self, ObjectKey};
-use super::marks;
+use super::ownership;
 
 pub use muster_shared::names::finalizer::WORK as FINALIZER;
 
@@ -17,7 +17,7 @@ pub fn desired_for(work: &Work, manifest: &Value) -> Value {
     let mut wanted = desired::desired(manifest, &namespace(work), &work.name_any());
     // Karmada stamps the manifest with it; a Work made by hand says it once.
     if let Some(resolution) = work.annotations().get(annotation::CONFLICT_RESOLUTION)
-        && marks::annotation(&wanted, annotation::CONFLICT_RESOLUTION).is_none()
+        && ownership::annotation(&wanted, annotation::CONFLICT_RESOLUTION).is_none()
     {
         wanted["metadata"]["annotations"][annotation::CONFLICT_RESOLUTION] = json!(resolution);
     }
@@ -175,7 +175,7 @@ mod tests {
         work.annotations_mut()
             .insert(annotation::CONFLICT_RESOLUTION.into(), "overwrite".into());
         let resolution = |manifest: &Value| {
-            marks::annotation(
+            ownership::annotation(
                 &desired_for(&work, manifest),
                 annotation::CONFLICT_RESOLUTION,
             )

@@ -5,9 +5,9 @@ use muster_shared::names::annotation;
 use serde_json::{Value, json};
 
 use super::desired::ObjectKey;
-use super::echo::Echoes;
-use super::marks;
 use super::member::{self, FIELD_MANAGER, Member};
+use super::normalized::ServerNormalization;
+use super::ownership;
 use super::pods::with_admitted;
 use super::takeover::takeover;
 
@@ -107,12 +107,12 @@ impl Plan {
 /// something has to be sent: fields that an apply does not mention and that were never ours stay as
 /// they are.
 pub fn plan(
-    echoes: &Echoes,
+    echoes: &ServerNormalization,
     key: &ObjectKey,
     desired: &Value,
     observed: &Value,
 ) -> Result<Plan, interpreter::Error> {
-    let leftovers = marks::leftovers(desired, observed);
+    let leftovers = ownership::leftovers(desired, observed);
     let desired = &*with_admitted(desired, observed);
     if echoes.settled(key, desired, observed) {
         return Ok(Plan {
@@ -179,12 +179,12 @@ async fn attempt(
         member.echoes().applied(key, desired, &created);
         return Ok((Change::Created, created));
     };
-    if !marks::may_update(desired, &observed) {
+    if !ownership::may_update(desired, &observed) {
         return Err(Error::Unmanaged {
             kind: key.kind.kind.clone(),
             path: key.path(),
             cluster: cluster.to_owned(),
-            strategy: marks::annotation(desired, annotation::CONFLICT_RESOLUTION)
+            strategy: ownership::annotation(desired, annotation::CONFLICT_RESOLUTION)
                 .unwrap_or("empty")
                 .to_owned(),
         });
@@ -252,12 +252,12 @@ pub async fn remove(
     let Some(observed) = member.get(key).await? else {
         return Ok(());
     };
-    if !marks::may_remove(&observed, work.0, work.1) {
+    if !ownership::may_remove(&observed, work.0, work.1) {
         tracing::info!(object = %key, work = work.1, "left alone: it is not this work's object");
         return Ok(());
     }
     if preserve {
-        return match marks::release(&observed) {
+        return match ownership::release(&observed) {
             Some(patch) => member.patch(key, &patch).await.map(|_| ()),
             None => Ok(()),
         };
@@ -272,7 +272,7 @@ mod tests {
 
     fn plan_for(desired: &Value, observed: &Value) -> Plan {
         let key = ObjectKey::of(desired, 0).unwrap();
-        plan(&Echoes::default(), &key, desired, observed).unwrap()
+        plan(&ServerNormalization::default(), &key, desired, observed).unwrap()
     }
 
     fn service(spec: &Value) -> Value {

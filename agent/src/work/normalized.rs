@@ -17,11 +17,11 @@ use crate::digest::digest;
 /// What was sent and what came back, as hashes, by object. Only objects that do not look settled
 /// are remembered.
 #[derive(Debug, Default)]
-pub struct Echoes {
+pub struct ServerNormalization {
     known: Mutex<HashMap<ObjectKey, (u64, u64)>>,
 }
 
-impl Echoes {
+impl ServerNormalization {
     /// Whether applying `desired` would leave `observed` as it is, as far as can be told.
     pub fn settled(&self, key: &ObjectKey, desired: &Value, observed: &Value) -> bool {
         settled(desired, observed, FIELD_MANAGER)
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn what_came_back_once_is_not_sent_again_until_one_side_changes() {
-        let echoes = Echoes::default();
+        let echoes = ServerNormalization::default();
         let (wanted, found) = (desired("60s"), answer("1m0s"));
         let key = ObjectKey::of(&wanted, 0).unwrap();
         assert!(
