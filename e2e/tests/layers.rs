@@ -1,0 +1,231 @@
+//! Layers point one way: a module uses only modules of floors below its own.
+//!
+//! Each crate declares its modules from the lowest floor to the highest. A module may use those that are named before it; a
+//! module that is not named fails the test, so that nobody adds one without saying where it belongs. Modules in one set of
+//! brackets may use each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+
+/// Modules of one crate, the lowest first.
+type Floors = &'static [&'static [&'static str]];
+
+const SHARED: Floors = &[
+    &["jsonpath"],
+    &["names"],
+    &["k8s"],
+    &["interner"],
+    &["merge"],
+    &["protobuf"],
+    &["remind"],
+    &["tls"],
+    &["api"],
+    &["conditions"],
+    &["taints"],
+    &["selectors"],
+    &["work_status"],
+    // `watch` reads pods as `capacity` counts them, and `capacity` is fed by events of `watch`.
+    &["queue"],
+    &["capacity", "watch"],
+    &["interpreter"],
+    &["certificate"],
+    // A client tells by events that it has no credentials any more; events are written by clients.
+    &["client", "events"],
+    &["write"],
+    &["lease"],
+    &["tasks"],
+    &["connections"],
+    &["serve"],
+    &["https"],
+    &["settings"],
+    &["telemetry"],
+];
+
+const AGENT: Floors = &[
+    &["measures"],
+    &["digest"],
+    &["write"],
+    &["written"],
+    &["accounts"],
+    &["settings"],
+    &["discovery"],
+    &["census"],
+    &["health"],
+    &["heartbeat"],
+    &["certificate"],
+    &["work"],
+    &["reflect"],
+    &["apply"],
+    &["join"],
+    &["credentials"],
+    &["report"],
+    &["wiring"],
+];
+
+/// design.md, section 8, rule 11.
+const CONTROL_PLANE: Floors = &[
+    &["deviations"],
+    &["settings"],
+    &["fleet"],
+    &["scheduler"],
+    &["taint"],
+    &["cluster"],
+    &["eviction"],
+    &["graceful_eviction"],
+    &["binding"],
+    &["application_failover"],
+    &["detector"],
+    &["status"],
+    &["registration"],
+    &["unsupported"],
+    &["webhook"],
+    &["kubectl"],
+    &["wiring"],
+];
+
+#[test]
+fn layers_of_shared_point_one_way() {
+    assert_eq!(arrows_upwards("shared", SHARED), Vec::<String>::new());
+}
+
+#[test]
+fn layers_of_the_agent_point_one_way() {
+    assert_eq!(arrows_upwards("agent", AGENT), Vec::<String>::new());
+}
+
+#[test]
+fn layers_of_the_control_plane_point_one_way() {
+    assert_eq!(
+        arrows_upwards("control-plane", CONTROL_PLANE),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn arrows_are_found_in_all_their_spellings() {
+    let modules = BTreeSet::from(["a".to_owned(), "b".to_owned(), "c".to_owned()]);
+    for (module, text, used) in [
+        ("a", "use crate::b::X;", "b"),
+        ("a", "use crate::{b, c::Y};", "b c"),
+        ("a", "let x = crate::c::f();", "c"),
+        ("a::x", "use super::super::b::X;", "b"),
+        ("a::x", "use super::b::X;", ""),
+        ("a", "use super::{c, b};", "b c"),
+        ("a", "mod tests {\n    use super::super::b;\n}", "b"),
+        ("a", "// crate::b\n/// [`crate::c`]", ""),
+        ("a", "use crate::COMPONENT;", ""),
+    ] {
+        let path: Vec<&str> = module.split("::").collect();
+        let found: Vec<String> = uses(&path, text, &modules).into_iter().collect();
+        assert_eq!(found.join(" "), used, "{text}");
+    }
+}
+
+/// The arrows of a crate that point upwards, and the modules that no floor names.
+fn arrows_upwards(crate_name: &str, floors: Floors) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(crate_name)
+        .join("src");
+    let floor_of: BTreeMap<&str, usize> = floors
+        .iter()
+        .enumerate()
+        .flat_map(|(floor, modules)| modules.iter().map(move |module| (*module, floor)))
+        .collect();
+    let files = sources(&root);
+    assert!(files.len() > 20, "{} has few files", root.display());
+    let module_of = |file: &Path| -> Vec<String> {
+        let relative = file.strip_prefix(&root).unwrap_or(file).with_extension("");
+        let mut path: Vec<String> = relative
+            .iter()
+            .map(|part| part.to_string_lossy().into_owned())
+            .collect();
+        if path.last().is_some_and(|last| last == "mod") {
+            path.pop();
+        }
+        path
+    };
+    let modules: BTreeSet<String> = files
+        .iter()
+        .filter_map(|file| module_of(file).into_iter().next())
+        .filter(|module| !["lib", "main", "bin"].contains(&module.as_str()))
+        .collect();
+    let mut wrong: Vec<String> = modules
+        .iter()
+        .filter(|module| !floor_of.contains_key(module.as_str()))
+        .map(|module| format!("{module} has no floor"))
+        .collect();
+    for file in &files {
+        let path = module_of(file);
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let Some(own) = path.first().and_then(|module| floor_of.get(module)) else {
+            continue;
+        };
+        let text = std::fs::read_to_string(file).expect("a source file");
+        for used in uses(&path, &text, &modules) {
+            let upwards = floor_of.get(used.as_str()).is_some_and(|floor| floor > own);
+            let aside = used != path[0] && floor_of.get(used.as_str()) == Some(own);
+            if upwards || (aside && floors[*own].len() == 1) {
+                wrong.push(format!("{} uses {used}", file.display()));
+            }
+        }
+    }
+    wrong
+}
+
+/// The top-level modules that a file's text uses.
+fn uses(path: &[&str], text: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
+    let comment = Regex::new(r"//[^\n]*").expect("a pattern");
+    let way = Regex::new(r"\b(crate|super(?:::super)*)::(\{[^;]*\}|\w+)").expect("a pattern");
+    let text = comment.replace_all(text, "");
+    let inline: Vec<(usize, usize)> = inline_modules(&text);
+    let mut found = BTreeSet::new();
+    for part in way.captures_iter(&text) {
+        let (Some(whole), root, rest) = (part.get(0), &part[1], &part[2]) else {
+            continue;
+        };
+        let nested = inline
+            .iter()
+            .filter(|(start, end)| (*start..*end).contains(&whole.start()))
+            .count();
+        let depth = path.len() + nested;
+        if root != "crate" && root.matches("super").count() != depth {
+            continue;
+        }
+        let names = rest.trim_matches(['{', '}']).split(',');
+        for name in names.filter_map(|name| name.trim().split("::").next()) {
+            if modules.contains(name) && name != path[0] {
+                found.insert(name.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// Where the bodies of modules within a file begin and end, as formatted by rustfmt.
+fn inline_modules(text: &str) -> Vec<(usize, usize)> {
+    let begin = Regex::new(r"(?m)^( *)(?:pub(?:\([^)]*\))? )?mod \w+ \{").expect("a pattern");
+    begin
+        .captures_iter(text)
+        .filter_map(|found| {
+            let (whole, indent) = (found.get(0)?, &found[1]);
+            let end = text[whole.end()..].find(&format!("\n{indent}}}"))?;
+            Some((whole.start(), whole.end() + end))
+        })
+        .collect()
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
