@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use regex::Regex;
 
@@ -177,12 +178,14 @@ fn arrows_upwards(crate_name: &str, floors: Floors) -> Vec<String> {
 
 /// The top-level modules that a file's text uses.
 fn uses(path: &[&str], text: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
-    let comment = Regex::new(r"//[^\n]*").expect("a pattern");
-    let way = Regex::new(r"\b(crate|super(?:::super)*)::(\{[^;]*\}|\w+)").expect("a pattern");
-    let text = comment.replace_all(text, "");
+    static COMMENT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"//[^\n]*").expect("a pattern"));
+    static WAY: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"\b(crate|super(?:::super)*)::(\{[^;]*\}|\w+)").expect("a pattern")
+    });
+    let text = COMMENT.replace_all(text, "");
     let inline: Vec<(usize, usize)> = inline_modules(&text);
     let mut found = BTreeSet::new();
-    for part in way.captures_iter(&text) {
+    for part in WAY.captures_iter(&text) {
         let (Some(whole), root, rest) = (part.get(0), &part[1], &part[2]) else {
             continue;
         };
@@ -206,8 +209,10 @@ fn uses(path: &[&str], text: &str, modules: &BTreeSet<String>) -> BTreeSet<Strin
 
 /// Where the bodies of modules within a file begin and end, as formatted by rustfmt.
 fn inline_modules(text: &str) -> Vec<(usize, usize)> {
-    let begin = Regex::new(r"(?m)^( *)(?:pub(?:\([^)]*\))? )?mod \w+ \{").expect("a pattern");
-    begin
+    static BEGIN: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"(?m)^( *)(?:pub(?:\([^)]*\))? )?mod \w+ \{").expect("a pattern")
+    });
+    BEGIN
         .captures_iter(text)
         .filter_map(|found| {
             let (whole, indent) = (found.get(0)?, &found[1]);

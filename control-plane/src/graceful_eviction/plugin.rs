@@ -10,14 +10,15 @@ use muster_shared::api::binding::GracefulEvictionTask;
 use muster_shared::settings::{Error, Words};
 
 use super::assess::{Done, Situation};
+use crate::settings::{self, EVICT_PLUGINS};
 
 /// One check that can end a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plugin {
-    /// Every chosen cluster reports a healthy copy, and one of them at least is available now.
-    ResourceHealth,
     /// The scheduler chose the cluster again, so there is nothing to evict.
     BackInResult,
+    /// Every chosen cluster reports a healthy copy, and one of them at least is available now.
+    ResourceHealth,
 }
 
 impl Plugin {
@@ -26,10 +27,7 @@ impl Plugin {
 
     /// The name in `--evict-plugins`.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::ResourceHealth => "ResourceHealth",
-            Self::BackInResult => "BackInResult",
-        }
+        EVICT_PLUGINS[self as usize]
     }
 
     /// Why the check ends a task, if it does.
@@ -71,30 +69,7 @@ impl Plugins {
     /// # Errors
     /// When a name is unknown, or when no plugin is left: no old copy would ever be removed.
     pub fn parse(words: &Words) -> Result<Self, Error> {
-        let refused = |why: String| Error::invalid("evict-plugins", why);
-        let names = Plugin::ALL.map(Plugin::name).join(", ");
-        let mut on = [false; Plugin::ALL.len()];
-        for word in &words.0 {
-            if word == "*" {
-                on = Self::default().0;
-                continue;
-            }
-            let name = word.strip_prefix('-').unwrap_or(word);
-            let known = Plugin::ALL.iter().position(|plugin| plugin.name() == name);
-            let Some(known) = known else {
-                return Err(refused(format!(
-                    "unknown plugin {name:?}; known are *, {names}"
-                )));
-            };
-            on[known] = !word.starts_with('-');
-        }
-        if on.contains(&true) {
-            Ok(Self(on))
-        } else {
-            Err(refused(format!(
-                "without one no old copy would ever be removed; known are *, {names}"
-            )))
-        }
+        settings::evict_plugins(words).map(Self)
     }
 
     /// The plugins in force.

@@ -16,7 +16,7 @@ use muster_shared::settings::Words;
 use muster_shared::tls;
 
 use crate::scheduler::Options;
-use crate::scheduler::capacity::GradeRule;
+use crate::settings::grade_rule::GradeRule;
 
 /// Asks the fleet API about failover and placement, and lets members join and leave.
 #[derive(Debug, Parser)]

@@ -50,7 +50,7 @@ use muster_shared::settings::{Error, Words};
 
 use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
 
-use capacity::GradeRule;
+use crate::settings::grade_rule::GradeRule;
 pub use controller::start;
 pub use first::FirstPlacement;
 pub use live::LiveSnapshot;

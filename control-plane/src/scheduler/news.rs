@@ -175,10 +175,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::scheduler::capacity::GradeRule;
     use crate::scheduler::fixtures::{cluster, decoded, deployment, tainted};
     use crate::scheduler::waiting::Waiting;
     use crate::scheduler::wish::{Wait, Wish};
+    use crate::settings::grade_rule::GradeRule;
 
     /// What a change does to bindings that wait: for a cluster in general, for regions, for room in general, and for
     /// anything, each with whether it may go to that cluster at all.

@@ -5,6 +5,7 @@ use std::fmt;
 use muster_shared::settings::{Error, Words};
 
 use super::filter::ReturnRule;
+use crate::settings::SCHEDULER_PLUGINS;
 
 /// One rule that can be switched off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,14 +37,7 @@ impl Plugin {
 
     /// The name, as Karmada has it.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::ApiEnablement => "APIEnablement",
-            Self::TaintToleration => "TaintToleration",
-            Self::ClusterAffinity => "ClusterAffinity",
-            Self::SpreadConstraint => "SpreadConstraint",
-            Self::ClusterEviction => "ClusterEviction",
-            Self::ClusterLocality => "ClusterLocality",
-        }
+        SCHEDULER_PLUGINS[self as usize]
     }
 }
 
@@ -69,24 +63,7 @@ impl Plugins {
     /// # Errors
     /// When a name is unknown: a rule that somebody counts on would not hold.
     pub fn parse(words: &Words) -> Result<Self, Error> {
-        let mut on = [false; Plugin::ALL.len()];
-        for word in &words.0 {
-            if word == "*" {
-                on = Self::default().0;
-                continue;
-            }
-            let name = word.strip_prefix('-').unwrap_or(word);
-            let known = Plugin::ALL.iter().position(|plugin| plugin.name() == name);
-            let Some(known) = known else {
-                let names = Plugin::ALL.map(Plugin::name).join(", ");
-                return Err(Error::invalid(
-                    "plugins",
-                    format!("unknown plugin {name:?}; known are *, {names}"),
-                ));
-            };
-            on[known] = !word.starts_with('-');
-        }
-        Ok(Self(on))
+        words.chosen("plugins", &SCHEDULER_PLUGINS).map(Self)
     }
 
     /// Whether a rule is in force.

@@ -20,10 +20,11 @@ use std::time::Duration;
 use muster_shared::api::binding::ResourceBindingSpec;
 use tokio::sync::Notify;
 
-use super::capacity::{Coarseness, Demand, GradeRule, Likeness};
+use super::capacity::{Coarseness, Demand, Likeness};
 use super::measure;
 use super::news::ClusterNews;
 use super::wish::{Wait, Wish};
+use crate::settings::grade_rule::GradeRule;
 use choices::{ChoiceId, Choices};
 use group::{Group, GroupKey};
 use ranges::{RangeId, Ranges};

@@ -11,6 +11,35 @@ use super::Error;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words(pub Vec<String>);
 
+impl Words {
+    /// Reads the words as a list of `*`, `name` and `-name` over the known names, of which the
+    /// later words count (the syntax of Kubernetes' `--controllers`): says which names are on.
+    ///
+    /// # Errors
+    /// When a name is unknown; the error names `flag` and the known names.
+    pub fn chosen<const N: usize>(
+        &self,
+        flag: &'static str,
+        names: &[&str; N],
+    ) -> Result<[bool; N], Error> {
+        let mut on = [false; N];
+        for word in &self.0 {
+            if word == "*" {
+                on = [true; N];
+                continue;
+            }
+            let name = word.strip_prefix('-').unwrap_or(word);
+            let Some(known) = names.iter().position(|known| *known == name) else {
+                let names = names.join(", ");
+                let why = format!("unknown plugin {name:?}; known are *, {names}");
+                return Err(Error::invalid(flag, why));
+            };
+            on[known] = !word.starts_with('-');
+        }
+        Ok(on)
+    }
+}
+
 impl FromStr for Words {
     type Err = std::convert::Infallible;
     fn from_str(text: &str) -> Result<Self, Self::Err> {

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{
-    Capacity, Demand, Ends, GradeRule, Grades, MAX_REPLICAS, Model, Names, PODS_PER_NODE, amount_of,
-};
+use super::{Capacity, Demand, Ends, Grades, MAX_REPLICAS, Model, Names, PODS_PER_NODE, amount_of};
+use crate::settings::grade_rule::GradeRule;
 
 /// Requests by their places among the names of a cluster's resources; `None` when a name is not among them.
 type Requests = Vec<(usize, i64)>;

@@ -6,18 +6,18 @@ mod demand;
 mod estimate;
 mod grades;
 mod range;
-mod rule;
 mod sets;
 
 use std::sync::Arc;
 
 use muster_shared::api::cluster::Cluster;
 
+use crate::settings::grade_rule::GradeRule;
+
 pub use demand::Demand;
 pub use estimate::Estimate;
 use grades::{Ends, Grades, Model};
 pub use range::{Coarseness, Likeness, Range};
-pub use rule::GradeRule;
 pub use sets::Part;
 
 /// An estimate is at most this: counts of replicas have 31 bits in the API.

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::{decode, replay};
 use muster_shared::api::binding::{Component, ReplicaRequirements};
 
-use crate::scheduler::capacity::{Capacity, Demand, GradeRule, Part};
+use crate::scheduler::capacity::{Capacity, Demand, Part};
+use crate::settings::grade_rule::GradeRule;
 
 #[test]
 fn room_is_estimated_as_recorded() {

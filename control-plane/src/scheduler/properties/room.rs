@@ -9,9 +9,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{by_room, clusters, divided};
-use crate::scheduler::capacity::{Capacity, Coarseness, Demand, Estimate, GradeRule, Range};
+use crate::scheduler::capacity::{Capacity, Coarseness, Demand, Estimate, Range};
 use crate::scheduler::fixtures::{cluster, decide, decoded, deployment, snapshot};
 use crate::scheduler::{Facts, Options, Snapshot, schedule};
+use crate::settings::grade_rule::GradeRule;
 
 /// The cluster with so many nodes of each default grade.
 fn graded(mut cluster: Value, counts: &[i64]) -> Value {

@@ -1,6 +1,8 @@
 //! Settings of the control plane: the flags of karmada-controller-manager and karmada-scheduler,
 //! with the same names, meaning and syntax, and flags from the proposal, which are marked.
 
+pub mod grade_rule;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -11,9 +13,7 @@ use muster_shared::settings::{
 use muster_shared::telemetry::LogFormat;
 use serde::Deserialize;
 
-use crate::graceful_eviction::Plugins as EvictPlugins;
-use crate::scheduler::Plugins;
-use crate::scheduler::capacity::GradeRule;
+use crate::settings::grade_rule::GradeRule;
 
 /// Governs all movement of workloads: off means that no taint, a person's included, moves anything (safety contract 2).
 pub const FAILOVER: Gate = Gate {
@@ -99,6 +99,35 @@ pub const CONTROLLERS: [(&str, &str); 11] = [
         "approval of the signing requests of agents",
     ),
 ];
+
+/// Every name that `--plugins` takes: the rules of Karmada's scheduler that can be switched off.
+pub const SCHEDULER_PLUGINS: [&str; 6] = [
+    "APIEnablement",
+    "TaintToleration",
+    "ClusterAffinity",
+    "SpreadConstraint",
+    "ClusterEviction",
+    "ClusterLocality",
+];
+
+/// Every name that `--evict-plugins` takes: the checks that may end a graceful eviction task.
+pub const EVICT_PLUGINS: [&str; 2] = ["BackInResult", "ResourceHealth"];
+
+/// Reads `--evict-plugins`: which of [`EVICT_PLUGINS`] are in force.
+///
+/// # Errors
+/// When a name is unknown, or when no plugin is left: no old copy would ever be removed.
+pub fn evict_plugins(words: &Words) -> Result<[bool; EVICT_PLUGINS.len()], Error> {
+    let chosen = words.chosen("evict-plugins", &EVICT_PLUGINS)?;
+    if chosen.contains(&true) {
+        return Ok(chosen);
+    }
+    let known = EVICT_PLUGINS.join(", ");
+    Err(Error::invalid(
+        "evict-plugins",
+        format!("without one no old copy would ever be removed; known are *, {known}"),
+    ))
+}
 
 /// Everything that can be set.
 #[derive(Clone, Debug, clap::Args, Deserialize)]
@@ -353,19 +382,19 @@ impl Settings {
                 "must be Gracefully or Directly",
             ));
         }
-        Plugins::parse(&self.plugins)?;
+        self.plugins.chosen("plugins", &SCHEDULER_PLUGINS)?;
         if self.enable_scheduler_estimator {
             return Err(Error::invalid(
                 "enable-scheduler-estimator",
                 "there is no estimator to ask; what fits is judged by what the agents report",
             ));
         }
-        EvictPlugins::parse(&self.evict_plugins)?;
-        self.refuse_silly_sets()
+        evict_plugins(&self.evict_plugins)?;
+        self.check_controllers()
     }
 
     /// Some controllers make no sense without others of ours or somebody's.
-    fn refuse_silly_sets(&self) -> Result<(), Error> {
+    fn check_controllers(&self) -> Result<(), Error> {
         if CONTROLLERS.iter().all(|(name, _)| !self.runs(name)) {
             return Err(Error::invalid("controllers", "none would run"));
         }
