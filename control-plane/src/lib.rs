@@ -8,18 +8,19 @@
 //!
 //! # The controllers
 //!
-//! | name in `--controllers` | module | writes |
-//! |---|---|---|
-//! | `cluster` | [`cluster`] | `Ready` of silent clusters, condition taints, execution namespaces |
-//! | `clustertaintpolicy` | [`taint`] | taints of ClusterTaintPolicies |
-//! | `taintmanager` | [`eviction`] | `spec.clusters` and eviction tasks of bindings |
-//! | `applicationFailover` | [`application_failover`] | the same, for unhealthy applications |
-//! | `gracefulEviction` | [`graceful_eviction`] | removes completed eviction tasks |
-//! | `scheduler` | [`scheduler`] | `spec.clusters` of bindings, condition `Scheduled` |
-//! | `detector` | [`detector`] | bindings, claims on templates |
-//! | `binding`, `namespace` | [`binding`] | Works |
-//! | `bindingStatus` | [`status`] | status of bindings and templates |
-//! | `agentcsrapproving` | [`registration`] | approvals of signing requests |
+//! | `--controllers` | watches | decides in | writes |
+//! |---|---|---|---|
+//! | `cluster` | Clusters, leases, namespaces, Works | [`cluster`]: `monitor`, `lifecycle`, `identity`; [`taint`]: `condition_taints` | conditions, condition taints and finalizer of Clusters; execution namespaces |
+//! | `clustertaintpolicy` | ClusterTaintPolicies, Clusters | [`taint`]: `decide` | taints of Clusters, and the annotation that records them |
+//! | `taintmanager` | Clusters, bindings | [`eviction`]: `judge`, `plan`, `rate` | `spec.clusters` and `spec.gracefulEvictionTasks` of bindings, condition `EvictionPending` |
+//! | `applicationFailover` | bindings | [`application_failover`]: `decide` | as `taintmanager`, and the annotation with its history |
+//! | `gracefulEviction` | bindings, Clusters, templates | [`graceful_eviction`]: `assess` | removal of finished `spec.gracefulEvictionTasks` |
+//! | `scheduler` | bindings, Clusters | [`scheduler::schedule`] | `spec.clusters`, condition `Scheduled` |
+//! | `detector` | policies, templates, bindings | [`detector`]: `select`, `build`; [`fleet`]: `claim` | bindings, claims on templates, dependencies |
+//! | `binding` | bindings, templates, Works | [`binding`]: `render`, `purge`, `owner` | Works |
+//! | `bindingStatus` | Works | [`status`]: `aggregate` | status of bindings and templates |
+//! | `namespace` | namespaces, Clusters | [`binding`]: `namespaces` | Works with namespaces |
+//! | `agentcsrapproving` | signing requests | [`registration`]: `decide` | approvals, roles and namespaces of members |
 //!
 //! # A failover, step by step
 //!

@@ -1,18 +1,6 @@
 //! The table of all controllers, and what starts them.
 //!
-//! | `--controllers` | watches | decides in | writes |
-//! |---|---|---|---|
-//! | `cluster` | Clusters, leases, namespaces, Works | `cluster::{monitor, lifecycle, identity}`, `taint::condition_taints` | status conditions, condition taints and finalizer of Clusters, execution namespaces |
-//! | `clustertaintpolicy` | ClusterTaintPolicies, Clusters | `taint::decide` | taints of Clusters, and the annotation that records them |
-//! | `taintmanager` | Clusters, bindings | `eviction::{judge, plan, rate}` | `spec.clusters` and `spec.gracefulEvictionTasks` of bindings, condition `EvictionPending` |
-//! | `applicationFailover` | bindings | `application_failover::{decide, exit}` | as `taintmanager`, and the annotation with its history |
-//! | `gracefulEviction` | bindings, Clusters, templates | `graceful_eviction::assess` | removal of finished `spec.gracefulEvictionTasks` |
-//! | `scheduler` | bindings, Clusters | [`scheduler::schedule`] | `spec.clusters`, condition `Scheduled` |
-//! | `detector` | policies, templates, bindings | `detector::{select, build, claim}` | bindings, marks of templates, dependencies |
-//! | `binding` | bindings, templates, Works | `binding::{render, purge, owner}` | Works |
-//! | `bindingStatus` | Works | `status::aggregate` | status of bindings and templates |
-//! | `namespace` | namespaces, Clusters | `binding::namespaces` | Works with namespaces |
-//! | `agentcsrapproving` | signing requests | `registration::decide` | approvals, roles and namespaces of members |
+//! The page of this crate says what each controller watches, decides and writes.
 //!
 //! A controller reads the caches of [`Fleet`], asks for leadership at each act, and writes on the state that it decided on.
 
@@ -117,8 +105,8 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_this_page_names_every_controller() {
-        let page = include_str!("controllers.rs");
+    fn the_page_of_the_crate_names_every_controller() {
+        let page = include_str!("../lib.rs");
         for (name, _) in CONTROLLERS {
             assert!(page.contains(&format!("//! | `{name}` |")), "{name}");
         }

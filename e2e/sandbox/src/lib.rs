@@ -295,7 +295,12 @@ async fn conclude(
     let shown: Vec<String> = shown
         .filter_map(|name| Some(format!("{name} {} MiB", memory.get(name)? / (1024 * 1024))))
         .collect();
-    screen.say(&format!("\n  Memory: {}", shown.join(", ")));
+    let build = if cfg!(debug_assertions) {
+        " (an unoptimized build; about half with --release)"
+    } else {
+        ""
+    };
+    screen.say(&format!("\n  Memory: {}{build}", shown.join(", ")));
     let failure = match outcome {
         Err(failure) => failure.to_string(),
         Ok(()) if report.iter().any(|(_, verdict)| verdict.is_err()) => {
