@@ -141,8 +141,8 @@ pub fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found())
 }
 
-/// Returns whether the error says that there is no object of this name. Only an answer that names the
-/// object does: where the kind itself is not served, the code is the same.
+/// Returns whether the error says that there is no object of this name. Only an answer that names
+/// the object does: where the kind itself is not served, the code is the same.
 pub fn says_absent(error: &kube::Error, name: &str) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
