@@ -24,21 +24,23 @@ use crate::write::{self, Error, FIELD_MANAGER, within};
 /// Pause after a failed renewal: several attempts fit into one interval.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Whose lease is renewed, and how.
+/// Renewal of a member's lease.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
-    /// Name of the cluster, of its lease and of the holder.
+    /// Name of the cluster, of its lease and of the lease's holder.
     pub cluster: String,
-    /// How long the lease is valid.
+    /// Duration of the lease.
     pub duration: Duration,
     /// Pause between renewals.
     pub interval: Duration,
 }
 
 impl Heartbeat {
-    /// Renews until it is told to retire, in the namespace of all leases, which does not follow `--cluster-namespace` (as in Karmada).
-    /// `owner` gives the reference to the Cluster, by which the lease goes when the Cluster goes; without a Cluster, and while another
-    /// agent speaks for the member, there is none. `returned` is told when a renewal succeeds after failures: the fleet is there again.
+    /// Renews the lease until the agent retires. Leases are always in the namespace
+    /// `karmada-cluster`, whatever `--cluster-namespace` says (as in Karmada). `owner` returns the
+    /// owner reference that ties the lease to its Cluster, or `None` while there is no Cluster or
+    /// another agent leads; then nothing is renewed. `returned` is notified when a renewal succeeds
+    /// after failures.
     pub async fn run(
         &self,
         client: Client,

@@ -12,13 +12,13 @@ use serde::Deserialize;
 
 use crate::accounts::{self, Report};
 
-/// Counting nodes by the grades of `spec.resourceModels`.
+/// Counts nodes by the grades of `spec.resourceModels`.
 pub const CUSTOMIZED_MODELS: Gate = Gate {
     name: "CustomizedClusterResourceModeling",
     default: true,
     stage: Stage::Beta,
 };
-/// Gates that karmada-agent knows and that change nothing here; accepted so that its manifests carry over.
+/// Gates of karmada-agent without effect here, accepted so that its manifests can be used.
 const WITHOUT_EFFECT: [&str; 4] = [
     "Failover",
     "GracefulEviction",
@@ -26,9 +26,9 @@ const WITHOUT_EFFECT: [&str; 4] = [
     "MultiClusterService",
 ];
 
-/// The one part that is off unless it is named.
+/// The controller that is off unless it is named.
 pub const CERT_ROTATION: &str = "certRotation";
-/// The parts that `--controllers` can switch.
+/// Names that `--controllers` accepts.
 pub const CONTROLLERS: [&str; 6] = [
     CERT_ROTATION,
     "clusterStatus",
@@ -38,11 +38,11 @@ pub const CONTROLLERS: [&str; 6] = [
     "workStatus",
 ];
 
-/// The agent's settings; defaults are those of karmada-agent.
+/// All settings of the agent; defaults are those of karmada-agent.
 #[derive(Clone, Debug, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Settings {
-    /// Kubeconfig of the member; without it the pod's service account.
+    /// Kubeconfig of the member. If unset, the pod's service account is used.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the member in its kubeconfig.
@@ -54,152 +54,155 @@ pub struct Settings {
     /// Context of the fleet API in its kubeconfig.
     #[arg(long, value_name = "NAME")]
     pub karmada_context: Option<String>,
-    /// Name of the member in the fleet.
+    /// Name of the member: its Cluster object in the fleet API.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub cluster_name: String,
-    /// Namespace of the fleet API for the member's credentials.
+    /// Namespace in the fleet API for the member's credentials.
     #[arg(long, default_value = "karmada-cluster")]
     pub cluster_namespace: String,
 
-    /// How often health is asked and the status written even if nothing changed.
+    /// Period of health probes, and of status reports if nothing changes.
     #[arg(long, default_value = "10s")]
     pub cluster_status_update_frequency: Duration,
-    /// How long the member's lease is valid.
+    /// Duration of the member's lease.
     #[arg(long, default_value = "40s")]
     pub cluster_lease_duration: Duration,
-    /// Part of the lease's duration after which it is renewed.
+    /// Fraction of the lease's duration after which it is renewed.
     #[arg(long, default_value_t = 0.25)]
     pub cluster_lease_renew_interval_fraction: f64,
-    /// How long the member must be healthy before it is reported ready again.
+    /// Time for which the member must be healthy before it is reported ready again.
     #[arg(long, default_value = "30s")]
     pub cluster_success_threshold: Duration,
-    /// How long the member must be unhealthy before it is reported not ready.
+    /// Time for which the member must be unhealthy before it is reported not ready.
     #[arg(long, default_value = "30s")]
     pub cluster_failure_threshold: Duration,
-    /// Share of nodes, from 0 to 1, that must be ready for the condition NodesReady; 0 for no such condition.
+    /// Share of nodes, from 0 to 1, that must be ready for the condition NodesReady. 0 means no
+    /// such condition.
     #[arg(long, default_value_t = 0.0)]
     pub cluster_ready_nodes_threshold: f64,
-    /// Name that must resolve for the condition ServiceDomainNameResolutionReady, as
-    /// kubernetes.default.svc.cluster.local; none for no such condition. For an agent that runs in its member.
+    /// DNS name that must resolve for the condition ServiceDomainNameResolutionReady, such as
+    /// kubernetes.default.svc.cluster.local. Empty means no such condition. Only for agents that
+    /// run in their member.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub cluster_dns_name: String,
-    /// Watch nodes and pods and report capacity; `false` watches none of them.
+    /// Watch nodes and pods, and report capacity. If false, neither is watched.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_cluster_resource_modeling: bool,
 
-    /// Address of the member's API as others reach it; the kubeconfig's own when empty.
+    /// Address of the member's API server for other clients. If empty, that of the kubeconfig.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub cluster_api_endpoint: String,
-    /// Proxy through which others reach the member's API.
+    /// Proxy through which other clients reach the member's API server.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub proxy_server_address: String,
-    /// Provider of the member; a label value.
+    /// Provider of the member; must be a label value.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub cluster_provider: String,
-    /// Region of the member; a label value.
+    /// Region of the member; must be a label value.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub cluster_region: String,
-    /// Zones of the member, separated by commas; label values.
+    /// Zones of the member, separated by commas; must be label values.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub cluster_zones: Words,
 
-    /// Credentials of the member that the fleet is given: `KubeCredentials` (an account that may do everything),
-    /// `KubeImpersonator`, both, or `None`. What was given earlier and is not named any more is taken back.
+    /// Credentials of the member that are reported to the fleet: `KubeCredentials` (an account with
+    /// all rights), `KubeImpersonator`, both, or `None`. Credentials that were reported before and
+    /// are not named are removed.
     #[arg(long, default_value = "None")]
     pub report_secrets: Words,
 
-    /// How often the controller certRotation looks at the certificate for the fleet API.
+    /// Interval at which the controller certRotation checks the certificate for the fleet API.
     #[arg(long, default_value = "5m")]
     pub cert_rotation_checking_interval: Duration,
-    /// Share of its life, from 0 to 1, that is left when the certificate is renewed.
+    /// Remaining share of the certificate's lifetime, from 0 to 1, at which it is renewed.
     #[arg(long, default_value_t = 0.2)]
     pub cert_rotation_remaining_time_threshold: f64,
     /// Namespace of the member's Secret with the agent's kubeconfig for the fleet API.
     #[arg(long, default_value = "karmada-system")]
     pub karmada_kubeconfig_namespace: String,
-    /// Name of that Secret.
+    /// Name of the member's Secret with the agent's kubeconfig for the fleet API.
     #[arg(long, default_value = "karmada-kubeconfig")]
     pub karmada_kubeconfig_secret: String,
     /// Key of the kubeconfig in that Secret.
     #[arg(long, default_value = "karmada-kubeconfig")]
     pub karmada_kubeconfig_secret_key: String,
 
-    /// Requests a second to the member's API.
+    /// Maximum number of requests per second to the member's API server.
     #[arg(long, default_value_t = 40.0)]
     pub cluster_api_qps: f64,
-    /// Requests to the member's API that may be sent at once after a quiet time.
+    /// Maximum number of requests to the member's API server that are sent at once after a pause.
     #[arg(long, default_value_t = 60)]
     pub cluster_api_burst: u32,
-    /// Requests a second to the fleet API.
+    /// Maximum number of requests per second to the fleet API.
     #[arg(long, default_value_t = 40.0)]
     pub kube_api_qps: f64,
-    /// Requests to the fleet API that may be sent at once after a quiet time.
+    /// Maximum number of requests to the fleet API that are sent at once after a pause.
     #[arg(long, default_value_t = 60)]
     pub kube_api_burst: u32,
 
-    /// Works that are applied at the same time.
+    /// Number of Works that are applied at the same time.
     #[arg(long, default_value_t = 5)]
     pub concurrent_work_syncs: usize,
-    /// Which parts run: `*`, `name`, `-name`.
+    /// Controllers to run: `*`, `name`, `-name`.
     #[arg(long, default_value = "*")]
     pub controllers: Controllers,
-    /// Feature gates: `NAME=true,...`.
+    /// Feature gates, as `NAME=true,...`.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub feature_gates: FeatureGates,
 
-    /// Act only as the leader among agents of the same member.
+    /// Act only as elected leader among the agents of this member.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub leader_elect: bool,
-    /// Namespace of the fleet API for the leader's lease.
+    /// Namespace in the fleet API of the Lease for leader election.
     #[arg(long, default_value = "karmada-system")]
     pub leader_elect_resource_namespace: String,
-    /// How long a leader's lease is valid.
+    /// Time after the leader's last renewal before another agent takes over.
     #[arg(long, default_value = "15s")]
     pub leader_elect_lease_duration: Duration,
-    /// How long a leader tries to renew before it gives up.
+    /// Time after its last renewal during which the leader may act.
     #[arg(long, default_value = "10s")]
     pub leader_elect_renew_deadline: Duration,
-    /// How often leadership is tried for or renewed.
+    /// Pause between attempts to acquire or renew the lease.
     #[arg(long, default_value = "2s")]
     pub leader_elect_retry_period: Duration,
 
-    /// Address for `/metrics`; `0` for none.
+    /// Address of `/metrics`; `0` for none.
     #[arg(long, default_value = ":8080")]
     pub metrics_bind_address: BindAddress,
-    /// Address for `/healthz`, `/livez` and `/readyz`; `0` for none.
+    /// Address of `/healthz`, `/livez` and `/readyz`; `0` for none.
     #[arg(long, default_value = ":10357")]
     pub health_probe_bind_address: BindAddress,
-    /// How log lines look: `text` or `json`.
+    /// Format of log lines: `text` or `json`.
     #[arg(long, default_value = "text")]
     pub log_format: LogFormat,
-    /// What is logged, as `info` or `info,muster_agent=debug`.
+    /// Log filter in tracing's syntax, such as `info` or `info,muster_agent=debug`.
     #[arg(long, default_value = "info")]
     pub log_filter: String,
 
     // Flags of karmada-agent that have no work to do here, accepted so that its manifests carry over: caches are
     // waited for without a limit, and retries back off by themselves.
-    /// No effect.
+    /// Accepted for compatibility, no effect.
     #[arg(long, hide = true)]
     pub cluster_cache_sync_timeout: Option<String>,
-    /// No effect.
+    /// Accepted for compatibility, no effect.
     #[arg(long, hide = true)]
     pub resync_period: Option<String>,
-    /// No effect.
+    /// Accepted for compatibility, no effect.
     #[arg(long, hide = true)]
     pub concurrent_cluster_syncs: Option<String>,
-    /// No effect.
+    /// Accepted for compatibility, no effect.
     #[arg(long, hide = true)]
     pub rate_limiter_base_delay: Option<String>,
-    /// No effect.
+    /// Accepted for compatibility, no effect.
     #[arg(long, hide = true)]
     pub rate_limiter_max_delay: Option<String>,
-    /// No effect.
+    /// Accepted for compatibility, no effect.
     #[arg(long, hide = true)]
     pub rate_limiter_qps: Option<String>,
-    /// No effect.
+    /// Accepted for compatibility, no effect.
     #[arg(long, hide = true)]
     pub rate_limiter_bucket_size: Option<String>,
-    /// No effect.
+    /// Accepted for compatibility, no effect.
     #[arg(long, hide = true)]
     pub v: Option<String>,
 }
@@ -211,7 +214,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Refuses what parses and makes no sense.
+    /// Rejects values that parse but are not allowed.
     pub fn validate(&self) -> Result<(), Error> {
         if !is_cluster_name(&self.cluster_name) {
             let problem = format!(
@@ -273,7 +276,8 @@ impl Settings {
         self.feature_gates.check(&known)
     }
 
-    /// Refuses what the fleet's API would refuse in a Cluster: a registration that is refused later is noticed later.
+    /// Rejects values that the API server would reject in a Cluster, at start instead of at
+    /// registration.
     fn validate_registration(&self) -> Result<(), Error> {
         let labels = [
             ("cluster-provider", &self.cluster_provider),
@@ -306,19 +310,19 @@ impl Settings {
         Ok(())
     }
 
-    /// The credentials that the fleet is given.
+    /// Returns the credentials to report to the fleet.
     pub fn reports(&self) -> Result<Vec<Report>, Error> {
         accounts::chosen(&self.report_secrets)
             .map_err(|problem| Error::invalid("report-secrets", problem))
     }
 
-    /// Whether nodes are counted by grades.
+    /// Returns whether nodes are counted by grades.
     pub fn models_enabled(&self) -> bool {
         self.enable_cluster_resource_modeling && self.feature_gates.enabled(&CUSTOMIZED_MODELS)
     }
 }
 
-/// Whether a text is a URL with a host, of one of these schemes.
+/// Returns whether a string is a URL with a host and one of these schemes.
 fn is_address(text: &str, schemes: &[&str]) -> bool {
     let Ok(uri) = text.parse::<http::Uri>() else {
         return false;

@@ -24,17 +24,17 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// The parts of readiness that a new member reaches one after the other.
 pub const PARTS: [&str; 2] = ["registration", "works"];
 
-/// How far the member has come, each step permitting more. A member may fall back to `Registered`: whoever writes into it asks at each
-/// act.
+/// Progress of the registration; each step permits more. An agent may fall back to `Registered`:
+/// whatever writes to the member asks before each act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// Nothing is settled: do nothing.
+    /// Nothing is known: the agent does nothing.
     Stranger,
-    /// The fleet knows a Cluster of our name and the member is silent. It would be wrong to be silent, too: we are alive, and we
-    /// know that the member is not well.
+    /// A Cluster with this name exists, and the member's API server does not answer. The agent
+    /// renews the lease and reports the member as unhealthy, and applies no Works.
     Registered,
-    /// We are who we say, by the id that the fleet has of us: Works may be carried into the member. What else the fleet refuses of
-    /// the registration, a label for instance, does not change that.
+    /// The Cluster has the member's id: Works may be applied. A registration that the fleet API
+    /// rejects for another reason, such as a label, does not change that.
     Member,
 }
 

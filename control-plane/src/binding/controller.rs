@@ -219,8 +219,8 @@ async fn sync<B: BindingKind>(
         name: key.name.clone(),
         id: id.to_owned(),
     };
-    // The claim goes into the manifest, and makes a new generation of the template, which does as well. The detector is about to write
-    // it; a Work made before would be written twice.
+    // The detector is about to write the claim on the template. Claim and generation of the template
+    // are part of the manifest: a Work that is made now would be written twice.
     if Claim::on(binding.meta()).is_some() && Claim::on(template.metadata()).is_none() {
         return Ok(Next::After(memory.waits.next(key).time));
     }

@@ -19,12 +19,13 @@ use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::{Condition, Namespace};
 use muster_shared::names::condition::UNIQUE_IDENTITY;
 
-/// A Cluster that says it is a certain member. Their order is that of their right to it.
+/// Claim of a Cluster to be a certain member. Their order is that of their rights to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
-    /// Its execution namespace does not say that the id is its own.
+    /// Whether the execution namespace of the Cluster does not have the id.
     pub unrecorded: bool,
-    /// It was told already that it came later: a restart of ours, which knows less, does not turn that round.
+    /// Whether the Cluster already has `UniqueIdentity`=False. Keeps the decision stable across
+    /// restarts of the control plane, which lose `since`.
     pub refused: bool,
     /// When we saw it claim the id, by our count; 0 when it did before we began to watch. An old Cluster that takes another's id on
     /// comes later than that one, whatever their ages.

@@ -4,7 +4,7 @@ use super::build;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::policy::PolicyKey;
 
-/// Why a template has not the binding that it should have.
+/// Errors while the binding of a template is reconciled.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("build the binding: {0}")]

@@ -51,7 +51,8 @@ pub struct Desk {
     wake: Option<Instant>,
     /// When the next of the stranded workloads are tried, if there are any to be tried.
     retry: Option<Instant>,
-    /// Whether everything is known; before that nothing is judged.
+    /// Ends the initial sync: from now on all known bindings are judged, which rebuilds the queue
+    /// after a restart.
     open: bool,
     news: News,
     tallies: HashMap<Arc<str>, Tally>,

@@ -5,20 +5,23 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
-/// What a node of a grade is taken to hold.
+/// Estimate of the replicas that a node of a grade can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GradeRule {
-    /// As many replicas as fit into the lower ends of its ranges (Karmada behaviour): never too many.
+    /// As many replicas as fit into the lower ends of the grade's ranges (Karmada behaviour): never
+    /// too many.
     #[default]
     Minimums,
-    /// As many as fit into the lower ends together with an equal share of what the nodes have beyond these. A node is graded by its
-    /// weakest resource, and what the grade hides of the others is in the sums that the agent reports; so is what grades know
-    /// nothing of, which is counted by its sum alone.
+    /// As many as fit into the lower ends plus an equal share of what the nodes have beyond them.
+    /// The grade of a node is that of its scarcest resource; how much it has of the others is in
+    /// the totals that the agent reports. Resources that the grades do not have are counted by
+    /// their totals.
     Averages,
-    /// As many as fit into the lower ends, and at least one where that fits below the upper ends: the rule of the worked examples in
-    /// the documentation of cluster resource models.
+    /// As many as fit into the lower ends, and at least one if that fits below the upper ends: the
+    /// rule of the examples in Karmada's documentation of resource models.
     UpperBounds,
-    /// Grades are not looked at; only the sums of the cluster count (gate `CustomizedClusterResourceModeling` off).
+    /// Grades are ignored; only the totals of the cluster count (feature gate
+    /// `CustomizedClusterResourceModeling` off).
     Ignored,
 }
 

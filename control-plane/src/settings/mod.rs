@@ -15,51 +15,52 @@ use serde::Deserialize;
 
 use crate::settings::grade_rule::GradeRule;
 
-/// Governs all movement of workloads: off means that no taint, a person's included, moves anything (safety contract 2).
+/// Permits evictions because of taints. If off, no taint evicts anything, including taints of users
+/// (safety contract 2).
 pub const FAILOVER: Gate = Gate {
     name: "Failover",
     default: false,
     stage: Stage::Beta,
 };
-/// Propagates what a workload refers to along with it.
+/// Propagates the dependencies of a workload together with it.
 pub const PROPAGATE_DEPS: Gate = Gate {
     name: "PropagateDeps",
     default: true,
     stage: Stage::Beta,
 };
-/// Orders the scheduling queue by a binding's priority.
+/// Orders the scheduling queue by the priority of bindings.
 pub const PRIORITY_BASED_SCHEDULING: Gate = Gate {
     name: "PriorityBasedScheduling",
     default: true,
     stage: Stage::Beta,
 };
-/// Lets a policy take a template over from another.
+/// Permits policies to take templates over from other policies.
 pub const PROPAGATION_POLICY_PREEMPTION: Gate = Gate {
     name: "PropagationPolicyPreemption",
     default: false,
     stage: Stage::Alpha,
 };
-/// Grade counts by resource models.
+/// Estimates capacity by resource models.
 pub const CUSTOMIZED_CLUSTER_RESOURCE_MODELING: Gate = Gate {
     name: "CustomizedClusterResourceModeling",
     default: true,
     stage: Stage::Beta,
 };
-/// Carries preserved state into the replacement of an evicted workload.
+/// Passes preserved state to the replacement of an evicted workload.
 pub const STATEFUL_FAILOVER_INJECTION: Gate = Gate {
     name: "StatefulFailoverInjection",
     default: false,
     stage: Stage::Alpha,
 };
-/// Off: application failover with purge mode `Gracefully` is held back, and says so. Evictions by taints do not ask for it: there the
-/// purge mode alone decides (the proposal).
+/// Permits application failover with purge mode `Gracefully`; if off, such applications stay, and a
+/// condition says so. Evictions because of taints do not depend on it (as in the proposal).
 pub const GRACEFUL_EVICTION: Gate = Gate {
     name: "GracefulEviction",
     default: true,
     stage: Stage::Beta,
 };
 
-/// Every gate that `--feature-gates` takes.
+/// Gates that `--feature-gates` accepts.
 pub const GATES: [Gate; 7] = [
     FAILOVER,
     PROPAGATE_DEPS,
@@ -70,7 +71,7 @@ pub const GATES: [Gate; 7] = [
     GRACEFUL_EVICTION,
 ];
 
-/// Every name that `--controllers` takes, with what it owns.
+/// Names that `--controllers` accepts, with the task of each.
 pub const CONTROLLERS: [(&str, &str); 11] = [
     (
         "cluster",
@@ -100,7 +101,7 @@ pub const CONTROLLERS: [(&str, &str); 11] = [
     ),
 ];
 
-/// Every name that `--plugins` takes: the rules of Karmada's scheduler that can be switched off.
+/// Names that `--plugins` accepts: the rules of Karmada's scheduler that can be disabled.
 pub const SCHEDULER_PLUGINS: [&str; 6] = [
     "APIEnablement",
     "TaintToleration",
@@ -110,13 +111,13 @@ pub const SCHEDULER_PLUGINS: [&str; 6] = [
     "ClusterLocality",
 ];
 
-/// Every name that `--evict-plugins` takes: the checks that may end a graceful eviction task.
+/// Names that `--evict-plugins` accepts: the checks that may complete a graceful eviction task.
 pub const EVICT_PLUGINS: [&str; 2] = ["BackInResult", "ResourceHealth"];
 
-/// Reads `--evict-plugins`: which of [`EVICT_PLUGINS`] are in force.
+/// Parses `--evict-plugins`: which of [`EVICT_PLUGINS`] are enabled.
 ///
 /// # Errors
-/// When a name is unknown, or when no plugin is left: no old copy would ever be removed.
+/// A name is unknown, or no plugin is left: no old copy would ever be removed.
 pub fn evict_plugins(words: &Words) -> Result<[bool; EVICT_PLUGINS.len()], Error> {
     let chosen = words.chosen("evict-plugins", &EVICT_PLUGINS)?;
     if chosen.contains(&true) {
@@ -129,178 +130,190 @@ pub fn evict_plugins(words: &Words) -> Result<[bool; EVICT_PLUGINS.len()], Error
     ))
 }
 
-/// Everything that can be set.
+/// All settings of the control plane.
 #[derive(Clone, Debug, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 #[allow(clippy::struct_excessive_bools)] // one per switch of the command line
 pub struct Settings {
-    /// Kubeconfig of the fleet API; in-cluster credentials without it.
+    /// Kubeconfig of the fleet API. If unset, in-cluster credentials are used.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Context within the kubeconfig.
+    /// Context in the kubeconfig.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Requests a second to the fleet API; 0 leaves the limit to the API server's priority and fairness.
+    /// Maximum number of requests per second to the fleet API. 0 means no limit: the API server's
+    /// priority and fairness decides.
     #[arg(long, default_value_t = 0.0)]
     pub kube_api_qps: f64,
-    /// Requests that may be sent at once after a quiet time.
+    /// Maximum number of requests that are sent at once after a pause.
     #[arg(long, default_value_t = 60)]
     pub kube_api_burst: u32,
-    /// Which controllers run: `*`, `name`, `-name`.
+    /// Controllers to run: `*`, `name`, `-name`.
     #[arg(long, default_value = "*", value_name = "LIST")]
     pub controllers: Controllers,
-    /// Features switched on or off, as `NAME=true,...`.
+    /// Feature gates, as `NAME=true,...`.
     #[arg(long, default_value = "", value_name = "MAP")]
     pub feature_gates: FeatureGates,
 
-    /// Stand for election before acting.
+    /// Act only as elected leader.
     #[arg(long, default_value_t = true, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub leader_elect: bool,
-    /// Name of the election's Lease.
+    /// Name of the Lease for leader election.
     #[arg(long, default_value = "muster-control-plane")]
     pub leader_elect_resource_name: String,
-    /// Namespace of the election's Lease.
+    /// Namespace of the Lease for leader election.
     #[arg(long, default_value = "karmada-system")]
     pub leader_elect_resource_namespace: String,
-    /// How long followers wait after the leader's last renewal.
+    /// Time after the leader's last renewal before another replica takes over.
     #[arg(long, default_value = "15s")]
     pub leader_elect_lease_duration: Duration,
-    /// How long after its last renewal a leader may act.
+    /// Time after its last renewal during which the leader may act.
     #[arg(long, default_value = "10s")]
     pub leader_elect_renew_deadline: Duration,
-    /// Pause between attempts to take or renew the lease.
+    /// Pause between attempts to acquire or renew the lease.
     #[arg(long, default_value = "2s")]
     pub leader_elect_retry_period: Duration,
 
-    /// Where `/metrics` is served; `0` for nowhere.
+    /// Address of `/metrics`; `0` for none.
     #[arg(long, default_value = ":8080")]
     pub metrics_bind_address: BindAddress,
-    /// Where `/healthz` and `/readyz` are served; `0` for nowhere.
+    /// Address of `/healthz` and `/readyz`; `0` for none.
     #[arg(long, default_value = ":10357")]
     pub health_probe_bind_address: BindAddress,
-    /// Directory of the certificate of the admission server. Without it and --webhook-certificate-names policies are not checked when they
-    /// are written.
+    /// Directory with the certificate of the admission server. If neither this nor
+    /// --webhook-certificate-names is set, there is no admission server, and policies are not
+    /// checked when they are written.
     #[arg(long, value_name = "DIRECTORY")]
     pub cert_dir: Option<PathBuf>,
-    /// DNS names and IP addresses of the admission server, for which the control plane makes and renews a certificate itself, in place of
-    /// --cert-dir. It is kept in Secret karmada-system/muster-webhook-tls of the fleet API, and its authority is named in the webhook
-    /// configurations `muster` there.
+    /// DNS names and IP addresses of the admission server, for which the control plane creates and
+    /// renews a certificate, instead of --cert-dir. It is stored in the Secret
+    /// karmada-system/muster-webhook-tls of the fleet API, and its authority is published in the
+    /// webhook configurations `muster` there.
     #[arg(long, default_value = "", value_name = "LIST")]
     pub webhook_certificate_names: Words,
-    /// File name of the certificate in there. It may be replaced at any time.
+    /// File name of the certificate in --cert-dir. The file may be replaced at any time.
     #[arg(long, default_value = "tls.crt")]
     pub tls_cert_file_name: String,
-    /// File name of its key in there.
+    /// File name of the private key in --cert-dir.
     #[arg(long, default_value = "tls.key")]
     pub tls_private_key_file_name: String,
-    /// IP address on which the admission server listens.
+    /// IP address of the admission server.
     #[arg(long, default_value = "0.0.0.0")]
     pub bind_address: IpAddr,
-    /// Port on which the admission server listens.
+    /// Port of the admission server.
     #[arg(long, default_value_t = 8443)]
     pub secure_port: u16,
-    /// Whether admission lets a ClusterTaintPolicy have taints of effect NoExecute.
+    /// Accept ClusterTaintPolicies with taints of effect NoExecute at admission.
     #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub allow_no_execute_taint_policy: bool,
 
-    /// How log lines look: text or json.
+    /// Format of log lines: text or json.
     #[arg(long, default_value = "text")]
     pub log_format: LogFormat,
-    /// What is logged, in tracing's syntax.
+    /// Log filter in tracing's syntax, such as `info` or `info,kube=warn`.
     #[arg(long, default_value = "info")]
     pub log_filter: String,
 
-    /// Accepted for compatibility: the monitor waits for deadlines instead of polling.
+    /// Accepted for compatibility, no effect: the monitor uses timers instead of polling.
     #[arg(long, default_value = "5s")]
     pub cluster_monitor_period: Duration,
-    /// Silence of a pull cluster after which its Ready condition becomes Unknown.
+    /// Time without a sign of life after which Ready of a pull cluster becomes Unknown.
     #[arg(long, default_value = "40s")]
     pub cluster_monitor_grace_period: Duration,
-    /// The same for a cluster that has never reported.
+    /// Time after which Ready of a pull cluster that has never reported becomes Unknown.
     #[arg(long, default_value = "60s")]
     pub cluster_startup_grace_period: Duration,
-    /// Classic behaviour of Karmada 1.3: NoExecute taints this long after a cluster failed. Unset: never by itself.
+    /// Time after a failure at which a cluster gets NoExecute taints, as in Karmada 1.3. If unset,
+    /// no such taints are added automatically.
     #[arg(long)]
     pub failover_eviction_timeout: Option<Duration>,
 
-    /// For how many seconds policies that do not say tolerate the NoExecute taint not-ready. Unset: not at all.
+    /// Seconds for which the NoExecute taint not-ready is tolerated if the policy has no toleration
+    /// for it. If unset, it is not tolerated.
     #[arg(long, value_name = "SECONDS")]
     pub default_not_ready_toleration_seconds: Option<u32>,
-    /// For how many seconds policies that do not say tolerate the NoExecute taint unreachable. Unset: not at all.
+    /// Seconds for which the NoExecute taint unreachable is tolerated if the policy has no
+    /// toleration for it. If unset, it is not tolerated.
     #[arg(long, value_name = "SECONDS")]
     pub default_unreachable_toleration_seconds: Option<u32>,
 
-    /// Whether NoExecute taints evict. The gate Failover is the switch above it.
+    /// Evict workloads because of NoExecute taints. Requires the feature gate Failover.
     #[arg(long, default_value_t = true, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_no_execute_taint_eviction: bool,
-    /// What happens to the old copy on a NoExecute eviction: Gracefully or Directly.
+    /// Purge mode of evictions because of NoExecute taints, if the policy has no failover.cluster:
+    /// Gracefully or Directly.
     #[arg(long, default_value = "Gracefully")]
     pub no_execute_taint_eviction_purge_mode: String,
-    /// Evictions a second, over all clusters.
+    /// Evictions per second, for all clusters together.
     #[arg(long, default_value_t = 0.5)]
     pub resource_eviction_rate: f64,
-    /// Evictions a second when too many clusters have failed (proposal).
+    /// Evictions per second if too many clusters have failed (from the proposal).
     #[arg(long, default_value_t = 0.1)]
     pub secondary_resource_eviction_rate: f64,
-    /// Share of failed clusters above which the fleet counts as unhealthy (proposal).
+    /// Share of failed clusters above which the fleet counts as unhealthy (from the proposal).
     #[arg(long, default_value_t = 0.55)]
     pub unhealthy_cluster_threshold: f64,
-    /// Number of clusters above which an unhealthy fleet evicts slowly rather than not at all (proposal).
+    /// Number of clusters above which an unhealthy fleet evicts at the secondary rate, instead of
+    /// not at all (from the proposal).
     #[arg(long, default_value_t = 10)]
     pub large_cluster_num_threshold: usize,
-    /// Checks of which any one ends a graceful eviction: `*`, `name`, `-name`. ResourceHealth: every chosen cluster has a healthy
-    /// copy. BackInResult: the cluster was chosen again (proposal).
+    /// Checks of which any one completes a graceful eviction: `*`, `name`, `-name`. ResourceHealth:
+    /// every chosen cluster has a healthy copy. BackInResult: the cluster was chosen again. (From
+    /// the proposal.)
     #[arg(long, default_value = "*", value_name = "LIST")]
     pub evict_plugins: Words,
-    /// Accepted for compatibility and without effect: an old copy goes when an evict plugin passes or the policy's own grace period ends
-    /// (the proposal deprecates the timeout).
+    /// Accepted for compatibility, no effect: an old copy is removed when an evict plugin passes or
+    /// the policy's own grace period ends.
     #[arg(long, default_value = "10m")]
     pub graceful_eviction_timeout: Duration,
 
-    /// Bindings whose policy names this scheduler are placed by us.
+    /// Name of this scheduler: it places bindings whose policy names it.
     #[arg(long, default_value = "default-scheduler")]
     pub scheduler_name: String,
-    /// Which filters and scores decide on placements: `*`, `name`, `-name`. `ClusterEviction` by name is Karmada's: no return
-    /// before the eviction task is done.
+    /// Plugins of the scheduler: `*`, `name`, `-name`. `ClusterEviction` named explicitly is
+    /// Karmada's rule: no return to a cluster before its eviction task is complete.
     #[arg(long, default_value = "*", value_name = "LIST")]
     pub plugins: Words,
-    /// How many replicas a node of a resource model's grade is taken to hold: minimums (Karmada's rule), averages, upper-bounds, or
-    /// ignored.
+    /// Estimate of the replicas that a node of a grade can run: minimums (Karmada's rule),
+    /// averages, upper-bounds, or ignored.
     #[arg(long, default_value = "minimums", value_name = "RULE")]
     pub node_grades: GradeRule,
-    /// Refused when true: there is no estimator to ask; what fits is judged by what the agents report.
+    /// Rejected if true: there is no estimator; capacity is estimated from the reports of the
+    /// agents.
     #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_scheduler_estimator: bool,
-    /// Accepted for compatibility: there is no estimator, in pull mode or otherwise.
+    /// Accepted for compatibility, no effect: there is no estimator.
     #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub disable_scheduler_estimator_in_pull_mode: bool,
-    /// Propagate workloads whose replicas are zero.
+    /// Propagate workloads with zero replicas.
     #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_empty_workload_propagation: bool,
 
-    /// Kinds that are never propagated, as `group`, `group/version` or `group/version/Kind,Kind`; separated by `;`.
+    /// Kinds that are never propagated, as `group`, `group/version` or `group/version/Kind,Kind`;
+    /// separated by `;`.
     #[arg(long, default_value = "")]
     pub skipped_propagating_apis: String,
-    /// Namespaces (regular expressions) whose objects are never propagated.
+    /// Regular expressions for namespaces whose objects are never propagated.
     #[arg(long, default_value = "kube-.*")]
     pub skipped_propagating_namespaces: Words,
 
-    /// Clusters worked on at a time.
+    /// Number of Clusters that are reconciled at the same time.
     #[arg(long, default_value_t = 5)]
     pub concurrent_cluster_syncs: usize,
-    /// Bindings worked on at a time, per controller, of either kind.
+    /// Number of bindings, of both kinds, that each controller reconciles at the same time.
     #[arg(long, default_value_t = 32)]
     pub concurrent_resourcebinding_syncs: usize,
-    /// Accepted for compatibility and without effect: both kinds of bindings share the workers of --concurrent-resourcebinding-syncs.
+    /// Accepted for compatibility, no effect: both kinds of bindings share the workers of
+    /// --concurrent-resourcebinding-syncs.
     #[arg(long, default_value_t = 32)]
     pub concurrent_clusterresourcebinding_syncs: usize,
-    /// Works worked on at a time.
+    /// Number of Works that are reconciled at the same time.
     #[arg(long, default_value_t = 32)]
     pub concurrent_work_syncs: usize,
-    /// Namespaces worked on at a time.
+    /// Number of namespaces that are reconciled at the same time.
     #[arg(long, default_value_t = 4)]
     pub concurrent_namespace_syncs: usize,
-    /// Templates worked on at a time.
+    /// Number of templates that are reconciled at the same time.
     #[arg(long, default_value_t = 32)]
     pub concurrent_resource_template_syncs: usize,
 }
@@ -312,23 +325,24 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether a gate is on.
+    /// Returns whether a feature gate is on.
     pub fn gate(&self, gate: &Gate) -> bool {
         self.feature_gates.enabled(gate)
     }
 
-    /// Whether a controller runs.
+    /// Returns whether a controller runs.
     pub fn runs(&self, controller: &str) -> bool {
         self.controllers.enabled(controller, false)
     }
 
-    /// Whether we place the bindings that ask for this scheduler; `None` and nothing mean the default one.
+    /// Returns whether the scheduler of this process places bindings that name this scheduler;
+    /// `None` and the empty string mean the default one.
     pub fn schedules(&self, scheduler: Option<&str>) -> bool {
         let ours = |name: &str| name.is_empty() || name == self.scheduler_name;
         self.runs("scheduler") && scheduler.is_none_or(ours)
     }
 
-    /// Refuses values that parse and make no sense.
+    /// Rejects values that parse but are not allowed.
     pub fn check(&self) -> Result<(), Error> {
         self.feature_gates.check(&GATES)?;
         self.controllers.check(&CONTROLLERS.map(|(name, _)| name))?;
@@ -393,7 +407,7 @@ impl Settings {
         self.check_controllers()
     }
 
-    /// Some controllers make no sense without others of ours or somebody's.
+    /// Rejects sets of controllers that cannot work.
     fn check_controllers(&self) -> Result<(), Error> {
         if CONTROLLERS.iter().all(|(name, _)| !self.runs(name)) {
             return Err(Error::invalid("controllers", "none would run"));

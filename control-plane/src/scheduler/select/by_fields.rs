@@ -19,9 +19,10 @@ pub(super) enum Growth {
     InItsGroups(usize),
 }
 
-/// Chooses from the ranked candidates: those at the positions `kept`, the best with which all lower bounds are met, and then, as
-/// many as `more` and `growth` allow, the best that break no upper bound. The first constraint leads. `None` when no choice does all that, or none was found in
-/// reasonable time.
+/// Selects from the ranked candidates: those at the positions `kept`, then the best with which all
+/// minimums are met, and then, as far as `more` and `growth` permit, the best that exceed no
+/// maximum. The first constraint decides ties. Returns `None` if no selection satisfies all
+/// constraints, or none was found in reasonable time.
 pub(super) fn select<'a>(
     candidates: &[Candidate<'a>],
     constraints: &[(Axis<'_>, Groups)],
