@@ -16,18 +16,18 @@ const ACCOUNT: &str = "kubernetes.io/service-account.name";
 /// What `--report-secrets` says for nothing.
 const NONE: &str = "None";
 
-/// Credentials that the fleet may be given.
+/// Credentials that can be reported to the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// The token of an account that may do everything in the member.
+    /// Token of an account with all rights in the member.
     KubeCredentials,
-    /// The token of an account by which users of the fleet are impersonated. It may do nothing until Karmada's unified-auth
-    /// controller sends it a role.
+    /// Token of an account for impersonating users of the fleet. It has no rights until Karmada's
+    /// unified-auth controller grants it a role.
     KubeImpersonator,
 }
 
 impl Report {
-    /// All there are.
+    /// All kinds of credentials.
     pub const ALL: [Self; 2] = [Self::KubeCredentials, Self::KubeImpersonator];
 
     /// What `--report-secrets` calls it.
@@ -150,19 +150,19 @@ pub fn full_access(namespace: &str, account: &str) -> (ClusterRole, ClusterRoleB
     (role, binding)
 }
 
-/// What an account's Secret in the member holds.
+/// Content of an account's Secret in the member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// The token, and the authority by which the member's API is known.
+    /// Token, and certificate authority of the member's API server.
     Token {
         /// Bearer token.
         token: Vec<u8>,
         /// PEM text.
         authority: Vec<u8>,
     },
-    /// Nothing yet: the member writes it in its own time.
+    /// No token yet: the member has not written it.
     Nothing,
-    /// Something of somebody else's, and why it is not ours.
+    /// Content of another owner, with the reason why it is not used.
     Foreign(String),
 }
 

@@ -5,26 +5,26 @@
 use jiff::Timestamp;
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 
-/// Things that succeed again and again; each has its own series of `muster_last_success_timestamp_seconds`.
+/// Recurring tasks; each has its own series of `muster_last_success_timestamp_seconds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The lease was renewed.
+    /// Renewal of the lease.
     Lease,
-    /// The member answered a probe, well or not.
+    /// Probe of the member that was answered, whether healthy or not.
     Probe,
-    /// The member told its version.
+    /// Reading the member's version.
     Version,
-    /// The member told its kinds.
+    /// Discovery of the member's kinds.
     Discovery,
-    /// The watch of nodes said something while we were up to date.
+    /// Message of the watch on nodes while it was current.
     Nodes,
-    /// The same of pods.
+    /// Message of the watch on pods while it was current.
     Pods,
-    /// The status of the Cluster was written, or was found to be right.
+    /// Writing the Cluster's status, or finding it up to date.
     Status,
-    /// The fleet has the member's credentials that it is to have.
+    /// Reporting the member's credentials.
     Credentials,
-    /// The certificate for the fleet API was looked at, and is good for long enough.
+    /// Checking the certificate for the fleet API, which lasts long enough.
     Certificate,
 }
 

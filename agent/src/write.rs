@@ -53,22 +53,22 @@ pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
-/// A failure of a call that had a deadline.
+/// Error of a request with a deadline.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The call failed.
+    /// The request failed.
     #[error("{step}: {}", client::brief(source))]
     Call {
-        /// What was tried.
+        /// Step that failed.
         step: &'static str,
-        /// Why it failed.
+        /// Error of the client.
         #[source]
         source: kube::Error,
     },
-    /// No answer came in time.
+    /// The API did not answer in time.
     #[error("{step}: no answer in time")]
     Deadline {
-        /// What was tried.
+        /// Step that failed.
         step: &'static str,
     },
 }

@@ -34,23 +34,23 @@ use crate::written::Written;
 /// definition takes a moment to be served.
 const PREREQUISITE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Why a Work has to be looked at again.
+/// Reason why a Work has to be reconciled again.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The fleet API refused or did not answer.
+    /// The fleet API rejected a request or did not answer.
     #[error(transparent)]
     Fleet(#[from] write::Error),
-    /// Some of its objects were not applied.
+    /// Some objects were not applied.
     #[error("{0}")]
     Objects(String),
-    /// The fleet API takes our finalizer and does not keep it, so that nothing may be applied: it
-    /// could not be removed again.
+    /// The fleet API accepts the finalizer and does not store it. Nothing may be applied, because
+    /// it could not be removed again.
     #[error(
         "the fleet API does not keep the finalizer {FINALIZER:?} on the Work: look for an admission webhook that removes it"
     )]
     Finalizer,
-    /// Another agent took over, or who the member is came into doubt, while we were at it. What
-    /// became of the Work is not for us to say.
+    /// Another agent leads now, or the identity of the member is in doubt; the Work is not
+    /// reported.
     #[error("this agent may not act for the member at present")]
     Dismissed,
 }

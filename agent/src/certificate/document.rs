@@ -9,24 +9,25 @@ use muster_shared::client;
 use muster_shared::tls::{self, Certificate};
 use serde_json::{Value, json};
 
-/// Why a kubeconfig has no certificate that could be renewed.
+/// Reason why a kubeconfig has no certificate that can be renewed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is not YAML. Says where, and quotes nothing: the text holds keys, and the words go into an event.
+    /// The text is not YAML. The message says where and quotes nothing, because the text has keys
+    /// and the message becomes an event.
     #[error("the kubeconfig cannot be read: {0}")]
     Syntax(String),
-    /// Its context leads to no user.
+    /// The current context has no user.
     #[error("the kubeconfig's context {0:?} names no user that is in it")]
     NoUser(String),
-    /// The user has a token, say.
+    /// The user has no certificate; it may have a token.
     #[error(
         "user {0:?} of the kubeconfig has no client-certificate-data: there is nothing to renew"
     )]
     NoCertificate(String),
-    /// The certificate cannot be read.
+    /// The certificate cannot be parsed.
     #[error(transparent)]
     Certificate(#[from] tls::Error),
-    /// It cannot be written as text any more.
+    /// The kubeconfig cannot be serialised.
     #[error("the kubeconfig cannot be written: {0}")]
     Write(String),
 }

@@ -27,16 +27,16 @@ pub struct Delivery<'a> {
     pub authority: Vec<u8>,
 }
 
-/// What has to be done about the Secret.
+/// Next step for the Secret.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// It says what it should.
+    /// The Secret is as desired.
     Nothing,
-    /// It is not there.
+    /// The Secret does not exist.
     Create(Box<Secret>),
-    /// It differs: a merge patch with the version that it was decided on.
+    /// The Secret differs: a merge patch, with the resourceVersion that it was computed for.
     Patch(Value),
-    /// It belongs to another Cluster, whose credentials it holds.
+    /// The Secret belongs to another Cluster.
     Foreign(String),
 }
 

@@ -17,14 +17,14 @@ pub struct Served {
     pub watchable: bool,
 }
 
-/// How much of the member's API a [`Catalog`] covers.
+/// Share of the member's API that a [`Catalog`] covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completeness {
-    /// Everything answered.
+    /// Every group version was discovered.
     Complete,
-    /// Some group versions did not answer (an aggregated API server is down, usually).
+    /// Some group versions did not answer, usually because an aggregated API server is down.
     Partial,
-    /// Nothing answered.
+    /// No group version was discovered.
     Empty,
 }
 

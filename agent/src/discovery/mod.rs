@@ -32,38 +32,38 @@ const PARALLEL: usize = 4;
 /// not become a load on the member's API.
 const MISS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why discovery failed altogether.
+/// Reason why discovery failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server did not answer in time.
     #[error("discover {path:?}: no answer within {ANSWER_DEADLINE:?}")]
     Deadline {
-        /// What was asked for.
+        /// Requested path.
         path: String,
     },
     /// The request failed.
     #[error("discover {path:?}: {source}")]
     Request {
-        /// What was asked for.
+        /// Requested path.
         path: String,
-        /// Why.
+        /// Error of the client.
         #[source]
         source: kube::Error,
     },
     /// The server answered with an error.
     #[error("discover {path:?}: the server answered {status}")]
     Refused {
-        /// What was asked for.
+        /// Requested path.
         path: String,
-        /// HTTP status.
+        /// HTTP status of the answer.
         status: StatusCode,
     },
     /// The answer is not a discovery document.
     #[error("discover {path:?}: the answer is no discovery document: {source}")]
     Garbled {
-        /// What was asked for.
+        /// Requested path.
         path: String,
-        /// Why.
+        /// Error of the parser.
         #[source]
         source: serde_json::Error,
     },

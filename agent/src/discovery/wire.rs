@@ -4,12 +4,12 @@ use serde::Deserialize;
 
 use super::catalog::{Catalog, Served};
 
-/// What `/api` or `/apis` answered.
+/// Answer of `/api` or `/apis`.
 #[derive(Debug)]
 pub enum Root {
-    /// Everything at once (Kubernetes 1.26 and later).
+    /// All groups and kinds (Kubernetes 1.26 and later).
     Aggregated(Vec<Group>),
-    /// Only the group versions; each must be asked for by itself.
+    /// Names of group versions, each of which has to be requested.
     Names(Vec<String>),
 }
 

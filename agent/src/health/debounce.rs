@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The status of a `Ready` condition.
+/// Status of a `Ready` condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// The member answers and is well.
+    /// The member's API server answers and is healthy.
     True,
-    /// It does not answer, or says that it is not well.
+    /// The member's API server does not answer, or is not healthy.
     False,
-    /// Nobody could tell; only the control plane writes this.
+    /// The agent has stopped reporting; only the control plane writes this.
     Unknown,
 }
 
@@ -64,9 +64,9 @@ impl Memory {
 /// What to write after an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Report what was observed.
+    /// Report the observation.
     Report,
-    /// Leave the condition in the API as it is, reason and message too.
+    /// Keep the present condition, including reason and message.
     Hold,
 }
 

@@ -6,19 +6,19 @@ use kube::client::Body;
 use muster_shared::k8s::Client;
 use tokio::time::timeout;
 
-/// What one probe learned.
+/// Result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// It answered that it is well.
+    /// The API server is healthy.
     Ready,
-    /// It answered something else.
+    /// The API server answered with another status than 200.
     NotReady {
-        /// The HTTP status of the answer.
+        /// HTTP status of the answer.
         code: u16,
     },
-    /// No answer came in time.
+    /// The API server did not answer in time.
     Unreachable {
-        /// Why not.
+        /// Reason in words.
         cause: String,
     },
 }

@@ -14,12 +14,12 @@ use crate::work::manifests::key_of;
 /// Reason and text of an event, in Karmada's words.
 pub type Note = (&'static str, String);
 
-/// Why an object could not be interpreted; the text says what is wrong with it.
+/// Reason why an object could not be interpreted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// What its status says.
+    /// The status cannot be reflected.
     Status(String),
-    /// Whether it works. Its health is reported as unknown.
+    /// The health cannot be judged; it is reported as unknown.
     Health(String),
 }
 

@@ -17,14 +17,14 @@ const LAG: Duration = Duration::from_secs(10);
 /// Longest pause between two writes of one report that never shows as it was written.
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
-/// What has to be done about a report.
+/// Next step for a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing: the Work says it.
+    /// The Work's status is as reported.
     Said,
-    /// It was written, and does not show yet: look again after this time.
+    /// The report was written and is not in the cache yet: check again after this time.
     Wait(Duration),
-    /// Write it.
+    /// Write the report.
     Write,
 }
 

@@ -40,12 +40,13 @@ pub struct Agent {
     shutdown: CancellationToken,
 }
 
-/// Which threads an agent has.
+/// Threads of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// The leases are renewed on a thread of their own, so that nothing that blocks the rest delays them.
+    /// The leases are renewed on a thread of their own, so that nothing that blocks the others
+    /// delays them.
     Apart,
-    /// Everything runs on the caller's runtime, for tests in simulated time: every runtime has a clock of its own.
+    /// Everything runs on the caller's runtime, for tests with paused time.
     One,
 }
 

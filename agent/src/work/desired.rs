@@ -19,15 +19,15 @@ const NEVER_SENT: [&str; 10] = [
     "uid",
 ];
 
-/// Why a manifest cannot be applied to anything.
+/// Reason why a manifest cannot be applied.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// It lacks what every Kubernetes object has.
+    /// A field that every Kubernetes object has is missing.
     #[error("manifest {ordinal} of the work has no {field}")]
     Incomplete {
         /// Position in the Work.
         ordinal: usize,
-        /// What is missing.
+        /// Missing field.
         field: &'static str,
     },
 }

@@ -26,55 +26,55 @@ const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource
 /// Deadline for one request to the member.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Why something could not be done in the member.
+/// Reason why a request to the member failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The member serves no such kind.
+    /// The member does not serve the kind.
     #[error("the member serves no {kind:?} in {api_version:?}")]
     UnknownKind {
-        /// API group and version.
+        /// API group and version of the kind.
         api_version: String,
-        /// Kind.
+        /// Name of the kind.
         kind: String,
     },
-    /// The answer cannot be read.
+    /// The answer cannot be parsed.
     #[error("{step} {object}: cannot read the answer: {reason}")]
     Unreadable {
-        /// What was tried.
+        /// Step that failed.
         step: &'static str,
-        /// The object.
+        /// Object that the step was about.
         object: String,
-        /// Why.
+        /// Error of the parser.
         reason: String,
     },
-    /// The member could not be asked what it serves.
+    /// Discovery in the member failed.
     #[error(transparent)]
     Discovery(#[from] discovery::Error),
-    /// The request was refused or failed.
+    /// The request was rejected or failed.
     #[error("{step} {object}: {}", client::brief(source))]
     Request {
-        /// What was tried.
+        /// Step that failed.
         step: &'static str,
-        /// The object.
+        /// Object that the step was about.
         object: String,
-        /// Why.
+        /// Error of the client.
         #[source]
         source: kube::Error,
     },
-    /// Another agent leads by now, or who the member is has come into doubt: nothing was sent.
+    /// Another agent leads now, or the identity of the member is in doubt; nothing was sent.
     #[error("{step} {object}: this agent may not act for the member at present")]
     Dismissed {
-        /// What was to be done.
+        /// Step that was not taken.
         step: &'static str,
-        /// The object.
+        /// Object that the step was about.
         object: String,
     },
-    /// No answer came in time.
+    /// The member did not answer in time.
     #[error("{step} {object}: no answer within {ANSWER_DEADLINE:?}")]
     Deadline {
-        /// What was tried.
+        /// Step that failed.
         step: &'static str,
-        /// The object.
+        /// Object that the step was about.
         object: String,
     },
 }

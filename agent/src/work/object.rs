@@ -14,30 +14,30 @@ use super::takeover::takeover;
 /// Attempts when others change the object between our read and our write.
 const ATTEMPTS: usize = 4;
 
-/// What became of an object.
+/// Result of applying an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It was not there.
+    /// The object was created.
     Created,
-    /// It was not as desired.
+    /// The object was updated.
     Updated,
-    /// It was as desired.
+    /// The object was as desired.
     None,
 }
 
-/// Why an object was not applied.
+/// Reason why an object was not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The manifest is not an object that could be applied.
+    /// The manifest cannot be applied.
     #[error(transparent)]
     Manifest(#[from] super::desired::Error),
-    /// The member refused or did not answer.
+    /// The member rejected a request or did not answer.
     #[error(transparent)]
     Member(#[from] member::Error),
-    /// The object is not there, and could not be made.
+    /// The object does not exist, and could not be created.
     #[error("{0}")]
     NotMade(#[source] member::Error),
-    /// The object exists and is not managed. Karmada's words.
+    /// The object exists and is not managed by the fleet. The message is Karmada's.
     #[error(
         "resource(kind={kind}, {path}) already exists in the cluster {cluster} and the {} strategy value is {strategy}, Karmada will not manage this resource",
         annotation::CONFLICT_RESOLUTION
@@ -49,38 +49,38 @@ pub enum Error {
         path: String,
         /// Name of the cluster.
         cluster: String,
-        /// What the manifest says about conflicts; `empty` when nothing.
+        /// Conflict resolution of the manifest; `empty` if it has none.
         strategy: String,
     },
-    /// What belongs to the member could not be told from what is ours.
+    /// The fields that the member sets could not be determined.
     #[error("retain the member's fields of {object}: {source}")]
     Retain {
-        /// The object.
+        /// Object to apply.
         object: String,
-        /// Why.
+        /// Error of the interpreter.
         #[source]
         source: interpreter::Error,
     },
-    /// Others changed the object faster than we could.
+    /// Other writers changed the object faster than it could be applied.
     #[error("apply {object}: others keep changing it")]
     Contended {
-        /// The object.
+        /// Object to apply.
         object: String,
     },
-    /// Somebody made the object between our read and our write.
+    /// Another writer created the object between the read and the write.
     #[error("apply {object}: somebody else made it at the same moment")]
     Appeared {
-        /// The object.
+        /// Object to apply.
         object: String,
     },
-    /// An earlier manifest of the Work names the same object.
+    /// An earlier manifest of the Work is about the same object.
     #[error("manifest {ordinal} of the work names {object}, as manifest {first} does")]
     Twice {
-        /// Position in the Work.
+        /// Position of the manifest in the Work.
         ordinal: usize,
-        /// Position of the earlier one.
+        /// Position of the earlier manifest.
         first: usize,
-        /// The object.
+        /// Object that both are about.
         object: String,
     },
 }

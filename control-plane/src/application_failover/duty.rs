@@ -7,14 +7,14 @@ use muster_shared::interpreter::{Operation, hook_enabled};
 use super::explain::Unfollowed;
 use crate::eviction::motive::application;
 
-/// What is to be done for an application.
+/// What to do about an application.
 #[derive(Debug, PartialEq)]
 pub enum Duty<'a> {
     /// Follow its policy.
     Follow(&'a ApplicationFailoverBehavior),
-    /// Nothing now; what is known stays known.
+    /// Nothing now; its recorded state is kept.
     Wait,
-    /// Nobody asks for its failover, or it cannot be given: what is known of its health ends.
+    /// Its policy requests no failover, or one that cannot be given: its recorded state is removed.
     Forget(Option<Unfollowed>),
 }
 

@@ -127,25 +127,25 @@ pub struct Leaver<'a, B> {
     pub attempts: u32,
 }
 
-/// What came of it.
+/// Result of an eviction.
 pub enum Outcome<B> {
-    /// It left.
+    /// The application was evicted.
     Left {
-        /// The binding as it is now.
+        /// Binding after the write.
         binding: Box<B>,
-        /// What is known of it then.
+        /// Recorded state after the write.
         history: History,
-        /// What there is to tell.
+        /// Eviction to report.
         moved: Move,
     },
-    /// It stays for now.
+    /// The application stays for now.
     Held {
-        /// Why.
+        /// Reason.
         why: Obstacle,
-        /// When to try again.
+        /// Time until the next attempt.
         pause: Duration,
     },
-    /// Somebody else wrote the binding first.
+    /// Another writer changed the binding first.
     Overtaken,
 }
 

@@ -22,96 +22,96 @@ pub fn is_not_followed(condition: &Condition) -> bool {
     [DEPENDENCIES, HEALTH].contains(&condition.reason.as_str())
 }
 
-/// A turn.
+/// State of a failing application, to be reported.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Turn {
-    /// It is unhealthy, and that is tolerated until a moment.
+    /// The application is unhealthy, and tolerated until a time.
     Tolerated {
-        /// Where.
+        /// Cluster in which it is unhealthy.
         cluster: String,
-        /// Since when.
+        /// Start of the unhealthy time.
         since: Timestamp,
-        /// The moment.
+        /// End of the toleration.
         until: Timestamp,
     },
-    /// It has to leave and does not.
+    /// The application has to leave a cluster, and stays.
     Held {
-        /// Where.
+        /// Cluster to leave.
         cluster: String,
-        /// Since when.
+        /// Start of the unhealthy time.
         since: Timestamp,
-        /// Why it stays.
+        /// Reason why it stays.
         why: Obstacle,
     },
-    /// It left.
+    /// The application was evicted.
     Left {
-        /// Where it was.
+        /// Cluster that it left.
         cluster: String,
-        /// Since when it was unhealthy there.
+        /// Start of the unhealthy time.
         since: Timestamp,
-        /// Where it is placed now.
+        /// New clusters.
         to: String,
-        /// What becomes of the old copy.
+        /// Purge mode of the eviction.
         mode: String,
     },
-    /// It is not known to be unhealthy any more.
+    /// The application is no longer reported unhealthy.
     Recovered,
-    /// Its policy asks for failover, which cannot be given.
+    /// The policy requests a failover that cannot be given.
     NotFollowed(Unfollowed),
-    /// What kept the policy from being followed is gone.
+    /// The policy can be followed again.
     Followed,
-    /// Its policy asks for no failover any more.
+    /// The policy no longer requests failover.
     Withdrawn,
 }
 
-/// Why `failover.application` of a policy is not followed.
+/// Reason why `failover.application` of a policy is not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfollowed {
-    /// What the application needs would not go with it.
+    /// The policy has no `propagateDeps`, so that dependencies would stay behind.
     #[error(
         "its policy does not say propagateDeps: true, so that it would arrive without what it needs"
     )]
     Dependencies,
-    /// The health of its kind is not known.
+    /// The kind has no health rule.
     #[error("there is no rule that tells the health of its kind")]
     Health,
 }
 
-/// Why an application stays that has to leave.
+/// Reason why an application that has to leave stays.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Obstacle {
-    /// What it reported last may be long past; if the cluster has failed, that is the business of its taints.
+    /// The cluster is not ready, so that its last report may be outdated. Its taints decide.
     #[error("{0} is not ready, so that its last report may be out of date")]
     Unheard(String),
-    /// Its workloads are reported on again in a moment.
+    /// The cluster became ready a moment ago; its reports may be outdated.
     #[error("{cluster} came back a moment ago: what it reports from {until:.0} on counts")]
     Returned {
-        /// The cluster.
+        /// Name of the cluster.
         cluster: String,
-        /// Until when its reports may be old ones.
+        /// Time from which its reports count.
         until: Timestamp,
     },
-    /// It was moved lately.
+    /// The application was moved a short time ago.
     #[error("it was moved {moves} times lately; it may leave again from {until:.0} on")]
     Rests {
-        /// How often.
+        /// Number of moves.
         moves: u32,
-        /// Until when.
+        /// Time from which it may be moved again.
         until: Timestamp,
     },
-    /// Too many are leaving already.
+    /// The eviction rate is used up.
     #[error("it leaves when --resource-eviction-rate allows")]
     Rate,
-    /// Too much of the fleet has failed.
+    /// Too many clusters have failed: nothing is evicted.
     #[error("{} of {} clusters have failed, beyond --unhealthy-cluster-threshold: nothing is moved", .0.failed, .0.total)]
     Stopped(FleetHealth),
-    /// The purge mode needs a feature gate.
+    /// Purge mode `Gracefully` requires a feature gate that is off.
     #[error("purgeMode Gracefully needs the feature gate GracefulEviction")]
     GateOff,
-    /// There is no place for it.
+    /// No other cluster can take the application.
     #[error(transparent)]
     Nowhere(#[from] Nowhere),
-    /// The write failed; it is tried again.
+    /// The write failed and is tried again.
     #[error("it could not be written: {0}")]
     Failed(String),
 }

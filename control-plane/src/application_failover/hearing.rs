@@ -17,9 +17,9 @@ use crate::fleet::clock::Clock;
 /// Whether the reports of a cluster count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It is not ready: its last report may be out of date.
+    /// The cluster is not ready: its last report may be outdated.
     Not,
-    /// Since that moment at the latest.
+    /// The cluster has been ready since this time, or longer.
     Since(Timestamp),
 }
 

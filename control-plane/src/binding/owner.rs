@@ -9,14 +9,14 @@ use super::render::Origin;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::works::{CachedWork, binding_of, owner_id};
 
-/// Owner of a Work, seen from one binding.
+/// Owner of a Work, as seen from one binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The binding.
+    /// The binding itself.
     Own,
     /// Another binding, which the Work names.
     Other(BindingKey),
-    /// Nobody that the Work names.
+    /// No binding: the Work names none.
     Nobody,
 }
 

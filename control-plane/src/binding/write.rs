@@ -54,15 +54,15 @@ impl Written {
     }
 }
 
-/// State of one Work after a look at it.
+/// Result of reconciling one Work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ensured {
     AsRendered,
-    /// The old one has to go first.
+    /// The old Work has to be deleted first.
     Leaving,
     /// The cluster has no execution namespace yet.
     Joining,
-    /// Somebody wrote it at the same time, or the cache does not show it yet.
+    /// Another writer changed the Work at the same time, or the cache is outdated.
     Raced,
 }
 

@@ -83,22 +83,22 @@ pub fn lack(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Lac
     }
 }
 
-/// What has to happen next for a cluster to leave.
+/// Next step in the deletion of a Cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Farewell {
-    /// Nobody can carry out the removal of its Works: let them go. What is in the member stays there.
+    /// Remove the finalizers of the Works, because no agent can. Objects in the member stay there.
     ReleaseWorks,
-    /// Delete its Works, and wait until the agent has seen to them.
+    /// Delete the Works, and wait until the agent has removed their objects.
     DeleteWorks,
-    /// Delete its execution namespace.
+    /// Delete the execution namespace.
     DeleteNamespace,
-    /// Wait until the namespace is gone.
+    /// Wait until the execution namespace is gone.
     AwaitNamespace,
-    /// Wait until no binding names it.
+    /// Wait until no binding names the cluster.
     AwaitBindings,
-    /// Take the finalizer off.
+    /// Remove the finalizer of the Cluster.
     Release,
-    /// Nothing of ours holds it.
+    /// No step is left.
     Nothing,
 }
 

@@ -20,12 +20,12 @@ pub struct Graces {
     pub startup: Duration,
 }
 
-/// Why a cluster counts as silent; the two reasons that Karmada writes.
+/// Reason why a cluster counts as silent, as Karmada writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// No Ready condition was ever posted.
+    /// The Ready condition was never posted.
     NeverReported,
-    /// There is one, but nothing was heard for a whole grace period.
+    /// There was no sign of life for a whole grace period.
     Stopped,
 }
 
@@ -59,14 +59,14 @@ impl Silence {
     }
 }
 
-/// What the monitor concludes about one cluster.
+/// Conclusion of the monitor about one cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing to wait for: Ready is Unknown already.
+    /// Ready is Unknown already: there is nothing to wait for.
     Settled,
-    /// Not silent for long enough yet; becomes silent right after this instant unless it is heard.
+    /// The cluster becomes silent right after this instant, unless there is a sign of life.
     Until(Instant),
-    /// Ready is to become Unknown.
+    /// Ready has to become Unknown.
     Silent(Silence),
 }
 

@@ -30,7 +30,7 @@ pub struct Finding {
     pub note: String,
 }
 
-/// What the fleet says about what a policy names.
+/// State of the fleet, as far as policies refer to it.
 pub trait Facts {
     /// What is known about a kind.
     fn standing(&self, kind: &Kind) -> Standing;

@@ -23,13 +23,13 @@ use crate::taint::default_tolerations::DefaultTolerations;
 /// changed, and memory does not outlive the process.
 pub const TEMPLATE_FINGERPRINT: &str = "detector.muster.io/template-fingerprint";
 
-/// Why a binding cannot be built or must not be touched.
+/// Reason why a binding cannot be built or must not be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The interpreter has no answer.
+    /// The template cannot be interpreted.
     #[error("interpret the template: {0}")]
     Interpret(#[from] interpreter::Error),
-    /// A former object of the same name still owns the binding.
+    /// An earlier object of the same name still owns the binding.
     #[error(
         "binding {binding:?} belongs to a former {kind} with uid {owner}; waiting until garbage collection has removed it"
     )]
@@ -38,10 +38,10 @@ pub enum Error {
         binding: String,
         /// Kind of the template.
         kind: String,
-        /// Uid of its owner.
+        /// UID of the owner.
         owner: String,
     },
-    /// The binding is another object's.
+    /// Another object owns the binding.
     #[error(
         "binding {binding:?} belongs to {owner}, whose kind and name are the same in another API group; the name of a binding \
          says kind and name only, so one of the two has to be renamed to be propagated"
@@ -49,16 +49,16 @@ pub enum Error {
     OtherOwner {
         /// Name of the binding.
         binding: String,
-        /// API version, kind and name of its owner.
+        /// API version, kind and name of the owner.
         owner: String,
     },
-    /// No API server takes the binding's name.
+    /// The name of the binding or Work is invalid.
     #[error(
         "its binding or Work would be named {name:?}, which is no valid name: rename the template (lower-case letters, digits, \
          `-` and `.`, so that the name made of it has 253 characters at most)"
     )]
     Name {
-        /// The name.
+        /// The invalid name.
         name: String,
     },
 }

@@ -8,17 +8,17 @@ use muster_shared::names;
 
 use crate::fleet::template::TemplateKey;
 
-/// Whose a binding is that bears the name of a template's.
+/// Owner of the binding that has the name of a template's binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The template's.
+    /// The template.
     Template,
-    /// A former template's of the same name, to be removed by garbage collection.
+    /// An earlier template of the same name; the binding will be garbage-collected.
     Former {
-        /// Its uid.
+        /// UID of the earlier template.
         uid: String,
     },
-    /// Another object's.
+    /// Another object.
     Other(ObjectReference),
 }
 

@@ -6,14 +6,14 @@ use super::build;
 use crate::fleet::policy::Policy;
 use crate::fleet::template::Template;
 
-/// What the binding of a template was made of.
+/// State of the template from which its binding was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made<'a> {
     /// There is no binding.
     Nothing,
-    /// The binding is from before there were records.
+    /// The binding has no record, because an older version wrote it.
     Unrecorded,
-    /// The template with this fingerprint.
+    /// Fingerprint of the template.
     Of(&'a str),
 }
 

@@ -14,14 +14,14 @@ use crate::fleet::Fleet;
 use crate::fleet::policy::Policy;
 use crate::settings::PRIORITY_BASED_SCHEDULING;
 
-/// What a policy says about the priority of what it places.
+/// Priority that a policy requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Priority {
-    /// The number, `None` when the policy names no class.
+    /// Value of the priority class; `None` if the policy names none.
     Known(Option<i32>),
-    /// The classes have not been listed.
+    /// The priority classes have not been listed.
     Unlisted,
-    /// There is no class of this name, or its source is another than `KubePriorityClass`.
+    /// There is no class of this name, or its source is not `KubePriorityClass`.
     Missing(String),
 }
 

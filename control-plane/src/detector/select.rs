@@ -36,16 +36,17 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// How specifically a selector means a template. The numbers are Karmada's implicit priorities.
+/// Specificity with which a selector matches a template. The numbers are Karmada's implicit
+/// priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strength {
-    /// Not at all.
+    /// No match.
     Mismatch = 0,
-    /// As one of all of its kind.
+    /// Match of every object of the kind.
     All = 1,
-    /// By its labels.
+    /// Match by labels.
     Labels = 2,
-    /// By its name.
+    /// Match by name.
     Name = 3,
 }
 

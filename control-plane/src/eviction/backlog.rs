@@ -14,19 +14,19 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
-/// Where an item stands. `since` is the moment from which it was to be evicted: older goes first.
+/// State of an item. `since` is the time from which it was to be evicted: the oldest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Becomes ready at an instant.
+    /// The item becomes ready at an instant.
     Waiting {
-        /// The instant.
+        /// Instant at which it becomes ready.
         until: Instant,
-        /// Its rank then.
+        /// Rank from then on.
         rank: Rank,
     },
-    /// To be evicted as soon as the budget allows.
+    /// The item is evicted as soon as the rate permits.
     Ready(Rank),
-    /// To be evicted, but no other cluster could take it. Looked at again after [`Backlog::wake_stranded`].
+    /// No other cluster can take the workload. Tried again after [`Backlog::wake_stranded`].
     Stranded(Rank),
 }
 

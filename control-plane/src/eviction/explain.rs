@@ -20,59 +20,59 @@ pub struct Note {
     pub turn: Turn,
 }
 
-/// What happened.
+/// State of an eviction, to be reported.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Turn {
-    /// It is tolerated until a moment.
+    /// The taint is tolerated until a time.
     Tolerated {
         /// Taint and rule.
         cause: String,
-        /// The moment.
+        /// End of the toleration.
         until: Timestamp,
     },
-    /// It waits for its turn in the queue.
+    /// The eviction waits for the rate.
     Queued {
         /// Taint and rule.
         cause: String,
     },
     /// Too many clusters have failed: nothing is evicted.
     Stopped {
-        /// How many.
+        /// Number of failed clusters, and of all.
         health: FleetHealth,
     },
-    /// No other cluster could take it.
+    /// No other cluster can take the workload.
     Nowhere {
-        /// What the scheduler says.
+        /// Reason of the scheduler.
         why: String,
     },
-    /// The new copy could not be told the state of the old one.
+    /// The state of the old copy cannot be preserved.
     Unpreserved {
-        /// What is missing.
+        /// Reason why not.
         why: String,
     },
-    /// The write failed; it is tried again.
+    /// The write failed and is tried again.
     Failed {
-        /// What the API says.
+        /// Error of the API.
         why: String,
     },
-    /// It left.
+    /// The workload was evicted.
     Evicted {
         /// Taint and rule.
         cause: String,
-        /// Where it is placed now.
+        /// New clusters.
         to: String,
-        /// What becomes of the old copy.
+        /// Purge mode of the eviction.
         mode: String,
-        /// When it left.
+        /// Time of the eviction.
         at: Timestamp,
     },
-    /// The cluster recovered before its turn came.
+    /// The cluster recovered before the eviction.
     Recovered,
-    /// Somebody else took the workload off the cluster before its turn came.
+    /// Another writer removed the workload from the cluster before the eviction.
     Moved,
-    /// The cluster left the fleet before its turn came.
+    /// The cluster left the fleet before the eviction.
     ClusterGone,
-    /// It does not have to leave.
+    /// The workload does not have to leave.
     Stays(Stay),
 }
 

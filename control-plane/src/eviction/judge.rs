@@ -37,41 +37,41 @@ impl Switches {
     }
 }
 
-/// The conclusion about one workload on one cluster.
+/// Decision about one workload on one cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judgement {
-    /// It stays.
+    /// The workload stays.
     Stay(Stay),
-    /// It has to leave at a moment: now, if that has come.
+    /// The workload has to leave at a time, or now if that has passed.
     Leave {
-        /// The moment.
+        /// Time at which it has to leave.
         due: Timestamp,
-        /// The rule that says so.
+        /// Taint and rule.
         cause: Cause,
     },
 }
 
-/// Why a workload stays.
+/// Reason why a workload stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stay {
-    /// The gate is off.
+    /// The feature gate `Failover` is off.
     #[error("feature gate Failover is off")]
     SwitchedOff,
-    /// `NoExecute` is switched off by itself (`--enable-no-execute-taint-eviction=false`).
+    /// Evictions by `NoExecute` are disabled (`--enable-no-execute-taint-eviction=false`).
     #[error("taints of effect NoExecute do not evict (--enable-no-execute-taint-eviction=false)")]
     NoExecuteOff,
-    /// No taint that could evict.
+    /// The cluster has no taint that evicts.
     #[error("the cluster has no taint that evicts")]
     NoTaint,
-    /// Tolerations cover every taint for ever.
+    /// Every taint is tolerated without limit.
     #[error("every taint of the cluster is tolerated")]
     Tolerated,
-    /// The cluster has a taint of effect PreferNoExecute, and the policy does not ask to leave such a cluster.
+    /// The cluster has a taint of effect PreferNoExecute, and the policy has no `failover.cluster`.
     #[error(
         "its policy has no failover.cluster, so a taint of effect PreferNoExecute does not move it"
     )]
     NotAsked,
-    /// Nobody knows what the workload tolerates: the decision must not be guessed (Karmada guesses).
+    /// The binding has no placement, so that its tolerations are unknown. (Karmada assumes none.)
     #[error("the binding has no placement, so its tolerations are unknown")]
     NoPlacement,
 }
@@ -85,14 +85,14 @@ pub struct Cause {
     pub rule: Rule,
 }
 
-/// Why a taint makes a workload leave.
+/// Rule by which a taint evicts a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// No toleration matches.
+    /// No toleration matches the taint.
     Untolerated,
     /// The first toleration that matches is limited.
     TolerationEnds,
-    /// The policy's `failover.cluster` asks for it.
+    /// The policy has `failover.cluster`.
     ClusterFailover,
 }
 

@@ -12,18 +12,19 @@ use muster_shared::names::eviction::{
 
 use super::judge::Cause;
 
-/// The motive of a departure.
+/// Reason for an eviction.
 #[derive(Clone, Copy, Debug)]
 pub enum Motive<'a> {
     /// The cluster has a taint.
     Taint(&'a Cause),
-    /// The application has been unhealthy there for too long.
+    /// The application has been unhealthy in the cluster for too long.
     Failure {
-        /// Since when.
+        /// Start of the unhealthy time.
         since: Timestamp,
-        /// Who says so.
+        /// Controller that requests the eviction.
         producer: &'a str,
-        /// How long the old copy waits for the new one at most, in seconds, where it is left gracefully.
+        /// Seconds after which the old copy is removed even if the new one is not healthy, with
+        /// purge mode `Gracefully`.
         grace_seconds: Option<i32>,
     },
 }

@@ -16,12 +16,12 @@ use super::fleet_view::{has_failed, is_counted};
 use super::rate::{Band, Budget, FleetHealth, Rates};
 use crate::settings::Settings;
 
-/// Who pays.
+/// Kinds of evictions that share the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payer {
-    /// What taints drive out, drains included.
+    /// Evictions because of taints, including drains.
     Taints,
-    /// Applications that have failed.
+    /// Evictions of failing applications.
     Applications,
 }
 

@@ -57,22 +57,22 @@ pub struct Plan {
     pub affinity_name: Option<String>,
 }
 
-/// Why a workload cannot leave now.
+/// Reason why a workload cannot be evicted now.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Nowhere {
-    /// No cluster could take it.
+    /// No other cluster fits.
     #[error("no other cluster could take it: {0}")]
     NoFit(#[from] NoFit),
-    /// The scheduler would leave it without any cluster.
+    /// The schedule would have no cluster.
     #[error("no other cluster could take it: the placement would be empty")]
     Empty,
-    /// The clusters that would have it are failing themselves; why, for each.
+    /// None of the chosen clusters is available, with the reason for each.
     #[error("no other cluster could take it: {0}")]
     NotAvailable(String),
-    /// Somebody suspended its scheduling.
+    /// Scheduling of the binding is suspended.
     #[error("its scheduling is suspended")]
     Suspended,
-    /// The new copy could not be told what it asks for.
+    /// The state of the old copy cannot be preserved.
     #[error("its state cannot be preserved: {0}")]
     State(#[from] preserve::Error),
 }

@@ -12,26 +12,26 @@ use muster_shared::api::policy::StatePreservationRule;
 use muster_shared::jsonpath;
 use muster_shared::selectors::{is_label_key, is_label_value};
 
-/// Why the state cannot be preserved.
+/// Reason why the state cannot be preserved.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// Nothing was reported from there yet.
+    /// The cluster has not reported a status.
     #[error("the application status has not yet been collected from Cluster({0})")]
     NotCollected(String),
-    /// The path leads nowhere in what was reported.
+    /// The JSONPath has no result in the status.
     #[error("label {label:?}: {error}")]
     Path {
-        /// The label.
+        /// Name of the label.
         label: String,
-        /// What the path came to.
+        /// Error of the JSONPath.
         error: jsonpath::Error,
     },
-    /// Not what labels are made of.
+    /// The name or the value is not valid for a label.
     #[error("label {label:?} cannot have the value {value:?}")]
     Value {
-        /// The label.
+        /// Name of the label.
         label: String,
-        /// The value.
+        /// Value of the label.
         value: String,
     },
 }

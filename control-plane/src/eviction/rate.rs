@@ -51,14 +51,14 @@ impl FleetHealth {
     }
 }
 
-/// Which of the three rates applies.
+/// Rate that applies, by the health of the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Band {
-    /// The fleet is healthy enough.
+    /// Few enough clusters have failed.
     Primary,
-    /// Too much of a large fleet has failed.
+    /// Too many clusters of a large fleet have failed.
     Secondary,
-    /// Too much of a small fleet has failed: nothing is evicted.
+    /// Too many clusters of a small fleet have failed: nothing is evicted.
     Stopped,
 }
 

@@ -43,27 +43,27 @@ impl<'a> Workload<'a> {
     }
 }
 
-/// Why a cluster is not available. The texts complete the sentence "`<cluster>` ...".
+/// Reason why a cluster is not available. The texts complete the sentence "`<cluster>` ...".
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Unavailable<'a> {
-    /// It is not in the cache: it never existed, left the fleet, or cannot be read.
+    /// The cluster is not in the cache: it never existed, left the fleet, or cannot be read.
     #[error("is not known to the control plane")]
     Unknown,
-    /// It leaves the fleet.
+    /// The cluster is being deleted.
     #[error("is being deleted")]
     Deleting,
-    /// Its condition `Ready` is not True; `Unknown` as well where it never reported.
+    /// `Ready` is not True; `Unknown` also if it was never reported.
     #[error("has Ready={0}")]
     NotReady(&'a str),
-    /// A taint keeps the workload out, or drives it out.
+    /// A taint keeps the workload out, or evicts it.
     #[error("has taint {}, which is not tolerated", describe(.0))]
     Tainted(&'a Taint),
-    /// It does not serve the kind of the workload.
+    /// The cluster does not serve the workload's kind.
     #[error("does not serve {api_version} {kind}")]
     KindNotServed {
         /// API version of the kind.
         api_version: &'a str,
-        /// The kind.
+        /// Name of the kind.
         kind: &'a str,
     },
 }

@@ -10,19 +10,19 @@ use muster_shared::api::policy::{
 };
 use muster_shared::events::{EventType, Events};
 
-/// What names a policy.
+/// Key of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PolicyKey {
-    /// A `PropagationPolicy`.
+    /// Key of a `PropagationPolicy`.
     Namespaced {
-        /// Its namespace, which is also that of the templates it can select.
+        /// Namespace, which is also that of the templates that it can select.
         namespace: String,
-        /// Its name.
+        /// Name of the policy.
         name: String,
     },
-    /// A `ClusterPropagationPolicy`.
+    /// Key of a `ClusterPropagationPolicy`.
     Cluster {
-        /// Its name.
+        /// Name of the policy.
         name: String,
     },
 }
@@ -55,7 +55,7 @@ impl fmt::Display for PolicyKey {
     }
 }
 
-/// A policy as the cache holds it.
+/// Cached policy of either kind.
 #[derive(Clone, Debug)]
 pub enum Policy {
     /// A `PropagationPolicy`.

@@ -41,13 +41,13 @@ struct Skipped {
     kinds: Vec<String>,
 }
 
-/// A setting that cannot be understood.
+/// Error in a setting.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An entry of `--skipped-propagating-apis`.
+    /// Invalid entry of `--skipped-propagating-apis`.
     #[error("skipped API {0:?}: write group, group/version or group/version/Kind,Kind")]
     Api(String),
-    /// An entry of `--skipped-propagating-namespaces`.
+    /// Invalid entry of `--skipped-propagating-namespaces`.
     #[error("skipped namespace: {0}")]
     Namespace(#[from] Box<regex::Error>),
 }

@@ -15,45 +15,45 @@ pub struct News {
     pub event: TemplateEvent,
 }
 
-/// What happened.
+/// Change of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplateEvent {
-    /// It is new to us.
+    /// The template is new in the cache.
     Appeared,
-    /// Somebody changed more than the status and the claim of a policy.
+    /// More than the status and the claim of a policy has changed.
     Changed,
-    /// Only the claim of a policy changed.
+    /// Only the claim of a policy has changed.
     Marked,
-    /// It is gone.
+    /// The template was removed.
     Gone,
 }
 
-/// What is known about one template.
+/// Result of looking a template up.
 #[derive(Clone, Debug)]
 pub enum Lookup {
-    /// It exists.
+    /// The template exists.
     Found(Arc<Template>),
-    /// It does not exist: its kind has been listed, or is one whose objects are never templates.
+    /// The template does not exist: its kind has been listed, or its objects are never templates.
     Absent,
-    /// Nothing is known: the kind has not been listed. [`Parked`](super::parked::Parked) keys are worked on
-    /// when it is.
+    /// The kind has not been listed. [`Parked`](super::parked::Parked) keys are reconciled when it
+    /// is.
     Unknown,
 }
 
-/// What is known about a kind.
+/// State of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Its objects are about the fleet itself, and never templates.
+    /// Objects of the kind belong to the fleet itself and are never templates.
     Reserved,
-    /// It is to be found out whether the API server has it.
+    /// Discovery of the kind has not finished.
     Sought,
-    /// The API server does not have it.
+    /// The API server does not serve the kind.
     Missing,
-    /// It exists and cannot be listed, watched and deleted, which templates must be.
+    /// The kind cannot be listed, watched and deleted, as templates must be.
     Unfit,
-    /// It exists, and no list of it has arrived.
+    /// The kind exists and has not been listed yet.
     Unlisted,
-    /// Its objects are known.
+    /// The kind has been listed.
     Listed,
 }
 

@@ -38,20 +38,20 @@ pub struct Scene<'a> {
     pub timeout: Option<Duration>,
 }
 
-/// Why a task is done.
+/// Reason why a task is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// Every cluster that was chosen reports a healthy copy, and one of them at least is available.
+    /// Every chosen cluster reports a healthy copy, and at least one is available.
     Replaced,
-    /// The grace period is over, and a cluster that was chosen is available.
+    /// The grace period has passed, and at least one chosen cluster is available.
     Expired,
-    /// Somebody allowed the deletion (`suppressDeletion: false`).
+    /// `suppressDeletion` was set to false.
     Released,
-    /// The workload is to run in this cluster again.
+    /// The workload was placed in this cluster again.
     BackInPlace,
-    /// No replacement was found, and the cluster recovered: the old copy is the only one, and in its place again.
+    /// There is no replacement, and the cluster has recovered: the old copy stays as the only one.
     Recovered,
-    /// The cluster has left the fleet, and the copy with it.
+    /// The cluster left the fleet, with the copy.
     ClusterGone,
 }
 

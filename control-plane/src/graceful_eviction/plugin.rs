@@ -12,12 +12,12 @@ use muster_shared::settings::{Error, Words};
 use super::assess::{Done, Situation};
 use crate::settings::{self, EVICT_PLUGINS};
 
-/// One check that can end a task.
+/// Check that can complete a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plugin {
-    /// The scheduler chose the cluster again, so there is nothing to evict.
+    /// The scheduler chose the cluster again.
     BackInResult,
-    /// Every chosen cluster reports a healthy copy, and one of them at least is available now.
+    /// Every chosen cluster reports a healthy copy, and at least one is available now.
     ResourceHealth,
 }
 

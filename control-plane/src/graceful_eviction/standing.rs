@@ -5,16 +5,16 @@ use muster_shared::watch::Presence;
 
 use crate::fleet::availability::{Unavailable, Workload, can_hold};
 
-/// What matters about a cluster here.
+/// State of a cluster for graceful eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is available: ready, and nothing would make the workload leave it.
+    /// The cluster is ready, and nothing would evict the workload from it.
     Sound,
-    /// It is heard of, and yet the workload has to leave it.
+    /// The cluster is ready, and the workload has to leave it.
     Left,
-    /// It is not heard of: what it reported last may be long past.
+    /// The cluster is not ready: its last report may be outdated.
     Silent,
-    /// It was seen leaving the fleet.
+    /// The cluster was seen being deleted.
     Gone,
 }
 

@@ -28,15 +28,15 @@ use crate::scheduler::need::need;
 use crate::scheduler::record::record;
 use crate::scheduler::{Facts, Options, Snapshot};
 
-/// How an answer is printed.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum Format {
-    /// A table for people.
+    /// Table.
     #[default]
     Table,
-    /// JSON, for programs.
+    /// JSON document.
     Json,
-    /// The same as YAML.
+    /// YAML document.
     Yaml,
 }
 

@@ -25,22 +25,22 @@ const MORE: &str = include_str!("../../../charts/control-plane/access/member-sec
 /// As whom we write.
 const FIELD_MANAGER: &str = "kubectl-muster";
 
-/// What could not be done.
+/// Reason why roles could not be created or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The chart's files are not YAML.
     #[error("read the chart's roles: {0}")]
     Text(String),
-    /// The API refused.
+    /// The API rejected a request.
     #[error("{step} {kind} {name:?}: {}", client::brief(error))]
     Call {
-        /// What was attempted.
+        /// Step that failed.
         step: &'static str,
         /// Kind of the object.
         kind: String,
-        /// Its name.
+        /// Name of the object.
         name: String,
-        /// What was answered.
+        /// Error of the API.
         error: Box<CallError>,
     },
 }

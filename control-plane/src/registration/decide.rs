@@ -26,20 +26,20 @@ const LOOKED_AT_AGAIN: usize = 10;
 /// The name by which `karmadactl register` asks for the rights of an administrator.
 const RBAC_GENERATOR: &str = "rbac-generator";
 
-/// What a signing request is to the approver.
+/// Classification of a signing request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Answered, or about to go.
+    /// The request is answered, or being deleted.
     Settled,
-    /// Nobody who wants to be an agent.
+    /// The request is not about an agent.
     Foreign,
-    /// Somebody who wants to be an agent and does not ask as one; left to a person.
+    /// The request is about an agent, in another form than agents use; left to an administrator.
     Odd(String),
-    /// An agent's.
+    /// The request is that of an agent.
     Agent {
-        /// The cluster that it wants to speak for.
+        /// Cluster of the agent.
         cluster: String,
-        /// Whether whoever asks is that agent already.
+        /// Whether the author is this agent already.
         renewal: bool,
     },
 }
@@ -187,14 +187,15 @@ const REPLACE: Question = Question {
     ..BRING
 };
 
-/// How a name stands for which a certificate is asked.
+/// State of the name for which a certificate is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// There is a Cluster of that name, whatever its state: one that is being removed has Works, and roles to read them.
+    /// A Cluster of the name exists, in whatever state: one that is being deleted has Works, and
+    /// roles to read them.
     There,
-    /// There is none, and somebody was given a certificate for the name already.
+    /// No Cluster exists, and a certificate for the name was issued already.
     Promised,
-    /// Neither.
+    /// Neither a Cluster nor a certificate for the name exists.
     New,
 }
 

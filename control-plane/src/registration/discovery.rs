@@ -25,31 +25,31 @@ pub const KEY: &str = "kubeconfig";
 /// What the keys of signatures begin with; the token's id follows.
 const SIGNATURE: &str = "jws-kubeconfig-";
 
-/// Why what was found is not trusted.
+/// Reason why the discovered authority is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A hash that is none.
+    /// A given hash is malformed.
     #[error("{0:?} is not a hash of a certificate authority: sha256: and 64 hexadecimal digits")]
     Hash(String),
-    /// Not the authority that was promised.
+    /// The authority has another hash.
     #[error(
         "the fleet API's authority is not the expected one: none of {expected:?} is the hash of what {NAMESPACE}/{NAME} has ({found:?}). Either the hash is an old one, or somebody stands between us and the fleet API"
     )]
     Stranger {
-        /// The hashes that were given.
+        /// Given hashes.
         expected: Vec<Hash>,
-        /// Those of what is there.
+        /// Hashes of the discovered authority.
         found: Vec<Hash>,
     },
-    /// The ConfigMap does not say what it should.
+    /// The ConfigMap is incomplete.
     #[error("ConfigMap {NAMESPACE}/{NAME} is of no use: {0}")]
     Useless(String),
-    /// Signed with another secret.
+    /// The signature was made with another secret.
     #[error(
         "ConfigMap {NAMESPACE}/{NAME} is not signed with this token's secret: the token is wrong, or somebody stands between us and the fleet API"
     )]
     Forged,
-    /// Not signed, and nothing else to trust it by.
+    /// There is no signature, and no hash was given.
     #[error(
         "ConfigMap {NAMESPACE}/{NAME} is not signed for this token: the token is unknown there or has expired, or nobody signs (controller bootstrapsigner of kube-controller-manager). With --discovery-token-ca-cert-hash no signature is needed"
     )]

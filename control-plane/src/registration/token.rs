@@ -31,21 +31,21 @@ pub struct Token {
     pub secret: String,
 }
 
-/// Why a token is none.
+/// Reason why a token is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It does not look like one. The text is not repeated: it may be a secret.
+    /// The text does not have the form of a token. It is not repeated, because it may be a secret.
     #[error(
         "this is not a bootstrap token: it is six letters and digits, a dot and sixteen more, all of them lower-case"
     )]
     Form,
-    /// The system gave no randomness.
+    /// The system provided no randomness.
     #[error("cannot make a new token")]
     NoRandomness,
-    /// A use that nobody knows.
+    /// A usage is unknown.
     #[error("{0:?} is no use of a token: signing and authentication are")]
     Usage(String),
-    /// A group that the API would not take from a token.
+    /// A group is not allowed for tokens.
     #[error(
         "{0:?} cannot be the group of a token: system:bootstrappers: and lower-case letters, digits, colons and dashes"
     )]

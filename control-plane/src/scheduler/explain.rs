@@ -38,18 +38,18 @@ pub struct ClusterLine {
     pub fate: Fate,
 }
 
-/// What becomes of a cluster.
+/// Result for one cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "fate", rename_all = "camelCase")]
 pub enum Fate {
-    /// It is being deleted.
+    /// The cluster is being deleted.
     Deleting,
-    /// Filters refuse it.
+    /// Filters reject the cluster.
     Refused {
-        /// Each filter that does.
+        /// Filters that reject it.
         by: Vec<Refusal>,
     },
-    /// It fits.
+    /// The cluster passes all filters.
     Fits(Fit),
 }
 

@@ -21,26 +21,26 @@ use crate::fleet::availability;
 /// The tier of clusters that the affinity in use does not allow, where that is no reason to refuse them (Karmada's number).
 const OUTSIDE: u32 = 1000;
 
-/// Why a cluster may not take the workload.
+/// Reason why a filter rejects a cluster.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rejection<'a> {
     /// The cluster does not serve the kind.
     ApiMissing,
-    /// A taint that the placement does not tolerate.
+    /// The cluster has a taint that the placement does not tolerate.
     Taint(&'a Taint),
-    /// The cluster is not ready, and the workload is being moved off one that fails.
+    /// The cluster is not ready, and the schedule is for an eviction.
     NotReady,
-    /// The placement does not name or select the cluster.
+    /// The placement does not select the cluster.
     Affinity,
-    /// A constraint by provider, and the cluster has none.
+    /// The cluster has no provider, and a constraint is by provider.
     NoProvider,
-    /// A constraint by region, and the cluster has none.
+    /// The cluster has no region, and a constraint is by region.
     NoRegion,
-    /// A constraint by zone, and the cluster has none.
+    /// The cluster has no zone, and a constraint is by zone.
     NoZones,
-    /// A constraint by a label, and the cluster does not have it.
+    /// The cluster does not have the label of a constraint.
     NoLabel,
-    /// The workload is just being moved away from the cluster.
+    /// The workload is being evicted from the cluster.
     Evicting,
 }
 
@@ -87,25 +87,27 @@ impl fmt::Display for Rejection<'_> {
     }
 }
 
-/// When a cluster that the workload is being moved away from may take it again.
+/// Rule for when a cluster from which the workload is being evicted can be chosen again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReturnRule {
-    /// As soon as what drove the workload away is gone: the task is then cleared and nothing has moved.
+    /// As soon as the cause of the eviction is gone: the task is then removed, and nothing has
+    /// moved.
     #[default]
     Recovered,
-    /// Not before the task is done (Karmada behaviour).
+    /// When the task is complete (Karmada behaviour).
     TaskDone,
     /// At any time.
     Always,
 }
 
-/// Whether a toleration for a limited time lets a workload in.
+/// Whether a toleration for a limited time admits a new workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Guests {
-    /// No: whatever is driven out when its time is over would come back at once and be driven out again, for ever.
+    /// It does not: the workload would be evicted at the end of that time, and come back without
+    /// end.
     #[default]
     Refused,
-    /// Yes (Karmada behaviour).
+    /// It does (Karmada behaviour).
     Admitted,
 }
 

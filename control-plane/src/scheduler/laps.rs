@@ -3,21 +3,21 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// A step of a pass.
+/// Step of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Which clusters may have the workload.
+    /// Filtering of clusters.
     Filter,
-    /// Which of them are preferred.
+    /// Scoring of clusters.
     Score,
-    /// How much room they have, and which are chosen under the spread constraints.
+    /// Estimating capacity, and selecting under the spread constraints.
     Select,
-    /// How many replicas each of them gets.
+    /// Dividing replicas.
     AssignReplicas,
 }
 
 impl Step {
-    /// All of them, in order.
+    /// All steps, in order.
     pub const ALL: [Self; 4] = [
         Self::Filter,
         Self::Score,

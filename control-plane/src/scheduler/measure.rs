@@ -40,16 +40,16 @@ pub fn describe() {
     );
 }
 
-/// Why a binding is put on the queue.
+/// Reason why a binding is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Incoming {
-    /// It is new.
+    /// The binding is new.
     BindingAdd,
-    /// It changed.
+    /// The binding changed.
     BindingUpdate,
-    /// There is no decision: it is looked at again later.
+    /// The last schedule failed.
     ScheduleAttemptFailure,
-    /// A cluster changed, and it may be concerned.
+    /// A cluster changed that may matter to the binding.
     ClusterChanged,
 }
 

@@ -139,25 +139,27 @@ impl Options {
     }
 }
 
-/// In which order a result names its clusters, where that means nothing.
+/// Order of the clusters in a result, if it has no meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Listing {
-    /// As before, if they are the same clusters with the same replicas: then there is nothing to write.
+    /// The present order if clusters and replicas are the same, so that there is nothing to write.
     #[default]
     Steady,
-    /// The most preferred first, so that any change of capacity is one of the result (Karmada behaviour).
+    /// The best cluster first, so that a change of capacity changes the result (Karmada behaviour).
     Ranked,
 }
 
-/// Which of the clusters that hold a workload may get more replicas of it.
+/// Clusters with the workload that may get more of its replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Growth {
-    /// Those that would admit it anew, as long as these suffice: a cluster with a taint is ill, or to be left alone.
+    /// Clusters that would admit the workload anew, as long as they suffice: a tainted cluster has
+    /// failed, or is to be left alone.
     #[default]
     PreferAdmitting,
-    /// Only those that would admit it anew. Who moves a workload off one failing cluster must not count on another.
+    /// Only clusters that would admit the workload anew. An eviction must not rely on another
+    /// failing cluster.
     AdmittingOnly,
-    /// All (Karmada behaviour).
+    /// All clusters (Karmada behaviour).
     Anywhere,
 }
 

@@ -10,18 +10,19 @@ use super::affinity::term;
 use super::pass::is_reschedule_requested;
 use super::snapshot::Snapshot;
 
-/// Why a binding has to be scheduled.
+/// Reason why a binding has to be scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// The placement is not the one that was applied last.
+    /// The placement is not that of the last schedule.
     PlacementChanged,
-    /// The targets do not add up to the replicas of the workload.
+    /// The clusters do not add up to the replicas of the workload.
     ReplicasChanged,
-    /// Somebody asked for it since it was scheduled last.
+    /// A reschedule was requested after the last schedule.
     RescheduleRequested,
-    /// Nothing that is divided: each event may change which clusters fit (Karmada behaviour).
+    /// The workload is not divided: each event may change the clusters that fit (Karmada
+    /// behaviour).
     NotDivided,
-    /// A target is being deleted, or was seen leaving.
+    /// A cluster is being deleted, or was seen being deleted.
     TargetDeleting,
 }
 

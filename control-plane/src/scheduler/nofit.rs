@@ -7,37 +7,37 @@ use super::divide::DivideError;
 use super::filter::Rejection;
 use super::select::SelectError;
 
-/// No decision: nothing may be written but the reason.
+/// Reason why a schedule failed; only the reason is written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoFit {
     /// No cluster passes the filters.
     #[error("{0}")]
     NoClusterFit(Refusals),
-    /// Clusters pass, but the spread constraints cannot be met with them.
+    /// Clusters pass the filters, and cannot meet the spread constraints.
     #[error("failed to select clusters: {0}")]
     Select(#[from] SelectError),
-    /// Clusters are selected, but the replicas do not fit.
+    /// Clusters are selected, and the replicas do not fit.
     #[error("failed to assign replicas: {0}")]
     Divide(#[from] DivideError),
-    /// Clusters of it are neither there nor seen leaving, and without them the others cannot be chosen.
+    /// Clusters of the binding are unknown, and the others cannot be chosen without them.
     #[error(
         "{0} cannot be read and was not seen leaving: what is placed stays; \
          make it readable, or exclude it by name in the placement"
     )]
     Unknown(Strangers),
-    /// The binding says nothing about where to go.
+    /// The binding has no placement.
     #[error("no placement is set")]
     NoPlacement,
 }
 
-/// What a failure means for the binding; Karmada's reasons of the condition `Scheduled`.
+/// Effect of a failure on the binding; Karmada's reasons of the condition `Scheduled`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// No cluster passes the filters: the binding is left without clusters until one does.
+    /// No cluster passes the filters: the binding has no clusters until one does.
     NoClusterFit,
-    /// There is not enough capacity: what is placed stays.
+    /// There is not enough capacity: placed replicas stay.
     Unschedulable,
-    /// The constraints cannot be met, or the request makes no sense: what is placed stays.
+    /// The constraints cannot be met, or the request is invalid: placed replicas stay.
     SchedulerError,
 }
 

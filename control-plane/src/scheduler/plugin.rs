@@ -7,7 +7,7 @@ use muster_shared::settings::{Error, Words};
 use super::filter::ReturnRule;
 use crate::settings::SCHEDULER_PLUGINS;
 
-/// One rule that can be switched off.
+/// Rule of the scheduler that can be disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plugin {
     /// Filter: the cluster serves the kind.
@@ -16,11 +16,11 @@ pub enum Plugin {
     TaintToleration,
     /// Filter: the placement selects the cluster.
     ClusterAffinity,
-    /// Filter: the cluster has the fields that constraints count by.
+    /// Filter: the cluster has the fields of the spread constraints.
     SpreadConstraint,
-    /// Filter: the workload is not just being moved away from the cluster.
+    /// Filter: the workload is not being evicted from the cluster.
     ClusterEviction,
-    /// Score: where the workload is already is best.
+    /// Score: clusters that have the workload are preferred.
     ClusterLocality,
 }
 

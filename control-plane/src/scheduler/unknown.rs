@@ -13,13 +13,15 @@ use super::need::is_divided;
 use super::nofit::{NoFit, Strangers};
 use super::snapshot::Snapshot;
 
-/// What becomes of targets that are neither there nor seen leaving.
+/// Treatment of clusters of a binding that are unknown: not in the cache, and not seen being
+/// deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Absent {
-    /// They stay: an object that cannot be read, or that a short list lacks, is not deleted.
+    /// They stay: an object that cannot be read, or that is missing in a short list, is not
+    /// deleted.
     #[default]
     Stays,
-    /// They count as removed (Karmada behaviour).
+    /// They count as deleted (Karmada behaviour).
     Removed,
 }
 

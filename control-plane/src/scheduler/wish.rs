@@ -16,16 +16,17 @@ pub struct Wait {
     pub lacking: i64,
 }
 
-/// What has to change about clusters before a binding that waits is worth another look.
+/// Change of clusters after which a waiting binding is scheduled again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wish {
-    /// No change of a cluster helps: the placement asks for what cannot be.
+    /// No change helps: the placement cannot be met.
     Nothing,
-    /// A cluster that lets in what it did not let in.
+    /// A cluster admits the workload that did not before.
     Admission,
-    /// That, or more room.
+    /// A cluster admits the workload, or has more capacity.
     Room,
-    /// Whatever may change the choice, a cluster that goes included: the choice that was made turned out not to do.
+    /// Any change that affects the selection, including the loss of a cluster: the present
+    /// selection failed.
     Anything,
 }
 

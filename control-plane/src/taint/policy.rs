@@ -11,43 +11,44 @@ use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, PREFER_N
 
 use super::window::Verdict;
 
-/// Why a policy, or a part of it, cannot be applied. Admission refuses most of these; one that got in is reported
-/// and stepped over, so that it stops no other policy (unlike Karmada, K22).
+/// Reason why a policy, or a part of it, cannot be applied. Admission rejects most of these; one
+/// that was accepted is reported and skipped, so that it does not stop other policies (unlike
+/// Karmada, K22).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Two names for one field.
+    /// Both `targetClusters` and `targetCluster` are set.
     #[error("targetClusters and targetCluster are two names for the same thing: use one")]
     TwoTargets,
-    /// An effect that clusters do not know.
+    /// The effect of a taint is unknown.
     #[error(
         "taint {key:?} has effect {effect:?}: use NoSchedule, PreferNoSchedule, PreferNoExecute or NoExecute"
     )]
     Effect {
-        /// The taint's key.
+        /// Key of the taint.
         key: String,
-        /// The effect.
+        /// The unknown effect.
         effect: String,
     },
-    /// A key that the API refuses.
+    /// The key of a taint is invalid.
     #[error("taint key {key:?} is not a qualified name")]
     Key {
-        /// The key.
+        /// The invalid key.
         key: String,
     },
-    /// A taint that the cluster controller adds and removes by itself.
+    /// The taint is managed by the cluster controller.
     #[error(
         "taint {key}:NoSchedule follows the Ready condition by itself: a policy would fight with the cluster controller"
     )]
     Reserved {
-        /// The key.
+        /// Key of the taint.
         key: String,
     },
-    /// An operator nobody knows.
+    /// The operator of a condition is unknown.
     #[error("condition {kind:?} has operator {operator:?}: use In or NotIn")]
     Operator {
-        /// The condition type.
+        /// Type of the condition.
         kind: String,
-        /// The operator.
+        /// The unknown operator.
         operator: String,
     },
 }

@@ -31,12 +31,12 @@ pub struct Policy {
     pub spec: PropagationSpec,
 }
 
-/// Where a kind of policy differs from the other.
+/// Kind of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// `PropagationPolicy`: selects in its own namespace.
+    /// `PropagationPolicy`, which selects in its own namespace.
     Namespaced,
-    /// `ClusterPropagationPolicy`.
+    /// `ClusterPropagationPolicy`, which selects in all namespaces.
     Cluster,
 }
 

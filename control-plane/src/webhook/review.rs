@@ -16,12 +16,12 @@ use super::{binding, cluster, policy, taint_policy};
 use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
 use crate::taint::default_tolerations::DefaultTolerations;
 
-/// What is asked of a webhook.
+/// Kind of review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// What is to be changed before the object is written?
+    /// Changes to the object before it is written.
     Default,
-    /// May it be written?
+    /// Validation of the object.
     Check,
 }
 
@@ -136,13 +136,14 @@ impl Answer {
     }
 }
 
-/// Why a body is no review. The API server takes the answer for a failure of the webhook and does as its `failurePolicy` says.
+/// Reason why a body is not a review. The API server treats the answer as a failure of the webhook
+/// and follows its `failurePolicy`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It does not parse.
+    /// The body cannot be parsed.
     #[error("cannot read the AdmissionReview: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// It is of another version.
+    /// The review has another version.
     #[error("cannot answer an AdmissionReview of {0:?}: send admission.k8s.io/v1")]
     Version(String),
 }

@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 /// every combination of keys that were left to the server to fill in.
 const MOST_KEYS: usize = 4;
 
-/// What `managedFields` calls one element.
+/// Name of a list element in `managedFields`.
 pub(super) enum Identity {
-    /// The keys of an element of an associative list.
+    /// Keys of an element of an associative list.
     Keys(Map<String, Value>),
-    /// The element of a set.
+    /// Element of a set.
     Value(Value),
 }
 

@@ -79,12 +79,12 @@ pub fn mark(referrer: &BindingKey) -> String {
     )
 }
 
-/// What is written.
+/// Write to the API.
 #[derive(Debug, PartialEq)]
 pub enum Write {
-    /// The binding, which does not exist yet.
+    /// Creation of the binding.
     Create(Value),
-    /// A merge patch.
+    /// Merge patch of the binding.
     Patch(Value),
 }
 

@@ -65,42 +65,42 @@ impl<'a> Share<'a> {
     }
 }
 
-/// Why the replicas could not be divided.
+/// Reason why the replicas could not be divided.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DivideError {
-    /// The clusters together have too little room.
+    /// The clusters together have too little capacity.
     #[error("failed to {change}: Clusters available replicas {room} are not enough to schedule.")]
     Shortage {
-        /// What was tried.
+        /// Kind of the change.
         change: Change,
-        /// Replicas for which there is room.
+        /// Number of replicas that fit.
         room: i64,
-        /// Replicas for which there is none.
+        /// Number of replicas that do not fit.
         lacking: i64,
     },
-    /// All tiers together have too little room.
+    /// All tiers together have too little capacity.
     #[error("Clusters available replicas are not enough to schedule.")]
     TiersFull {
-        /// Replicas for which there is none.
+        /// Number of replicas that do not fit.
         lacking: i64,
     },
-    /// The clusters that have weights take no more: they have taints that are not tolerated.
+    /// The clusters with weights accept no more replicas, because of taints that are not tolerated.
     #[error("no cluster with a weight admits the other {left} replicas.")]
     Closed {
-        /// Replicas that are left.
+        /// Number of replicas that are left.
         left: i64,
     },
-    /// There is nothing to divide over.
+    /// There are no clusters.
     #[error("no clusters available to schedule")]
     NoClusters,
-    /// The placement asks for a division that does not exist.
+    /// The combination of type and preference is not supported.
     #[error(
         "unsupported replica scheduling: type {kind:?} with division preference {preference:?}"
     )]
     Unsupported {
-        /// `replicaSchedulingType`
+        /// `replicaSchedulingType` of the placement.
         kind: String,
-        /// `replicaDivisionPreference`
+        /// `replicaDivisionPreference` of the placement.
         preference: String,
     },
 }
@@ -123,14 +123,14 @@ impl DivideError {
     }
 }
 
-/// How the number of replicas changes.
+/// Change of the number of replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// All are placed anew.
+    /// All replicas are placed anew.
     Fresh,
-    /// More than are placed.
+    /// More replicas than are placed.
     Up,
-    /// Fewer than are placed.
+    /// Fewer replicas than are placed.
     Down,
 }
 

@@ -11,16 +11,16 @@ use crate::scheduler::candidate::Candidate;
 use crate::scheduler::need::is_divided;
 use crate::scheduler::snapshot::Snapshot;
 
-/// How replicas are divided.
+/// Strategy for dividing replicas.
 #[derive(Debug, Clone)]
 pub enum Strategy<'a> {
-    /// Every cluster gets all of them.
+    /// Every cluster gets all replicas.
     Duplicated,
-    /// By weights that the placement gives.
+    /// Replicas are divided by the weights of the placement.
     Static(Weights<'a>),
-    /// By the room that each cluster has.
+    /// Replicas are divided by the capacity of each cluster.
     Dynamic,
-    /// On as few clusters as possible.
+    /// As few clusters as possible are used.
     Aggregated,
 }
 

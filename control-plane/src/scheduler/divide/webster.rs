@@ -6,10 +6,11 @@ use std::collections::BinaryHeap;
 
 use muster_shared::names::fnv32a;
 
-/// Which name comes first when two parties have an equal claim to a seat.
+/// Order of names if two clusters have the same claim to a replica.
 ///
-/// Karmada behaviour: the parity of the FNV-1a hash of the template's UID decides, so that over many workloads
-/// no cluster is favoured by its name, and one workload is always divided the same way.
+/// Karmada behaviour: the parity of the FNV-1a hash of the template's UID decides, so that over
+/// many workloads no cluster is favoured by its name, and one workload is always divided in the
+/// same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TieBreak {
     /// The smaller name first: no UID, or an even hash.

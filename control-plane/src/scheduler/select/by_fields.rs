@@ -9,13 +9,13 @@ use super::{Axis, Candidate, Groups};
 /// bound is for those that contradict each other over a large fleet.
 const TRIES: usize = 1_000;
 
-/// Where a choice that meets all lower bounds goes on.
+/// Extension of a selection that meets all minimums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Growth {
-    /// Wherever no upper bound is broken.
+    /// Every cluster that exceeds no maximum.
     Anywhere,
-    /// Only in those groups of the leading field that it is in already, as a choice by that field does; but in others as well, one by
-    /// one, as long as there are fewer than so many.
+    /// Only clusters in the groups of the first field that are selected already, as in a selection
+    /// by that field; and further groups, one by one, as long as there are fewer than this number.
     InItsGroups(usize),
 }
 

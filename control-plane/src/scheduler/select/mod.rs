@@ -13,51 +13,52 @@ use muster_shared::api::policy::SpreadConstraint;
 use super::candidate::{Candidate, rank};
 use by_fields::Growth;
 
-/// How constraints are read.
+/// Meaning of spread constraints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Spreading {
-    /// Every constraint that names a field is met by the result; an upper bound that is not given is none.
+    /// The result meets every constraint; an absent maximum is none.
     #[default]
     EveryField,
-    /// Karmada behaviour: only cluster and region constraints spread, the others merely ask for the field.
+    /// Only constraints by cluster and by region are met, the others require the field (Karmada
+    /// behaviour).
     ClusterAndRegion,
 }
 
-/// Why a selection is not possible.
+/// Reason why a selection failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
-    /// Fewer clusters fit than the constraint asks for.
+    /// Fewer clusters fit than the minimum.
     #[error("the number of feasible clusters is less than spreadConstraint.MinGroups")]
     TooFewClusters,
-    /// The best choice of that many clusters does not hold the replicas.
+    /// The best selection of that many clusters does not have the capacity.
     #[error("no enough resource when selecting {0} clusters")]
     NotEnoughCapacity(usize),
-    /// Fewer groups of this field exist than the constraint asks for.
+    /// There are fewer groups of this field than the minimum.
     #[error("the number of feasible {0} is less than spreadConstraint.MinGroups")]
     TooFewGroups(Field),
-    /// No allowed set of groups has as many clusters as the cluster constraint asks for.
+    /// No set of groups has the minimum number of clusters.
     #[error("the number of clusters is less than the cluster spreadConstraint.MinGroups")]
     TooFewClustersInGroups,
-    /// The chosen clusters would break another constraint.
+    /// The selected clusters would violate another constraint.
     #[error("the clusters that meet the other spread constraints do not meet the one by {0}")]
     Conflicting(Field),
-    /// The constraints name no field that spreads.
+    /// The constraints have no field by which clusters spread.
     #[error("just support cluster and region spread constraint")]
     Unsupported,
 }
 
-/// What a group of clusters has in common.
+/// Field by which clusters are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
-    /// The cluster itself.
+    /// Each cluster is a group.
     Cluster,
-    /// `spec.region`
+    /// `spec.region` of the clusters.
     Region,
-    /// `spec.provider`
+    /// `spec.provider` of the clusters.
     Provider,
-    /// `spec.zones`: a cluster may lie in several.
+    /// `spec.zones` of the clusters, of which each may have several.
     Zone,
-    /// The value of a label.
+    /// Value of a label of the clusters.
     Label,
 }
 
