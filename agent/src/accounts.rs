@@ -63,7 +63,8 @@ impl Report {
     }
 }
 
-/// What `--report-secrets` asks for. Karmada ignores what it does not know; that would be credentials that nobody reports.
+/// What `--report-secrets` asks for. Karmada ignores what it does not know; that would be
+/// credentials that nobody reports.
 pub fn chosen(words: &Words) -> Result<Vec<Report>, String> {
     let known = Report::ALL.map(Report::name).join(", ");
     let mut chosen = Vec::new();
@@ -112,8 +113,8 @@ pub fn token_secret(namespace: &str, account: &str) -> Secret {
     }
 }
 
-/// The role of the account that may do everything, and what binds it. An operator who narrows the role keeps what they wrote: it is
-/// made when it is missing, and never changed.
+/// The role of the account that may do everything, and what binds it. An operator who narrows the
+/// role keeps what they wrote: it is made when it is missing, and never changed.
 pub fn full_access(namespace: &str, account: &str) -> (ClusterRole, ClusterRoleBinding) {
     let name = format!("karmada-controller-manager:{account}");
     let all = || Some(vec!["*".to_owned()]);

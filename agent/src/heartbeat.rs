@@ -103,7 +103,8 @@ impl Heartbeat {
         }
     }
 
-    /// How long one renewal may take: shorter than the interval, so that a hung connection costs one beat and not the lease.
+    /// How long one renewal may take: shorter than the interval, so that a hung connection costs
+    /// one beat and not the lease.
     fn deadline(&self) -> Duration {
         (self.interval / 2).clamp(Duration::from_millis(200), Duration::from_secs(5))
     }
@@ -152,7 +153,8 @@ impl Heartbeat {
         if owned(&lease, owner) {
             return Ok(());
         }
-        // A Cluster that was deleted and registered again has another uid; with the old one the lease would be collected.
+        // A Cluster that was deleted and registered again has another uid; with the old one the
+        // lease would be collected.
         let patch = json!({ "metadata": { "ownerReferences": [owner] } });
         within(
             "own the lease",

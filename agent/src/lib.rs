@@ -5,7 +5,7 @@
 //! | registers the member | [`join`] | Cluster, namespaces |
 //! | renews the member's lease | [`heartbeat`] | Lease `karmada-cluster/<cluster>` |
 //! | probes the member's API server | [`health`] | condition `Ready` |
-//! | reports version, kinds, nodes and resources | [`report`], [`census`], [`discovery`] | Cluster status |
+//! | reports version, kinds, resources | [`report`], [`census`], [`discovery`] | Cluster status |
 //! | applies Works | [`apply`] | objects in the member, conditions of Works |
 //! | reports the state of applied objects | [`reflect`] | `status.manifestStatuses` of Works |
 //! | renews the agent's certificate | [`certificate`] | Secret in the member |
@@ -68,7 +68,8 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-// One thread for all but the leases: the agent waits most of the time, and several would cost memory.
+// One thread for all but the leases: the agent waits most of the time, and several would cost
+// memory.
 #[tokio::main(flavor = "current_thread")]
 async fn start(settings: Settings) -> anyhow::Result<()> {
     telemetry::log(settings.log_format, &settings.log_filter)?;
@@ -80,16 +81,18 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
     serve(settings, Some(metrics), Threads::Apart, shutdown).await
 }
 
-/// Runs the agent until shutdown. Needs the process's TLS provider; metrics go to the process's recorder, if it has one.
+/// Runs the agent until shutdown. Needs the process's TLS provider; metrics go to the process's
+/// recorder, if it has one.
 ///
 /// # Errors
-/// When the settings are refused, the fleet has another cluster of our name, or a part of the agent ended: the
-/// caller should end the process, to be started again.
+/// When the settings are refused, the fleet has another cluster of our name, or a part of the agent
+/// ended: the caller should end the process, to be started again.
 pub async fn run(settings: Settings, shutdown: CancellationToken) -> anyhow::Result<()> {
     serve(settings, None, Threads::Apart, shutdown).await
 }
 
-/// The same with everything on the caller's runtime, leases included: for tests in simulated time, of which every runtime has its own.
+/// The same with everything on the caller's runtime, leases included: for tests in simulated time,
+/// of which every runtime has its own.
 ///
 /// # Errors
 /// As [`run`].

@@ -58,7 +58,8 @@ fn seconds(at: Timestamp) -> f64 {
     at.as_microsecond() as f64 / 1e6
 }
 
-/// Says what the metrics mean: the text stands beside them in `/metrics`. Also shows which build this is.
+/// Says what the metrics mean: the text stands beside them in `/metrics`. Also shows which build
+/// this is.
 pub fn describe() {
     describe_gauge!("muster_build_info", "Always 1; the version is a label.");
     metrics::gauge!("muster_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);

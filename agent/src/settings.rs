@@ -179,8 +179,8 @@ pub struct Settings {
     #[arg(long, default_value = "info")]
     pub log_filter: String,
 
-    // Flags of karmada-agent that have no work to do here, accepted so that its manifests carry over: caches are
-    // waited for without a limit, and retries back off by themselves.
+    // Flags of karmada-agent that have no work to do here, accepted so that its manifests carry
+    // over: caches are waited for without a limit, and retries back off by themselves.
     /// Accepted for compatibility, no effect.
     #[arg(long, hide = true)]
     pub cluster_cache_sync_timeout: Option<String>,

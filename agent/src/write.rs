@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 /// The name under which our writes to the fleet API are recorded.
 pub const FIELD_MANAGER: &str = "muster-agent";
 
-/// Sends a merge patch of an object, or of one of its subresources, with whatever verb is granted (see [`Verbs`]).
+/// Sends a merge patch of an object, or of one of its subresources, with whatever verb is granted
+/// (see [`Verbs`]).
 pub async fn merge<K>(
     api: &Api<K>,
     name: &str,
@@ -90,7 +91,8 @@ impl Error {
     }
 }
 
-/// Deadline for one request to the fleet API, a little over the connection's own so that its error, which says more, comes first.
+/// Deadline for one request to the fleet API, a little over the connection's own so that its error,
+/// which says more, comes first.
 const ANSWER_DEADLINE: std::time::Duration = std::time::Duration::from_secs(16);
 
 /// Waits for a call no longer than [`ANSWER_DEADLINE`].

@@ -1,7 +1,8 @@
-//! How many bytes the agent holds for each Work, counted by the allocator: the same in every run on every machine.
+//! How many bytes the agent holds for each Work, counted by the allocator: the same in every run on
+//! every machine.
 //!
-//! A member may have thousands of Works, each with a whole object in it. `cargo test -p muster-agent --test memory -- --nocapture` prints
-//! the figures.
+//! A member may have thousands of Works, each with a whole object in it.
+//! `cargo test -p muster-agent --test memory -- --nocapture` prints the figures.
 
 #![allow(clippy::unwrap_used)] // a test
 
@@ -50,7 +51,8 @@ fn a_work_is_held_as_little_more_than_its_text() {
     assert!(reflected <= 1000, "a reflection takes {reflected} bytes");
 }
 
-/// Bytes for each Work once all are listed, and once they were listed again because the history was lost.
+/// Bytes for each Work once all are listed, and once they were listed again because the history was
+/// lost.
 fn held<K: Followed>(informer: impl FnOnce(Client) -> Informer<K>) -> (usize, usize) {
     let items: Vec<Value> = (0..WORKS).map(work).collect();
     let list = json!({ "metadata": { "resourceVersion": "9" }, "items": items }).to_string();
@@ -82,7 +84,8 @@ fn held<K: Followed>(informer: impl FnOnce(Client) -> Informer<K>) -> (usize, us
     })
 }
 
-/// Bytes for what is known of each object once all were seen, with the place of each Work in the queue for its report.
+/// Bytes for what is known of each object once all were seen, with the place of each Work in the
+/// queue for its report.
 fn reflected() -> usize {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_time().build().unwrap().block_on(async {

@@ -8,19 +8,32 @@
 //!
 //! # The controllers
 //!
-//! | `--controllers` | watches | decides in | writes |
-//! |---|---|---|---|
-//! | `cluster` | Clusters, leases, namespaces, Works | [`cluster`]: `monitor`, `lifecycle`, `identity`; [`taint`]: `condition_taints` | conditions, condition taints and finalizer of Clusters; execution namespaces |
-//! | `clustertaintpolicy` | ClusterTaintPolicies, Clusters | [`taint`]: `decide` | taints of Clusters, and the annotation that records them |
-//! | `taintmanager` | Clusters, bindings | [`eviction`]: `judge`, `plan`, `rate` | `spec.clusters` and `spec.gracefulEvictionTasks` of bindings, condition `EvictionPending` |
-//! | `applicationFailover` | bindings | [`application_failover`]: `decide` | as `taintmanager`, and the annotation with its history |
-//! | `gracefulEviction` | bindings, Clusters, templates | [`graceful_eviction`]: `assess` | removal of finished `spec.gracefulEvictionTasks` |
-//! | `scheduler` | bindings, Clusters | [`scheduler::schedule`] | `spec.clusters`, condition `Scheduled` |
-//! | `detector` | policies, templates, bindings | [`detector`]: `select`, `build`; [`fleet`]: `claim` | bindings, claims on templates, dependencies |
-//! | `binding` | bindings, templates, Works | [`binding`]: `render`, `purge`, `owner` | Works |
-//! | `bindingStatus` | Works | [`status`]: `aggregate` | status of bindings and templates |
-//! | `namespace` | namespaces, Clusters | [`binding`]: `namespaces` | Works with namespaces |
-//! | `agentcsrapproving` | signing requests | [`registration`]: `decide` | approvals, roles and namespaces of members |
+//! Each has a name in `--controllers`, watches kinds, decides in pure functions and writes objects:
+//!
+//! * `cluster` watches Clusters, leases, namespaces and Works; decides in [`cluster`] (`monitor`,
+//!   `lifecycle`, `identity`) and [`taint`] (`condition_taints`); writes conditions, condition
+//!   taints and the finalizer of Clusters, and execution namespaces.
+//! * `clustertaintpolicy` watches ClusterTaintPolicies and Clusters; decides in [`taint`]
+//!   (`decide`); writes taints of Clusters, and the annotation that records them.
+//! * `taintmanager` watches Clusters and bindings; decides in [`eviction`] (`judge`, `plan`,
+//!   `rate`); writes `spec.clusters` and `spec.gracefulEvictionTasks` of bindings, and the
+//!   condition `EvictionPending`.
+//! * `applicationFailover` watches bindings; decides in [`application_failover`] (`decide`); writes
+//!   as `taintmanager` does, and the annotation with its history.
+//! * `gracefulEviction` watches bindings, Clusters and templates; decides in
+//!   [`graceful_eviction`] (`assess`); removes completed `spec.gracefulEvictionTasks`.
+//! * `scheduler` watches bindings and Clusters; decides in [`scheduler::schedule`]; writes
+//!   `spec.clusters` and the condition `Scheduled`.
+//! * `detector` watches policies, templates and bindings; decides in [`detector`] (`select`,
+//!   `build`) and [`fleet`] (`claim`); writes bindings, claims on templates, and dependencies.
+//! * `binding` watches bindings, templates and Works; decides in [`binding`] (`render`, `purge`,
+//!   `owner`); writes Works.
+//! * `bindingStatus` watches Works; decides in [`status`] (`aggregate`); writes the status of
+//!   bindings and templates.
+//! * `namespace` watches namespaces and Clusters; decides in [`binding`] (`namespaces`); writes
+//!   Works with namespaces.
+//! * `agentcsrapproving` watches signing requests; decides in [`registration`] (`decide`); writes
+//!   approvals, roles and namespaces of members.
 //!
 //! # A failover, step by step
 //!

@@ -1,8 +1,10 @@
-//! How many bytes the caches hold for each object, counted by the allocator: the same in every run on every machine.
+//! How many bytes the caches hold for each object, counted by the allocator: the same in every run
+//! on every machine.
 //!
-//! A fleet is as large as its workloads are many, and of each the control plane keeps a binding, a template and at least one Work. Each
-//! kind is listed by an informer of its own, as in the fleet, and what is allocated afterwards is divided by the objects.
-//! `cargo test -p muster-control-plane --test memory -- --nocapture` prints the figures.
+//! A fleet is as large as its workloads are many, and of each the control plane keeps a binding, a
+//! template and at least one Work. Each kind is listed by an informer of its own, as in the fleet,
+//! and what is allocated afterwards is divided by the objects. `cargo test -p muster-control-plane
+//! --test memory -- --nocapture` prints the figures.
 
 #![allow(clippy::unwrap_used)] // a test
 
@@ -85,7 +87,8 @@ fn held<K: Followed>(
 ) -> usize {
     let items: Vec<Value> = (0..OBJECTS).map(object).collect();
     let list = json!({ "metadata": { "resourceVersion": "9" }, "items": items }).to_string();
-    // A runtime for each kind, on this thread: when it is gone, so is everything that must not be counted with the next.
+    // A runtime for each kind, on this thread: when it is gone, so is everything that must not be
+    // counted with the next.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_time().build().unwrap().block_on(async {
         let server = tower::service_fn(move |request| answer(request, list.clone()));

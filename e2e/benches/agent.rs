@@ -1,8 +1,11 @@
-//! How light the agent is: memory, time to the first complete status, CPU in quiet and in busy times, by the size of its member.
+//! How light the agent is: memory, time to the first complete status, CPU in quiet and in busy
+//! times, by the size of its member.
 //!
-//! A real agent process over TLS against an embedded API that holds the nodes and pods. Prints figures, judges none:
-//! `cargo bench -p muster-e2e --bench agent -- --sizes 5000:100000 --lists paged`. With `--member KUBECONFIG` the member is a
-//! Kubernetes API that runs elsewhere and already holds nodes and pods of one of the sizes, each pod asking for 120 millicores; it is only read.
+//! A real agent process over TLS against an embedded API that holds the nodes and pods. Prints
+//! figures, judges none: `cargo bench -p muster-e2e --bench agent -- --sizes 5000:100000 --lists
+//! paged`. With `--member KUBECONFIG` the member is a Kubernetes API that runs elsewhere and
+//! already holds nodes and pods of one of the sizes, each pod asking for 120 millicores; it is only
+//! read.
 
 mod common;
 
@@ -195,7 +198,8 @@ impl Trial {
             Budget::None,
         );
 
-        // The first list leaves work behind: reports, watches of member objects, connections that close.
+        // The first list leaves work behind: reports, watches of member objects, connections that
+        // close.
         tokio::time::sleep(Duration::from_secs(12)).await;
         let before = usage(process)?;
         tokio::time::sleep(Duration::from_secs(arguments.idle)).await;

@@ -1,8 +1,10 @@
-//! What the embedded API server costs: processor time for a thousand writes of each kind, and the memory of a whole fleet.
+//! What the embedded API server costs: processor time for a thousand writes of each kind, and the
+//! memory of a whole fleet.
 //!
-//! The server runs in a process of its own with a single thread, so that what it uses is told apart from what its clients use
-//! and holds on a busy machine, too: `cargo bench -p muster-e2e --bench apiserver -- --writes 5000 --watchers 0,20`, and
-//! `-- --fleet` for one process with everything in it. Prints figures, judges none.
+//! The server runs in a process of its own with a single thread, so that what it uses is told apart
+//! from what its clients use and holds on a busy machine, too: `cargo bench -p muster-e2e --bench
+//! apiserver -- --writes 5000 --watchers 0,20`, and `-- --fleet` for one process with everything in
+//! it. Prints figures, judges none.
 
 mod common;
 
@@ -46,7 +48,8 @@ struct Arguments {
     /// Kinds of writes to measure; all of them if none is named.
     #[arg(long, value_delimiter = ',')]
     kinds: Vec<String>,
-    /// Whether the clients are administrators, or users whose rights are asked of RBAC among those of 200 agents.
+    /// Whether the clients are administrators, or users whose rights are asked of RBAC among those
+    /// of 200 agents.
     #[arg(long)]
     users: bool,
     /// Measure the memory of a fleet instead.

@@ -1,9 +1,9 @@
 //! What it costs to evict from a failed cluster on which very much runs.
 //!
-//! First the eviction queue alone, in this process; then a real control plane process against an embedded API with so many
-//! bindings on one cluster that is tainted with the rate lifted: how long until all are queued, what that takes of memory,
-//! and how many leave a second. Prints figures, judges none:
-//! `cargo bench -p muster-e2e --bench eviction -- --bindings 100000`.
+//! First the eviction queue alone, in this process; then a real control plane process against an
+//! embedded API with so many bindings on one cluster that is tainted with the rate lifted: how long
+//! until all are queued, what that takes of memory, and how many leave a second. Prints figures,
+//! judges none: `cargo bench -p muster-e2e --bench eviction -- --bindings 100000`.
 
 mod common;
 
@@ -314,7 +314,8 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
     );
     table.figure("notes about bindings", number(told), "", Budget::None);
 
-    // As many as are in flight at a time in the controller are in hand; each errand is dropped, which costs nothing.
+    // As many as are in flight at a time in the controller are in hand; each errand is dropped,
+    // which costs nothing.
     let taking = Instant::now();
     let mut taken = 0;
     let mut now = Now::read();

@@ -1,8 +1,10 @@
-//! How fast workloads are bound, scheduled, and placed anew when their cluster fails; and how many API requests that takes.
+//! How fast workloads are bound, scheduled, and placed anew when their cluster fails; and how many
+//! API requests that takes.
 //!
-//! A real control plane process against an embedded API: ready clusters, one policy, so many Deployments that each go to one
-//! cluster; then one cluster is tainted NoExecute with the eviction rate lifted. Prints figures, judges none:
-//! `cargo bench -p muster-e2e --bench failover -- --workloads 10000`.
+//! A real control plane process against an embedded API: ready clusters, one policy, so many
+//! Deployments that each go to one cluster; then one cluster is tainted NoExecute with the eviction
+//! rate lifted. Prints figures, judges none: `cargo bench -p muster-e2e --bench failover --
+//! --workloads 10000`.
 
 mod common;
 
@@ -199,7 +201,8 @@ impl Story<'_> {
         let grown = usage(self.process)?
             .anonymous
             .saturating_sub(used.anonymous);
-        // Of few workloads most is what the first of them brings with it: connections, their buffers.
+        // Of few workloads most is what the first of them brings with it: connections, their
+        // buffers.
         let budget = if self.workloads >= 1000 {
             Budget::AtMost(20.0)
         } else {

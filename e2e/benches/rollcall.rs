@@ -1,7 +1,7 @@
 //! What it costs to listen to a large fleet.
 //!
-//! A real control plane process against an embedded API in which so many clusters renew their leases; some fall silent, and
-//! how late that is noticed is measured. Prints figures, judges none:
+//! A real control plane process against an embedded API in which so many clusters renew their
+//! leases; some fall silent, and how late that is noticed is measured. Prints figures, judges none:
 //! `cargo bench -p muster-e2e --bench rollcall -- --clusters 3500`.
 
 mod common;
@@ -144,7 +144,8 @@ enum Falls {
     End,
 }
 
-/// Renews every lease once in an interval, evenly spread over it; returns when each was renewed last.
+/// Renews every lease once in an interval, evenly spread over it; returns when each was renewed
+/// last.
 async fn beat(
     leases: Seeds,
     total: usize,

@@ -1,10 +1,11 @@
 //! How fast one decision of the scheduler is, by fleet size and strategy.
 //!
-//! A decision is the pure function from a binding and a snapshot; nothing is read or written. The cost of a report is that of taking a
-//! cluster's new status into the snapshot and of finding out whom of the bindings that wait it helps. What is counted is processor time,
-//! which others on the machine disturb less than the clock. Prints figures, judges none:
-//! `cargo bench -p muster-e2e --bench scheduler -- --clusters 100`. How long bindings take through an API is for the
-//! benchmark `failover` to say: `cargo bench -p muster-e2e --bench failover -- --workloads 10000`.
+//! A decision is the pure function from a binding and a snapshot; nothing is read or written. The
+//! cost of a report is that of taking a cluster's new status into the snapshot and of finding out
+//! whom of the bindings that wait it helps. What is counted is processor time, which others on the
+//! machine disturb less than the clock. Prints figures, judges none: `cargo bench -p muster-e2e
+//! --bench scheduler -- --clusters 100`. How long bindings take through an API is for the benchmark
+//! `failover` to say: `cargo bench -p muster-e2e --bench failover -- --workloads 10000`.
 
 mod common;
 
@@ -30,7 +31,8 @@ use serde_json::{Value, json};
 const BUDGET: f64 = 20.0;
 /// Microseconds that a report may take, whoever waits.
 const REPORT_BUDGET: f64 = 1_000.0;
-/// Group versions that a cluster serves, with ten kinds each: a plain cluster with some operators in it.
+/// Group versions that a cluster serves, with ten kinds each: a plain cluster with some operators
+/// in it.
 const GROUPS: usize = 30;
 
 #[derive(Parser)]
@@ -225,7 +227,8 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     (result, start.elapsed().as_secs_f64())
 }
 
-/// Seconds that this thread has run, as the kernel's scheduler counts them: to a tick or so, a few milliseconds.
+/// Seconds that this thread has run, as the kernel's scheduler counts them: to a tick or so, a few
+/// milliseconds.
 fn processor_time() -> anyhow::Result<f64> {
     let path = "/proc/thread-self/schedstat";
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
@@ -311,7 +314,8 @@ fn name(number: usize) -> String {
     format!("member-{number}")
 }
 
-/// A cluster like others: labels, a region, many kinds, some load, and a taint of the mild kind on every tenth.
+/// A cluster like others: labels, a region, many kinds, some load, and a taint of the mild kind on
+/// every tenth.
 fn cluster(number: usize, graded: bool) -> anyhow::Result<Arc<Cluster>> {
     let groups: Vec<Value> = (0..GROUPS)
         .map(|group| {

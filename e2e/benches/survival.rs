@@ -1,9 +1,12 @@
-//! What outages cost the agent: memory before, during and after each, and how soon everything is as it should be.
+//! What outages cost the agent: memory before, during and after each, and how soon everything is as
+//! it should be.
 //!
-//! A real agent process between two embedded APIs, with nodes, pods and Works. First it is started anew beside Works that are applied
-//! already; then the fleet's API goes away for a while, then the member's, then both, and each comes back without its history, so that
-//! everything is listed again. While they are away pods change, Works change and objects drift. Ends with an error
-//! when memory grew from one outage to the next: `cargo bench -p muster-e2e --bench survival -- --works 1000`.
+//! A real agent process between two embedded APIs, with nodes, pods and Works. First it is started
+//! anew beside Works that are applied already; then the fleet's API goes away for a while, then the
+//! member's, then both, and each comes back without its history, so that everything is listed
+//! again. While they are away pods change, Works change and objects drift. Ends with an error when
+//! memory grew from one outage to the next: `cargo bench -p muster-e2e --bench survival -- --works
+//! 1000`.
 
 mod common;
 
@@ -26,12 +29,14 @@ const WORKS: &str = "karmada-es-m1";
 const PATIENCE: Duration = Duration::from_mins(5);
 /// How often states are looked at.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time in which what an outage leaves behind is done: reports, retries that were waiting, connections that close.
+/// Time in which what an outage leaves behind is done: reports, retries that were waiting,
+/// connections that close.
 const SETTLING: Duration = Duration::from_secs(12);
 /// Works that change, and as many objects that drift, during each outage.
 const CHANGED: usize = 50;
-/// What memory may grow by from the first outage to the last, in megabytes: the allocator's play, and nothing for each outage. The
-/// first one brings what any agent has that wrote something: connections, buffers, code.
+/// What memory may grow by from the first outage to the last, in megabytes: the allocator's play,
+/// and nothing for each outage. The first one brings what any agent has that wrote something:
+/// connections, buffers, code.
 const GROWTH: f64 = 3.0;
 
 #[derive(Parser)]
@@ -337,7 +342,8 @@ fn forget_peak(process: u32) -> anyhow::Result<()> {
     std::fs::write(&path, "5").with_context(|| format!("writing {path}"))
 }
 
-/// Writes to the member that are not the agent asking who it may be: every agent reads only, beside its Works.
+/// Writes to the member that are not the agent asking who it may be: every agent reads only, beside
+/// its Works.
 fn sum_of_writes(text: &str) -> f64 {
     let member = text
         .lines()

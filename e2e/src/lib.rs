@@ -32,7 +32,7 @@
 //!     },
 //! );
 //! if let Err(missing) = outcome.await {
-//!     // Objects, conditions, events, broken ways, and the last words of the control plane and of every agent.
+//!     // Objects, conditions, events, broken ways, and the last words of all processes.
 //!     println!("{missing}\n{}", dump(&fleet).await);
 //! }
 //! fleet.end().await

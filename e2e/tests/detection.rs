@@ -10,7 +10,8 @@ use muster_e2e::harness::route::Condition;
 use roll::{GRACE, Setting, ready, silent};
 use tokio::time::Instant;
 
-/// How late a silence may be noticed here, beside the last heartbeat's age: tests share their machine with other tests.
+/// How late a silence may be noticed here, beside the last heartbeat's age: tests share their
+/// machine with other tests.
 const LATE: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -19,7 +20,8 @@ async fn a_member_that_is_cut_off_just_after_it_joined_is_missed_after_one_grace
     roll::call(
         Setting::named("just-joined", 1).flag(start_up),
         async |roll| {
-            // Joins while the control plane listens, so that its start-up grace begins before it is heard.
+            // Joins while the control plane listens, so that its start-up grace begins before it is
+            // heard.
             roll.join("late")?;
             roll::until(roll, "it is ready", |view| ready(view, "late")).await?;
             let cut = Instant::now();

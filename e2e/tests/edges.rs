@@ -1,4 +1,5 @@
-//! The edges of both programs against a Kubernetes API: informers that survive what networks do, and leader election.
+//! The edges of both programs against a Kubernetes API: informers that survive what networks do,
+//! and leader election.
 
 // The lint knows test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -89,7 +90,8 @@ impl Told {
     }
 }
 
-/// A server with a namespace of its own for the test, the collection as others write it, and an informer over it.
+/// A server with a namespace of its own for the test, the collection as others write it, and an
+/// informer over it.
 async fn followed() -> (
     Running,
     Api<ConfigMap>,

@@ -1,4 +1,5 @@
-//! A real API starts from released binaries, serves, collects garbage where it can, and is gone when dropped.
+//! A real API starts from released binaries, serves, collects garbage where it can, and is gone
+//! when dropped.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test ends where it goes wrong.
 

@@ -82,7 +82,8 @@ async fn when_seven_of_twelve_clusters_fail_at_once_workloads_leave_at_the_secon
             exactly(5, "left", left(view).min(5))
         })
         .await?;
-        // Four more at one a second; what was saved up and the machine's other work may shorten it a little.
+        // Four more at one a second; what was saved up and the machine's other work may shorten it
+        // a little.
         assert!(
             first.elapsed() > Duration::from_millis(2_800),
             "four left within {:?}",
@@ -124,7 +125,8 @@ async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back()
         let events = roll.events("member3").await?;
         assert!(events.contains("EvictionStopped"), "{events:?}");
 
-        // One is enough: four of eight are no more than 55 %. Its own workloads stay, those of the others leave.
+        // One is enough: four of eight are no more than 55 %. Its own workloads stay, those of the
+        // others leave.
         roll.heal(["member1"]);
         roll::until(roll, "the rest leaves", |view| {
             exactly(8, "left", left(view))
@@ -222,7 +224,8 @@ async fn the_window_of_a_taint_policy_goes_on_while_the_control_plane_is_away() 
             .find(|it| it.effect == "NoExecute");
         let added = taint.unwrap().time_added.as_ref().unwrap().0;
         let waited = added.duration_since(since).as_secs();
-        // Both times are whole seconds. The leader's lease that the killed process left behind runs out meanwhile.
+        // Both times are whole seconds. The leader's lease that the killed process left behind runs
+        // out meanwhile.
         assert!(
             (i64::from(WINDOW) - 1..i64::from(WINDOW) + 4).contains(&waited),
             "tainted {waited} s after it was missed"

@@ -1,4 +1,5 @@
-//! The demonstration's story, as tests: what moves, what must not, and what a killed control plane may not break.
+//! The demonstration's story, as tests: what moves, what must not, and what a killed control plane
+//! may not break.
 
 mod support;
 
@@ -48,7 +49,8 @@ async fn workloads_of_a_silent_member_come_up_elsewhere_and_leave_it_when_it_ret
     scenario(setting, whole_story).await;
 }
 
-/// Kills the control plane when the fleet is in that state, starts it again at once, and expects the same end.
+/// Kills the control plane when the fleet is in that state, starts it again at once, and expects
+/// the same end.
 async fn killed_when(name: &'static str, state: &str, reached: fn(&Picture) -> Verdict) {
     scenario(Setting::named(name), async |story: &Story| {
         story.cut()?;
@@ -198,7 +200,8 @@ async fn a_fleet_api_that_restarts_without_its_history_in_the_middle_changes_not
     .await;
 }
 
-/// Whoever leaves may do so with nothing left behind: the agent has to keep its rights until the last Work is seen to.
+/// Whoever leaves may do so with nothing left behind: the agent has to keep its rights until the
+/// last Work is seen to.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_leaves_the_fleet_takes_its_copies_off_first() {
     let setting = Setting {

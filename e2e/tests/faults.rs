@@ -1,4 +1,5 @@
-//! Each fault of a route does what it says to real connections, and nothing is left of it when it is healed.
+//! Each fault of a route does what it says to real connections, and nothing is left of it when it
+//! is healed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // how a test says that it failed
 

@@ -1,4 +1,5 @@
-//! Who is who on the embedded API server, and who may do what: certificates, tokens, impersonation, RBAC.
+//! Who is who on the embedded API server, and who may do what: certificates, tokens, impersonation,
+//! RBAC.
 
 // The lints know test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

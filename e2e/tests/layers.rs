@@ -1,8 +1,8 @@
 //! Layers point one way: a module uses only modules of floors below its own.
 //!
-//! Each crate declares its modules from the lowest floor to the highest. A module may use those that are named before it; a
-//! module that is not named fails the test, so that nobody adds one without saying where it belongs. Modules in one set of
-//! brackets may use each other.
+//! Each crate declares its modules from the lowest floor to the highest. A module may use those
+//! that are named before it; a module that is not named fails the test, so that nobody adds one
+//! without saying where it belongs. Modules in one set of brackets may use each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -161,7 +161,8 @@ async fn a_deployment_grows_rolls_and_shrinks() {
                         && status.updated_replicas == Some(3)
                         && status.available_replicas == Some(3)
                         && status.unavailable_replicas.is_none()
-                        // Not 1: the controller's own revision annotation makes a new generation of a Deployment.
+                        // Not 1: the controller's own revision annotation makes a new generation of
+                        // a Deployment.
                         && status.observed_generation == generation
                         && status
                             .conditions

@@ -1,4 +1,5 @@
-//! Joining by bootstrap tokens: from `kubectl muster token create` to a Cluster that is ready, and back.
+//! Joining by bootstrap tokens: from `kubectl muster token create` to a Cluster that is ready, and
+//! back.
 
 // The lints know test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -29,7 +30,8 @@ use tokio::time::timeout;
 const NAMESPACE: &str = "karmada-system";
 const SECRET: &str = "karmada-kubeconfig";
 
-/// A fleet with its control plane, a member that has not joined, and files with an administrator's access to both.
+/// A fleet with its control plane, a member that has not joined, and files with an administrator's
+/// access to both.
 struct Bench {
     ground: Ground,
     _control_plane: Task,
@@ -98,7 +100,8 @@ impl Bench {
         Api::all(self.ground.client.clone())
     }
 
-    /// The agent, with the kubeconfig that `register` left and with the rights of its chart in the member.
+    /// The agent, with the kubeconfig that `register` left and with the rights of its chart in the
+    /// member.
     async fn agent(&self) -> Task {
         let secret = self.secrets().get(SECRET).await.unwrap();
         let fleet = self.scratch.path().join("agent-fleet");
@@ -120,7 +123,8 @@ impl Bench {
         Task::start(|shutdown| muster_agent::run(settings, shutdown))
     }
 
-    /// Asks for the certificate of an agent with a token, as a program of somebody else's would, and gives the request's name.
+    /// Asks for the certificate of an agent with a token, as a program of somebody else's would,
+    /// and gives the request's name.
     async fn ask(&self, line: &[String], cluster: &str) -> String {
         self.ask_with(line, cluster, str::to_owned).await
     }
@@ -410,7 +414,8 @@ async fn a_member_with_workloads_stays_unless_that_is_forced() {
     let roles: Api<ClusterRole> = Api::all(bench.ground.client.clone());
     assert!(roles.get_opt("muster:agent:m1").await.unwrap().is_some());
 
-    // No agent of this member was ever heard of: nobody could carry its removal out, so that it is let go.
+    // No agent of this member was ever heard of: nobody could carry its removal out, so that it is
+    // let go.
     let said = bench.at_fleet(&["unregister", "m1", "--force"]).await;
     assert!(said.is_ok(), "{said:?}");
     assert!(

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::measures::Step;
 
-/// Pods that have run to their end take nothing. The server leaves them out, which in clusters full of finished jobs is most of them;
-/// one that ends while we watch is told as deleted.
+/// Pods that have run to their end take nothing. The server leaves them out, which in clusters full
+/// of finished jobs is most of them; one that ends while we watch is told as deleted.
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// The running sums. Cheap to clone: all clones share them.
@@ -47,8 +47,8 @@ impl Census {
         self.started
     }
 
-    /// What is not being followed at present, and since when nothing was heard of it. Failures that are over within
-    /// `grace` are part of every server's life and not told.
+    /// What is not being followed at present, and since when nothing was heard of it. Failures that
+    /// are over within `grace` are part of every server's life and not told.
     pub fn lost(&self, now: Timestamp, grace: Duration) -> Vec<(&'static str, Timestamp)> {
         let parts = [("nodes", &self.nodes), ("pods", &self.pods)].into_iter();
         parts
@@ -67,7 +67,8 @@ impl Census {
     pub async fn run(self, member: Client, shutdown: CancellationToken) {
         let nodes: Api<NodeView> = Api::all(member.clone());
         let pods: Api<PodView> = Api::all(member);
-        // Sums of a moment ago are as good as any: they are a report, and the watch brings them up to date.
+        // Sums of a moment ago are as good as any: they are a report, and the watch brings them up
+        // to date.
         let every = Selection::everything().recent();
         let nodes = watch::compact_events(&nodes, every.clone(), Arc::clone(&self.nodes));
         let pods = watch::compact_events(&pods, every.fields(UNFINISHED), Arc::clone(&self.pods));
@@ -96,7 +97,8 @@ impl Census {
         }
     }
 
-    /// The sums, with the nodes counted by grade where there are models; `None` until everything was listed once.
+    /// The sums, with the nodes counted by grade where there are models; `None` until everything
+    /// was listed once.
     pub fn summary(&self, models: &[ResourceModel]) -> Option<(NodeSummary, ResourceSummary)> {
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         sums.is_complete().then(|| {

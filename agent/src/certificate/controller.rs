@@ -28,10 +28,11 @@ use super::document::{self, Document};
 use crate::measures;
 use crate::write::{self, FIELD_MANAGER, merge, within};
 
-/// How often an answer to a request is asked for. An agent may read requests and not watch them (Karmada's role for agents).
+/// How often an answer to a request is asked for. An agent may read requests and not watch them
+/// (Karmada's role for agents).
 const ASK: Duration = Duration::from_secs(1);
-/// After this time without an answer that is told, and the answer looked for less often (Karmada then makes another request, and
-/// another, each with a new key).
+/// After this time without an answer that is told, and the answer looked for less often (Karmada
+/// then makes another request, and another, each with a new key).
 const PATIENCE: Duration = Duration::from_mins(5);
 /// How long to wait while another agent of the member leads, or none does, as in an outage.
 const WHEN_LED: Duration = Duration::from_secs(10);
@@ -202,8 +203,8 @@ impl Rotation {
         let read = secrets.get(&self.place.name);
         let secret = within("read the member's Secret with our kubeconfig", read).await?;
         let document = self.document(&secret)?;
-        // Whoever leads, and whether or not the fleet answers: an agent whose certificate has expired leads no longer, and the Secret is
-        // where a new one comes from.
+        // Whoever leads, and whether or not the fleet answers: an agent whose certificate has
+        // expired leads no longer, and the Secret is where a new one comes from.
         self.show_the_better(&document);
         if !self.leadership.is_current() {
             return Ok(WHEN_LED.min(self.interval));
@@ -242,8 +243,8 @@ impl Rotation {
         }
     }
 
-    /// A certificate that has just been issued and has hardly anything left of its life says that this machine's clock is wrong: asking
-    /// for another would bring another of the same kind.
+    /// A certificate that has just been issued and has hardly anything left of its life says that
+    /// this machine's clock is wrong: asking for another would bring another of the same kind.
     fn doubt_the_clock(&self, issued: &[tls::Certificate], now: Timestamp) -> Result<(), Error> {
         match Validity::of(issued).filter(|it| it.is_short(self.threshold, now)) {
             Some(validity) => Err(Error::Clock(now, validity.until)),
@@ -259,8 +260,8 @@ impl Rotation {
         Ok(Document::read(text, self.context.as_deref())?)
     }
 
-    /// Takes the Secret's certificate up if it is good for longer than ours: another agent, or an earlier process, renewed it, and
-    /// the file that we were started with does not say so yet.
+    /// Takes the Secret's certificate up if it is good for longer than ours: another agent, or an
+    /// earlier process, renewed it, and the file that we were started with does not say so yet.
     fn show_the_better(&self, document: &Document) {
         let until = |chain: &[tls::Certificate]| Validity::of(chain).map(|it| it.until);
         let shown = self.gateway.certificate();

@@ -27,11 +27,14 @@ use crate::join::ensure_namespace;
 use crate::measures;
 use crate::write::{self, FIELD_MANAGER, merge, within};
 
-/// How often the fleet's copies are compared although the member's Secrets did not change: the fleet's may have been.
+/// How often the fleet's copies are compared although the member's Secrets did not change: the
+/// fleet's may have been.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
-/// How long the member may take to write a token before that is told (Karmada waits as long, and then gives up).
+/// How long the member may take to write a token before that is told (Karmada waits as long, and
+/// then gives up).
 const TOKEN_GRACE: Duration = Duration::from_secs(30);
-/// How soon a token that is not there yet is looked for again; our watch tells of it earlier as a rule.
+/// How soon a token that is not there yet is looked for again; our watch tells of it earlier as a
+/// rule.
 const TOKEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why credentials could not be reported.
@@ -122,7 +125,8 @@ impl Reporter {
         }
     }
 
-    /// Reports everything once: one that fails keeps no other back. Says when to look again, earlier when something failed.
+    /// Reports everything once: one that fails keeps no other back. Says when to look again,
+    /// earlier when something failed.
     async fn report_all(&self, awaited: &mut Option<Instant>) -> Result<Duration, Duration> {
         let cluster = self.clusters.get(None, &self.cluster);
         let stays = |cluster: &Arc<Cluster>| cluster.metadata.deletion_timestamp.is_none();
@@ -192,7 +196,8 @@ impl Reporter {
         Ok(Progress::Reported)
     }
 
-    /// The account and what belongs to it, each made when it is missing; and the Secret with its token.
+    /// The account and what belongs to it, each made when it is missing; and the Secret with its
+    /// token.
     async fn prepare(&self, report: Report, account: &str) -> Result<Secret, Error> {
         let (member, namespace) = (&self.member, self.namespace.as_str());
         let secrets: Api<Secret> = Api::namespaced(member.clone(), namespace);
@@ -252,7 +257,8 @@ impl Reporter {
     }
 }
 
-/// Whether a change of the Cluster may ask for something: its status, which changes all the time, does not.
+/// Whether a change of the Cluster may ask for something: its status, which changes all the time,
+/// does not.
 fn matters(change: &Change<Cluster>) -> bool {
     match change {
         Change::Applied { old: None, .. } => true,

@@ -43,7 +43,8 @@ pub enum Step {
 impl Delivery<'_> {
     /// Compares the Secret with what it should say. Keys, labels and references of others stay.
     ///
-    /// Karmada's agent never changes a Secret that exists, so that a member's new token arrives only after somebody deleted it.
+    /// Karmada's agent never changes a Secret that exists, so that a member's new token arrives
+    /// only after somebody deleted it.
     pub fn step(&self, found: Option<&Secret>) -> Step {
         let owner = accounts::owner(self.cluster, self.uid);
         let data = self.data();
@@ -68,7 +69,8 @@ impl Delivery<'_> {
         }
         let mut patch = json!({});
         if !owners.contains(&owner) {
-            // A Cluster of our name and of another uid was deleted: what refers to it would be collected.
+            // A Cluster of our name and of another uid was deleted: what refers to it would be
+            // collected.
             let mut kept: Vec<_> = owners.into_iter().filter(|it| !is_cluster(it)).collect();
             kept.push(owner);
             patch["metadata"]["ownerReferences"] = json!(kept);

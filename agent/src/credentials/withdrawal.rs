@@ -98,11 +98,13 @@ impl Withdrawal {
             Err(error) if error.is_forbidden() => None,
             Err(error) => return Err(error),
         };
-        // It is the last to go, so that whatever is left of a withdrawal that was cut short is found by it.
+        // It is the last to go, so that whatever is left of a withdrawal that was cut short is
+        // found by it.
         let Some(found) = found.filter(|found| is_ours(&found.metadata)) else {
             return Ok(true);
         };
-        // The key to the member goes whatever the fleet says: its copy of the token is worthless once the account is gone.
+        // The key to the member goes whatever the fleet says: its copy of the token is worthless
+        // once the account is gone.
         if let Err(error) = self.leave_the_fleet(report).await {
             let secret = report.name();
             tracing::warn!(secret, %error, "the fleet keeps a copy of a token that is good for nothing any more");
@@ -169,8 +171,8 @@ impl Withdrawal {
     }
 }
 
-/// Whether an object was made by an agent of ours: it has the system's label, and our name among those who wrote it. Karmada's agent makes
-/// objects of the same names.
+/// Whether an object was made by an agent of ours: it has the system's label, and our name among
+/// those who wrote it. Karmada's agent makes objects of the same names.
 fn is_ours(metadata: &ObjectMeta) -> bool {
     let labels = metadata.labels.iter().flatten();
     let mut managers = metadata.managed_fields.iter().flatten();

@@ -49,10 +49,11 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of a process that starts: the status in the API stands for what its predecessor observed.
+    /// The memory of a process that starts: the status in the API stands for what its predecessor
+    /// observed.
     ///
-    /// Karmada starts without memory and reports its first observation at once, so one failed probe right after
-    /// a restart taints the cluster (defect K5).
+    /// Karmada starts without memory and reports its first observation at once, so one failed probe
+    /// right after a restart taints the cluster (defect K5).
     pub fn resuming(stored: Readiness) -> Self {
         Self {
             status: stored,
@@ -72,8 +73,9 @@ pub enum Verdict {
 
 /// Judges one observation against the memory (which it updates) and the status that the API holds.
 ///
-/// A change between ready and not ready is held until it has been observed for its threshold without interruption; changes
-/// within "not ready" are reported at once. Without memory, or without a condition in the API, there is nothing to hold on to.
+/// A change between ready and not ready is held until it has been observed for its threshold
+/// without interruption; changes within "not ready" are reported at once. Without memory, or
+/// without a condition in the API, there is nothing to hold on to.
 pub fn debounce(
     memory: &mut Option<Memory>,
     stored: Option<Readiness>,

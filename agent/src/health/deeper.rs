@@ -17,7 +17,8 @@ use super::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
 
 /// Whether enough nodes are ready. Ours.
 pub const NODES_READY: &str = "NodesReady";
-/// Whether names of services resolve. The type, the reasons and the messages are those of Karmada's detector for CoreDNS.
+/// Whether names of services resolve. The type, the reasons and the messages are those of Karmada's
+/// detector for CoreDNS.
 pub const NAMES_RESOLVE: &str = "ServiceDomainNameResolutionReady";
 
 /// The longest that a name may take to resolve. Pods give up after five seconds, too.
@@ -49,7 +50,8 @@ impl Deeper {
     }
 }
 
-/// Judges whether enough nodes are ready. A cluster without nodes runs nothing, so it has not enough.
+/// Judges whether enough nodes are ready. A cluster without nodes runs nothing, so it has not
+/// enough.
 fn nodes_ready(nodes: NodeSummary, share: f64, now: Timestamp) -> Condition {
     let (ready, total) = (nodes.ready_num, nodes.total_num);
     let enough = total > 0 && f64::from(ready) >= share * f64::from(total);
@@ -79,7 +81,8 @@ fn names_resolve(answer: &Result<(), String>, now: Timestamp) -> Condition {
     conditions::new(NAMES_RESOLVE, status, reason, message, now)
 }
 
-/// Looks a name up once a period, with the resolver that the pods of the member have. `publish` gets the answers.
+/// Looks a name up once a period, with the resolver that the pods of the member have. `publish`
+/// gets the answers.
 pub async fn resolve(
     name: String,
     period: Duration,

@@ -30,8 +30,8 @@ enum Answer {
     Silence(String),
 }
 
-/// Asks `/readyz`, and `/healthz` where the server is too old for it. Both must be over by `deadline`: an API server that
-/// hangs is as useless to the workloads as a dead one.
+/// Asks `/readyz`, and `/healthz` where the server is too old for it. Both must be over by
+/// `deadline`: an API server that hangs is as useless to the workloads as a dead one.
 pub async fn probe(client: &Client, deadline: Duration) -> Observation {
     let both = async {
         match ask(client, "/readyz").await {
@@ -57,8 +57,9 @@ async fn ask(client: &Client, path: &str) -> Answer {
     }
 }
 
-/// An answer other than 200 is an answer: the server is there and says that it is not well. Karmada calls that
-/// "not reachable" for every status of 300 and above (defect K1), which sends people to look at the network.
+/// An answer other than 200 is an answer: the server is there and says that it is not well. Karmada
+/// calls that "not reachable" for every status of 300 and above (defect K1), which sends people to
+/// look at the network.
 fn judge(answer: Answer) -> Observation {
     match answer {
         Answer::Status(200) => Observation::Ready,

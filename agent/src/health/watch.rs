@@ -21,8 +21,9 @@ pub struct Health {
     pub at: Instant,
 }
 
-/// Probes at the start and then once a period; every probe is over before the next is due. Each observation is published, the
-/// unchanged ones too: the debounce counts their time. `returned` is told when the member answers again after silence.
+/// Probes at the start and then once a period; every probe is over before the next is due. Each
+/// observation is published, the unchanged ones too: the debounce counts their time. `returned` is
+/// told when the member answers again after silence.
 pub async fn watch(
     client: Client,
     period: Duration,

@@ -48,11 +48,13 @@ pub struct Telling {
     pub events: Events,
 }
 
-/// Joins, and steps back for as long as the control plane says that the member has another Cluster (our role may show us no Cluster but our
-/// own, so that it may be the control plane who finds that out); ends early only when it is refused for good.
+/// Joins, and steps back for as long as the control plane says that the member has another Cluster
+/// (our role may show us no Cluster but our own, so that it may be the control plane who finds that
+/// out); ends early only when it is refused for good.
 ///
-/// That word of the control plane never ends the agent: an agent that ends is silent, and a silent member is evacuated. Whoever could
-/// make the control plane say so, by mistake or by claiming to be us, would empty the member.
+/// That word of the control plane never ends the agent: an agent that ends is silent, and a silent
+/// member is evacuated. Whoever could make the control plane say so, by mistake or by claiming to
+/// be us, would empty the member.
 pub async fn run(
     registration: Registration,
     clusters: Informer<Cluster>,
@@ -87,7 +89,8 @@ pub async fn run(
     }
 }
 
-/// Waits to lead. An agent that stands by for another that is seen to lead does all that it is there for: it is ready.
+/// Waits to lead. An agent that stands by for another that is seen to lead does all that it is
+/// there for: it is ready.
 async fn stand_by(leadership: &Leadership, health: &Health) {
     let mut holder = leadership.holder();
     let waits = async {

@@ -100,8 +100,9 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Registers the member, or takes its registration over after a restart. `recognised` is called as soon as the fleet is seen to
-    /// have a Cluster of our name with our id: who we are is settled then, whatever becomes of the rest.
+    /// Registers the member, or takes its registration over after a restart. `recognised` is called
+    /// as soon as the fleet is seen to have a Cluster of our name with our id: who we are is
+    /// settled then, whatever becomes of the rest.
     pub async fn register(&self, recognised: impl Fn()) -> Result<(), Error> {
         let id = identity(&self.member).await?;
         self.refuse_the_fleet_itself(&id).await?;
@@ -134,7 +135,8 @@ impl Registration {
                 }
                 if let Some(mut patch) = adoption(&found.spec, &wanted, self.models.clone()) {
                     if found.spec.id.as_deref().is_none_or(str::is_empty) {
-                        // Of two members that take a prepared Cluster at once the second sees the first.
+                        // Of two members that take a prepared Cluster at once the second sees the
+                        // first.
                         patch["metadata"] = json!({ "resourceVersion": found.resource_version() });
                     }
                     adopt(&api, name, &patch).await?;
@@ -153,8 +155,9 @@ impl Registration {
         Ok(())
     }
 
-    /// The Secret that a new Cluster names for credentials, where they are reported. They follow when there is a Cluster that they
-    /// can belong to; but the role that karmadactl gives to an agent lets it name them only now.
+    /// The Secret that a new Cluster names for credentials, where they are reported. They follow
+    /// when there is a Cluster that they can belong to; but the role that karmadactl gives to an
+    /// agent lets it name them only now.
     fn reference(&self, report: Report) -> Option<LocalSecretReference> {
         self.reports
             .contains(&report)
@@ -164,7 +167,8 @@ impl Registration {
             })
     }
 
-    /// Whether the fleet has a Cluster of our name at our address: ours, by all that can be told without the member.
+    /// Whether the fleet has a Cluster of our name at our address: ours, by all that can be told
+    /// without the member.
     pub async fn is_known(&self) -> bool {
         let api: Api<Cluster> = Api::all(self.fleet.clone());
         let wanted = wanted(&self.settings, "", &self.endpoint, self.insecure);
@@ -178,8 +182,9 @@ impl Registration {
     }
 }
 
-/// The name under which a member makes its Cluster: every member has its own, so that of two that make one of the same name at once the
-/// second conflicts with the id of the first instead of writing its own over it.
+/// The name under which a member makes its Cluster: every member has its own, so that of two that
+/// make one of the same name at once the second conflicts with the id of the first instead of
+/// writing its own over it.
 fn founder(id: &str) -> String {
     // The name of a field manager may have 128 characters.
     let id: String = id.chars().take(64).collect();
@@ -191,7 +196,8 @@ fn is_recognised(found: &Cluster, id: &str) -> bool {
     found.spec.id.as_deref() == Some(id) && twin(found).is_none()
 }
 
-/// Whether the member of this id is the fleet API: by the fleet's id where that is known, else by the addresses.
+/// Whether the member of this id is the fleet API: by the fleet's id where that is known, else by
+/// the addresses.
 fn is_itself(id: &str, fleet: Option<&str>, same_server: bool) -> bool {
     fleet.map_or(same_server, |fleet| fleet == id)
 }
@@ -199,7 +205,8 @@ fn is_itself(id: &str, fleet: Option<&str>, same_server: bool) -> bool {
 async fn adopt(api: &Api<Cluster>, name: &str, patch: &Value) -> Result<(), Error> {
     match within("update the Cluster", write::merge(api, name, None, patch)).await {
         Ok(_) => tracing::info!(cluster = name, %patch, "updated the registration"),
-        // karmadactl's role for agents may not change its Cluster. Whoever edited it meant it, then.
+        // karmadactl's role for agents may not change its Cluster. Whoever edited it meant it,
+        // then.
         Err(error) if error.is_forbidden() => {
             tracing::warn!(%error, %patch, "the Cluster differs from the flags and stays so");
         }
@@ -208,7 +215,8 @@ async fn adopt(api: &Api<Cluster>, name: &str, patch: &Value) -> Result<(), Erro
     Ok(())
 }
 
-/// What the flags say about the Cluster. Fields without a flag, and flags that are empty, say nothing.
+/// What the flags say about the Cluster. Fields without a flag, and flags that are empty, say
+/// nothing.
 fn wanted(settings: &Settings, id: &str, endpoint: &str, insecure: bool) -> ClusterSpec {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     ClusterSpec {
@@ -224,8 +232,9 @@ fn wanted(settings: &Settings, id: &str, endpoint: &str, insecure: bool) -> Clus
     }
 }
 
-/// The merge patch that brings an existing Cluster in line with the flags; what they do not mention stays. Models are for a Cluster that
-/// is registered for the first time: one of which somebody removed them later has none on purpose.
+/// The merge patch that brings an existing Cluster in line with the flags; what they do not mention
+/// stays. Models are for a Cluster that is registered for the first time: one of which somebody
+/// removed them later has none on purpose.
 fn adoption(
     found: &ClusterSpec,
     wanted: &ClusterSpec,
@@ -249,9 +258,10 @@ fn adoption(
     merge_patch(&found, &merged).map(|spec| json!({ "spec": spec }))
 }
 
-/// Looks through the whole fleet, page by page; through our own Cluster only where our role shows us no other, or where it has our id
-/// already: who else claims that is for the control plane to judge, and no reason for a member at work to stay away. A Cluster that does
-/// not parse is no reason either.
+/// Looks through the whole fleet, page by page; through our own Cluster only where our role shows
+/// us no other, or where it has our id already: who else claims that is for the control plane to
+/// judge, and no reason for a member at work to stay away. A Cluster that does not parse is no
+/// reason either.
 async fn refuse_a_taken_name(api: &Api<Cluster>, name: &str, id: &str) -> Result<(), Error> {
     let api: Api<Raw> = Api::all_with(
         api.clone().into_client(),
@@ -300,7 +310,8 @@ pub fn twin(cluster: &Cluster) -> Option<String> {
     (said.status == conditions::FALSE).then(|| said.message.clone())
 }
 
-/// Whether two registrations cannot both be right. A Cluster that somebody prepared without an id may be taken.
+/// Whether two registrations cannot both be right. A Cluster that somebody prepared without an id
+/// may be taken.
 fn clash(name: &str, id: &str, other: &str, other_id: &str) -> Option<String> {
     if other_id.is_empty() || (name == other) == (id == other_id) {
         return None;
@@ -521,7 +532,8 @@ mod tests {
         }
     }
 
-    /// The words of the definition and what is done agree: no other property of the member takes part.
+    /// The words of the definition and what is done agree: no other property of the member takes
+    /// part.
     #[test]
     fn a_cluster_is_identified_by_what_its_definition_says() {
         let definitions = muster_shared::api::crds();

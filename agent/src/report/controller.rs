@@ -29,12 +29,14 @@ use crate::written::Written;
 
 /// Attempts to write when others write the same Cluster.
 const ATTEMPTS: usize = 4;
-/// Changes of nodes and pods that a scheduler should know of become one report in this part of the update frequency; smaller ones wait
-/// for the whole of it. A busy cluster must not turn every pod into a write: an API server takes a thousand a second, from all members.
+/// Changes of nodes and pods that a scheduler should know of become one report in this part of the
+/// update frequency; smaller ones wait for the whole of it. A busy cluster must not turn every pod
+/// into a write: an API server takes a thousand a second, from all members.
 const CENSUS_PER_PERIOD: u32 = 5;
 /// How long the fleet's Works may be out of reach before that is told: servers restart.
 const WORKS_GRACE: Duration = Duration::from_secs(30);
-/// The reason that the control plane gives when no agent ever reported. Then there is no earlier observation to hold on to.
+/// The reason that the control plane gives when no agent ever reported. Then there is no earlier
+/// observation to hold on to.
 const NEVER_UPDATED: &str = "ClusterStatusNeverUpdated";
 
 /// Reports one member.
@@ -127,7 +129,8 @@ impl Reporter {
         }
     }
 
-    /// When a report is due of sums that changed a little since the last; `None` when they changed much, or long ago.
+    /// When a report is due of sums that changed a little since the last; `None` when they changed
+    /// much, or long ago.
     fn postponed(&self, memories: &Memories) -> Option<Instant> {
         let due = memories.wrote? + jittered(self.frequency).max(self.frequency);
         let cluster = self.clusters.get(None, &self.cluster)?;
@@ -147,7 +150,8 @@ impl Reporter {
             return Ok(());
         };
         let Some(health) = self.health.borrow().clone() else {
-            // The first probe is over within its deadline; a status that does not say how the member is would be half a status.
+            // The first probe is over within its deadline; a status that does not say how the
+            // member is would be half a status.
             return Ok(());
         };
         let mut cluster = memories.written.newest(cluster);

@@ -16,12 +16,13 @@ use crate::discovery::catalog::{Catalog, Completeness};
 use crate::health::probe::Observation;
 use crate::write::merge_patch;
 
-/// The condition that tells how old the rest of the status is. Ours: Karmada has none, and overwrites with nothing what it
-/// failed to collect (defects K6 and K7).
+/// The condition that tells how old the rest of the status is. Ours: Karmada has none, and
+/// overwrites with nothing what it failed to collect (defects K6 and K7).
 pub const UP_TO_DATE: &str = "StatusUpToDate";
 
-/// The condition that tells whether the agent reads what the fleet wants of the member. Ours: a member that cannot read its Works reports
-/// and beats like any other, and whatever is placed there never starts.
+/// The condition that tells whether the agent reads what the fleet wants of the member. Ours: a
+/// member that cannot read its Works reports and beats like any other, and whatever is placed there
+/// never starts.
 pub const WORKS_UP_TO_DATE: &str = "WorksUpToDate";
 
 /// Part of what the nodes offer by which a sum has to change to be worth a report at once.
@@ -42,10 +43,11 @@ pub struct Findings {
     pub conditions: Vec<Condition>,
 }
 
-/// The merge patch that brings a Cluster's status up to what was found; `None` when there is nothing to write.
+/// The merge patch that brings a Cluster's status up to what was found; `None` when there is
+/// nothing to write.
 ///
-/// Conditions are one list to a merge patch. The patch therefore repeats those of others and carries the resourceVersion
-/// that they were read at, so that none of theirs is lost.
+/// Conditions are one list to a merge patch. The patch therefore repeats those of others and
+/// carries the resourceVersion that they were read at, so that none of theirs is lost.
 pub fn patch(cluster: &Cluster, findings: &Findings) -> Option<Value> {
     let current = cluster.status.clone().unwrap_or_default();
     let next = merged(&current, findings);
@@ -105,8 +107,9 @@ pub fn ready(observation: &Observation, now: Timestamp) -> Condition {
     conditions::new(READY, status, reason, message, now)
 }
 
-/// The kinds of a catalog as the status lists them, and how complete that is, in Karmada's words. A group version that did not answer
-/// keeps what `known`, the list that was reported before, has of it: an agent that has just started remembers nothing else.
+/// The kinds of a catalog as the status lists them, and how complete that is, in Karmada's words. A
+/// group version that did not answer keeps what `known`, the list that was reported before, has of
+/// it: an agent that has just started remembers nothing else.
 pub fn enablements(
     catalog: &Catalog,
     known: &[APIEnablement],
@@ -174,8 +177,8 @@ pub struct Age {
     pub since: Option<Timestamp>,
 }
 
-/// Whether everything in the status is fresh, and otherwise what is how old. The message names points in time rather than
-/// ages, so that it stays the same while nothing changes.
+/// Whether everything in the status is fresh, and otherwise what is how old. The message names
+/// points in time rather than ages, so that it stays the same while nothing changes.
 pub fn up_to_date(ages: &[Age], now: Timestamp) -> Condition {
     let old: Vec<String> = ages
         .iter()
@@ -216,8 +219,9 @@ pub fn works_up_to_date(lost: Option<(Timestamp, String)>, now: Timestamp) -> Co
     }
 }
 
-/// Whether sums of nodes and pods differ so much from those in the status that a scheduler would decide otherwise. A busy member's
-/// sums differ a little all the time; those are reported with the next report that is due.
+/// Whether sums of nodes and pods differ so much from those in the status that a scheduler would
+/// decide otherwise. A busy member's sums differ a little all the time; those are reported with the
+/// next report that is due.
 pub fn is_notable(
     current: &ClusterStatus,
     nodes: NodeSummary,

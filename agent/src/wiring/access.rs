@@ -73,7 +73,8 @@ impl Agent {
                 events: events.clone(),
             };
             let rotating = rotation.run(self.shutdown.clone());
-            // At once: with an expired certificate the fleet does not answer, and the Secret may have a better one.
+            // At once: with an expired certificate the fleet does not answer, and the Secret may
+            // have a better one.
             self.spawn_as(Standing::Stranger, "certificate rotation", rotating);
         }
         Ok(())

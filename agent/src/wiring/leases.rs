@@ -20,13 +20,14 @@ use crate::COMPONENT;
 use crate::heartbeat::Heartbeat;
 use crate::join::Standing;
 
-/// How often the thread of the leases shows that it runs, and after how long without that it counts as stuck. A kubelet restarts the
-/// agent then, so it has to be out of the question that it is only slow.
+/// How often the thread of the leases shows that it runs, and after how long without that it counts
+/// as stuck. A kubelet restarts the agent then, so it has to be out of the question that it is only
+/// slow.
 const PULSE: Duration = Duration::from_secs(1);
 const STUCK_AFTER: Duration = Duration::from_mins(1);
 
-/// What the renewal of the leases needs. Nothing in it waits for the rest of the agent: what the rest knows is read from what it last
-/// wrote down.
+/// What the renewal of the leases needs. Nothing in it waits for the rest of the agent: what the
+/// rest knows is read from what it last wrote down.
 struct Leases {
     fleet: Arc<Gateway>,
     heartbeat: Heartbeat,
@@ -97,7 +98,8 @@ impl Agent {
 }
 
 impl Leases {
-    /// Campaigns and beats until it is told to retire. Ends earlier only when there can be no connection, and panics with its parts.
+    /// Campaigns and beats until it is told to retire. Ends earlier only when there can be no
+    /// connection, and panics with its parts.
     async fn renew(self) {
         // Opened here: a connection lives on the runtime on which it was opened.
         let client = match self.fleet.client(Profile::Probe, Limits::NONE) {
@@ -127,8 +129,8 @@ impl Leases {
 
     /// Campaigns where that was asked for, again after every loss.
     ///
-    /// A member cut off from the fleet loses the election by silence. Its agent stays: nobody else can act for the member, and
-    /// everything it does asks for leadership at each act.
+    /// A member cut off from the fleet loses the election by silence. Its agent stays: nobody else
+    /// can act for the member, and everything it does asks for leadership at each act.
     async fn campaign(&self, client: Client) {
         let Some(candidate) = &self.candidate else {
             return self.retire.cancelled().await;
@@ -168,8 +170,8 @@ impl Leases {
     }
 }
 
-/// Fails liveness when the thread of the leases has been stuck for long, seen twice: after the whole process was stopped for a while its
-/// threads go on in any order.
+/// Fails liveness when the thread of the leases has been stuck for long, seen twice: after the
+/// whole process was stopped for a while its threads go on in any order.
 async fn judge(pulse: watch::Receiver<Instant>, health: Health, shutdown: CancellationToken) {
     let mut suspected = false;
     loop {
@@ -187,7 +189,8 @@ async fn judge(pulse: watch::Receiver<Instant>, health: Health, shutdown: Cancel
     }
 }
 
-/// The reference by which the lease belongs to the Cluster: none once the Cluster was seen leaving, unknown while nobody can say.
+/// The reference by which the lease belongs to the Cluster: none once the Cluster was seen leaving,
+/// unknown while nobody can say.
 fn owner_of(cluster: Presence<Arc<Cluster>>, name: &str) -> Presence<OwnerReference> {
     match cluster {
         Presence::There(cluster) => match cluster.metadata.uid.clone() {
@@ -205,8 +208,9 @@ fn owner_of(cluster: Presence<Arc<Cluster>>, name: &str) -> Presence<OwnerRefere
     }
 }
 
-/// The owner to renew the lease for. A Cluster that is there and cannot be read stays the last known: a member that falls silent because
-/// of a version that its agent does not understand is evacuated. One that is missing has no lease, which would be made again and again.
+/// The owner to renew the lease for. A Cluster that is there and cannot be read stays the last
+/// known: a member that falls silent because of a version that its agent does not understand is
+/// evacuated. One that is missing has no lease, which would be made again and again.
 fn last_known(
     known: &Mutex<Option<OwnerReference>>,
     owner: Presence<OwnerReference>,

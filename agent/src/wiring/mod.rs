@@ -24,7 +24,8 @@ use crate::COMPONENT;
 use crate::join::{self, Registration, Standing, Telling};
 use crate::settings::Settings;
 
-/// How long tasks may take to finish after a shutdown was asked for; below Kubernetes' default grace of 30 s.
+/// How long tasks may take to finish after a shutdown was asked for; below Kubernetes' default
+/// grace of 30 s.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(15);
 
 /// An agent that is configured and not running yet.
@@ -126,7 +127,8 @@ impl Agent {
         Ok(ended?)
     }
 
-    /// Registers the member in a task of its own; a refusal for good ends the agent and is told through the channel.
+    /// Registers the member in a task of its own; a refusal for good ends the agent and is told
+    /// through the channel.
     fn start_joining(
         &mut self,
         telling: Telling,
@@ -176,7 +178,8 @@ impl Agent {
         self.tasks.spawn(name, async move {
             tokio::select! {
                 () = shutdown.cancelled() => return,
-                // The sender lives as long as the registration task does: waiting cannot fail before shutdown.
+                // The sender lives as long as the registration task does: waiting cannot fail
+                // before shutdown.
                 Ok(_) = reached.wait_for(|reached| *reached >= standing) => {}
                 else => return,
             }

@@ -31,7 +31,8 @@ use crate::work::member::Member;
 use crate::work::normalized::ServerNormalization;
 use crate::work::repairs::Repairs;
 
-/// Works per page of a list, where the fleet's API does not stream lists: each holds whole manifests.
+/// Works per page of a list, where the fleet's API does not stream lists: each holds whole
+/// manifests.
 const WORKS_PER_PAGE: u32 = 100;
 /// Works whose status is written at the same time.
 const REPORTERS: usize = 8;

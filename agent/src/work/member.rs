@@ -269,8 +269,8 @@ impl Member {
         })
     }
 
-    /// The [`place`](Self::place) of an object under whatever version the member serves its kind in;
-    /// `None` when it serves it in none.
+    /// The [`place`](Self::place) of an object under whatever version the member serves its kind
+    /// in; `None` when it serves it in none.
     ///
     /// # Errors
     /// As for [`served`](Self::served).

@@ -8,7 +8,8 @@
 //! | what is believed to be there? | [`inventory`], [`repairs`] |
 //! | how is it read and written? | [`member`], [`raw`] |
 //!
-//! `apply` carries differences out, `reflect` reports what is there; both use this and it uses neither.
+//! `apply` carries differences out, `reflect` reports what is there; both use this and it uses
+//! neither.
 
 pub mod cached;
 pub mod desired;

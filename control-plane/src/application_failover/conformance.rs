@@ -74,7 +74,8 @@ fn pass(
         },
     );
     let mut history = History::default().with_health(verdict.since, now);
-    // Of every cluster that is to be left, the spec without it; there is always another one to go to.
+    // Of every cluster that is to be left, the spec without it; there is always another one to go
+    // to.
     let left: Option<Vec<_>> = verdict
         .leave
         .iter()
@@ -125,7 +126,8 @@ fn pass(
         if let Some(task) = task.as_object_mut() {
             task.remove("message");
             task.remove("creationTimestamp");
-            // The defaults of the policy's schema and of its admission, which the recorded input did not go through.
+            // The defaults of the policy's schema and of its admission, which the recorded input
+            // did not go through.
             if behavior.purge_mode.is_none() {
                 task.remove("purgeMode");
             }

@@ -38,7 +38,8 @@ use muster_shared::queue::until;
 const CONFLICT: Duration = Duration::from_millis(50);
 /// How often a condition is written again at once after somebody else wrote the binding first.
 const ATTEMPTS: u32 = 4;
-/// How long an application is unhealthy before that is written down: most recover at once, as during every rollout.
+/// How long an application is unhealthy before that is written down: most recover at once, as
+/// during every rollout.
 const SETTLING: Duration = Duration::from_secs(5);
 /// How long an application waits for its turn before that is told.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
@@ -59,7 +60,8 @@ struct Ward {
     exit: Exit,
     hearing: Hearing,
     turns: Arc<Turns>,
-    /// What is known beyond the annotations: what is not worth writing yet, and what the cache does not show yet. May be lost.
+    /// What is known beyond the annotations: what is not worth writing yet, and what the cache does
+    /// not show yet. May be lost.
     known: Mutex<HashMap<BindingKey, Known>>,
 }
 
@@ -95,7 +97,8 @@ struct Known {
     told_at: Option<Timestamp>,
 }
 
-/// Starts the controller. It does not depend on the gate `Failover`, which is about clusters: each policy asks for it by itself.
+/// Starts the controller. It does not depend on the gate `Failover`, which is about clusters: each
+/// policy asks for it by itself.
 pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     metrics::describe_counter!(
         METRIC,
@@ -265,7 +268,8 @@ impl Ward {
         self.conclude(case, &history, progress).await
     }
 
-    /// Moves an application whose turn it is; where the binding is another one now, says when the cache may show it.
+    /// Moves an application whose turn it is; where the binding is another one now, says when the
+    /// cache may show it.
     async fn leave<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
@@ -384,7 +388,8 @@ impl Ward {
         Ok(wait.map_or(Next::Done, Next::After))
     }
 
-    /// Tells a turn, unless it is that there is no place, which is known, and only its numbers are other ones.
+    /// Tells a turn, unless it is that there is no place, which is known, and only its numbers are
+    /// other ones.
     async fn tell_news<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
@@ -402,7 +407,8 @@ impl Ward {
         Ok(())
     }
 
-    /// The first of the clusters to be left that nothing holds it in, and what holds it in those before.
+    /// The first of the clusters to be left that nothing holds it in, and what holds it in those
+    /// before.
     fn ready(
         &self,
         behavior: &ApplicationFailoverBehavior,
@@ -422,7 +428,8 @@ impl Ward {
         (None, held)
     }
 
-    /// Ends what is known of the health of an application that is not followed, and says why it is not.
+    /// Ends what is known of the health of an application that is not followed, and says why it is
+    /// not.
     async fn forget<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
@@ -541,7 +548,8 @@ impl Ward {
     }
 }
 
-/// The pause after somebody else wrote the binding first, so many times before: a cache that is behind is not answered by a storm of writes.
+/// The pause after somebody else wrote the binding first, so many times before: a cache that is
+/// behind is not answered by a storm of writes.
 fn overtaken_pause(before: u32) -> Duration {
     CONFLICT.saturating_mul(1 << before.min(7))
 }

@@ -7,7 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec, ResourceHealth};
 use muster_shared::api::policy::ApplicationFailoverBehavior;
 
-/// How long an application may be unhealthy when the policy does not say, in seconds (the default of Karmada's schema).
+/// How long an application may be unhealthy when the policy does not say, in seconds (the default
+/// of Karmada's schema).
 const DEFAULT_TOLERATION_SECONDS: i32 = 300;
 
 /// Since when an application is unhealthy, by cluster.
@@ -35,10 +36,11 @@ pub fn toleration(behavior: &ApplicationFailoverBehavior) -> Duration {
 
 /// Reads the reports, with what was known before.
 ///
-/// The time starts with the first report `Unhealthy` of a cluster that the workload is assigned to and is not leaving. `Healthy` and
-/// `Unknown` end it: nobody may be moved for what is not known to be wrong. No report, or one without a health, changes nothing
-/// (Karmada: `pkg/controllers/applicationfailover`). For a cluster that the workload is not assigned to, no clock is kept;
-/// that it is looked at again is Karmada's, too.
+/// The time starts with the first report `Unhealthy` of a cluster that the workload is assigned to
+/// and is not leaving. `Healthy` and `Unknown` end it: nobody may be moved for what is not known to
+/// be wrong. No report, or one without a health, changes nothing (Karmada:
+/// `pkg/controllers/applicationfailover`). For a cluster that the workload is not assigned to, no
+/// clock is kept; that it is looked at again is Karmada's, too.
 pub fn decide(
     toleration: Duration,
     spec: &ResourceBindingSpec,

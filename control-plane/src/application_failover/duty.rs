@@ -18,8 +18,9 @@ pub enum Duty<'a> {
     Forget(Option<Unfollowed>),
 }
 
-/// What the policy says, where it can be followed: the health of the kind is known, and what the application needs goes with it
-/// (the rules of Karmada; it does not ask the latter of resources without a namespace, K55).
+/// What the policy says, where it can be followed: the health of the kind is known, and what the
+/// application needs goes with it (the rules of Karmada; it does not ask the latter of resources
+/// without a namespace, K55).
 pub fn duty<B: Binding>(binding: &B) -> Duty<'_> {
     let spec = binding.spec();
     if binding.meta().deletion_timestamp.is_some() {

@@ -22,11 +22,13 @@ use crate::scheduler::{LiveSnapshot, Options};
 use crate::settings::{GRACEFUL_EVICTION, STATEFUL_FAILOVER_INJECTION, Settings};
 use muster_shared::queue::until;
 
-/// How long an old copy waits for the new one when the policy does not say, in seconds (Karmada's admission writes this number).
+/// How long an old copy waits for the new one when the policy does not say, in seconds (Karmada's
+/// admission writes this number).
 const GRACE_SECONDS: i32 = 600;
 /// First and longest pause before an application that cannot leave is tried again.
 const OBSTRUCTED: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
-/// Time after its return in which what a cluster reports of its workloads may be what it reported before.
+/// Time after its return in which what a cluster reports of its workloads may be what it reported
+/// before.
 const REFRESH: SignedDuration = SignedDuration::from_secs(10);
 
 /// What the operator has switched on.
@@ -166,8 +168,8 @@ impl Exit {
         }
     }
 
-    /// Moves an application out of a cluster, where there is a place for it: eviction and new placement are one write. The payment is
-    /// kept unless it is known that nothing was moved.
+    /// Moves an application out of a cluster, where there is a place for it: eviction and new
+    /// placement are one write. The payment is kept unless it is known that nothing was moved.
     pub async fn leave<B: BindingKind>(
         &self,
         leaver: &Leaver<'_, B>,

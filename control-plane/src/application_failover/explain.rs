@@ -9,7 +9,8 @@ use super::history::Move;
 use crate::eviction::plan::Nowhere;
 use crate::eviction::rate::FleetHealth;
 
-/// Type of the condition on a binding: True while the application is to leave a cluster, or will be, and has not left it.
+/// Type of the condition on a binding: True while the application is to leave a cluster, or will
+/// be, and has not left it.
 pub const CONDITION: &str = "ApplicationFailoverPending";
 
 /// Reason of the condition where dependencies would stay behind.
@@ -116,8 +117,9 @@ pub enum Obstacle {
     Failed(String),
 }
 
-/// How long the reason why there is no place may be out of date: the numbers in it change with every report of any cluster, and each
-/// write of the condition is a reason to look for a place again.
+/// How long the reason why there is no place may be out of date: the numbers in it change with
+/// every report of any cluster, and each write of the condition is a reason to look for a place
+/// again.
 const STALE: SignedDuration = SignedDuration::from_mins(5);
 
 impl From<Move> for Turn {
@@ -132,7 +134,8 @@ impl From<Move> for Turn {
 }
 
 impl Turn {
-    /// Whether it says the same as the condition, told at a moment, but for the numbers in the reason why there is no place.
+    /// Whether it says the same as the condition, told at a moment, but for the numbers in the
+    /// reason why there is no place.
     pub fn repeats(&self, told: Option<&Condition>, at: Timestamp, now: Timestamp) -> bool {
         let Self::Held {
             cluster,

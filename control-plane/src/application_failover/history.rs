@@ -42,7 +42,8 @@ pub struct History {
     pub last: Option<Move>,
 }
 
-/// A move, as people are told of it. Condition and event are written after it, so that a process may end in between.
+/// A move, as people are told of it. Condition and event are written after it, so that a process
+/// may end in between.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Move {
@@ -62,7 +63,8 @@ fn is_zero(moves: &u32) -> bool {
 }
 
 impl History {
-    /// Reads the annotation. What is not ours to understand counts as nothing: the clocks start anew.
+    /// Reads the annotation. What is not ours to understand counts as nothing: the clocks start
+    /// anew.
     pub fn read(annotation: Option<&str>) -> Self {
         annotation
             .and_then(|text| serde_json::from_str(text).ok())
@@ -80,7 +82,8 @@ impl History {
         is_something.then(|| serde_json::json!(self).to_string())
     }
 
-    /// The same where the reports of a cluster count only since it was heard of again: its silence was nobody's health.
+    /// The same where the reports of a cluster count only since it was heard of again: its silence
+    /// was nobody's health.
     #[must_use]
     pub fn heard_since(mut self, heard: impl Fn(&str) -> Heard, now: Timestamp) -> Self {
         for (cluster, since) in &mut self.since {
@@ -106,7 +109,8 @@ impl History {
         )
     }
 
-    /// The same with what is known of its health now. Moves are forgotten after the longest pause without another.
+    /// The same with what is known of its health now. Moves are forgotten after the longest pause
+    /// without another.
     #[must_use]
     pub fn with_health(&self, since: Since, now: Timestamp) -> Self {
         let rest = SignedDuration::try_from(LONGEST_PAUSE).unwrap_or(SignedDuration::MAX);
@@ -130,7 +134,8 @@ impl History {
         self
     }
 
-    /// The same with the moves that a binding says, where it knows of a later one: its write was answered by nobody, or another process's.
+    /// The same with the moves that a binding says, where it knows of a later one: its write was
+    /// answered by nobody, or another process's.
     #[must_use]
     pub fn with_moves_of(mut self, written: &Self) -> Self {
         if written.last_move > self.last_move {

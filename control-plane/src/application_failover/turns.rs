@@ -79,7 +79,8 @@ impl Turns {
         })
     }
 
-    /// Puts an application in line to leave a cluster, or leaves it where it stands; says whether it stood there.
+    /// Puts an application in line to leave a cluster, or leaves it where it stands; says whether
+    /// it stood there.
     pub fn wait(&self, key: &BindingKey, cluster: &str, rank: Rank) -> bool {
         let mut state = self.lock();
         if state.granted.contains(key) {

@@ -18,12 +18,14 @@ pub enum About {
     Template,
     /// A former object of the same name, which owned the binding: garbage collection removes it.
     Former,
-    /// A former object of the same name by the record alone. Nobody removes the binding; whoever keeps it brings it up to date.
+    /// A former object of the same name by the record alone. Nobody removes the binding; whoever
+    /// keeps it brings it up to date.
     Recorded,
 }
 
 impl About {
-    /// Object that a binding is about, seen beside the template of that name; without uids the name decides.
+    /// Object that a binding is about, seen beside the template of that name; without uids the name
+    /// decides.
     pub fn of(binding: &impl Binding, template: &ObjectMeta) -> Self {
         let resource = &binding.spec().resource;
         let Some(present) = given(template.uid.as_deref()) else {
@@ -38,8 +40,8 @@ impl About {
     }
 }
 
-/// The uid of the object that a binding was made for, where that owns it. The controller of a binding that somebody else made may
-/// be any object, which then says nothing about the template.
+/// The uid of the object that a binding was made for, where that owns it. The controller of a
+/// binding that somebody else made may be any object, which then says nothing about the template.
 fn owner<'a>(
     held: &'a ObjectMeta,
     resource: &ObjectReference,

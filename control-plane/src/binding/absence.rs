@@ -20,8 +20,9 @@ use super::write::remove;
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 
-/// How long the API has to go on saying that there is no such binding before its Works are removed. A template whose
-/// binding was lost gets a new one within milliseconds, and that one takes the Works over.
+/// How long the API has to go on saying that there is no such binding before its Works are removed.
+/// A template whose binding was lost gets a new one within milliseconds, and that one takes the
+/// Works over.
 const CONFIRMED: Duration = Duration::from_secs(10);
 
 /// Whether a binding exists.
@@ -53,7 +54,8 @@ impl Missing {
     }
 }
 
-/// Removes the Works of a binding that is not in the cache, once it is certain that it does not exist.
+/// Removes the Works of a binding that is not in the cache, once it is certain that it does not
+/// exist.
 pub async fn sweep(fleet: &Fleet, missing: &Missing, key: &BindingKey) -> Result<Next, Error> {
     let works = fleet.work_index.of(key);
     if works.is_empty() {

@@ -23,7 +23,8 @@ pub fn create(rendered: &Rendered) -> Value {
     })
 }
 
-/// The merge patch for an existing Work, `None` when it is as rendered. Labels, annotations and finalizers of others stay.
+/// The merge patch for an existing Work, `None` when it is as rendered. Labels, annotations and
+/// finalizers of others stay.
 pub fn patch(work: &CachedWork, rendered: &Rendered) -> Option<Value> {
     let held = &work.metadata;
     let mut metadata = Map::new();
@@ -113,7 +114,8 @@ mod tests {
         }
     }
 
-    /// The Work that was written for what was rendered, with something of the server's and of others'.
+    /// The Work that was written for what was rendered, with something of the server's and of
+    /// others'.
     fn held(rendered: &Rendered, change: impl FnOnce(&mut Value)) -> CachedWork {
         let mut work = create(rendered);
         work["metadata"]["resourceVersion"] = json!("7");

@@ -49,8 +49,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     follow(&fleet.cluster_bindings, &queue);
     let claimed = queue.clone();
     fleet.templates.on_change(move |news| {
-        // The manifest follows the template itself. The binding names its version, and need not change before the template does: the
-        // detector may be another program, or see two changes as one. The binding may have been seen first, too.
+        // The manifest follows the template itself. The binding names its version, and need not
+        // change before the template does: the detector may be another program, or see two changes
+        // as one. The binding may have been seen first, too.
         if news.event != TemplateEvent::Gone {
             claimed.add(BindingKey::for_template(&news.key));
         }
@@ -109,7 +110,8 @@ struct Memory {
     parked: Parked<BindingKey>,
 }
 
-/// Tells whether a Work is where its binding wants one. False too where the binding is not known: its Works are looked at.
+/// Tells whether a Work is where its binding wants one. False too where the binding is not known:
+/// its Works are looked at.
 fn expectation(
     bindings: Informer<ResourceBinding>,
     cluster_bindings: Informer<ClusterResourceBinding>,
@@ -219,8 +221,8 @@ async fn sync<B: BindingKind>(
         name: key.name.clone(),
         id: id.to_owned(),
     };
-    // The detector is about to write the claim on the template. Claim and generation of the template
-    // are part of the manifest: a Work that is made now would be written twice.
+    // The detector is about to write the claim on the template. Claim and generation of the
+    // template are part of the manifest: a Work that is made now would be written twice.
     if Claim::on(binding.meta()).is_some() && Claim::on(template.metadata()).is_none() {
         return Ok(Next::After(memory.waits.next(key).time));
     }
@@ -250,8 +252,9 @@ async fn sync<B: BindingKind>(
     write(fleet, memory, &origin, binding.as_ref(), &rendered).await
 }
 
-/// The pause of a binding that is about a former object: until garbage collection has removed it, or the detector has brought it up
-/// to date. One that nobody removes and nobody brings up to date within seconds has no other keeper: its Works follow the name.
+/// The pause of a binding that is about a former object: until garbage collection has removed it,
+/// or the detector has brought it up to date. One that nobody removes and nobody brings up to date
+/// within seconds has no other keeper: its Works follow the name.
 fn outdated<B: BindingKind>(
     fleet: &Fleet,
     memory: &Memory,
@@ -335,7 +338,8 @@ async fn write<B: BindingKind>(
     Ok(wait.map_or(Next::Done, Next::After))
 }
 
-/// Removes the Works of a binding that is going away, then lets go of it. The Works' own finalizers take care of the members.
+/// Removes the Works of a binding that is going away, then lets go of it. The Works' own finalizers
+/// take care of the members.
 async fn finish<B: BindingKind>(
     fleet: &Fleet,
     key: &BindingKey,

@@ -3,8 +3,8 @@
 use muster_shared::{interpreter, work_status};
 use serde_json::Value;
 
-/// Levels of the deepest manifest. A Work adds some of its own, and readers of JSON end at 128: a deeper one could be
-/// written and never read again.
+/// Levels of the deepest manifest. A Work adds some of its own, and readers of JSON end at 128: a
+/// deeper one could be written and never read again.
 pub const DEEPEST_MANIFEST: usize = 100;
 
 /// Reason why the Works of a binding are not as they should be.

@@ -13,7 +13,8 @@ use super::purge;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 
-/// Writes what holds the new copies back, or that nothing does any more. Where that fails it is tried again at the next look.
+/// Writes what holds the new copies back, or that nothing does any more. Where that fails it is
+/// tried again at the next look.
 pub async fn tell_of_hold<B: BindingKind>(
     fleet: &Fleet,
     key: &BindingKey,

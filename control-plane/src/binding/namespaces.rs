@@ -193,10 +193,11 @@ async fn spread(fleet: &Fleet, namespace: &Namespace) -> Result<Vec<String>, Err
         .collect())
 }
 
-/// Brings a namespace into one cluster; `false` if that has to be tried again: a cluster that is just joining has no execution
-/// namespace yet, or somebody else wrote at the same time.
+/// Brings a namespace into one cluster; `false` if that has to be tried again: a cluster that is
+/// just joining has no execution namespace yet, or somebody else wrote at the same time.
 ///
-/// A Work of this name that names a binding is that binding's: the namespace goes there by a policy as well.
+/// A Work of this name that names a binding is that binding's: the namespace goes there by a policy
+/// as well.
 async fn ensure(fleet: &Fleet, namespace: &Namespace, cluster: &str) -> Result<bool, Error> {
     let joined = fleet.clusters.get(None, cluster);
     if joined.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()) {
@@ -244,7 +245,8 @@ fn is_bound(work: &CachedWork) -> bool {
     binding_of(work).is_some() || owner_id(work).is_some()
 }
 
-/// The Work of a namespace for one cluster. It says nothing about conflicts: a namespace that the member has already is not taken over.
+/// The Work of a namespace for one cluster. It says nothing about conflicts: a namespace that the
+/// member has already is not taken over.
 fn render(namespace: &Namespace, cluster: &str) -> Result<Rendered, serde_json::Error> {
     let mut manifest = serde_json::to_value(namespace)?;
     manifest["apiVersion"] = json!("v1");

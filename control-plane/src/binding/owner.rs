@@ -22,8 +22,9 @@ pub enum Owner {
 
 /// Owner of a Work, seen from the binding `origin` of the resource with the uid `resource`.
 ///
-/// A Work whose marks somebody took off is known by what is left: the permanent id, or the Namespace that it was made
-/// for (those go to all clusters without a binding, and may have one besides).
+/// A Work whose marks somebody took off is known by what is left: the permanent id, or the
+/// Namespace that it was made for (those go to all clusters without a binding, and may have one
+/// besides).
 pub fn owner(work: &CachedWork, origin: &Origin, resource: Option<&str>) -> Owner {
     match binding_of(work) {
         Some(key) if key.namespace == origin.namespace && key.name == origin.name => Owner::Own,

@@ -13,13 +13,15 @@ use muster_shared::api::policy::PurgeMode;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 
-/// Type of the condition on a binding: True while an old copy has to go before the new ones are made.
+/// Type of the condition on a binding: True while an old copy has to go before the new ones are
+/// made.
 pub const CONDITION: &str = "RemovalPending";
 /// Reason of that condition while it is True.
 const HELD: &str = "WaitingForRemoval";
 /// Reason of that condition once it is False.
 const FREE: &str = "NothingToRemove";
-/// How long an old copy may hold the new one back where its task does not say, in seconds (Karmada's `--graceful-eviction-timeout`).
+/// How long an old copy may hold the new one back where its task does not say, in seconds
+/// (Karmada's `--graceful-eviction-timeout`).
 const LONGEST: i32 = 600;
 /// How long it may do so before anybody is told: most copies are gone by then.
 const UNTOLD: SignedDuration = SignedDuration::from_secs(15);
@@ -35,7 +37,8 @@ pub struct Hold<'a> {
     pub until: Timestamp,
 }
 
-/// The copy that holds the new ones back the longest, if any does. `is_there` says whether a cluster still has its Work and is heard of.
+/// The copy that holds the new ones back the longest, if any does. `is_there` says whether a
+/// cluster still has its Work and is heard of.
 pub fn hold<'a>(
     tasks: &'a [GracefulEvictionTask],
     is_there: &dyn Fn(&str) -> bool,
@@ -80,7 +83,8 @@ impl Hold<'_> {
     }
 }
 
-/// The condition while a copy holds the new ones back, and once it does no more; nothing where none has to be told.
+/// The condition while a copy holds the new ones back, and once it does no more; nothing where none
+/// has to be told.
 pub fn condition(
     hold: Option<&Hold<'_>>,
     before: &[Condition],

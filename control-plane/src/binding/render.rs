@@ -114,18 +114,19 @@ impl Rendered {
 pub struct Scope {
     /// Clusters whose Works are made and updated.
     pub targets: Vec<TargetCluster>,
-    /// Clusters where a Work may be: the targets, and those being left gracefully. A Work elsewhere is an orphan.
+    /// Clusters where a Work may be: the targets, and those being left gracefully. A Work elsewhere
+    /// is an orphan.
     pub expected: BTreeSet<String>,
-    /// Clusters that must be empty before anything is made elsewhere (purge mode Directly). One that was chosen again is none of them:
-    /// nothing removes what it has.
+    /// Clusters that must be empty before anything is made elsewhere (purge mode Directly). One
+    /// that was chosen again is none of them: nothing removes what it has.
     pub purged_first: BTreeSet<String>,
 }
 
 impl Scope {
     /// The clusters of a binding.
     ///
-    /// A cluster that is being left gracefully is expected, so that its Work stays, and is no target, so that the Work stays as it is: the
-    /// old copy runs unchanged until the task is done.
+    /// A cluster that is being left gracefully is expected, so that its Work stays, and is no
+    /// target, so that the Work stays as it is: the old copy runs unchanged until the task is done.
     pub fn of(spec: &ResourceBindingSpec) -> Self {
         let mut targets = spec.clusters.clone();
         for cluster in spec
@@ -142,7 +143,8 @@ impl Scope {
         let is_target = |cluster: &str| targets.iter().any(|target| target.name == cluster);
         let mut purged_first = BTreeSet::new();
         for task in &spec.graceful_eviction_tasks {
-            // With no cluster chosen yet, which is how another scheduler finds it, nothing would be left in the meantime.
+            // With no cluster chosen yet, which is how another scheduler finds it, nothing would be
+            // left in the meantime.
             let directly = !spec.clusters.is_empty()
                 && task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly);
             if !directly {
@@ -159,7 +161,8 @@ impl Scope {
     }
 }
 
-/// Whether a Work of a binding may be in a cluster: what [`Scope::expected`] says of one cluster, without the lists.
+/// Whether a Work of a binding may be in a cluster: what [`Scope::expected`] says of one cluster,
+/// without the lists.
 pub fn expects(spec: &ResourceBindingSpec, cluster: &str) -> bool {
     let among = |clusters: &[TargetCluster]| clusters.iter().any(|target| target.name == cluster);
     let directly = |mode: &PurgeMode| *mode.canonical() == PurgeMode::Directly;
@@ -174,8 +177,8 @@ pub fn expects(spec: &ResourceBindingSpec, cluster: &str) -> bool {
         })
 }
 
-/// Renders the Works for the targets of a binding, in their order. `inject` carries state preserved by an application failover into the
-/// new copy (gate StatefulFailoverInjection).
+/// Renders the Works for the targets of a binding, in their order. `inject` carries state preserved
+/// by an application failover into the new copy (gate StatefulFailoverInjection).
 pub fn render(
     origin: &Origin,
     spec: &ResourceBindingSpec,
@@ -185,7 +188,8 @@ pub fn render(
     let targets = Scope::of(spec).targets;
     let mut base = template.clone();
     prune(&mut base);
-    // The member would delete the finished Job on its own, and the agent would make it again (Karmada: the same).
+    // The member would delete the finished Job on its own, and the agent would make it again
+    // (Karmada: the same).
     if base["kind"] == "Job"
         && let Some(spec) = base["spec"].as_object_mut()
     {
@@ -302,7 +306,8 @@ fn stamp(
     }
 }
 
-/// Lists the keys that the fleet owns in the member's object, so that the agent can remove those that the template drops.
+/// Lists the keys that the fleet owns in the member's object, so that the agent can remove those
+/// that the template drops.
 fn record_managed_keys(manifest: &mut Value) {
     let keys = |pairs: &Value| {
         pairs
@@ -369,8 +374,8 @@ fn divided_completions(
     Some(webster(&parties, completions, TieBreak::for_uid(uid)))
 }
 
-/// The labels that an application failover saved for the copy that replaces the lost one: only when there is one target, the last task
-/// purged directly, and the target is new.
+/// The labels that an application failover saved for the copy that replaces the lost one: only when
+/// there is one target, the last task purged directly, and the target is new.
 fn preserved_state<'a>(
     spec: &'a ResourceBindingSpec,
     targets: &[TargetCluster],

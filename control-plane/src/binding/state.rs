@@ -12,7 +12,8 @@ use crate::fleet::works::CachedWork;
 /// Annotation of a Work: the labels, as a JSON object.
 pub const PRESERVED: &str = "failover.muster.io/preserved-state";
 
-/// Writes the state down that a Work is to be made with, or takes over what its Work as it is (`held`) remembers.
+/// Writes the state down that a Work is to be made with, or takes over what its Work as it is
+/// (`held`) remembers.
 pub fn keep(rendered: &mut Rendered, held: Option<&CachedWork>) {
     if rendered.preserved.is_empty() {
         let remembered = held.and_then(|work| work.annotations.get(PRESERVED));

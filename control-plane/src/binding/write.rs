@@ -20,8 +20,9 @@ use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::works::{CachedWork, binding_named, fingerprint};
 
-/// The last patch of each Work (its fingerprint, by the Work's uid), and the version that it was for. Until the cache shows the
-/// result, the same difference is found again; it need not be written again. May be lost.
+/// The last patch of each Work (its fingerprint, by the Work's uid), and the version that it was
+/// for. Until the cache shows the result, the same difference is found again; it need not be
+/// written again. May be lost.
 #[derive(Default)]
 pub struct Written(Mutex<HashMap<String, (Option<String>, u64)>>);
 
@@ -66,8 +67,8 @@ pub enum Ensured {
     Raced,
 }
 
-/// Refuses to write for a process that does not lead any more. Works are written under their version, too; this covers what
-/// has none, their creation and removal.
+/// Refuses to write for a process that does not lead any more. Works are written under their
+/// version, too; this covers what has none, their creation and removal.
 pub fn lead(fleet: &Fleet) -> Result<(), Error> {
     if fleet.leadership.is_current() {
         Ok(())
@@ -76,7 +77,8 @@ pub fn lead(fleet: &Fleet) -> Result<(), Error> {
     }
 }
 
-/// Makes one Work as it was rendered. A Work of the same name that belongs to somebody else is an error, and stays as it is.
+/// Makes one Work as it was rendered. A Work of the same name that belongs to somebody else is an
+/// error, and stays as it is.
 pub async fn ensure(
     fleet: &Fleet,
     written: &Written,
@@ -139,7 +141,8 @@ pub async fn ensure(
     }
 }
 
-/// Whether the cluster of an execution namespace leaves the fleet: its Works go, and none are made any more.
+/// Whether the cluster of an execution namespace leaves the fleet: its Works go, and none are made
+/// any more.
 fn is_leaving(fleet: &Fleet, namespace: &str) -> bool {
     names::cluster_of_execution_namespace(namespace)
         .and_then(|cluster| fleet.clusters.get(None, cluster))
@@ -175,8 +178,8 @@ async fn create(fleet: &Fleet, origin: &Origin, rendered: &Rendered) -> Result<E
     }
 }
 
-/// Deletes Works; the agents then remove the objects from the members. Only those in execution namespaces are anybody's: a copy
-/// that lies elsewhere is not.
+/// Deletes Works; the agents then remove the objects from the members. Only those in execution
+/// namespaces are anybody's: a copy that lies elsewhere is not.
 pub async fn remove(
     fleet: &Fleet,
     works: impl Iterator<Item = &Arc<CachedWork>>,
@@ -230,8 +233,8 @@ pub async fn remove_named(fleet: &Fleet, works: Vec<Doomed>) -> Result<(), Error
     join_all(removals).await.into_iter().collect()
 }
 
-/// The Works of a binding as the API has them now, with those that the cache knows: one that was made a moment ago is in the
-/// cache only later, and nobody would look for it again.
+/// The Works of a binding as the API has them now, with those that the cache knows: one that was
+/// made a moment ago is in the cache only later, and nobody would look for it again.
 pub async fn listed(
     fleet: &Fleet,
     key: &BindingKey,

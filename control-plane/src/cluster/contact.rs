@@ -17,8 +17,8 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// Contact starts now. A pause between two successes longer than `tolerance` counts as lost even if no attempt
-    /// failed in it: a process that was frozen did not get to try.
+    /// Contact starts now. A pause between two successes longer than `tolerance` counts as lost
+    /// even if no attempt failed in it: a process that was frozen did not get to try.
     pub fn new(tolerance: Duration, now: Instant) -> Self {
         Self {
             reached: now,

@@ -78,8 +78,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     rollcall::start(fleet, tasks);
 }
 
-/// Gives a cluster what it lacks. Taints come first, and nothing else keeps them from being written: new workloads stay away from a
-/// cluster that is silent even where its namespace cannot be created.
+/// Gives a cluster what it lacks. Taints come first, and nothing else keeps them from being
+/// written: new workloads stay away from a cluster that is silent even where its namespace cannot
+/// be created.
 async fn attend(
     fleet: &Fleet,
     cluster: &Cluster,

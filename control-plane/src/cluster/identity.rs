@@ -27,8 +27,8 @@ pub struct Claim {
     /// Whether the Cluster already has `UniqueIdentity`=False. Keeps the decision stable across
     /// restarts of the control plane, which lose `since`.
     pub refused: bool,
-    /// When we saw it claim the id, by our count; 0 when it did before we began to watch. An old Cluster that takes another's id on
-    /// comes later than that one, whatever their ages.
+    /// When we saw it claim the id, by our count; 0 when it did before we began to watch. An old
+    /// Cluster that takes another's id on comes later than that one, whatever their ages.
     pub since: u64,
     /// When the Cluster was created.
     pub created: Option<Timestamp>,
@@ -36,10 +36,12 @@ pub struct Claim {
     pub name: String,
 }
 
-/// The annotation of an execution namespace: the id that its Cluster held first, as `spec.id` has it.
+/// The annotation of an execution namespace: the id that its Cluster held first, as `spec.id` has
+/// it.
 pub const RECORD: &str = "clusters.muster.io/id";
 
-/// Whether the id of a Cluster is to be written upon its execution namespace: it is the first to hold it, and that is not written yet.
+/// Whether the id of a Cluster is to be written upon its execution namespace: it is the first to
+/// hold it, and that is not written yet.
 pub fn is_to_be_recorded(cluster: &Cluster, claims: &[Claim], namespace: &Namespace) -> bool {
     let id = cluster.spec.id.as_deref().filter(|id| !id.is_empty());
     let first = claims.iter().min();
@@ -92,7 +94,8 @@ struct Inner {
 }
 
 impl Identities {
-    /// Takes note of a Cluster's id; `known_before` for what the first list tells. Gives the others whose case that changes.
+    /// Takes note of a Cluster's id; `known_before` for what the first list tells. Gives the others
+    /// whose case that changes.
     pub fn note(&self, name: &str, id: Option<&str>, known_before: bool) -> Vec<String> {
         let mut inner = self.lock();
         let id = id.filter(|id| !id.is_empty());
@@ -124,7 +127,8 @@ impl Identities {
         others.into_iter().collect()
     }
 
-    /// Everybody who claims the id that a Cluster claims, with when we saw them do so; itself included.
+    /// Everybody who claims the id that a Cluster claims, with when we saw them do so; itself
+    /// included.
     pub fn holders(&self, name: &str) -> Vec<(String, u64)> {
         let inner = self.lock();
         let Some((id, _)) = inner.claims.get(name) else {
@@ -154,8 +158,8 @@ pub fn claim(cluster: &Cluster, namespace: Option<&Namespace>, since: u64) -> Cl
     }
 }
 
-/// The claim of a Cluster that claimed an id and cannot be read any more. Whatever it is now, it has not given the id up as far as
-/// anybody knows.
+/// The claim of a Cluster that claimed an id and cannot be read any more. Whatever it is now, it
+/// has not given the id up as far as anybody knows.
 pub fn unread_claim(
     name: &str,
     id: Option<&str>,

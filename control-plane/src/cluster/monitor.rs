@@ -81,8 +81,9 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Starts to listen. A cluster with a Ready condition gets a full grace from `now`; one without gets its start-up
-    /// grace from `since`, the moment it was created or we began to watch the fleet, whichever is later.
+    /// Starts to listen. A cluster with a Ready condition gets a full grace from `now`; one without
+    /// gets its start-up grace from `since`, the moment it was created or we began to watch the
+    /// fleet, whichever is later.
     pub fn new(ready: Option<&Condition>, since: Instant, now: Instant) -> Self {
         let heard = if ready.is_some() { now } else { since.min(now) };
         Self {
@@ -94,7 +95,8 @@ impl Pulse {
         }
     }
 
-    /// Takes note of the Ready condition as it stands. Any new content is a sign of life; its disappearance is not.
+    /// Takes note of the Ready condition as it stands. Any new content is a sign of life; its
+    /// disappearance is not.
     pub fn ready(&mut self, ready: Option<&Condition>, now: Instant) {
         if self.ready.as_ref() == ready {
             return;
@@ -106,8 +108,8 @@ impl Pulse {
         self.ready = ready.cloned();
     }
 
-    /// Takes note of the lease's renew time (`None`: there is no lease). Any that differs from the one before is a sign of life, an
-    /// earlier one too: a clock that was set back is no silence.
+    /// Takes note of the lease's renew time (`None`: there is no lease). Any that differs from the
+    /// one before is a sign of life, an earlier one too: a clock that was set back is no silence.
     pub fn lease(&mut self, renewed: Option<Timestamp>, now: Instant) {
         self.leased = renewed.is_some();
         if !self.deaf && renewed.is_some() && self.renewed != renewed {
@@ -116,8 +118,9 @@ impl Pulse {
         }
     }
 
-    /// Takes note of a Ready condition that we wrote ourselves: known, but no sign of life. A cluster that had no lease
-    /// when it was reported silent is heard again through its status only, as in Karmada.
+    /// Takes note of a Ready condition that we wrote ourselves: known, but no sign of life. A
+    /// cluster that had no lease when it was reported silent is heard again through its status
+    /// only, as in Karmada.
     pub fn wrote(&mut self, ready: Condition) {
         self.deaf = !self.leased;
         self.ready = Some(ready);
@@ -128,7 +131,8 @@ impl Pulse {
         self.heard = (self.heard + lost).min(now);
     }
 
-    /// Whether Ready has to become Unknown. Silence must last *longer* than the grace, not just as long.
+    /// Whether Ready has to become Unknown. Silence must last *longer* than the grace, not just as
+    /// long.
     pub fn judge(&self, graces: Graces, now: Instant) -> Verdict {
         let (grace, silence) = match &self.ready {
             None => (graces.startup, Silence::NeverReported),

@@ -19,7 +19,8 @@ use crate::fleet::Fleet;
 /// Why a cluster is not listened to, in one word.
 const REASON: &str = "PushModeNotServed";
 
-/// What is to be said about the monitoring of a cluster; nothing where it is listened to and always was.
+/// What is to be said about the monitoring of a cluster; nothing where it is listened to and always
+/// was.
 pub fn judge(cluster: &Cluster, now: Timestamp) -> Option<Condition> {
     let known = cluster.condition(MONITORED);
     let observation = if cluster.spec.sync_mode == ClusterSyncMode::Pull {

@@ -33,8 +33,8 @@ const READ: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_secs(1);
 /// Silences confirmed and reported at a time.
 const REPORTERS: usize = 32;
-/// So many silences are confirmed by reading all leases, page by page, instead of one by one: after a takeover
-/// everyone's grace ends in the same moment.
+/// So many silences are confirmed by reading all leases, page by page, instead of one by one: after
+/// a takeover everyone's grace ends in the same moment.
 const MANY: usize = 64;
 
 struct RollCall {
@@ -179,8 +179,8 @@ impl RollCall {
                 .roster
                 .cluster(&name, cluster.condition(condition::READY), age, now)
         });
-        // A lease that came before its cluster is heard now: first read when the cluster falls silent, it would count as a
-        // sign of life then.
+        // A lease that came before its cluster is heard now: first read when the cluster falls
+        // silent, it would count as a sign of life then.
         if is_new == Some(true)
             && let Some(lease) = self.fleet.leases.get(Some(CLUSTER_NAMESPACE), &name)
         {
@@ -235,7 +235,8 @@ impl RollCall {
         });
     }
 
-    /// Reads something that the API has to fetch from its store, so that a cache in front of a dead store does not count.
+    /// Reads something that the API has to fetch from its store, so that a cache in front of a dead
+    /// store does not count.
     async fn probe(&self) {
         let leases = Api::<Lease>::namespaced(self.fleet.urgent_client.clone(), CLUSTER_NAMESPACE);
         match timeout(READ, leases.list(&ListParams::default().limit(1))).await {
@@ -314,7 +315,8 @@ impl RollCall {
             if !client::is_conflict(&error) && !client::is_not_found(&error) {
                 let why = client::brief(&error);
                 tracing::warn!(cluster = name, error = why, "cannot report the silence");
-                // A refusal is about this cluster; without an answer it may be us who cannot be heard.
+                // A refusal is about this cluster; without an answer it may be us who cannot be
+                // heard.
                 if !matches!(error, kube::Error::Api(_)) {
                     self.unreached(&why);
                 }

@@ -39,16 +39,16 @@ struct Entry {
 /// What is to be done now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// Silent for almost as long as they may be: ask the API itself whether a heartbeat was missed, tell the answer
-    /// ([`Roster::lease`], [`Roster::confirmed`]), and wait.
+    /// Silent for almost as long as they may be: ask the API itself whether a heartbeat was missed,
+    /// tell the answer ([`Roster::lease`], [`Roster::confirmed`]), and wait.
     pub confirm: Vec<String>,
-    /// They look silent. Their timers are spent: judge each with [`Roster::judge`] and then either report the silence
-    /// or call [`Roster::arm`].
+    /// They look silent. Their timers are spent: judge each with [`Roster::judge`] and then either
+    /// report the silence or call [`Roster::arm`].
     pub silent: Vec<String>,
 }
 
-/// How long before the end of a grace the API is asked: enough for an answer, and so little that no cluster is asked
-/// about which renews its lease several times in a grace.
+/// How long before the end of a grace the API is asked: enough for an answer, and so little that no
+/// cluster is asked about which renews its lease several times in a grace.
 const AHEAD: Duration = Duration::from_secs(1);
 
 impl Roster {
@@ -64,8 +64,8 @@ impl Roster {
         }
     }
 
-    /// Takes note of which object bears a name. A cluster that was deleted and made again between two lists is another one, with a
-    /// start-up grace of its own.
+    /// Takes note of which object bears a name. A cluster that was deleted and made again between
+    /// two lists is another one, with a start-up grace of its own.
     pub fn identify(&mut self, name: &str, uid: Option<&str>) {
         let Some(uid) = uid else { return };
         match self.uids.get(name) {
@@ -76,8 +76,9 @@ impl Roster {
         self.uids.insert(name.to_owned(), uid.to_owned());
     }
 
-    /// Takes note of a pull cluster's Ready condition; `age` is the time since the object was created. Says whether the
-    /// cluster was not known: then its lease, which may have been told of before, is to be told again.
+    /// Takes note of a pull cluster's Ready condition; `age` is the time since the object was
+    /// created. Says whether the cluster was not known: then its lease, which may have been told of
+    /// before, is to be told again.
     pub fn cluster(
         &mut self,
         name: &str,
@@ -89,8 +90,9 @@ impl Roster {
         if let Some(entry) = self.pulses.get_mut(name) {
             entry.pulse.ready(ready, now);
             if let Some(timer) = entry.timer {
-                // A first report ends the start-up grace, so that the deadline may come before the timer. Every other
-                // sign of life puts it off, which is noticed when the timer fires.
+                // A first report ends the start-up grace, so that the deadline may come before the
+                // timer. Every other sign of life puts it off, which is noticed when the timer
+                // fires.
                 let sooner =
                     matches!(entry.pulse.judge(self.graces, now), Verdict::Until(at) if at < timer);
                 if !sooner {
@@ -172,7 +174,8 @@ impl Roster {
         all
     }
 
-    /// The API was asked at `asked` whether a heartbeat of this cluster was missed, and has answered.
+    /// The API was asked at `asked` whether a heartbeat of this cluster was missed, and has
+    /// answered.
     pub fn confirmed(&mut self, name: &str, asked: Instant) {
         if let Some(entry) = self.pulses.get_mut(name) {
             entry.confirmed = entry.confirmed.max(Some(asked));
@@ -200,7 +203,8 @@ impl Roster {
         }
     }
 
-    /// Sets the cluster's timer: shortly before its deadline, at the deadline, or at once, whichever is next.
+    /// Sets the cluster's timer: shortly before its deadline, at the deadline, or at once,
+    /// whichever is next.
     pub fn arm(&mut self, name: &str, now: Instant) {
         let at = match self.judge(name, now) {
             Some(Verdict::Until(deadline)) if now > deadline - self.ahead => Some(deadline),

@@ -18,7 +18,8 @@ pub use super::identity::Identities;
 use super::identity::{self, Claim};
 use crate::fleet::Fleet;
 
-/// Keeps account of who claims which id; a change of one Cluster's puts those on the queue whose case that changes.
+/// Keeps account of who claims which id; a change of one Cluster's puts those on the queue whose
+/// case that changes.
 pub fn listen(clusters: &Informer<Cluster>, queue: &Queue<String>) -> Arc<Identities> {
     let identities = Arc::new(Identities::default());
     clusters.on_change({

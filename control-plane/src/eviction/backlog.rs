@@ -79,7 +79,8 @@ struct Lane<K> {
     stranded: BTreeSet<(Rank, K)>,
     /// Stranded items that were not.
     due: BTreeSet<(Rank, K)>,
-    /// The turn in which the lane was served last: among equals the one that waited longest is next.
+    /// The turn in which the lane was served last: among equals the one that waited longest is
+    /// next.
     served: u64,
 }
 
@@ -189,15 +190,17 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
         matured
     }
 
-    /// Something changed that could help: each stranded item is to be tried once more, as [`Backlog::retry`] lets them.
+    /// Something changed that could help: each stranded item is to be tried once more, as
+    /// [`Backlog::retry`] lets them.
     pub fn wake_stranded(&mut self) {
         for lane in self.lanes.values_mut() {
             lane.due.append(&mut lane.stranded);
         }
     }
 
-    /// Makes stranded items ready that were not tried since something changed, `most` of them: those first that come first in their
-    /// lanes, in turns. To try all at once would cost a decision for each, whenever any cluster reports more or less room.
+    /// Makes stranded items ready that were not tried since something changed, `most` of them:
+    /// those first that come first in their lanes, in turns. To try all at once would cost a
+    /// decision for each, whenever any cluster reports more or less room.
     pub fn retry(&mut self, most: usize) {
         let mut left = most;
         while left > 0 {
@@ -227,7 +230,8 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
         self.lanes.values().any(|lane| !lane.ready.is_empty())
     }
 
-    /// Takes the next item out: the highest priority of all lanes; among lanes that offer the same, in turns.
+    /// Takes the next item out: the highest priority of all lanes; among lanes that offer the same,
+    /// in turns.
     pub fn pop(&mut self) -> Option<(Arc<str>, K, Rank)> {
         let (name, _) = self
             .lanes

@@ -11,7 +11,8 @@ use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 /// Writes a plan upon the binding that it was made for; gives the binding as it is then.
 ///
 /// # Errors
-/// Those of the API; a conflict when the binding is not the one any more that the plan was made for.
+/// Those of the API; a conflict when the binding is not the one any more that the plan was made
+/// for.
 pub async fn carry_out<B: BindingKind>(
     fleet: &Fleet,
     key: &BindingKey,
@@ -36,8 +37,9 @@ pub async fn carry_out<B: BindingKind>(
     Ok(binding)
 }
 
-/// Whether a write that failed may have been carried out all the same. Only an answer that refuses it says that it was not: a deadline
-/// that passed, an error within the server and a connection that broke leave it open.
+/// Whether a write that failed may have been carried out all the same. Only an answer that refuses
+/// it says that it was not: a deadline that passed, an error within the server and a connection
+/// that broke leave it open.
 pub fn may_be_written(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => !(400..500).contains(&status.code) || status.code == 408,

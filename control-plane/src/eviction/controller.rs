@@ -43,8 +43,8 @@ struct Office {
     options: Options,
 }
 
-/// Starts the controller. With the gate `Failover` off it evicts nothing: it counts failed clusters, and says of workloads in tainted ones
-/// why they stay.
+/// Starts the controller. With the gate `Failover` off it evicts nothing: it counts failed
+/// clusters, and says of workloads in tainted ones why they stay.
 pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
     let settings = &fleet.settings;
     measure::describe();
@@ -176,8 +176,9 @@ async fn evict(office: Arc<Office>, fleet: Arc<Fleet>, errand: Arc<Errand>) -> O
     }
 }
 
-/// The outcome of an errand, one that panicked on odd data included: it has failed, is told of, and is tried again with back-off. Without
-/// an outcome its binding would never be evicted, and nobody would learn why.
+/// The outcome of an errand, one that panicked on odd data included: it has failed, is told of, and
+/// is tried again with back-off. Without an outcome its binding would never be evicted, and nobody
+/// would learn why.
 async fn settle(errand: JoinHandle<Outcome>) -> Outcome {
     errand.await.unwrap_or_else(|error| {
         Outcome::Failed(format!("the eviction could not be planned: {error}"))

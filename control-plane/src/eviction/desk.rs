@@ -58,11 +58,12 @@ pub struct Desk {
     tallies: HashMap<Arc<str>, Tally>,
 }
 
-/// Pause before a binding is tried again that somebody else wrote, or is just writing; doubled each time that nothing was heard of it since, so
-/// that a cache which is behind is not answered by a storm of writes.
+/// Pause before a binding is tried again that somebody else wrote, or is just writing; doubled each
+/// time that nothing was heard of it since, so that a cache which is behind is not answered by a
+/// storm of writes.
 const CONFLICT: Duration = Duration::from_millis(100);
-/// How many stranded workloads are tried at a time after a change that could help, and the pause before the next. For each that
-/// leaves, two more are tried at once.
+/// How many stranded workloads are tried at a time after a change that could help, and the pause
+/// before the next. For each that leaves, two more are tried at once.
 const RETRIES: (usize, Duration) = (100, Duration::from_secs(1));
 /// First and longest pause after a failed write.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
@@ -94,7 +95,8 @@ impl Desk {
         }
     }
 
-    /// Everything there is has been told of: from now on it is judged. A queue that was lost comes back here.
+    /// Everything there is has been told of: from now on it is judged. A queue that was lost comes
+    /// back here.
     pub fn open(&mut self, now: Now) {
         self.open = true;
         self.pace.begin(now.tick);
@@ -249,7 +251,8 @@ impl Desk {
         timers.into_iter().flatten().min()
     }
 
-    /// Judges an item once more at the moment of its eviction, so that what changed meanwhile counts.
+    /// Judges an item once more at the moment of its eviction, so that what changed meanwhile
+    /// counts.
     fn last_look(&mut self, cluster: &Arc<str>, key: Key, rank: Rank, now: Now) -> Option<Errand> {
         if self.in_hand.contains_key(&key) {
             self.backlog.put(
@@ -294,7 +297,8 @@ impl Desk {
         self.tell_of_progress(&errand.cluster);
     }
 
-    /// Judges a workload whose binding or clusters changed during its errand; `pauses`: not yet on the cluster of the errand.
+    /// Judges a workload whose binding or clusters changed during its errand; `pauses`: not yet on
+    /// the cluster of the errand.
     fn review_missed(&mut self, errand: &Errand, pauses: bool, now: Now) {
         let key = self.key_of(&errand.subject);
         if !self.missed.remove(&key) {
@@ -331,7 +335,8 @@ impl Desk {
                 self.note(key.clone(), cluster, turn);
                 self.count_left(cluster);
                 self.backlog.retry(2);
-                // Where the watch was faster, it may know a later version than the answer to our write.
+                // Where the watch was faster, it may know a later version than the answer to our
+                // write.
                 let is_latest = |known: &Subject| {
                     known.meta().resource_version == errand.subject.meta().resource_version
                 };

@@ -8,7 +8,8 @@ use muster_shared::k8s::Condition;
 use super::judge::Stay;
 use super::rate::FleetHealth;
 
-/// Type of the condition on a binding: True while the workload is to leave a cluster and has not left it.
+/// Type of the condition on a binding: True while the workload is to leave a cluster and has not
+/// left it.
 pub const CONDITION: &str = "EvictionPending";
 
 /// A turn that an eviction took, about one binding and one cluster.
@@ -77,7 +78,8 @@ pub enum Turn {
 }
 
 impl Note {
-    /// Whether others can wait for this one. Waiting for the rate is nothing new and may concern very many.
+    /// Whether others can wait for this one. Waiting for the rate is nothing new and may concern
+    /// very many.
     pub fn is_urgent(&self) -> bool {
         !matches!(
             self.turn,
@@ -179,8 +181,9 @@ const LONGEST_LIST: usize = 5;
 /// A condition's message may not be longer, in bytes (the schema's rule).
 const LONGEST_MESSAGE: usize = 32_768;
 
-/// The condition on a binding, from what is known of each cluster that its workload has to leave, and of each that it left or
-/// need not leave any more. While there is one to leave, those are what the condition is about.
+/// The condition on a binding, from what is known of each cluster that its workload has to leave,
+/// and of each that it left or need not leave any more. While there is one to leave, those are what
+/// the condition is about.
 pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
     let pending = || notes.iter().filter(|note| note.is_pending());
     // Of several clusters the one that says most about what somebody has to do.
@@ -218,8 +221,9 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
     ))
 }
 
-/// The conditions of a binding with the one that these notes make of it, or nothing when that is known. Each eviction is a change,
-/// although the status may be the same before and after it: its time is the condition's.
+/// The conditions of a binding with the one that these notes make of it, or nothing when that is
+/// known. Each eviction is a change, although the status may be the same before and after it: its
+/// time is the condition's.
 pub fn merge(before: &[Condition], notes: &[Note], now: Timestamp) -> Option<Vec<Condition>> {
     let observation = condition(notes, now)?;
     let known = conditions::get(before, CONDITION);

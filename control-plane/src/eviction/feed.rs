@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use super::pace::Pace;
 use crate::fleet::Fleet;
 
-/// Time after which a cluster that the API has and the cache lacks is asked for again. When it can be seen, that is heard of.
+/// Time after which a cluster that the API has and the cache lacks is asked for again. When it can
+/// be seen, that is heard of.
 const AGAIN: Duration = Duration::from_mins(1);
 
 #[derive(Debug, thiserror::Error)]
@@ -28,8 +29,8 @@ struct Error {
     error: Box<kube::Error>,
 }
 
-/// The budget that the settings give to a control plane, told of every cluster from now on. Call it before the listeners of those who
-/// pay are installed: they find it up to date.
+/// The budget that the settings give to a control plane, told of every cluster from now on. Call it
+/// before the listeners of those who pay are installed: they find it up to date.
 pub fn budget(fleet: &Arc<Fleet>, tasks: &mut Tasks) -> Pace {
     let pace = Pace::of(&fleet.settings);
     let lost = Queue::new("lost clusters");

@@ -26,8 +26,8 @@ pub struct FleetView {
 pub struct Effect {
     /// Its taints changed (or it is new): its workloads are to be judged again.
     pub taints: bool,
-    /// After this time workloads that had nowhere to go should be tried again: soon when what is allowed changed, later
-    /// when there only is more or less room, which is reported all the time.
+    /// After this time workloads that had nowhere to go should be tried again: soon when what is
+    /// allowed changed, later when there only is more or less room, which is reported all the time.
     pub helps_after: Option<Duration>,
 }
 
@@ -94,10 +94,11 @@ pub fn evicts(taint: &Taint) -> bool {
     taint.effect == NO_EXECUTE || taint.effect == PREFER_NO_EXECUTE
 }
 
-/// A cluster has failed when a taint evicts from it, whoever put it there (the proposal's definition: a person who drains most of a fleet
-/// is as likely to be mistaken as a monitor), and already when it is known not to be
-/// ready: clusters that fail together get their taints one after the other, and the first must not count as the only
-/// one. A cluster that never reported has not failed; it has not begun.
+/// A cluster has failed when a taint evicts from it, whoever put it there (the proposal's
+/// definition: a person who drains most of a fleet is as likely to be mistaken as a monitor), and
+/// already when it is known not to be ready: clusters that fail together get their taints one after
+/// the other, and the first must not count as the only one. A cluster that never reported has not
+/// failed; it has not begun.
 pub fn has_failed(cluster: &Cluster) -> bool {
     let conditions = cluster
         .status
@@ -108,8 +109,9 @@ pub fn has_failed(cluster: &Cluster) -> bool {
     not_ready || cluster.spec.taints.iter().any(evicts)
 }
 
-/// Whether a cluster is one of those of which a part may fail: it has begun, and stays. Clusters that were registered and never reported, and
-/// those that are being removed, would make a failing fleet look healthy.
+/// Whether a cluster is one of those of which a part may fail: it has begun, and stays. Clusters
+/// that were registered and never reported, and those that are being removed, would make a failing
+/// fleet look healthy.
 pub fn is_counted(cluster: &Cluster) -> bool {
     let conditions = cluster
         .status

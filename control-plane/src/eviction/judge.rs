@@ -22,7 +22,8 @@ pub struct Switches {
     pub failover: bool,
     /// Whether NoExecute taints evict (`--enable-no-execute-taint-eviction`).
     pub no_execute: bool,
-    /// What becomes of the old copy where the policy does not say (`--no-execute-taint-eviction-purge-mode`).
+    /// What becomes of the old copy where the policy does not say
+    /// (`--no-execute-taint-eviction-purge-mode`).
     pub purge_mode: PurgeMode,
 }
 
@@ -115,8 +116,8 @@ impl fmt::Display for Cause {
 /// How long `failover.cluster` waits when it does not say (the proposal's default).
 const DEFAULT_TOLERATION_SECONDS: i32 = 300;
 
-/// The placement that counts. The binding's own is the policy's present word; without one, what the scheduler last
-/// applied.
+/// The placement that counts. The binding's own is the policy's present word; without one, what the
+/// scheduler last applied.
 pub fn placement<'a>(
     spec: &'a ResourceBindingSpec,
     applied: Option<&str>,
@@ -197,7 +198,8 @@ pub fn judge(
     }
 }
 
-/// What becomes of the old copy: the policy's word, else the command line's. Old spellings mean what they meant.
+/// What becomes of the old copy: the policy's word, else the command line's. Old spellings mean
+/// what they meant.
 pub fn purge_mode(spec: &ResourceBindingSpec, switches: &Switches) -> PurgeMode {
     let said = spec
         .failover

@@ -13,7 +13,8 @@ use crate::fleet::binding::BindingKey;
 /// How often the gauges are set.
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Gauges by the names of the proposal and of Karmada, and what both lack (`muster_`), with their meanings.
+/// Gauges by the names of the proposal and of Karmada, and what both lack (`muster_`), with their
+/// meanings.
 const GAUGES: [(&str, &str); 11] = [
     (
         "evict_total",
@@ -200,7 +201,8 @@ impl Meter {
             done.shown = done.evicted;
         }
         self.kinds.retain(|kind| kinds.contains_key(kind));
-        // The figures of a cluster that has left are zero from now on, and nothing is remembered of it.
+        // The figures of a cluster that has left are zero from now on, and nothing is remembered of
+        // it.
         self.done
             .retain(|cluster, _| desk.fleet().get(cluster).is_some());
     }

@@ -56,7 +56,8 @@ impl<'a> Motive<'a> {
         }
     }
 
-    /// How long the old copy waits for the new one at most, in seconds; without, until there is a healthy one.
+    /// How long the old copy waits for the new one at most, in seconds; without, until there is a
+    /// healthy one.
     pub fn grace_seconds(&self, spec: &ResourceBindingSpec, mode: &PurgeMode) -> Option<i32> {
         if *mode != PurgeMode::Gracefully {
             return None;
@@ -76,8 +77,9 @@ impl<'a> Motive<'a> {
         state.map_or(&[], |StatePreservation { rules }| rules)
     }
 
-    /// Whether the task stays even where nothing of the old copy is to be kept. A failed application must not be placed where it failed
-    /// before the new copy is healthy, and only the task tells that; a taint speaks for itself.
+    /// Whether the task stays even where nothing of the old copy is to be kept. A failed
+    /// application must not be placed where it failed before the new copy is healthy, and only the
+    /// task tells that; a taint speaks for itself.
     pub fn outlives_the_copy(&self) -> bool {
         matches!(self, Self::Failure { .. })
     }

@@ -104,8 +104,8 @@ impl Pace {
         }
     }
 
-    /// A cluster is not known any more, and nobody saw it leave: one that had failed counts on, or the rate would rise by what nobody
-    /// knows.
+    /// A cluster is not known any more, and nobody saw it leave: one that had failed counts on, or
+    /// the rate would rise by what nobody knows.
     pub fn lost(&self, cluster: &str, now: Instant) {
         if !self.has_failed(cluster) {
             self.gone(cluster, now);
@@ -193,7 +193,8 @@ impl Pace {
         }
     }
 
-    /// Takes a payment back: it is known that nothing was moved for it. Whatever may have been moved stays paid.
+    /// Takes a payment back: it is known that nothing was moved for it. Whatever may have been
+    /// moved stays paid.
     pub fn refund(&self) {
         let mut inner = self.lock();
         inner.budget.refund();
@@ -242,7 +243,8 @@ impl Payer {
 mod tests {
     use super::*;
 
-    /// How often each of the two pays until `end`, when both pay as soon as they may; the second only from `joins` on.
+    /// How often each of the two pays until `end`, when both pay as soon as they may; the second
+    /// only from `joins` on.
     fn spend(pace: &Pace, start: Instant, joins: Duration, end: Duration) -> [usize; 2] {
         let mut paid = [0; 2];
         let mut due = [start, start + joins];

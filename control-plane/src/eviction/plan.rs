@@ -80,7 +80,8 @@ pub enum Nowhere {
 /// Plans a departure.
 ///
 /// # Errors
-/// No other cluster could take the workload now, so it stays: a copy on a failed cluster is better than none.
+/// No other cluster could take the workload now, so it stays: a copy on a failed cluster is better
+/// than none.
 pub fn plan(
     departure: &Departure<'_>,
     snapshot: &Snapshot,
@@ -109,10 +110,11 @@ pub fn plan(
     let asks_for_kind = options.plugins.has(Plugin::ApiEnablement);
     require_available(spec, &decision.clusters, snapshot, asks_for_kind)?;
     if *departure.purge_mode == PurgeMode::Directly && departure.ours && !task_stays {
-        // The task was for the scheduler's eyes: the old copy goes in the same write as the new one is placed, so there is
-        // nothing to protect. Karmada keeps a task, which blocks every write of the binding while the cluster cannot be
-        // reached. Here it stays only where it is needed: for what is preserved, after an application failure, and for
-        // another scheduler, which would choose the cluster again and meanwhile has placed nothing yet.
+        // The task was for the scheduler's eyes: the old copy goes in the same write as the new one
+        // is placed, so there is nothing to protect. Karmada keeps a task, which blocks every write
+        // of the binding while the cluster cannot be reached. Here it stays only where it is
+        // needed: for what is preserved, after an application failure, and for another scheduler,
+        // which would choose the cluster again and meanwhile has placed nothing yet.
         after
             .graceful_eviction_tasks
             .retain(|task| task.from_cluster != cluster);
@@ -140,8 +142,9 @@ pub fn plan(
     Ok(plan)
 }
 
-/// One of the new targets at least has to be available now: a target that holds the workload already counts as one
-/// whatever its state, so that the only copies left might be on clusters that are dying.
+/// One of the new targets at least has to be available now: a target that holds the workload
+/// already counts as one whatever its state, so that the only copies left might be on clusters that
+/// are dying.
 fn require_available(
     spec: &ResourceBindingSpec,
     targets: &[TargetCluster],
@@ -188,14 +191,16 @@ impl Plan {
 }
 
 impl Departure<'_> {
-    /// The spec without the cluster, with the task of leaving it; and whether that task carries something beyond the old copy.
+    /// The spec without the cluster, with the task of leaving it; and whether that task carries
+    /// something beyond the old copy.
     ///
     /// # Errors
-    /// The state that the new copy is to be told of is not there. That holds it back only where the state would be used: it goes to the
-    /// new copy when the old one goes first, `Directly`.
+    /// The state that the new copy is to be told of is not there. That holds it back only where the
+    /// state would be used: it goes to the new copy when the old one goes first, `Directly`.
     pub fn leave(&self, now: Timestamp) -> Result<(ResourceBindingSpec, bool), Nowhere> {
         let mut after = self.spec.clone();
-        // A task for a cluster that was chosen again is over; it must not swallow this one (Karmada, K43).
+        // A task for a cluster that was chosen again is over; it must not swallow this one
+        // (Karmada, K43).
         after
             .graceful_eviction_tasks
             .retain(|task| task.from_cluster != self.cluster);
@@ -229,7 +234,8 @@ impl Departure<'_> {
             producer: self.motive.producer().to_owned(),
             grace_period_seconds: self.motive.grace_seconds(self.spec, self.purge_mode),
             suppress_deletion: (*self.purge_mode == PurgeMode::Never).then_some(true),
-            // So that only a cluster gets the labels that did not run the workload before (unlike in Karmada).
+            // So that only a cluster gets the labels that did not run the workload before (unlike
+            // in Karmada).
             clusters_before_failover: if preserved.is_empty() {
                 Vec::new()
             } else {

@@ -36,7 +36,8 @@ pub enum Error {
     },
 }
 
-/// The labels by a policy's `statePreservation`; none without rules. Of two rules for one label the later wins.
+/// The labels by a policy's `statePreservation`; none without rules. Of two rules for one label the
+/// later wins.
 ///
 /// # Errors
 /// One rule that fails is enough: half a state is none.

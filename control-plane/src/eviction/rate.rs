@@ -14,9 +14,11 @@ use crate::settings::Settings;
 pub struct Rates {
     /// Evictions per second as long as the fleet is healthy (`--resource-eviction-rate`, 0.5).
     pub primary: f64,
-    /// Evictions per second when too many clusters of a large fleet have failed (`--secondary-resource-eviction-rate`, 0.1).
+    /// Evictions per second when too many clusters of a large fleet have failed
+    /// (`--secondary-resource-eviction-rate`, 0.1).
     pub secondary: f64,
-    /// The fraction of failed clusters beyond which there are too many (`--unhealthy-cluster-threshold`, 0.55).
+    /// The fraction of failed clusters beyond which there are too many
+    /// (`--unhealthy-cluster-threshold`, 0.55).
     pub unhealthy_threshold: f64,
     /// A fleet is large when it has more clusters than this (`--large-cluster-num-threshold`, 10).
     pub large_threshold: usize,
@@ -94,13 +96,15 @@ impl Rates {
     }
 }
 
-/// How much may be saved up while nothing is evicted: what accrues in this time, but never less than one eviction.
-/// It lets high rates be kept in spite of timers that are exact to a millisecond only.
+/// How much may be saved up while nothing is evicted: what accrues in this time, but never less
+/// than one eviction. It lets high rates be kept in spite of timers that are exact to a millisecond
+/// only.
 const SAVED_UP: Duration = Duration::from_millis(50);
 
 /// The one budget that all evictions are paid from.
 ///
-/// It starts empty: a control plane that keeps being restarted does not evict faster than one that runs.
+/// It starts empty: a control plane that keeps being restarted does not evict faster than one that
+/// runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     saved: f64,

@@ -56,8 +56,8 @@ impl Record {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether the condition of the binding is newer than the eviction, so that it was told. One of the same second may be what was said
-    /// just before it.
+    /// Whether the condition of the binding is newer than the eviction, so that it was told. One of
+    /// the same second may be what was said just before it.
     pub fn is_told(&self, conditions: &[Condition]) -> bool {
         conditions::get(conditions, CONDITION).is_some_and(|known| {
             let when = known.last_transition_time.0;
@@ -79,7 +79,8 @@ impl Record {
     }
 }
 
-/// A text of somebody else's that is not longer than an explanation may be: there are as many as workloads wait.
+/// A text of somebody else's that is not longer than an explanation may be: there are as many as
+/// workloads wait.
 pub fn bounded(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(LONGEST));
     text.shrink_to_fit();

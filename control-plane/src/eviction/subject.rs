@@ -114,8 +114,8 @@ impl Subject {
         }
     }
 
-    /// Whether nothing that an eviction depends on differs. What its clusters report counts only where it is to be
-    /// preserved.
+    /// Whether nothing that an eviction depends on differs. What its clusters report counts only
+    /// where it is to be preserved.
     pub fn is_same_wish(&self, other: &Self) -> bool {
         self.spec() == other.spec()
             && (!self.preserves_state()

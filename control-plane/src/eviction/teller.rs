@@ -31,8 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const PACE: Duration = Duration::from_millis(20);
 /// Pause after somebody else wrote the status first.
 const CONFLICT: Duration = Duration::from_millis(50);
-/// How long the reason why no cluster takes a workload may be out of date, while that there is none stays true: the numbers in it change
-/// with every report of any cluster.
+/// How long the reason why no cluster takes a workload may be out of date, while that there is none
+/// stays true: the numbers in it change with every report of any cluster.
 const STALE: Duration = Duration::from_mins(5);
 
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +42,9 @@ struct Error {
     error: Box<kube::Error>,
 }
 
-/// What is known of one workload: what is pending, and what came to an end and was not told yet. One entry for each cluster, by name. A list,
-/// since there are as many of these as workloads wait, and most have one entry.
+/// What is known of one workload: what is pending, and what came to an end and was not told yet.
+/// One entry for each cluster, by name. A list, since there are as many of these as workloads wait,
+/// and most have one entry.
 #[derive(Clone, Debug, Default)]
 struct Book(Vec<Entry>);
 
@@ -158,7 +159,8 @@ impl Teller {
         teller
     }
 
-    /// Takes notes, all before any is written; each replaces an earlier one about the same binding and cluster.
+    /// Takes notes, all before any is written; each replaces an earlier one about the same binding
+    /// and cluster.
     pub fn tell(&self, notes: Vec<(Key, Note)>) {
         let (now, mut news) = (Instant::now(), Vec::new());
         let mut books = self.lock();
@@ -178,7 +180,8 @@ impl Teller {
         }
     }
 
-    /// Forgets what was to be told of bindings that are gone: others of their names have nothing to do with it.
+    /// Forgets what was to be told of bindings that are gone: others of their names have nothing to
+    /// do with it.
     pub fn forget(&self, gone: &[Key]) {
         if !gone.is_empty() {
             let mut books = self.lock();

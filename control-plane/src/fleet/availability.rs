@@ -23,7 +23,8 @@ pub struct Workload<'a> {
     pub kind: &'a str,
     /// The tolerations of its placement; none where the placement is not known.
     pub tolerations: &'a [Toleration],
-    /// Whether taints of effect `NoExecute` make it leave (gate `Failover`, `--enable-no-execute-taint-eviction`).
+    /// Whether taints of effect `NoExecute` make it leave (gate `Failover`,
+    /// `--enable-no-execute-taint-eviction`).
     pub leaves_no_execute: bool,
     /// Whether taints of effect `PreferNoExecute` make it leave: its policy has `failover.cluster`.
     pub leaves_prefer_no_execute: bool,
@@ -68,8 +69,8 @@ pub enum Unavailable<'a> {
     },
 }
 
-/// Whether a cluster can take a new copy of a workload now: it is there and ready, no taint keeps the workload out, and
-/// it serves the kind.
+/// Whether a cluster can take a new copy of a workload now: it is there and ready, no taint keeps
+/// the workload out, and it serves the kind.
 ///
 /// # Errors
 /// The first reason why it cannot.
@@ -94,8 +95,9 @@ pub fn can_take<'a>(
     }
 }
 
-/// Whether a cluster that has a copy of a workload would do as the only one: it is there and ready, and no taint keeps
-/// the workload out. Kinds are not asked for: what a cluster has, it serves, even when a report of kinds was cut short.
+/// Whether a cluster that has a copy of a workload would do as the only one: it is there and ready,
+/// and no taint keeps the workload out. Kinds are not asked for: what a cluster has, it serves,
+/// even when a report of kinds was cut short.
 ///
 /// # Errors
 /// The first reason why it would not.
@@ -106,8 +108,9 @@ pub fn can_stand_in<'a>(
     admits(is_live(cluster)?, workload.tolerations)
 }
 
-/// Whether a cluster can go on holding a copy that runs there: it is there and ready, and no taint drives the workload
-/// out. A taint that only keeps new workloads away takes nothing from a copy that is there.
+/// Whether a cluster can go on holding a copy that runs there: it is there and ready, and no taint
+/// drives the workload out. A taint that only keeps new workloads away takes nothing from a copy
+/// that is there.
 ///
 /// # Errors
 /// The first reason why it cannot.
@@ -160,8 +163,8 @@ fn admits<'a>(cluster: &'a Cluster, tolerations: &[Toleration]) -> Result<(), Un
 
 /// Whether a taint keeps a new workload with these tolerations out.
 ///
-/// `PreferNoExecute` knows no tolerations (proposal "Optimize Cluster Failover"): it drives out only what asked for it, and as it
-/// is stronger than `NoSchedule`, it lets nothing new in.
+/// `PreferNoExecute` knows no tolerations (proposal "Optimize Cluster Failover"): it drives out
+/// only what asked for it, and as it is stronger than `NoSchedule`, it lets nothing new in.
 pub fn keeps_out(taint: &Taint, tolerations: &[Toleration]) -> bool {
     match taint.effect.as_str() {
         NO_SCHEDULE => !tolerations.iter().any(|it| tolerates(it, taint)),
@@ -169,8 +172,9 @@ pub fn keeps_out(taint: &Taint, tolerations: &[Toleration]) -> bool {
     }
 }
 
-/// Whether a taint drives a workload with these tolerations out, now or when a toleration for a limited time has run
-/// out. Such a toleration lets a workload stay for that time; it does not let one in.
+/// Whether a taint drives a workload with these tolerations out, now or when a toleration for a
+/// limited time has run out. Such a toleration lets a workload stay for that time; it does not let
+/// one in.
 pub fn drives_out(taint: &Taint, tolerations: &[Toleration]) -> bool {
     match taint.effect.as_str() {
         NO_EXECUTE => !tolerations

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Labels or annotations of a cached object. As a map they take half a kilobyte, however few they are; here two allocations of just
-/// their length.
+/// Labels or annotations of a cached object. As a map they take half a kilobyte, however few they
+/// are; here two allocations of just their length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactMap {
     /// Key, value, key, value, ...

@@ -6,8 +6,9 @@ use muster_shared::api::binding::{Binding, ReplicaRequirements};
 use muster_shared::api::policy::Placement;
 use muster_shared::interner::Interner;
 
-/// What many bindings have in common, kept once: each carries a copy of its policy's placement, and most workloads ask for one of a
-/// few sizes of pod. Kept with each binding, the two are a third of its memory.
+/// What many bindings have in common, kept once: each carries a copy of its policy's placement, and
+/// most workloads ask for one of a few sizes of pod. Kept with each binding, the two are a third of
+/// its memory.
 #[derive(Default)]
 pub struct BindingInterner {
     placements: Interner<Placement>,

@@ -43,18 +43,22 @@ use crate::fleet::templates::Templates;
 use crate::fleet::works::{CachedWork, WorkIndex};
 use crate::settings::Settings;
 
-/// The name under which the control plane writes: field manager of its objects and source of its events.
+/// The name under which the control plane writes: field manager of its objects and source of its
+/// events.
 pub const COMPONENT: &str = "muster-control-plane";
 
-/// The fleet as the control plane sees it. The caches may be read by anybody at any time; what is written goes through `client`.
+/// The fleet as the control plane sees it. The caches may be read by anybody at any time; what is
+/// written goes through `client`.
 pub struct Fleet {
     /// For single reads and for writes; has deadlines and never retries by itself.
     pub client: Client,
-    /// The same for what carries decisions out. Whoever uses it waits for a lull in `traffic` first.
+    /// The same for what carries decisions out. Whoever uses it waits for a lull in `traffic`
+    /// first.
     pub order_client: Client,
     /// The same for conditions and statuses. Whoever uses it waits for a lull in `traffic` first.
     pub report_client: Client,
-    /// For what must not wait behind other requests, nor for a rate limit: the election and the roll call.
+    /// For what must not wait behind other requests, nor for a rate limit: the election and the
+    /// roll call.
     pub urgent_client: Client,
     /// What is under way by `client` and its siblings.
     pub traffic: Traffic,
@@ -160,8 +164,8 @@ impl Fleet {
         }))
     }
 
-    /// Has the kinds of the templates of all bindings watched, for controllers that read a binding's template. Call it before they install
-    /// their listeners.
+    /// Has the kinds of the templates of all bindings watched, for controllers that read a
+    /// binding's template. Call it before they install their listeners.
     pub fn follow_templates(&self) {
         fn follow<B: BindingKind>(bindings: &Informer<B>, templates: &Templates) {
             let templates = templates.clone();
@@ -224,7 +228,8 @@ impl Fleet {
         self.namespaces.synced().await;
     }
 
-    /// The caches that hold no complete list yet, each with the reason where there is one; `None` when all do.
+    /// The caches that hold no complete list yet, each with the reason where there is one; `None`
+    /// when all do.
     pub fn waits_for(&self) -> Option<String> {
         fn missing<K: Followed>(name: &str, informer: &Informer<K>) -> Option<String> {
             let reason = || {
@@ -253,7 +258,8 @@ impl Fleet {
 
     /// Waits until this process may act and knows the fleet; `false` when it is to end instead.
     ///
-    /// Nothing is decided before: a decision on half a list would be a decision on stale knowledge (safety contract 5).
+    /// Nothing is decided before: a decision on half a list would be a decision on stale knowledge
+    /// (safety contract 5).
     pub async fn ready(&self) -> bool {
         let ready = async {
             self.synced().await;
@@ -265,7 +271,8 @@ impl Fleet {
         }
     }
 
-    /// Starts the workers of a queue: once [`ready`](Self::ready), and asking for leadership at each act.
+    /// Starts the workers of a queue: once [`ready`](Self::ready), and asking for leadership at
+    /// each act.
     pub fn work<K, F, Fut, E>(
         self: &Arc<Self>,
         tasks: &mut Tasks,

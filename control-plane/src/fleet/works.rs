@@ -17,8 +17,9 @@ use serde_json::Value;
 use super::binding::BindingKey;
 use super::compact_map::CompactMap;
 
-/// A Work in the cache: what is asked of it, in as little memory as that takes. A fleet has at least as many Works as workloads, each with
-/// a whole object in it, and all that we want to know of the object is whether it is the one that we would write.
+/// A Work in the cache: what is asked of it, in as little memory as that takes. A fleet has at
+/// least as many Works as workloads, each with a whole object in it, and all that we want to know
+/// of the object is whether it is the one that we would write.
 #[derive(Clone, Debug)]
 pub struct CachedWork {
     /// Standard metadata, without labels and annotations.

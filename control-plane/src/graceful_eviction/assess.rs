@@ -28,13 +28,16 @@ pub struct Scene<'a> {
     pub cluster: &'a dyn Fn(&str) -> Standing,
     /// The checks that may end a task.
     pub plugins: Plugins,
-    /// Whether the members decide on the number of replicas (label `resourcetemplate.karmada.io/retain-replicas`), so that a healthy
-    /// copy may have fewer than it was given. Asked only where a copy has.
+    /// Whether the members decide on the number of replicas (label
+    /// `resourcetemplate.karmada.io/retain-replicas`), so that a healthy copy may have fewer than
+    /// it was given. Asked only where a copy has.
     pub members_scale: &'a dyn Fn() -> bool,
-    /// Whether a workload without clusters is put back where it was once that cluster is sound. Our own scheduler does
-    /// so where the policy allows it; another one takes no cluster back as long as the task is there.
+    /// Whether a workload without clusters is put back where it was once that cluster is sound. Our
+    /// own scheduler does so where the policy allows it; another one takes no cluster back as long
+    /// as the task is there.
     pub restores: bool,
-    /// How long a task without a grace period of its own lasts; `None`: until there is a healthy replacement.
+    /// How long a task without a grace period of its own lasts; `None`: until there is a healthy
+    /// replacement.
     pub timeout: Option<Duration>,
 }
 
@@ -81,8 +84,8 @@ pub struct Assessment {
     pub kept: Vec<GracefulEvictionTask>,
     /// The clusters whose tasks are done, in their order.
     pub done: Vec<(String, Done)>,
-    /// Where the workload is put back ([`Done::Recovered`]). To be written together with the tasks: with neither task
-    /// nor target the copy would be removed.
+    /// Where the workload is put back ([`Done::Recovered`]). To be written together with the tasks:
+    /// with neither task nor target the copy would be removed.
     pub restored: Vec<TargetCluster>,
     /// When a grace period ends, if nothing happens before.
     pub again: Option<Timestamp>,
@@ -191,8 +194,8 @@ impl<'a> Situation<'a> {
             .any(|target| target.name == cluster)
     }
 
-    /// Whether every chosen cluster has a healthy copy, and one of them at least is no cluster that has to be left itself. Nothing
-    /// chosen is nothing healthy (unlike in Karmada).
+    /// Whether every chosen cluster has a healthy copy, and one of them at least is no cluster that
+    /// has to be left itself. Nothing chosen is nothing healthy (unlike in Karmada).
     pub fn is_replaced(&self) -> bool {
         self.scene.scheduled && self.available && self.healthy
     }
@@ -221,7 +224,8 @@ impl<'a> Situation<'a> {
             return restores.then_some(Done::Recovered);
         }
         let ended = scene.end(task, created).is_some_and(|end| now > end);
-        // The policy gives up health for time, not the replacement: that has to be on a cluster that lives.
+        // The policy gives up health for time, not the replacement: that has to be on a cluster
+        // that lives.
         (ended && self.available).then(|| {
             if self.is_target(&task.from_cluster) {
                 Done::BackInPlace
@@ -232,9 +236,9 @@ impl<'a> Situation<'a> {
     }
 }
 
-/// Whether a report that counts replicas counts as many ready ones as were asked for. A cluster that was healthy before it was given
-/// more is not healthy enough until they run. Where the members scale the workload themselves, those that they want have to be
-/// ready, and one at least.
+/// Whether a report that counts replicas counts as many ready ones as were asked for. A cluster
+/// that was healthy before it was given more is not healthy enough until they run. Where the
+/// members scale the workload themselves, those that they want have to be ready, and one at least.
 fn runs_all(report: &AggregatedStatusItem, given: i32, members_scale: &dyn Fn() -> bool) -> bool {
     let number = |name: &str| report.status.as_ref()?.0.get(name)?.as_i64();
     let Some(all) = number("replicas") else {

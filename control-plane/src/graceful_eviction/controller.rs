@@ -40,7 +40,8 @@ struct Error {
     error: Box<kube::Error>,
 }
 
-/// Starts the controller. It runs with the gate `Failover` off as well: what was begun is brought to its end.
+/// Starts the controller. It runs with the gate `Failover` off as well: what was begun is brought
+/// to its end.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::<BindingKey>::new("graceful eviction");
     follow(&fleet.bindings, &queue);

@@ -112,7 +112,8 @@ pub(super) struct Answer {
     need: Option<String>,
     /// Whether scheduling it now would change nothing.
     settled: bool,
-    /// What would come of it, for each affinity group that would be tried. Empty without a placement.
+    /// What would come of it, for each affinity group that would be tried. Empty without a
+    /// placement.
     attempts: Vec<Explanation>,
 }
 
@@ -212,8 +213,8 @@ impl fmt::Display for Leaving {
     }
 }
 
-/// Why our scheduler leaves a binding alone. Which name it goes by is a flag of the control plane, so that another one than the
-/// usual is told and not judged.
+/// Why our scheduler leaves a binding alone. Which name it goes by is a flag of the control plane,
+/// so that another one than the usual is told and not judged.
 fn held_back<B: Binding>(binding: &B) -> Option<String> {
     let spec = binding.spec();
     let scheduler = spec.scheduler_name.as_deref().unwrap_or_default();

@@ -30,14 +30,15 @@ struct CommandLine {
 
 #[derive(Debug, Args)]
 struct Connection {
-    /// Kubeconfig of the fleet API (of the member for `register`); KUBECONFIG or the default one without it.
+    /// Kubeconfig of the fleet API (of the member for `register`); KUBECONFIG or the default one
+    /// without it.
     #[arg(long, global = true, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Context within the kubeconfig.
     #[arg(long, global = true, value_name = "NAME")]
     context: Option<String>,
-    /// Namespace of what is asked about; that of the context without it. For `register` the member's namespace for the agent's Secret:
-    /// karmada-system without it.
+    /// Namespace of what is asked about; that of the context without it. For `register` the
+    /// member's namespace for the agent's Secret: karmada-system without it.
     #[arg(long, short, global = true, value_name = "NAME")]
     namespace: Option<String>,
 }
@@ -54,7 +55,8 @@ enum Question {
         /// The filters and scores in force, where the control plane has been given `--plugins`.
         #[arg(long, global = true, default_value = "*", value_name = "LIST")]
         plugins: Words,
-        /// What a node of a grade is taken to hold, where the control plane has been given `--node-grades`.
+        /// What a node of a grade is taken to hold, where the control plane has been given
+        /// `--node-grades`.
         #[arg(long, global = true, default_value_t, value_name = "RULE")]
         node_grades: GradeRule,
     },
@@ -71,7 +73,8 @@ enum Question {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// For each cluster: does it fit or which filter refuses it and why, its score, its room, and what it is given.
+    /// For each cluster: does it fit or which filter refuses it and why, its score, its room, and
+    /// what it is given.
     #[command(visible_alias = "rb")]
     Binding {
         /// Name of the ResourceBinding.
@@ -109,7 +112,8 @@ async fn block_on(command_line: CommandLine) -> anyhow::Result<String> {
     carry_out(command_line).await
 }
 
-/// What the program prints for a command line, its own name first. Needs the process's TLS provider.
+/// What the program prints for a command line, its own name first. Needs the process's TLS
+/// provider.
 ///
 /// # Errors
 /// When the command line is wrong, or what the program would say.

@@ -47,7 +47,8 @@ pub(super) struct Options {
     /// Address of the fleet API, as HOST:PORT.
     #[arg(value_name = "API:PORT", value_parser = endpoint)]
     endpoint: String,
-    /// The bootstrap token. Arguments are seen by others (`ps`, the shell's history): see --token-file.
+    /// The bootstrap token. Arguments are seen by others (`ps`, the shell's history): see
+    /// --token-file.
     #[arg(
         long,
         required_unless_present = "token_file",
@@ -117,7 +118,8 @@ impl Options {
     }
 }
 
-/// Host and port of an address that may be written as `https://HOST:PORT/`. The connection is always TLS, and the API is at the root.
+/// Host and port of an address that may be written as `https://HOST:PORT/`. The connection is
+/// always TLS, and the API is at the root.
 fn endpoint(text: &str) -> Result<String, String> {
     let host = text.strip_prefix("https://").unwrap_or(text);
     let host = host.strip_suffix('/').unwrap_or(host);
@@ -168,8 +170,8 @@ async fn identify(member: &Client) -> anyhow::Result<String> {
         .context("the member's namespace kube-system has no uid")
 }
 
-/// Finds out whom to trust: asks a server that nobody vouches for yet, checks what it says, and asks again over a connection that
-/// is verified.
+/// Finds out whom to trust: asks a server that nobody vouches for yet, checks what it says, and
+/// asks again over a connection that is verified.
 async fn discover(options: &Options, token: &Token) -> anyhow::Result<Info> {
     let (server, hashes) = (options.server(), &options.discovery_token_ca_cert_hash);
     let mut unverified = Config::new(server.parse().context("read the address")?);
@@ -280,7 +282,8 @@ fn kubeconfig(options: &Options, info: &Info, key: &str, certificate: &[u8]) -> 
     })
 }
 
-/// Asks the fleet API as the agent: it has to have the agent's rights, and know no other member of this name.
+/// Asks the fleet API as the agent: it has to have the agent's rights, and know no other member of
+/// this name.
 async fn check_standing(options: &Options, kubeconfig: &Value, id: &str) -> anyhow::Result<()> {
     let cluster = &options.cluster_name;
     let parsed = serde_json::from_value(kubeconfig.clone()).context("read the new kubeconfig")?;

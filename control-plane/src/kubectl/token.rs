@@ -38,8 +38,9 @@ pub(super) enum What {
 pub(super) struct Create {
     /// The token, in place of one made up.
     token: Option<Token>,
-    /// The cluster that it is for. Its agent is given its rights as well, so that nothing is left to do here. Without it the token
-    /// brings any cluster that is not there yet, and somebody has to give that cluster's agent its rights (chart, access.members).
+    /// The cluster that it is for. Its agent is given its rights as well, so that nothing is left
+    /// to do here. Without it the token brings any cluster that is not there yet, and somebody has
+    /// to give that cluster's agent its rights (chart, access.members).
     #[arg(long, value_name = "NAME")]
     cluster_name: Option<String>,
     /// For how long it is good; 0 for ever.

@@ -34,8 +34,8 @@ pub(super) struct Options {
     /// Name of the Cluster.
     #[arg(value_name = "NAME")]
     cluster: String,
-    /// Go on although workloads are placed there. Their copies are removed from the member if its agent is alive, and stay there if
-    /// it is not.
+    /// Go on although workloads are placed there. Their copies are removed from the member if its
+    /// agent is alive, and stay there if it is not.
     #[arg(long)]
     force: bool,
     /// For how long the Cluster's end is waited for.
@@ -82,7 +82,8 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
             "Removed {roles} roles, bindings and accounts and {tokens} bootstrap tokens at the fleet API."
         ),
     );
-    // The API knows an agent by the name in its certificate, and a certificate cannot be taken back.
+    // The API knows an agent by the name in its certificate, and a certificate cannot be taken
+    // back.
     say(
         &mut told,
         &format!(
@@ -128,7 +129,8 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     Ok(told)
 }
 
-/// Removes from the member the accounts whose tokens the fleet had, where an agent of ours made them. Returns how many there were.
+/// Removes from the member the accounts whose tokens the fleet had, where an agent of ours made
+/// them. Returns how many there were.
 async fn take_credentials_back(member: &Client, cluster: &str) -> anyhow::Result<usize> {
     let (bindings, roles): (Api<ClusterRoleBinding>, Api<ClusterRole>) =
         (Api::all(member.clone()), Api::all(member.clone()));

@@ -9,12 +9,14 @@ use muster_shared::k8s::{
 };
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, execution_namespace};
 
-/// What every fleet with bootstrap tokens needs: who approves requests, and what agents may write beyond what roles can say.
+/// What every fleet with bootstrap tokens needs: who approves requests, and what agents may write
+/// beyond what roles can say.
 const REGISTRATION: [&str; 2] = [
     include_str!("../../../charts/control-plane/access/registration.yaml"),
     include_str!("../../../charts/control-plane/access/agents.yaml"),
 ];
-/// What the agent of a member may, what it needs to renew its certificate, and what a token for it may.
+/// What the agent of a member may, what it needs to renew its certificate, and what a token for it
+/// may.
 const MEMBER: [&str; 3] = [
     include_str!("../../../charts/control-plane/access/member.yaml"),
     include_str!("../../../charts/control-plane/access/member-certificates.yaml"),
@@ -67,8 +69,8 @@ fn objects(yaml: &str) -> Result<Vec<DynamicObject>, Error> {
     serde_saphyr::from_multiple(yaml).map_err(|error| Error::Text(error.to_string()))
 }
 
-/// Puts objects there, or makes them what they should be. They are ours by their names, so that what a former version wrote is
-/// written over.
+/// Puts objects there, or makes them what they should be. They are ours by their names, so that
+/// what a former version wrote is written over.
 pub async fn grant(fleet: &Client, objects: &[DynamicObject]) -> Result<(), Error> {
     for name in [SYSTEM_NAMESPACE, CLUSTER_NAMESPACE] {
         found(fleet, name).await?;
@@ -109,7 +111,8 @@ async fn found(fleet: &Client, name: &str) -> Result<(), Error> {
     }
 }
 
-/// Takes away what a member was given, its namespace excepted: that goes with the Cluster. Says how many objects there were.
+/// Takes away what a member was given, its namespace excepted: that goes with the Cluster. Says how
+/// many objects there were.
 pub async fn revoke(fleet: &Client, cluster: &str) -> Result<usize, Error> {
     let mut all = of_member(cluster)?;
     all.extend(objects(&MORE.replace("MEMBER", cluster))?);
@@ -131,8 +134,8 @@ pub async fn revoke(fleet: &Client, cluster: &str) -> Result<usize, Error> {
     Ok(gone)
 }
 
-/// Removes what a role or a binding was called before names had colons, if it is this member's. With dashes the roles of members `a`
-/// and `a-secrets` could have the same name.
+/// Removes what a role or a binding was called before names had colons, if it is this member's.
+/// With dashes the roles of members `a` and `a-secrets` could have the same name.
 async fn revoke_former(
     fleet: &Client,
     cluster: &str,
@@ -167,8 +170,8 @@ fn former_name(object: &DynamicObject) -> Option<String> {
     (kind(object).contains("Role") && name.contains(':')).then(|| name.replace(':', "-"))
 }
 
-/// Whether a role or a binding of the former name is what this one is now: for the same subjects, or about the same resources and this
-/// member's objects only.
+/// Whether a role or a binding of the former name is what this one is now: for the same subjects,
+/// or about the same resources and this member's objects only.
 fn is_former(found: &DynamicObject, now: &DynamicObject, cluster: &str) -> bool {
     if kind(now).ends_with("Binding") {
         return found.data["subjects"] == now.data["subjects"];

@@ -22,9 +22,11 @@ use crate::fleet::{COMPONENT, Fleet};
 
 /// One after another, so that of two requests for one name the second finds the first approved.
 const WORKERS: usize = 1;
-/// How soon a request is looked at again whose requester may not yet: roles are sometimes written after the token.
+/// How soon a request is looked at again whose requester may not yet: roles are sometimes written
+/// after the token.
 const AGAIN: Duration = Duration::from_secs(30);
-/// For how long an approval is remembered here, where the watch has not shown it yet: as long as Kubernetes keeps the request.
+/// For how long an approval is remembered here, where the watch has not shown it yet: as long as
+/// Kubernetes keeps the request.
 const REMEMBERED: Duration = Duration::from_hours(1);
 /// For how long that goes on.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(15);
@@ -165,8 +167,8 @@ async fn answer(
     })
 }
 
-/// Whether there is a Cluster of this name, whatever its state and whether it can be read or not: asked at the decision, because a
-/// cache has only what it could read.
+/// Whether there is a Cluster of this name, whatever its state and whether it can be read or not:
+/// asked at the decision, because a cache has only what it could read.
 async fn is_there(fleet: &Fleet, name: &str) -> Result<bool, Error> {
     let clusters: Api<Cluster> = Api::all(fleet.client.clone());
     let found = clusters.get_metadata_opt(name).await;

@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 
 /// End of the name of the Secret of an impersonator; the cluster's is before it.
 const IMPERSONATOR: &str = "-impersonator";
-/// Seconds of the longest certificate: a year, which `karmadactl register` asks for, and a leap day.
+/// Seconds of the longest certificate: a year, which `karmadactl register` asks for, and a leap
+/// day.
 const LONGEST: i32 = 366 * 24 * 60 * 60;
 /// Requests of one requester that are looked at again after they were left.
 const LOOKED_AT_AGAIN: usize = 10;
@@ -44,7 +45,8 @@ pub enum Request {
     },
 }
 
-/// The form in which a signing request is kept: whoever may ask for a certificate may ask often, and with as much text as the API takes.
+/// The form in which a signing request is kept: whoever may ask for a certificate may ask often,
+/// and with as much text as the API takes.
 pub fn form(request: &mut CertificateSigningRequest) {
     reading::shorten(&mut request.spec.request.0);
     (request.metadata.annotations, request.metadata.labels) = (None, None);
@@ -61,7 +63,8 @@ pub fn read(request: &CertificateSigningRequest) -> Request {
     }
     let wanted = match reading::read(&spec.request.0) {
         Ok(wanted) => wanted,
-        // What cannot be read in one way only is never approved. Whoever is to bring an agent is told.
+        // What cannot be read in one way only is never approved. Whoever is to bring an agent is
+        // told.
         Err(why) if is_from_an_agent(request) => return Request::Odd(why.to_string()),
         Err(_) => return Request::Foreign,
     };
@@ -136,7 +139,8 @@ fn cluster(wanted: &Wanted) -> Result<String, String> {
         .ok_or_else(|| format!("its common name {name:?} is not that of a cluster's agent"))
 }
 
-/// Client authentication and a signature; a key that may encipher keys is optional (those of elliptic curves never do).
+/// Client authentication and a signature; a key that may encipher keys is optional (those of
+/// elliptic curves never do).
 fn usages(request: &CertificateSigningRequest) -> Result<(), String> {
     let asked = request.spec.usages.as_deref().unwrap_or_default();
     let [signature, encipherment, client] = USAGES;
@@ -221,7 +225,8 @@ impl Standing {
     }
 }
 
-/// Whether another request than this one was approved for the agent of a cluster. Kubernetes keeps such requests for an hour.
+/// Whether another request than this one was approved for the agent of a cluster. Kubernetes keeps
+/// such requests for an hour.
 pub fn is_promised<'a>(
     name: &str,
     cluster: &str,
@@ -262,8 +267,8 @@ pub fn is_among_the_newest<'a>(
     newer.take(LOOKED_AT_AGAIN).count() < LOOKED_AT_AGAIN
 }
 
-/// The names of clusters beside which this one cannot be: the credentials of `a-impersonator` would be in the Secret in which agent `a`
-/// puts those of its impersonator.
+/// The names of clusters beside which this one cannot be: the credentials of `a-impersonator` would
+/// be in the Secret in which agent `a` puts those of its impersonator.
 pub fn rivals(cluster: &str) -> Vec<String> {
     let stem = cluster.strip_suffix(IMPERSONATOR).map(str::to_owned);
     let other = Some(format!("{cluster}{IMPERSONATOR}")).filter(|it| is_cluster_name(it));
@@ -273,8 +278,8 @@ pub fn rivals(cluster: &str) -> Vec<String> {
         .collect()
 }
 
-/// The SubjectAccessReview of a question about whoever made the request. The cluster is the name of the object, so that a role can
-/// allow one cluster (`resourceNames`) as well as any.
+/// The SubjectAccessReview of a question about whoever made the request. The cluster is the name of
+/// the object, so that a role can allow one cluster (`resourceNames`) as well as any.
 pub fn review(request: &CertificateSigningRequest, cluster: &str, question: Question) -> Value {
     let spec = &request.spec;
     let extra: BTreeMap<_, _> = spec.extra.clone().unwrap_or_default();

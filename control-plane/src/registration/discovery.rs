@@ -56,7 +56,8 @@ pub enum Error {
     Unsigned,
 }
 
-/// SHA-256 of the public key of a certificate (`SubjectPublicKeyInfo`), as kubeadm pins authorities.
+/// SHA-256 of the public key of a certificate (`SubjectPublicKeyInfo`), as kubeadm pins
+/// authorities.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hash([u8; 32]);
 
@@ -137,8 +138,9 @@ impl Info {
     }
 }
 
-/// Trusts what was found, or says why not. With hashes every certificate has to have one of them, and a signature that is there has to
-/// be right; without hashes (somebody asked for that) the signature is all there is.
+/// Trusts what was found, or says why not. With hashes every certificate has to have one of them,
+/// and a signature that is there has to be right; without hashes (somebody asked for that) the
+/// signature is all there is.
 pub fn trust(
     data: &BTreeMap<String, String>,
     token: &Token,
@@ -159,8 +161,8 @@ pub fn trust(
     }
 }
 
-/// Whether a detached signature (JWS without its payload) is that of the token (HMAC with SHA-256, and nothing else: what the head
-/// says of the algorithm is checked and not believed).
+/// Whether a detached signature (JWS without its payload) is that of the token (HMAC with SHA-256,
+/// and nothing else: what the head says of the algorithm is checked and not believed).
 fn is_signed(payload: &str, signature: &str, token: &Token) -> bool {
     let [head, "", code] = signature.split('.').collect::<Vec<_>>()[..] else {
         return false;
@@ -174,7 +176,8 @@ fn is_signed(payload: &str, signature: &str, token: &Token) -> bool {
     named && decoded(code).is_some_and(right)
 }
 
-/// The kubeconfig that goes into the ConfigMap: an address and an authority (DER), and nobody's credentials.
+/// The kubeconfig that goes into the ConfigMap: an address and an authority (DER), and nobody's
+/// credentials.
 pub fn kubeconfig(server: &str, roots: &[Vec<u8>]) -> Value {
     let authority: String = roots.iter().map(|it| pem("CERTIFICATE", it)).collect();
     json!({

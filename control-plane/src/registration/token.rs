@@ -73,7 +73,8 @@ pub fn name_of(id: &str) -> String {
     format!("{PREFIX}{id}")
 }
 
-/// Letters that are equally likely: a byte above the largest multiple of their number is thrown away.
+/// Letters that are equally likely: a byte above the largest multiple of their number is thrown
+/// away.
 fn letters(random: &SystemRandom, length: usize) -> Result<String, Error> {
     let mut text = String::with_capacity(length);
     while text.len() < length {

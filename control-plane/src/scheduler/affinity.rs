@@ -16,8 +16,9 @@ pub struct Affinity<'a> {
 }
 
 impl<'a> Affinity<'a> {
-    /// The affinity of a placement, of whose groups the one named `observed` is tried. Overflow affinities count
-    /// only for workloads. A group that does not exist allows every cluster (Karmada behaviour).
+    /// The affinity of a placement, of whose groups the one named `observed` is tried. Overflow
+    /// affinities count only for workloads. A group that does not exist allows every cluster
+    /// (Karmada behaviour).
     pub fn new(spec: &ResourceBindingSpec, placement: &'a Placement, observed: &str) -> Self {
         if let Some(affinity) = &placement.cluster_affinity {
             return Self {
@@ -44,7 +45,8 @@ impl<'a> Affinity<'a> {
         }
     }
 
-    /// The first tier that allows the cluster: 0 for the primary affinity, n for the n-th overflow affinity.
+    /// The first tier that allows the cluster: 0 for the primary affinity, n for the n-th overflow
+    /// affinity.
     pub fn tier(&self, cluster: &Facts) -> Option<u32> {
         if self.tiers.is_empty() {
             return Some(0);
@@ -70,8 +72,8 @@ pub fn term<'a>(placement: &'a Placement, name: &str) -> Option<&'a ClusterAffin
         .find(|term| term.affinity_name == name)
 }
 
-/// The affinity groups to try, in order: from the one in use onwards, never back (Karmada behaviour: a fallback
-/// sticks), unless a reschedule is requested or that group is gone.
+/// The affinity groups to try, in order: from the one in use onwards, never back (Karmada
+/// behaviour: a fallback sticks), unless a reschedule is requested or that group is gone.
 pub fn groups<'a>(
     placement: &'a Placement,
     observed: &str,

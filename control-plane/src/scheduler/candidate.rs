@@ -62,7 +62,8 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Puts the best first: the lower tier, then the higher score, then more available replicas, then the name.
+/// Puts the best first: the lower tier, then the higher score, then more available replicas, then
+/// the name.
 pub fn rank(candidates: &mut Vec<Candidate<'_>>) {
     // One number for each is compared and moved much faster than the candidates themselves.
     let mut keys: Vec<(u128, usize)> = candidates.iter().map(Candidate::rank).zip(0..).collect();
@@ -75,7 +76,8 @@ pub fn rank(candidates: &mut Vec<Candidate<'_>>) {
 impl Candidate<'_> {
     /// What the candidate is ranked by, in one number: the lower the better.
     fn rank(&self) -> u128 {
-        // Of scores and available replicas more is better. The latter are two counts of 31 bits added up.
+        // Of scores and available replicas more is better. The latter are two counts of 31 bits
+        // added up.
         let less = |value: i64| (1 << 33) - value.clamp(0, 1 << 33);
         let parts = [
             (32, i64::from(self.tier)),

@@ -18,8 +18,8 @@ use super::news::ClusterNews;
 const GATHER: Duration = Duration::from_millis(50);
 /// Changes answered at once; between them others get the processor.
 const AT_ONCE: usize = 16;
-/// Steps of one cluster that are told apart. Of more the last ones count as one, and a binding that was looked at between those
-/// two may be looked at again only when its time comes.
+/// Steps of one cluster that are told apart. Of more the last ones count as one, and a binding that
+/// was looked at between those two may be looked at again only when its time comes.
 const MOST_STEPS: usize = 4;
 /// The answers take one part in so many of the time.
 const SHARE: u32 = 5;
@@ -32,8 +32,9 @@ pub(super) type Pair = (Option<Arc<Cluster>>, Option<Arc<Cluster>>);
 /// Changes of clusters that are still to be answered.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// The steps of each cluster since it was last answered for. A binding may have been looked at after any of them, so that one
-    /// which is undone by the next, such as room that went and came back, is still told.
+    /// The steps of each cluster since it was last answered for. A binding may have been looked at
+    /// after any of them, so that one which is undone by the next, such as room that went and came
+    /// back, is still told.
     pending: Mutex<BTreeMap<String, Vec<Pair>>>,
     noted: Notify,
 }
@@ -77,8 +78,8 @@ impl Changes {
     }
 }
 
-/// Whether a step and the next one, to `next`, tell together what they tell apart: the second brings nothing, or the first took
-/// nothing away.
+/// Whether a step and the next one, to `next`, tell together what they tell apart: the second
+/// brings nothing, or the first took nothing away.
 fn is_one_step((before, after): &Pair, next: Option<&Cluster>) -> bool {
     let brings =
         |from: Option<&Cluster>, to: Option<&Cluster>| ClusterNews::between(from, to).is_some();

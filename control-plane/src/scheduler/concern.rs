@@ -8,9 +8,9 @@ use muster_shared::selectors::matches_affinity;
 use super::need::is_divided;
 use super::news::Turn;
 
-/// Whether the turn of a cluster may change the result of a binding that is settled. Divided workloads stay where they are, unless a
-/// cluster of theirs is leaving (Karmada behaviour). For the others, too, a cluster that only admits more or less says nothing of what it
-/// has already.
+/// Whether the turn of a cluster may change the result of a binding that is settled. Divided
+/// workloads stay where they are, unless a cluster of theirs is leaving (Karmada behaviour). For
+/// the others, too, a cluster that only admits more or less says nothing of what it has already.
 pub fn concerns(spec: &ResourceBindingSpec, turn: &Turn<'_>) -> bool {
     let Some(placement) = &spec.placement else {
         return false;

@@ -31,12 +31,13 @@ use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind, spec_of};
 use crate::settings::PRIORITY_BASED_SCHEDULING;
 
-/// A binding that waits is looked at again after this time even if no cluster seemed to change (Karmada flushes its
-/// queue of unschedulable bindings as often).
+/// A binding that waits is looked at again after this time even if no cluster seemed to change
+/// (Karmada flushes its queue of unschedulable bindings as often).
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
 /// After a conflict: the cache is about to show what was written.
 const CATCH_UP: Duration = Duration::from_millis(50);
-/// Writers of reports on bindings that were placed before: they wait until decisions and orders leave room.
+/// Writers of reports on bindings that were placed before: they wait until decisions and orders
+/// leave room.
 const REPORTERS: usize = 8;
 /// So often a report is tried again when others write the status at the same time.
 const REPORT_ATTEMPTS: usize = 5;
@@ -112,7 +113,8 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     );
 }
 
-/// The queue of bindings: by priority, then by age. The reference states no rule against starvation, and there is none.
+/// The queue of bindings: by priority, then by age. The reference states no rule against
+/// starvation, and there is none.
 fn queue(fleet: &Fleet) -> Queue<BindingKey> {
     if !fleet.settings.gate(&PRIORITY_BASED_SCHEDULING) {
         return Queue::new("scheduler");
@@ -129,7 +131,8 @@ fn queue(fleet: &Fleet) -> Queue<BindingKey> {
 struct Scheduler {
     snapshot: LiveSnapshot,
     queue: Queue<BindingKey>,
-    /// Bindings that need no other placement, and of which that is still to be said. Saying it must not hold up decisions.
+    /// Bindings that need no other placement, and of which that is still to be said. Saying it must
+    /// not hold up decisions.
     reports: Queue<BindingKey>,
     waiting: Waiting<BindingKey>,
     changes: Changes,
@@ -166,8 +169,9 @@ impl Scheduler {
         });
     }
 
-    /// Puts the bindings on the queue for which these changes of clusters may matter: of those that wait the ones that they may help,
-    /// and of the settled ones those whose result may be another now.
+    /// Puts the bindings on the queue for which these changes of clusters may matter: of those that
+    /// wait the ones that they may help, and of the settled ones those whose result may be another
+    /// now.
     fn answer(
         &self,
         pairs: &[Pair],
@@ -238,7 +242,8 @@ impl Scheduler {
         if let Some(pause) = self.replaced.pause(&key, binding.as_ref()) {
             return Ok(Next::After(pause));
         }
-        // Before the clusters are looked at, so that none of their changes is missed until this is decided.
+        // Before the clusters are looked at, so that none of their changes is missed until this is
+        // decided.
         self.waiting.begin(key.clone());
         let decided = self.decide(fleet, &key, binding.as_ref()).await;
         // What failed is tried again without any change of a cluster.
@@ -248,7 +253,8 @@ impl Scheduler {
         decided.map(|(next, _)| next)
     }
 
-    /// Decides where a binding goes, writes it and says so; tells what the binding waits for from now on.
+    /// Decides where a binding goes, writes it and says so; tells what the binding waits for from
+    /// now on.
     async fn decide<B: BindingKind>(
         &self,
         fleet: &Fleet,
@@ -400,8 +406,8 @@ impl Scheduler {
     }
 }
 
-/// Whether the binding is for us to place: its scheduler is us, nobody suspended it, and it has a placement (bindings
-/// that only follow others as their dependencies have none).
+/// Whether the binding is for us to place: its scheduler is us, nobody suspended it, and it has a
+/// placement (bindings that only follow others as their dependencies have none).
 fn is_ours<B: Binding>(binding: &B, fleet: &Fleet) -> bool {
     let spec = binding.spec();
     let scheduler = spec

@@ -15,8 +15,9 @@ use crate::fleet::binding::BindingKey;
 const FIRST: Duration = Duration::from_millis(50);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(5);
-/// The time after which a state counts as current again, although it was replaced. A watch that says nothing for longer than a minute
-/// is opened anew, so that by then the cache would show what came of the write: nothing came of it.
+/// The time after which a state counts as current again, although it was replaced. A watch that
+/// says nothing for longer than a minute is opened anew, so that by then the cache would show what
+/// came of the write: nothing came of it.
 const FORGOTTEN: Duration = Duration::from_secs(75);
 
 /// The resource versions that writes replaced, until the cache shows a later one.
@@ -30,7 +31,8 @@ struct Versions {
 }
 
 impl Replaced {
-    /// A write has replaced this state by `written`. One that changed nothing has the version that was there, and replaces nothing.
+    /// A write has replaced this state by `written`. One that changed nothing has the version that
+    /// was there, and replaces nothing.
     pub fn insert<B: Binding>(&self, key: &BindingKey, binding: &B, written: &B) {
         if binding.resource_version() != written.resource_version() {
             self.outdated(key, binding);

@@ -70,11 +70,13 @@ pub struct Fit {
     pub score: i64,
     /// 0 for the primary affinity, n for the n-th overflow affinity.
     pub tier: u32,
-    /// Replicas that fit besides those it holds; `None` for what is not counted in replicas, which fits anywhere.
+    /// Replicas that fit besides those it holds; `None` for what is not counted in replicas, which
+    /// fits anywhere.
     pub capacity: Option<i64>,
     /// Replicas that it holds, if it has the workload.
     pub holds: Option<i64>,
-    /// Whether it keeps what it holds and gets no more, because it would not let the workload in anew.
+    /// Whether it keeps what it holds and gets no more, because it would not let the workload in
+    /// anew.
     pub closed: bool,
     /// Each filter that would then refuse it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -93,8 +95,8 @@ fn as_text<S: Serializer>(failure: &Option<NoFit>, serializer: S) -> Result<S::O
     }
 }
 
-/// Explains the decision on a binding, as it would be made now. The last explanation is that of the group in use, if any
-/// does.
+/// Explains the decision on a binding, as it would be made now. The last explanation is that of the
+/// group in use, if any does.
 pub fn explain(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,

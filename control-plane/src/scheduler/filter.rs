@@ -18,7 +18,8 @@ use super::snapshot::{Facts, Kinds};
 use super::{Growth, Options};
 use crate::fleet::availability;
 
-/// The tier of clusters that the affinity in use does not allow, where that is no reason to refuse them (Karmada's number).
+/// The tier of clusters that the affinity in use does not allow, where that is no reason to refuse
+/// them (Karmada's number).
 const OUTSIDE: u32 = 1000;
 
 /// Reason why a filter rejects a cluster.
@@ -153,8 +154,8 @@ impl<'a> Filters<'a> {
         }
     }
 
-    /// The tier of the cluster under the affinity in use, or the first rejection. `placed` says whether the cluster has
-    /// the workload already.
+    /// The tier of the cluster under the affinity in use, or the first rejection. `placed` says
+    /// whether the cluster has the workload already.
     pub fn admit(&self, cluster: &'a Facts, placed: bool) -> Result<u32, Rejection<'a>> {
         let first = self
             .api_enablement(cluster, placed)
@@ -188,14 +189,16 @@ impl<'a> Filters<'a> {
         .collect()
     }
 
-    /// The cluster must serve the kind; an incomplete list of kinds counts as complete. What is placed stays.
+    /// The cluster must serve the kind; an incomplete list of kinds counts as complete. What is
+    /// placed stays.
     fn api_enablement(&self, cluster: &'a Facts, placed: bool) -> Option<Rejection<'a>> {
         let refused =
             self.plugins.has(Plugin::ApiEnablement) && !placed && !self.is_served(cluster.kinds());
         refused.then_some(Rejection::ApiMissing)
     }
 
-    /// Equal clusters share their kinds, so that most often the answer for the last one is the answer.
+    /// Equal clusters share their kinds, so that most often the answer for the last one is the
+    /// answer.
     fn is_served(&self, kinds: &'a Kinds) -> bool {
         if let Some((known, served)) = self.last_served.get()
             && ptr::eq(known, kinds)
@@ -207,8 +210,8 @@ impl<'a> Filters<'a> {
         served
     }
 
-    /// Taints that keep new work away must be tolerated. What is placed stays: driving it out is for eviction to
-    /// decide.
+    /// Taints that keep new work away must be tolerated. What is placed stays: driving it out is
+    /// for eviction to decide.
     fn taints(&self, cluster: &'a Facts, placed: bool) -> Option<Rejection<'a>> {
         if placed || !cluster.repels() || !self.plugins.has(Plugin::TaintToleration) {
             return None;
@@ -220,16 +223,16 @@ impl<'a> Filters<'a> {
             .map(Rejection::Taint)
     }
 
-    /// Whether the cluster, having the workload, would not take it if it came anew, or is not heard of: the taint that says so comes
-    /// later.
+    /// Whether the cluster, having the workload, would not take it if it came anew, or is not heard
+    /// of: the taint that says so comes later.
     pub fn is_closed(&self, cluster: &'a Facts) -> bool {
         let refused = self.taints(cluster, false);
         let refused = refused.or_else(|| self.readiness(cluster, false));
         refused.is_some() || cluster.has_fallen_silent()
     }
 
-    /// Who moves a workload off a failing cluster must not count on one that is not heard of: that it is silent is known before
-    /// the taint is there that says so.
+    /// Who moves a workload off a failing cluster must not count on one that is not heard of: that
+    /// it is silent is known before the taint is there that says so.
     fn readiness(&self, cluster: &'a Facts, placed: bool) -> Option<Rejection<'a>> {
         let refused = self.ready_only
             && !placed
@@ -244,8 +247,8 @@ impl<'a> Filters<'a> {
         availability::keeps_out(taint, self.tolerations)
     }
 
-    /// The cluster must match the affinity in use. This holds for what is placed, too: a narrowed policy takes
-    /// workloads back.
+    /// The cluster must match the affinity in use. This holds for what is placed, too: a narrowed
+    /// policy takes workloads back.
     fn tier(&self, cluster: &Facts) -> Option<u32> {
         let tier = self.affinity.tier(cluster);
         let lenient = !self.plugins.has(Plugin::ClusterAffinity);
@@ -284,8 +287,8 @@ impl<'a> Filters<'a> {
             ReturnRule::Always => false,
             ReturnRule::TaskDone => true,
             ReturnRule::Recovered => {
-                // The cluster shows no sign of what went wrong with the application there, so only the end of
-                // the task tells that it may be tried there again.
+                // The cluster shows no sign of what went wrong with the application there, so only
+                // the end of the task tells that it may be tried there again.
                 task.reason == REASON_APPLICATION_FAILURE || self.is_driven_out(cluster)
             }
         };

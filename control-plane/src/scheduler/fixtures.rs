@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::{Decision, NoFit, Options, Snapshot, schedule};
 
-/// A ready cluster that serves Deployments and ConfigMaps, with so many cores and plenty of pods free.
+/// A ready cluster that serves Deployments and ConfigMaps, with so many cores and plenty of pods
+/// free.
 pub(super) fn cluster(name: &str, cores: i64) -> Value {
     json!({
         "metadata": { "name": name },

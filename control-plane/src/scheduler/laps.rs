@@ -36,7 +36,8 @@ impl Step {
     }
 }
 
-/// The time that each step took over all attempts of a pass; nothing for a step that was not finished.
+/// The time that each step took over all attempts of a pass; nothing for a step that was not
+/// finished.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent([Option<Duration>; Step::ALL.len()]);
 

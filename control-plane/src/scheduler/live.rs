@@ -14,7 +14,8 @@ pub struct LiveSnapshot {
 }
 
 impl LiveSnapshot {
-    /// Follows an informer. Its listeners that are added later find the change in the snapshot already.
+    /// Follows an informer. Its listeners that are added later find the change in the snapshot
+    /// already.
     pub fn follow(clusters: &Informer<Cluster>) -> Self {
         let live = Self::default();
         let (current, informer) = (Arc::clone(&live.current), clusters.clone());

@@ -61,8 +61,8 @@ pub use plugin::{Plugin, Plugins};
 pub use snapshot::{Facts, Snapshot};
 pub use unknown::Absent;
 
-/// What may be configured about decisions. The default is what Muster does; [`Options::karmada`] is what Karmada does
-/// where the two differ by choice.
+/// What may be configured about decisions. The default is what Muster does; [`Options::karmada`] is
+/// what Karmada does where the two differ by choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
     /// Which rules are in force.
@@ -77,7 +77,8 @@ pub struct Options {
     pub grade_rule: GradeRule,
     /// Where a workload may grow.
     pub growth: Growth,
-    /// Whether a workload without replicas keeps its selected clusters (`--enable-empty-workload-propagation`).
+    /// Whether a workload without replicas keeps its selected clusters
+    /// (`--enable-empty-workload-propagation`).
     pub keep_empty: bool,
     /// In which order a result names its clusters.
     pub listing: Listing,
@@ -174,12 +175,12 @@ pub struct Decision {
 
 /// Decides where the workload of a binding goes.
 ///
-/// The binding is read only for its wish and its history: the result does not depend on the time, nor on the order
-/// of clusters.
+/// The binding is read only for its wish and its history: the result does not depend on the time,
+/// nor on the order of clusters.
 ///
 /// # Errors
-/// When no allowed set of clusters takes the whole workload; for ordered affinity groups that of the first group, as
-/// the most wanted one.
+/// When no allowed set of clusters takes the whole workload; for ordered affinity groups that of
+/// the first group, as the most wanted one.
 pub fn schedule(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,

@@ -38,8 +38,8 @@ impl fmt::Display for Need {
     }
 }
 
-/// The first reason to schedule a binding, or none. `applied` is the placement that was applied last, as the
-/// annotation has it, and `record` the present one as the annotation would have it.
+/// The first reason to schedule a binding, or none. `applied` is the placement that was applied
+/// last, as the annotation has it, and `record` the present one as the annotation would have it.
 pub fn need(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
@@ -71,8 +71,9 @@ pub fn need(
 
 /// Whether a part of the placement changed that the result depends on.
 ///
-/// Of ordered affinity groups only the one in use matters: editing the others moves nothing (Karmada behaviour).
-/// A record that cannot be read counts as changed, since nobody knows what was applied.
+/// Of ordered affinity groups only the one in use matters: editing the others moves nothing
+/// (Karmada behaviour). A record that cannot be read counts as changed, since nobody knows what was
+/// applied.
 fn is_placement_changed(placement: &Placement, applied: &str, observed: &str) -> bool {
     let Ok(applied) = serde_json::from_str::<Placement>(applied) else {
         return true;

@@ -16,10 +16,12 @@ pub struct ClusterNews<'a> {
     room: Option<(Option<Capacity>, Capacity)>,
 }
 
-/// What changed about whom a cluster lets in: it joined or leaves, or its labels, taints, location or kinds changed.
+/// What changed about whom a cluster lets in: it joined or leaves, or its labels, taints, location
+/// or kinds changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Admission {
-    /// It may be chosen where it was not, and no more where it was: it joined, or its labels or location changed.
+    /// It may be chosen where it was not, and no more where it was: it joined, or its labels or
+    /// location changed.
     Moved,
     /// It may be chosen where it was not.
     More,
@@ -28,8 +30,8 @@ enum Admission {
 }
 
 impl<'a> ClusterNews<'a> {
-    /// Compares two states of a cluster; an absent one does not exist (yet, or any more). `None` where nothing changed
-    /// that a placement depends on.
+    /// Compares two states of a cluster; an absent one does not exist (yet, or any more). `None`
+    /// where nothing changed that a placement depends on.
     pub fn between(old: Option<&'a Cluster>, new: Option<&'a Cluster>) -> Option<Self> {
         let admission = admission(old, new);
         let room = more_room(old, new);
@@ -180,8 +182,8 @@ mod tests {
     use crate::scheduler::wish::{Wait, Wish};
     use crate::settings::grade_rule::GradeRule;
 
-    /// What a change does to bindings that wait: for a cluster in general, for regions, for room in general, and for
-    /// anything, each with whether it may go to that cluster at all.
+    /// What a change does to bindings that wait: for a cluster in general, for regions, for room in
+    /// general, and for anything, each with whether it may go to that cluster at all.
     fn woken(old: Option<&Cluster>, new: Option<&Cluster>) -> Vec<&'static str> {
         let here = json!({ "clusterAffinity": { "clusterNames": ["m"] } });
         let elsewhere = json!({ "clusterAffinity": { "clusterNames": ["other"] } });

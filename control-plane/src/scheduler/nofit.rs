@@ -72,7 +72,8 @@ pub struct Strangers {
     more: usize,
 }
 
-/// Reasons that a message gives. Each cluster may have a taint of its own, and what conditions hold is bounded.
+/// Reasons that a message gives. Each cluster may have a taint of its own, and what conditions hold
+/// is bounded.
 const MOST_REASONS: usize = 20;
 /// Names that a message gives.
 const MOST_NAMED: usize = 5;

@@ -65,14 +65,16 @@ pub struct Outcome {
     pub spent: Spent,
 }
 
-/// The result of a pass. Both parts are written at once, so that no one sees a result without its placement.
+/// The result of a pass. Both parts are written at once, so that no one sees a result without its
+/// placement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placed {
     /// Replaces `spec.clusters`.
     pub clusters: Vec<TargetCluster>,
     /// Replaces the annotation that holds the placement applied last.
     pub applied_placement: String,
-    /// Replaces `spec.gracefulEvictionTasks`, when it changes: copies that stay although no cluster may have them.
+    /// Replaces `spec.gracefulEvictionTasks`, when it changes: copies that stay although no cluster
+    /// may have them.
     pub tasks: Option<Vec<GracefulEvictionTask>>,
 }
 
@@ -135,9 +137,9 @@ pub fn pass(
     }
 }
 
-/// No cluster may have the workload any more: its result is empty (Karmada behaviour). Its copies, unlike Karmada's,
-/// stay until there are others: a policy that is narrowed to clusters which happen to be down must not delete what
-/// runs. They go with clusters that are being removed.
+/// No cluster may have the workload any more: its result is empty (Karmada behaviour). Its copies,
+/// unlike Karmada's, stay until there are others: a policy that is narrowed to clusters which
+/// happen to be down must not delete what runs. They go with clusters that are being removed.
 fn withdraw(
     subject: &Subject<'_>,
     failure: &NoFit,
@@ -176,9 +178,10 @@ fn withdraw(
 }
 
 impl Outcome {
-    /// Says of a binding which has clusters and needs no others that it is scheduled. A crash between result and
-    /// report, or a failure that the user has since undone, would otherwise be shown for ever.
-    /// A binding that was created with its clusters gets the time of its scheduling here.
+    /// Says of a binding which has clusters and needs no others that it is scheduled. A crash
+    /// between result and report, or a failure that the user has since undone, would otherwise be
+    /// shown for ever. A binding that was created with its clusters gets the time of its scheduling
+    /// here.
     fn confirm(mut self, subject: &Subject<'_>, now: Timestamp) -> Self {
         let placed = !subject.spec.clusters.is_empty();
         self.report.scheduled = placed.then(Verdict::success);
@@ -217,8 +220,8 @@ impl Outcome {
         }
     }
 
-    /// A failure leaves what is placed alone, unless [`withdraw`] says otherwise. The generation does not count as
-    /// observed, so that nobody takes the workload for moved (Karmada behaviour).
+    /// A failure leaves what is placed alone, unless [`withdraw`] says otherwise. The generation
+    /// does not count as observed, so that nobody takes the workload for moved (Karmada behaviour).
     fn fail(self, failure: NoFit) -> Self {
         let kind = failure.kind();
         Self {
@@ -235,8 +238,9 @@ impl Outcome {
         }
     }
 
-    /// This report and that of the pass that sees this pass's own write, when that changes nothing any more: the write
-    /// raised the generation, and saying at once that this was expected saves a report later.
+    /// This report and that of the pass that sees this pass's own write, when that changes nothing
+    /// any more: the write raised the generation, and saying at once that this was expected saves a
+    /// report later.
     pub fn followed_by(self, next: &Self, written: &Subject<'_>) -> Report {
         let settled = next.failure.is_none()
             && next
@@ -254,8 +258,8 @@ impl Outcome {
     }
 }
 
-/// The time of a scheduling. A request by somebody whose clock is ahead of ours is answered by it as well; otherwise each look until
-/// then would move the workload anew.
+/// The time of a scheduling. A request by somebody whose clock is ahead of ours is answered by it
+/// as well; otherwise each look until then would move the workload anew.
 fn answered(spec: &ResourceBindingSpec, now: Timestamp) -> Timestamp {
     let requested = spec.reschedule_triggered_at.as_ref();
     requested.map_or(now, |requested| requested.0.max(now))
@@ -278,8 +282,8 @@ mod tests {
     use super::*;
     use crate::scheduler::fixtures::{cluster, deployment, dynamic, placed, snapshot};
 
-    /// What a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the targets, and the tasks it
-    /// adds.
+    /// What a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the
+    /// targets, and the tasks it adds.
     fn withdrawn(allowed: &[&str], clusters: &[Value], tasks: Value) -> Option<(usize, Value)> {
         withdrawn_from(allowed, &snapshot(clusters), tasks)
     }
@@ -354,7 +358,8 @@ mod tests {
             withdrawn_from(&["m"], &left, json!([])),
             Some((0, Value::Null))
         );
-        // Of a cluster that cannot be read nobody knows whether it left: nothing is changed, unless the policy gives it up by name.
+        // Of a cluster that cannot be read nobody knows whether it left: nothing is changed, unless
+        // the policy gives it up by name.
         assert_eq!(withdrawn(&["m"], &[], json!([])), Some((1, Value::Null)));
         assert_eq!(
             withdrawn(&["nobody"], &[], json!([]))

@@ -18,7 +18,8 @@ use super::snapshot::Snapshot;
 use super::unknown::{Absent, rest, unknown_targets};
 use super::{Decision, Growth, Listing, Options};
 
-/// Affinity groups that one pass tries at most. Each costs a look at every cluster; nobody needs as many.
+/// Affinity groups that one pass tries at most. Each costs a look at every cluster; nobody needs as
+/// many.
 pub(crate) const MOST_GROUPS: usize = 100;
 
 /// What was tried for a binding, and what came of it.
@@ -86,7 +87,8 @@ impl Pass {
     }
 }
 
-/// The attempts to make, in order: one for each affinity group from the one in use onwards, or one for all.
+/// The attempts to make, in order: one for each affinity group from the one in use onwards, or one
+/// for all.
 pub(super) fn trials<'a>(
     spec: &'a ResourceBindingSpec,
     status: &'a ResourceBindingStatus,
@@ -136,7 +138,8 @@ pub(super) struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    /// The clusters for the binding, those without replicas left out. What clusters hold that nobody knows stays.
+    /// The clusters for the binding, those without replicas left out. What clusters hold that
+    /// nobody knows stays.
     pub fn place(&self, laps: &Laps) -> Result<Vec<TargetCluster>, NoFit> {
         let kept = self.unknown();
         if kept.is_empty() {

@@ -71,8 +71,8 @@ impl Plugins {
         self.0[plugin as usize]
     }
 
-    /// When a cluster may take back what leaves it. Who asks for the filter by its name, rather than by `*`, means the
-    /// classic one of Karmada.
+    /// When a cluster may take back what leaves it. Who asks for the filter by its name, rather
+    /// than by `*`, means the classic one of Karmada.
     pub fn return_rule(self, words: &Words) -> ReturnRule {
         let name = Plugin::ClusterEviction.name();
         if !self.has(Plugin::ClusterEviction) {

@@ -2,14 +2,16 @@
 
 use muster_shared::api::binding::ResourceBindingSpec;
 
-/// Bytes of a placement that the annotation keeps. All annotations of an object hold 256 KiB, and static weights may name thousands of
-/// clusters: with a text that does not fit, neither a result nor an eviction could be written.
+/// Bytes of a placement that the annotation keeps. All annotations of an object hold 256 KiB, and
+/// static weights may name thousands of clusters: with a text that does not fit, neither a result
+/// nor an eviction could be written.
 const LONGEST_RECORD: usize = 128 * 1024;
-/// The beginning of what is kept of a longer one. A text in quotes is no placement, so that whoever expects one sees that it is none.
+/// The beginning of what is kept of a longer one. A text in quotes is no placement, so that whoever
+/// expects one sees that it is none.
 const DIGEST: &str = "\"placement too long for an annotation, sha256:";
 
-/// The placement as the annotation keeps it: its text, or, where that is too long, a digest of it, which tells whether it changed but not
-/// in which part.
+/// The placement as the annotation keeps it: its text, or, where that is too long, a digest of it,
+/// which tells whether it changed but not in which part.
 pub(crate) fn record(spec: &ResourceBindingSpec) -> String {
     let text = serde_json::to_string(&spec.placement)
         .expect("a placement has text keys: invariant of its type");

@@ -48,8 +48,8 @@ impl Verdict {
 }
 
 impl Verdict {
-    /// The API does not take the result, such as where a quota of the fleet says no: it is tried again, and what is placed stays.
-    /// `None` when the API did not say anything about it.
+    /// The API does not take the result, such as where a quota of the fleet says no: it is tried
+    /// again, and what is placed stays. `None` when the API did not say anything about it.
     pub fn refused(error: &kube::Error) -> Option<Self> {
         let kube::Error::Api(answer) = error else {
             return None;
@@ -93,8 +93,9 @@ impl Report {
         status
     }
 
-    /// The merge patch that brings the report into the status, or `None` when it is no news. A time alone is none: a
-    /// binding that is looked at often and stays where it is would be written each time.
+    /// The merge patch that brings the report into the status, or `None` when it is no news. A time
+    /// alone is none: a binding that is looked at often and stays where it is would be written each
+    /// time.
     pub fn patch(&self, status: &ResourceBindingStatus, now: Timestamp) -> Option<Value> {
         let after = self.on(status, now);
         let mut fields = Map::new();

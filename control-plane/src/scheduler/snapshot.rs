@@ -41,7 +41,8 @@ impl Snapshot {
         }
     }
 
-    /// Puts a cluster in, in place of an earlier state of it. Whoever shares the earlier snapshot keeps that.
+    /// Puts a cluster in, in place of an earlier state of it. Whoever shares the earlier snapshot
+    /// keeps that.
     pub fn put(&mut self, cluster: Arc<Cluster>) {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         let known = self.position(name);
@@ -116,8 +117,9 @@ impl Snapshot {
     }
 }
 
-/// FNV-1a. Names of clusters are short and given by administrators, so that nobody profits from making them collide; the standard
-/// hasher, which guards against that, takes most of the time of a lookup.
+/// FNV-1a. Names of clusters are short and given by administrators, so that nobody profits from
+/// making them collide; the standard hasher, which guards against that, takes most of the time of a
+/// lookup.
 #[derive(Debug)]
 struct ByteByByte(u64);
 
@@ -151,8 +153,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Parses a cluster. `earlier` is an earlier state of it, or a cluster that may be like it; what it has in common
-    /// with that or with one of the `others` is shared.
+    /// Parses a cluster. `earlier` is an earlier state of it, or a cluster that may be like it;
+    /// what it has in common with that or with one of the `others` is shared.
     fn new(cluster: Arc<Cluster>, earlier: Option<&Self>, others: &[Arc<Self>]) -> Self {
         let mut capacity = Capacity::of(&cluster);
         if let Some(capacity) = &mut capacity {

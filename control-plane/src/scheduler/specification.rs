@@ -140,8 +140,8 @@ fn a_cluster_takes_back_what_was_about_to_leave_once_it_has_recovered() {
     let evicting = "0/1 clusters are available: 1 cluster(s) is in the process of eviction.";
 
     assert_eq!(outcome(&spec, &[cluster("m", 10)]), "m:2");
-    // A toleration for a minute brings the workload neither back to where that minute is over, nor, once the task is
-    // done, in again.
+    // A toleration for a minute brings the workload neither back to where that minute is over, nor,
+    // once the task is done, in again.
     let driven_out =
         "0/1 clusters are available: 1 cluster(s) had untolerated taint {x:NoExecute}.";
     for spec in [&spec, &deployment(2, &placement)] {

@@ -30,14 +30,15 @@ pub enum Absent {
 pub(super) struct Rest {
     /// The binding without the unknown targets and their replicas.
     pub spec: ResourceBindingSpec,
-    /// Its placement, without the clusters that the unknown targets take of its constraint on the number of clusters.
+    /// Its placement, without the clusters that the unknown targets take of its constraint on the
+    /// number of clusters.
     pub placement: Placement,
     /// The unknown targets, as they are.
     pub kept: Vec<TargetCluster>,
 }
 
-/// The targets whose clusters are unknown and which the affinity in use does not rule out by name; without a group, that of the
-/// placement.
+/// The targets whose clusters are unknown and which the affinity in use does not rule out by name;
+/// without a group, that of the placement.
 pub(super) fn unknown_targets<'a>(
     spec: &'a ResourceBindingSpec,
     placement: &Placement,
@@ -105,7 +106,8 @@ pub(super) fn rest(
             return Err(unknown());
         }
         rest.spec.replicas = i32::try_from(left).unwrap_or(i32::MAX);
-        // Where the unknown clusters alone have weights, the others would count as having equal ones.
+        // Where the unknown clusters alone have weights, the others would count as having equal
+        // ones.
         if let Ok(Strategy::Static(weights)) = Strategy::of(placement)
             && !weights.are_about_any(snapshot)
         {

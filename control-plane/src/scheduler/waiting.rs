@@ -30,11 +30,14 @@ use group::{Group, GroupKey};
 use ranges::{RangeId, Ranges};
 use turns::{Pace, Turns};
 
-/// Time between a change and the first turn, and between two turns: many reports of many clusters are answered by one look.
+/// Time between a change and the first turn, and between two turns: many reports of many clusters
+/// are answered by one look.
 const GATHER_ROOM: Duration = Duration::from_millis(300);
-/// The longest time that a binding waits for its next look when any room may help it. It doubles with each look in vain.
+/// The longest time that a binding waits for its next look when any room may help it. It doubles
+/// with each look in vain.
 const LONGEST_GATHER: Duration = Duration::from_mins(1);
-/// Different demands with which a report is compared at most; with more of them those that are alike count as one.
+/// Different demands with which a report is compared at most; with more of them those that are
+/// alike count as one.
 const MOST_RANGES: usize = 256;
 
 /// Who waits for what; `K` names a binding.
@@ -55,7 +58,8 @@ impl<K> Default for Waiting<K> {
 
 #[derive(Debug)]
 struct State<K> {
-    /// Bindings that are being looked at, each with whether room appeared meanwhile, which may have come too late for that look.
+    /// Bindings that are being looked at, each with whether room appeared meanwhile, which may have
+    /// come too late for that look.
     deciding: HashMap<K, bool>,
     entries: HashMap<K, Entry>,
     choices: Choices<K>,
@@ -110,7 +114,8 @@ impl<K> Waiting<K> {
 }
 
 impl<K: Clone + Ord + Hash> Waiting<K> {
-    /// A look at the binding begins. Call it before the clusters are read, and [`put`](Self::put) when the look has ended.
+    /// A look at the binding begins. Call it before the clusters are read, and [`put`](Self::put)
+    /// when the look has ended.
     pub fn begin(&self, key: K) {
         self.lock().deciding.insert(key, false);
     }
@@ -137,8 +142,9 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
         }
     }
 
-    /// Takes in changes of clusters. Returns the bindings that are to be looked at now: those that are just being looked at, and, when
-    /// a cluster lets in what it did not let in, the first of those that it may help; [`wake`](Self::wake) names the others.
+    /// Takes in changes of clusters. Returns the bindings that are to be looked at now: those that
+    /// are just being looked at, and, when a cluster lets in what it did not let in, the first of
+    /// those that it may help; [`wake`](Self::wake) names the others.
     pub fn helped(&self, news: &[ClusterNews<'_>], rule: GradeRule) -> Vec<(K, Duration)> {
         let mut state = self.lock();
         let compared = news.iter().map(|news| state.hear(news, rule)).sum();
@@ -159,8 +165,8 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
         helped
     }
 
-    /// The bindings whose turn it is to be looked at, each with the time after which it is. They are not named again before they
-    /// have been looked at.
+    /// The bindings whose turn it is to be looked at, each with the time after which it is. They
+    /// are not named again before they have been looked at.
     pub fn turn(&self) -> Vec<(K, Duration)> {
         self.lock().turn()
     }
@@ -229,7 +235,8 @@ impl<K: Clone + Ord + Hash> State<K> {
         Some(entry)
     }
 
-    /// Changes a group, which is made where there is none, and gives it a turn if it has somebody to wake by then.
+    /// Changes a group, which is made where there is none, and gives it a turn if it has somebody
+    /// to wake by then.
     fn in_group<T>(
         &mut self,
         choice: ChoiceId,
@@ -325,7 +332,8 @@ impl<K: Clone + Ord + Hash> State<K> {
         woken
     }
 
-    /// Makes the ranges wider when there are too many, and narrow again when there is much less to be put into them.
+    /// Makes the ranges wider when there are too many, and narrow again when there is much less to
+    /// be put into them.
     fn keep_ranges_few(&mut self) {
         let coarseness = self.ranges.coarseness();
         if self.ranges.len() > self.most_ranges {
@@ -335,8 +343,8 @@ impl<K: Clone + Ord + Hash> State<K> {
         }
     }
 
-    /// Groups all bindings anew, by ranges that are as narrow as their number permits. There is room for as many again, so that this is
-    /// seldom done.
+    /// Groups all bindings anew, by ranges that are as narrow as their number permits. There is
+    /// room for as many again, so that this is seldom done.
     fn regroup(&mut self, from: Coarseness) {
         let mut coarseness = from;
         while let Some(coarser) = coarseness.coarser() {
@@ -370,8 +378,8 @@ impl<K: Clone + Ord + Hash> State<K> {
     }
 }
 
-/// The time after which a binding is looked at that may be helped by room anywhere: many reports are answered by one look, and the more
-/// looks were in vain, the more reports.
+/// The time after which a binding is looked at that may be helped by room anywhere: many reports
+/// are answered by one look, and the more looks were in vain, the more reports.
 fn pause(vain: u32) -> Duration {
     let doubled = GATHER_ROOM.saturating_mul(1 << vain.saturating_sub(1).min(16));
     doubled.min(LONGEST_GATHER)

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::outcome::Placed;
 use crate::fleet::binding::BindingKind;
 
-/// Writes the result and the placement it was made for at once, on the state that they were decided on.
+/// Writes the result and the placement it was made for at once, on the state that they were decided
+/// on.
 pub(super) async fn write<B: BindingKind>(
     api: &Api<B>,
     binding: &B,

@@ -23,14 +23,15 @@ const FAILED: (&str, &str) = (
     "Failed to apply all works, see status.aggregatedStatus for details",
 );
 
-/// Bytes of JSON of the statuses that one binding carries for all clusters; the API server takes 1.5 MB for everything.
+/// Bytes of JSON of the statuses that one binding carries for all clusters; the API server takes
+/// 1.5 MB for everything.
 const LONGEST_STATUSES: usize = 768 << 10;
 
-/// One item per Work in an execution namespace, and one per cluster whose Work is somebody else's, sorted by cluster. Works
-/// that are going away do not count.
+/// One item per Work in an execution namespace, and one per cluster whose Work is somebody else's,
+/// sorted by cluster. Works that are going away do not count.
 ///
-/// A status that is too long or too deep is left out, and so are the longest ones where all together are too much: one
-/// cluster must not hide the others.
+/// A status that is too long or too deep is left out, and so are the longest ones where all
+/// together are too much: one cluster must not hide the others.
 pub fn items<'w>(
     works: impl IntoIterator<Item = &'w CachedWork>,
     resource: &ObjectReference,
@@ -67,7 +68,8 @@ pub struct Taken {
     pub message: String,
 }
 
-/// Leaves statuses out until the rest fits, the longest first, so that as few as possible are missing.
+/// Leaves statuses out until the rest fits, the longest first, so that as few as possible are
+/// missing.
 fn shorten(items: &mut [AggregatedStatusItem]) {
     let length = |item: &AggregatedStatusItem| {
         let status = item.status.as_ref();
@@ -161,8 +163,9 @@ pub fn fully_applied(expected: &BTreeSet<String>, items: &[AggregatedStatusItem]
 
 /// The merge patch of a binding's status, `None` when it says all this already.
 ///
-/// The patch carries `version`: conditions are a list that the scheduler writes to, too, and the items may be those of a process that
-/// does not lead any more. It fails rather than undoes a write that was not seen.
+/// The patch carries `version`: conditions are a list that the scheduler writes to, too, and the
+/// items may be those of a process that does not lead any more. It fails rather than undoes a write
+/// that was not seen.
 pub fn patch(
     held: &ResourceBindingStatus,
     version: Option<&str>,

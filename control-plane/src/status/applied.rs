@@ -17,7 +17,8 @@ const LONGEST: usize = 160;
 /// Type, reason and text of an event about a template.
 pub(super) type Told = (EventType, &'static str, String);
 
-/// What is new for the template once `items` are written in place of what `held` says; `None` when nothing is.
+/// What is new for the template once `items` are written in place of what `held` says; `None` when
+/// nothing is.
 pub(super) fn told(
     held: &ResourceBindingStatus,
     items: &[AggregatedStatusItem],

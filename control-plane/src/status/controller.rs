@@ -50,7 +50,8 @@ enum Error {
 }
 
 impl Error {
-    /// Whether trying again does not help until somebody changes something, so that somebody has to be told.
+    /// Whether trying again does not help until somebody changes something, so that somebody has to
+    /// be told.
     fn is_lasting(&self) -> bool {
         match self {
             Self::Aggregate(_) => true,
@@ -126,8 +127,9 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
 /// What the controller remembers. May be lost.
 struct Memory {
     parked: Parked<BindingKey>,
-    /// The version of each binding's template that was written to last, and what was written: where the server keeps what a write
-    /// takes away, the same difference is found again, and need not be written again.
+    /// The version of each binding's template that was written to last, and what was written: where
+    /// the server keeps what a write takes away, the same difference is found again, and need not
+    /// be written again.
     reflected: Mutex<HashMap<BindingKey, (Option<String>, u64)>>,
 }
 
@@ -159,7 +161,8 @@ async fn reconcile<B: BindingKind>(
     let taken = taken(fleet, key, &spec.resource, &expected, &works);
     let reported = |work: &Arc<CachedWork>| work.is_reported();
     if status.aggregated_status.is_empty() && taken.is_empty() && !works.iter().any(reported) {
-        // No agent has said anything yet: there is nothing to judge, and a write less while a fleet is being filled.
+        // No agent has said anything yet: there is nothing to judge, and a write less while a fleet
+        // is being filled.
         return Ok(Next::Done);
     }
     let items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
@@ -258,15 +261,16 @@ fn binding_resource(resource: &ObjectReference) -> k8s_openapi::api::core::v1::O
     }
 }
 
-/// Whether a Work was made for the binding with this permanent id, or does not say. One that a former binding of the same name
-/// left behind tells of a former object: a Job that has ended, while the present one has not begun.
+/// Whether a Work was made for the binding with this permanent id, or does not say. One that a
+/// former binding of the same name left behind tells of a former object: a Job that has ended,
+/// while the present one has not begun.
 fn is_made_for(work: &CachedWork, id: Option<&str>) -> bool {
     owner_id(work).is_none_or(|made_for| Some(made_for) == id)
 }
 
-/// Whether a template is the one that its binding names, by their uids; where one of them has none, the name decides. What members
-/// tell of a former template is not shown on the one that has its name now: a Job would count as ended before it begins, and that
-/// cannot be taken back.
+/// Whether a template is the one that its binding names, by their uids; where one of them has none,
+/// the name decides. What members tell of a former template is not shown on the one that has its
+/// name now: a Job would count as ended before it begins, and that cannot be taken back.
 fn is_meant(named: Option<&str>, template: Option<&str>) -> bool {
     let named = named.filter(|uid| !uid.is_empty());
     named

@@ -20,11 +20,13 @@ pub struct Wanted {
     pub again: Option<Timestamp>,
 }
 
-/// Compares the taints with the Ready condition. Kept taints keep their place, added ones follow with `timeAdded` = `now`.
+/// Compares the taints with the Ready condition. Kept taints keep their place, added ones follow
+/// with `timeAdded` = `now`.
 ///
-/// Taints that evict and lack `timeAdded` (written by hand, say) are stamped with `now`: without it a finite toleration
-/// would never run out. `is_duplicate`: the member is registered already, so that its agent applies nothing. `classic` is the time after which an unhealthy cluster gets NoExecute; `owned_elsewhere` tells
-/// of NoExecute taints that a taint policy answers for.
+/// Taints that evict and lack `timeAdded` (written by hand, say) are stamped with `now`: without it
+/// a finite toleration would never run out. `is_duplicate`: the member is registered already, so
+/// that its agent applies nothing. `classic` is the time after which an unhealthy cluster gets
+/// NoExecute; `owned_elsewhere` tells of NoExecute taints that a taint policy answers for.
 pub fn wanted(
     present: &[Taint],
     ready: Option<&Condition>,
@@ -43,7 +45,8 @@ pub fn wanted(
     let mut again = None;
     if let (Some(key), Some(ready), Some(wait)) = (key, ready, classic) {
         let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
-        // The moment when the control plane saw it: the condition's own time may be the member's clock.
+        // The moment when the control plane saw it: the condition's own time may be the member's
+        // clock.
         let seen = present
             .iter()
             .find(|taint| taint.key == key && taint.effect == NO_SCHEDULE)
@@ -61,7 +64,8 @@ pub fn wanted(
             again = Some(due);
         }
     }
-    // Without a condition nothing speaks against `unreachable`: it stays until a status is posted, as in Karmada.
+    // Without a condition nothing speaks against `unreachable`: it stays until a status is posted,
+    // as in Karmada.
     let ours = |taint: &Taint| {
         (taint.key == DUPLICATE && taint.effect == NO_SCHEDULE)
             || (taint.key == NOT_READY || taint.key == UNREACHABLE && ready.is_some())

@@ -37,8 +37,8 @@ struct Error {
     error: Box<kube::Error>,
 }
 
-/// Starts the controller. Taints by themselves move nothing, so it runs with the gate `Failover` off as well: then
-/// one sees what would happen.
+/// Starts the controller. Taints by themselves move nothing, so it runs with the gate `Failover`
+/// off as well: then one sees what would happen.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::<String>::new("clustertaintpolicy");
     fleet.clusters.on_change({
@@ -158,8 +158,9 @@ async fn look(
         .map_or(Next::Done, |due| Next::After(until(due, now))))
 }
 
-/// The policies that a record speaks of and that do not exist any more. One that the cache does not have may be unreadable, or the list was
-/// short: unless it was seen leaving, the API itself is asked.
+/// The policies that a record speaks of and that do not exist any more. One that the cache does not
+/// have may be unreadable, or the list was short: unless it was seen leaving, the API itself is
+/// asked.
 async fn gone(fleet: &Fleet, record: Option<&Record>) -> Result<HashSet<String>, kube::Error> {
     let mut gone = HashSet::new();
     for name in record.into_iter().flat_map(Record::policies) {

@@ -23,13 +23,15 @@ use super::window::Window;
 pub struct Scene<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
-    /// The record it carries; `None`: nobody has kept one, so what is there may be Karmada's work and is adopted.
+    /// The record it carries; `None`: nobody has kept one, so what is there may be Karmada's work
+    /// and is adopted.
     pub record: Option<Record>,
     /// All policies.
     pub policies: &'a [&'a ClusterTaintPolicy],
     /// Whether an affinity selects the cluster.
     pub selects: &'a dyn Fn(&ClusterAffinity) -> bool,
-    /// Whether a policy that is not among them is known to be gone, rather than unreadable or not listed yet.
+    /// Whether a policy that is not among them is known to be gone, rather than unreadable or not
+    /// listed yet.
     pub is_gone: &'a dyn Fn(&str) -> bool,
     /// Whether this process has not looked at the cluster before.
     pub first_look: bool,
@@ -116,7 +118,8 @@ struct Work {
 }
 
 impl Work {
-    /// Takes room in the record for something a policy wants; leaves the policy out where there is none.
+    /// Takes room in the record for something a policy wants; leaves the policy out where there is
+    /// none.
     fn reserve(&mut self, policy: &str, bytes: usize, limit: usize) -> bool {
         let fits = self.size + bytes <= limit;
         if fits {
@@ -277,7 +280,8 @@ impl Work {
         });
     }
 
-    /// Whether a taint of the policy is to come, while its conditions match, or to go, while they do not.
+    /// Whether a taint of the policy is to come, while its conditions match, or to go, while they
+    /// do not.
     fn awaits(&self, policy: &ClusterTaintPolicy, matched: bool) -> bool {
         let name = policy.name_any();
         policy.spec.taints_to_add.iter().any(|wanted| {

@@ -30,8 +30,8 @@ impl DefaultTolerations {
         }
     }
 
-    /// Adds the defaults to a placement. What the policy itself says of a taint, for a time or for ever, stands: the
-    /// rule of Kubernetes' admission for pods.
+    /// Adds the defaults to a placement. What the policy itself says of a taint, for a time or for
+    /// ever, stands: the rule of Kubernetes' admission for pods.
     pub fn add_to(self, placement: &mut Placement) {
         for (key, seconds) in [(NOT_READY, self.not_ready), (UNREACHABLE, self.unreachable)] {
             let taint = Taint {

@@ -107,8 +107,9 @@ pub fn taint_fault(taint: &Taint) -> Option<Fault> {
         .then_some(Fault::Reserved { key })
 }
 
-/// Whether all of a list of match conditions hold. An empty list never does (the shipped form's rule), a condition
-/// type that the cluster does not have matches nothing, and neither does an unknown operator.
+/// Whether all of a list of match conditions hold. An empty list never does (the shipped form's
+/// rule), a condition type that the cluster does not have matches nothing, and neither does an
+/// unknown operator.
 pub fn all_match(list: &[MatchCondition], conditions: &[Condition]) -> bool {
     !list.is_empty()
         && list
@@ -116,8 +117,8 @@ pub fn all_match(list: &[MatchCondition], conditions: &[Condition]) -> bool {
             .all(|wanted| matches(wanted, conditions).is_some_and(|(matches, _)| matches))
 }
 
-/// The verdict of the proposed form, whose empty list always matches. A condition type that the cluster does not have
-/// matches nothing, and has no transition.
+/// The verdict of the proposed form, whose empty list always matches. A condition type that the
+/// cluster does not have matches nothing, and has no transition.
 pub fn verdict(list: &[MatchCondition], conditions: &[Condition]) -> Verdict {
     let mut verdict = Verdict {
         matched: true,
@@ -133,7 +134,8 @@ pub fn verdict(list: &[MatchCondition], conditions: &[Condition]) -> Verdict {
         verdict.transition = verdict
             .transition
             .max(Some(condition.last_transition_time.0));
-        // Bounded, because others write conditions: the statuses themselves have at most seven letters.
+        // Bounded, because others write conditions: the statuses themselves have at most seven
+        // letters.
         let status: String = condition.status.chars().take(8).collect();
         if !verdict.statuses.is_empty() {
             verdict.statuses.push(',');

@@ -15,11 +15,12 @@ use super::window::Window;
 /// The annotation on a Cluster that holds the record as JSON.
 pub const ANNOTATION: &str = "taints.muster.io/record";
 
-/// Bytes that the record may have at most. All annotations of an object together have 256 KiB, and a write that is larger is
-/// refused whole: taints, too, would come and go no more.
+/// Bytes that the record may have at most. All annotations of an object together have 256 KiB, and
+/// a write that is larger is refused whole: taints, too, would come and go no more.
 pub const LIMIT: usize = 96 * 1024;
 
-/// Bytes up to which windows are begun: what waits must not take the room of the taints that it waits for.
+/// Bytes up to which windows are begun: what waits must not take the room of the taints that it
+/// waits for.
 pub(super) const WINDOWS_LIMIT: usize = LIMIT / 2;
 
 /// The record of one cluster.
@@ -42,15 +43,15 @@ pub struct Owned {
     pub key: String,
     /// Effect of the taint.
     pub effect: String,
-    /// A policy of the shipped form put it there. Any policy of that form may remove it: the last one that speaks
-    /// wins, as in Karmada.
+    /// A policy of the shipped form put it there. Any policy of that form may remove it: the last
+    /// one that speaks wins, as in Karmada.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shipped: bool,
     /// The policies of the proposed form that want it. It goes when the last of them lets go.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub held_by: BTreeSet<String>,
-    /// Somebody took it off by hand, which is how an administrator stops a migration. It is not put back before
-    /// everyone who wants it has let go.
+    /// Somebody took it off by hand, which is how an administrator stops a migration. It is not put
+    /// back before everyone who wants it has let go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withdrawn: Option<Timestamp>,
 }

@@ -9,7 +9,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The present verdict of one policy on one cluster. It is kept only while a taint waits for its time to come or to go.
+/// The present verdict of one policy on one cluster. It is kept only while a taint waits for its
+/// time to come or to go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Window {
@@ -19,7 +20,8 @@ pub struct Window {
     pub matched: bool,
     /// Since when, without a break, by the clock of the control plane.
     pub since: Timestamp,
-    /// The latest transition time of the conditions when the window was last looked at, by whatever clock.
+    /// The latest transition time of the conditions when the window was last looked at, by whatever
+    /// clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transition: Option<Timestamp>,
     /// The statuses of the conditions at that moment.
@@ -39,8 +41,8 @@ pub struct Verdict {
 }
 
 impl Window {
-    /// The window after a look at the cluster. `first_look`: this process has not looked at it before, so that
-    /// changes may have been missed.
+    /// The window after a look at the cluster. `first_look`: this process has not looked at it
+    /// before, so that changes may have been missed.
     pub fn next(
         before: Option<&Self>,
         verdict: Verdict,
@@ -70,8 +72,9 @@ impl Window {
 
     /// Whether the verdict may have been another one between the last look and this one.
     ///
-    /// A condition that has the same status and another transition time was different in between. One that changed its
-    /// status (False to Unknown, for instance) was seen to do so, unless nobody looked.
+    /// A condition that has the same status and another transition time was different in between.
+    /// One that changed its status (False to Unknown, for instance) was seen to do so, unless
+    /// nobody looked.
     fn is_broken_by(&self, verdict: &Verdict, first_look: bool) -> bool {
         let moved = self.transition != verdict.transition;
         let same_statuses = self.statuses == verdict.statuses;

@@ -22,7 +22,8 @@ pub struct Cluster {
     pub spec: ClusterSpec,
 }
 
-/// Everything that is wrong with a cluster. Of resource models it is the first fault: those behind it would be its consequences.
+/// Everything that is wrong with a cluster. Of resource models it is the first fault: those behind
+/// it would be its consequences.
 pub fn check(cluster: &Cluster) -> Findings {
     let mut found = Findings::default();
     let models = &cluster.spec.resource_models;
@@ -32,8 +33,9 @@ pub fn check(cluster: &Cluster) -> Findings {
     found
 }
 
-/// Writes what a cluster gets: grades (nine default ones for a new cluster without any, when `modeling` is on), and `now` as the time of
-/// taints that drive out and have none. A taint that was there before keeps the time it had.
+/// Writes what a cluster gets: grades (nine default ones for a new cluster without any, when
+/// `modeling` is on), and `now` as the time of taints that drive out and have none. A taint that
+/// was there before keeps the time it had.
 pub fn default(cluster: &mut Value, old: Option<&Cluster>, modeling: bool, now: Timestamp) {
     let Ok(Cluster { mut spec }) = Cluster::deserialize(&*cluster) else {
         // The schema refuses it in a moment, and says why.

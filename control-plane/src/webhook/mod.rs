@@ -34,8 +34,9 @@ use review::{Question, Rules};
 /// Name of the part in `/readyz`.
 const PART: &str = "webhook";
 
-/// Serves admission, if there is a directory of certificates or names to make one for. A certificate may come later: until then the
-/// process is not ready. Gives the certificate that is to be kept by [`keep_certificate`], if none is brought.
+/// Serves admission, if there is a directory of certificates or names to make one for. A
+/// certificate may come later: until then the process is not ready. Gives the certificate that is
+/// to be kept by [`keep_certificate`], if none is brought.
 ///
 /// # Errors
 /// When the address cannot be had.
@@ -95,7 +96,8 @@ pub async fn start(
     Ok(kept)
 }
 
-/// Makes and renews the certificate of the admission server, and names its authority to the fleet API.
+/// Makes and renews the certificate of the admission server, and names its authority to the fleet
+/// API.
 pub fn keep_certificate(
     fleet: &Arc<Fleet>,
     certificate: Arc<Certificate>,

@@ -55,7 +55,8 @@ pub fn check(placement: &Placement, at: &str, found: &mut Findings) {
     }
 }
 
-/// Checks a choice of clusters. A selector that Kubernetes would refuse selects nothing, so the author must hear of it.
+/// Checks a choice of clusters. A selector that Kubernetes would refuse selects nothing, so the
+/// author must hear of it.
 pub fn affinity(affinity: &ClusterAffinity, at: &str, found: &mut Findings) {
     if let Some(selector) = &affinity.label_selector
         && !is_sound_selector(selector)

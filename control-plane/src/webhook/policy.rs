@@ -18,7 +18,8 @@ use super::placement;
 use super::problem::Findings;
 use crate::taint::default_tolerations::DefaultTolerations;
 
-/// Seconds that an application's old copy waits for the new one where its policy does not say (Karmada's default).
+/// Seconds that an application's old copy waits for the new one where its policy does not say
+/// (Karmada's default).
 pub const GRACE_PERIOD_SECONDS: i32 = 600;
 
 /// A policy of either kind, as far as admission is concerned.
@@ -267,8 +268,8 @@ fn default_placement(policy: &mut Value, spec: &PropagationSpec, tolerations: De
     }
 }
 
-/// An application that is moved gracefully has a grace period. One that was written for it goes with the mode: whoever applies
-/// another mode cannot take away what he never wrote.
+/// An application that is moved gracefully has a grace period. One that was written for it goes
+/// with the mode: whoever applies another mode cannot take away what he never wrote.
 fn default_grace(policy: &mut Value, spec: &PropagationSpec, old: Option<&Policy>) {
     fn application(
         spec: &PropagationSpec,
@@ -293,8 +294,8 @@ fn default_grace(policy: &mut Value, spec: &PropagationSpec, old: Option<&Policy
     }
 }
 
-/// A new policy gets an identity of its own, even if it is a copy that bears another's. One that is replaced by a manifest without the
-/// identity keeps it.
+/// A new policy gets an identity of its own, even if it is a copy that bears another's. One that is
+/// replaced by a manifest without the identity keeps it.
 fn identify(policy: &mut Value, read: &Policy, old: Option<&Policy>, scope: Scope, new_id: &str) {
     let given = match old {
         None => Some(new_id.to_owned()),

@@ -74,8 +74,9 @@ impl Findings {
         self.warnings.push(format!("{field}: {text}"));
     }
 
-    /// What is news beside what was wrong before. An object that was admitted stays writable: its author may mend one thing after the
-    /// other, and the control plane may take its finalizer off, whatever rule came later.
+    /// What is news beside what was wrong before. An object that was admitted stays writable: its
+    /// author may mend one thing after the other, and the control plane may take its finalizer off,
+    /// whatever rule came later.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         self.problems

@@ -82,7 +82,8 @@ impl Kind {
     }
 }
 
-/// A review, read as leniently as can be: whoever sends it is the API server, and what it sends is somebody else's.
+/// A review, read as leniently as can be: whoever sends it is the API server, and what it sends is
+/// somebody else's.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Review {

@@ -23,7 +23,8 @@ pub struct Policy {
     pub spec: ClusterTaintPolicySpec,
 }
 
-/// Everything that is wrong with a policy. `allow_no_execute` is Karmada's `--allow-no-execute-taint-policy`.
+/// Everything that is wrong with a policy. `allow_no_execute` is Karmada's
+/// `--allow-no-execute-taint-policy`.
 pub fn check(policy: &Policy, allow_no_execute: bool) -> Findings {
     let mut found = Findings::default();
     let spec = &policy.spec;

@@ -2,7 +2,8 @@
 //!
 //! The page of this crate says what each controller watches, decides and writes.
 //!
-//! A controller reads the caches of [`Fleet`], asks for leadership at each act, and writes on the state that it decided on.
+//! A controller reads the caches of [`Fleet`], asks for leadership at each act, and writes on the
+//! state that it decided on.
 
 use std::sync::Arc;
 

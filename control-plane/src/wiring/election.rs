@@ -6,7 +6,8 @@ use tokio_util::sync::CancellationToken;
 use super::namespaces;
 use crate::fleet::{COMPONENT, Fleet};
 
-/// Campaigns where that was asked for, until it is told to retire; a loss is for the caller to end the process.
+/// Campaigns where that was asked for, until it is told to retire; a loss is for the caller to end
+/// the process.
 pub(super) async fn stand(fleet: &Fleet, retire: CancellationToken) -> lease::Outcome {
     namespaces::ensure(fleet).await;
     let settings = &fleet.settings;

@@ -1,4 +1,5 @@
-//! From settings to a running control plane: connections, admin servers, caches, controllers, election, supervision.
+//! From settings to a running control plane: connections, admin servers, caches, controllers,
+//! election, supervision.
 //!
 //! [`controllers`] is the table of all controllers: what each watches, decides and writes.
 
@@ -20,14 +21,16 @@ use crate::fleet::Fleet;
 use crate::settings::Settings;
 use crate::webhook;
 
-/// How long tasks may take to finish after a shutdown was asked for; below Kubernetes' default grace of 30 s.
+/// How long tasks may take to finish after a shutdown was asked for; below Kubernetes' default
+/// grace of 30 s.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(15);
 
-/// Runs the control plane until shutdown. Needs the process's TLS provider and, for metrics, its recorder.
+/// Runs the control plane until shutdown. Needs the process's TLS provider and, for metrics, its
+/// recorder.
 ///
 /// # Errors
-/// When the settings are refused, the fleet API is not configured, leadership was lost, or a part of the process ended: the caller
-/// should end the process, to be started again.
+/// When the settings are refused, the fleet API is not configured, leadership was lost, or a part
+/// of the process ended: the caller should end the process, to be started again.
 pub async fn run(
     settings: Settings,
     metrics: Option<PrometheusHandle>,

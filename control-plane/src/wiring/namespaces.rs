@@ -10,8 +10,8 @@ use muster_shared::names::CLUSTER_NAMESPACE;
 
 use crate::fleet::Fleet;
 
-/// Creates the namespaces of the election and of the leases, retrying until they exist: a fresh fleet API
-/// has neither.
+/// Creates the namespaces of the election and of the leases, retrying until they exist: a fresh
+/// fleet API has neither.
 pub(super) async fn ensure(fleet: &Fleet) {
     let api: Api<Namespace> = Api::all(fleet.client.clone());
     let mut wanted = vec![
@@ -52,7 +52,8 @@ pub(super) async fn ensure(fleet: &Fleet) {
     }
 }
 
-/// Creates a namespace where it is missing; says whether it was. It is read first, because admission may refuse to create one that exists.
+/// Creates a namespace where it is missing; says whether it was. It is read first, because
+/// admission may refuse to create one that exists.
 async fn create_missing(api: &Api<Namespace>, name: &str) -> Result<bool, kube::Error> {
     match api.get_metadata_opt(name).await {
         Ok(Some(_)) => return Ok(false),

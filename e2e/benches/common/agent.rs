@@ -11,8 +11,8 @@ use super::Scratch;
 /// Name of the member.
 pub const MEMBER: &str = "m1";
 
-/// Starts the agent (the one inside this program, or the binary that is given) with further flags. Without a member the flags have to
-/// name one. Its log is `agent.log` in the scratch directory.
+/// Starts the agent (the one inside this program, or the binary that is given) with further flags.
+/// Without a member the flags have to name one. Its log is `agent.log` in the scratch directory.
 pub fn start(
     scratch: &Scratch,
     fleet: &Running,

@@ -31,7 +31,8 @@ pub async fn start() -> anyhow::Result<Running> {
     Ok(fleet)
 }
 
-/// Starts the control plane (the one inside this program, or the binary that is given); warnings only go to its log, `control-plane.log` in the scratch directory.
+/// Starts the control plane (the one inside this program, or the binary that is given); warnings
+/// only go to its log, `control-plane.log` in the scratch directory.
 pub fn control_plane(
     scratch: &Scratch,
     fleet: &Running,

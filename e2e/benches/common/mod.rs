@@ -16,7 +16,8 @@ use std::time::Duration;
 use anyhow::Context;
 use muster_e2e::harness::process::become_program;
 
-/// The `main` of a benchmark whose processes are this very program, started again: measures, unless it is one of them.
+/// The `main` of a benchmark whose processes are this very program, started again: measures, unless
+/// it is one of them.
 pub fn measure(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(code) = become_program(&arguments) {
@@ -60,8 +61,8 @@ pub fn usage(process: u32) -> anyhow::Result<Usage> {
     };
     let stat = format!("/proc/{process}/stat");
     let line = std::fs::read_to_string(&stat).with_context(|| format!("reading {stat}"))?;
-    // The name in parentheses may hold blanks: the fields are counted from behind it. User and system time are the 14th and
-    // 15th of all.
+    // The name in parentheses may hold blanks: the fields are counted from behind it. User and
+    // system time are the 14th and 15th of all.
     let fields = line.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = fields.split_whitespace().skip(11).take(2);
     let ticks: f64 = ticks.filter_map(|field| field.parse::<f64>().ok()).sum();
@@ -73,7 +74,8 @@ pub fn usage(process: u32) -> anyhow::Result<Usage> {
     })
 }
 
-/// Processes that want to run, averaged over the last minute: how much of the machine a benchmark had for itself.
+/// Processes that want to run, averaged over the last minute: how much of the machine a benchmark
+/// had for itself.
 pub fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let first = text.split_whitespace().next();
@@ -193,9 +195,11 @@ impl Drop for Scratch {
     }
 }
 
-/// What to start as the product: this very program, or a binary built elsewhere (stripped, or as it is shipped).
+/// What to start as the product: this very program, or a binary built elsewhere (stripped, or as it
+/// is shipped).
 ///
-/// A launch names the program in its first argument; a shell between drops it for a binary that is that program already.
+/// A launch names the program in its first argument; a shell between drops it for a binary that is
+/// that program already.
 pub fn binary(scratch: &Scratch, given: Option<&Path>) -> anyhow::Result<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     let Some(given) = given else {

@@ -1,4 +1,5 @@
-//! Nodes and pods as an API server returns them, managed fields and all: what the agent has to read through.
+//! Nodes and pods as an API server returns them, managed fields and all: what the agent has to read
+//! through.
 
 use serde_json::{Value, json};
 
@@ -36,8 +37,8 @@ pub fn node(number: usize) -> Value {
     })
 }
 
-/// A running pod of two containers with 120 millicores together; about 9 kB. `revision` changes what a kubelet reports and
-/// nothing that counts.
+/// A running pod of two containers with 120 millicores together; about 9 kB. `revision` changes
+/// what a kubelet reports and nothing that counts.
 pub fn pod(number: usize, nodes: usize, revision: usize) -> Value {
     let name = format!("app-{number}");
     let containers: Vec<Value> = [("main", "100m", "128Mi"), ("sidecar", "20m", "32Mi")]

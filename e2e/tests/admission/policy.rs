@@ -1,4 +1,5 @@
-//! Validating admission policies of the embedded API: what counts, what is said, and what is refused when it is written.
+//! Validating admission policies of the embedded API: what counts, what is said, and what is
+//! refused when it is written.
 
 use serde_json::{Value, json};
 
@@ -93,7 +94,8 @@ async fn a_policy_denies_through_its_binding_and_says_why() {
         .send("PATCH", &path, &json!({"data": {"a": null}}))
         .await;
     assert_eq!(less["message"], denied("good", "it had 2"));
-    // There is no object, so that its name cannot be had: what goes wrong is decided by the failure policy.
+    // There is no object, so that its name cannot be had: what goes wrong is decided by the failure
+    // policy.
     let (gone, _) = talk.send("DELETE", &path, &json!({})).await;
     assert_eq!(gone["code"], 422, "{gone}");
     let message = gone["message"].as_str().unwrap_or_default();

@@ -98,7 +98,8 @@ impl Webhook {
         }
     }
 
-    /// An entry of `webhooks` that asks for everything about config maps at `path`; `with` adds to it and replaces.
+    /// An entry of `webhooks` that asks for everything about config maps at `path`; `with` adds to
+    /// it and replaces.
     pub fn entry(&self, name: &str, path: &str, with: &Value) -> Value {
         let mut entry = json!({
             "name": name,

@@ -29,7 +29,8 @@ pub const WORKS: &str = "karmada-es-m1";
 pub const AGENT: &str = "system:karmada:agent:m1";
 /// The group that has the rights of the charts in both APIs.
 pub const AGENTS: &str = "agents";
-/// How long anything may take. The real times are well below a second; a loaded machine takes longer.
+/// How long anything may take. The real times are well below a second; a loaded machine takes
+/// longer.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Benches of this process, so that their folders differ.

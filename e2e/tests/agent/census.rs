@@ -1,4 +1,5 @@
-//! Nodes and pods as they are counted: in whatever form the server writes them, and when only one of the two can be followed.
+//! Nodes and pods as they are counted: in whatever form the server writes them, and when only one
+//! of the two can be followed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Clusters as the fleet API takes them, and what the control plane does for one whatever else fails.
+//! Clusters as the fleet API takes them, and what the control plane does for one whatever else
+//! fails.
 
 use http::StatusCode;
 use kube::api::{Patch, PatchParams, PostParams};

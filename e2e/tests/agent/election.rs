@@ -1,4 +1,5 @@
-//! Several agents of one member: one of them acts, with no more rights than Karmada gives to agents.
+//! Several agents of one member: one of them acts, with no more rights than Karmada gives to
+//! agents.
 
 use muster_shared::k8s::{Api, Lease};
 

@@ -1,4 +1,5 @@
-//! An agent of which everything but its leases is held up: a poison object, an endless comparison, whatever blocks its thread.
+//! An agent of which everything but its leases is held up: a poison object, an endless comparison,
+//! whatever blocks its thread.
 
 use std::sync::mpsc;
 

@@ -1,4 +1,5 @@
-//! The agent between two real API servers: what it says about its member, and what it does with Works.
+//! The agent between two real API servers: what it says about its member, and what it does with
+//! Works.
 
 // Helpers outside of test functions fail the test as the tests themselves do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,4 +1,5 @@
-//! What becomes of Works and objects that are not as they should be: unreadable, contested, of versions that are gone.
+//! What becomes of Works and objects that are not as they should be: unreadable, contested, of
+//! versions that are gone.
 
 use std::time::Duration;
 
@@ -163,7 +164,8 @@ async fn who_keeps_changing_an_object_is_named_and_answered_ever_more_slowly() {
     told(&bench, "a", "Contended").await;
 }
 
-/// As after an upgrade of the member: what the Work names in an old version is there in another one.
+/// As after an upgrade of the member: what the Work names in an old version is there in another
+/// one.
 #[tokio::test]
 async fn an_object_whose_version_of_the_api_is_gone_is_removed_in_another_one() {
     let bench = Bench::start().await;

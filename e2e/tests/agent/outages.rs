@@ -1,4 +1,5 @@
-//! Outages that last for hours, in simulated time: nothing is lost, nothing piles up, and the end is noticed at once.
+//! Outages that last for hours, in simulated time: nothing is lost, nothing piles up, and the end
+//! is noticed at once.
 
 use std::time::Duration;
 
@@ -53,8 +54,9 @@ async fn a_fleet_that_is_away_for_hours_finds_its_member_as_it_wants_it() {
     cut_off(&bench.fleet);
     let before = meter.sum("muster_api_requests_total", &["api=\"fleet\""]);
     sleep(HOUR / 2).await;
-    // What the member needs no fleet for goes on: drift is repaired. Not so by an agent that stands for election, which leads no longer
-    // when the fleet, where its lease is, has been away for the renew deadline.
+    // What the member needs no fleet for goes on: drift is repaired. Not so by an agent that stands
+    // for election, which leads no longer when the fleet, where its lease is, has been away for the
+    // renew deadline.
     patch(
         &bench.config_maps(),
         "untouched",

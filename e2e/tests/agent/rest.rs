@@ -1,4 +1,5 @@
-//! A fleet at rest writes nothing: the real control plane and a real agent among many odd policies and objects.
+//! A fleet at rest writes nothing: the real control plane and a real agent among many odd policies
+//! and objects.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +21,8 @@ use crate::bench::{Bench, MEMBER, WORKS, condition, until};
 const REST: Duration = Duration::from_mins(1);
 /// A fleet that writes nothing for so long has come to rest.
 const QUIET: Duration = Duration::from_secs(6);
-/// How long nothing may be written until the fleet counts as settled: longer than the 30 s after which policies are told what the fleet lacks.
+/// How long nothing may be written until the fleet counts as settled: longer than the 30 s after
+/// which policies are told what the fleet lacks.
 const SETTLED: Duration = Duration::from_secs(33);
 /// How often it may be looked at until it has.
 const LOOKS: usize = 4;
@@ -204,7 +206,8 @@ async fn templates(client: &Client) {
     post(client, "/apis/batch/v1/namespaces/default/jobs", job).await;
 }
 
-/// A binding of what nobody has, one that is left for ever with preserved state, and Works that cannot be carried out.
+/// A binding of what nobody has, one that is left for ever with preserved state, and Works that
+/// cannot be carried out.
 async fn orphans(client: &Client) {
     let binding = |name: &str, tasks: Value| {
         json!({
@@ -244,17 +247,20 @@ async fn orphans(client: &Client) {
     }
 }
 
-/// Whether a fleet at rest may ask for this: leases, and the status that an agent reports of its own member.
+/// Whether a fleet at rest may ask for this: leases, and the status that an agent reports of its
+/// own member.
 fn is_heartbeat(write: &Write) -> bool {
     let status = format!("{CLUSTERS}/{MEMBER}/status");
     write.path.contains("/coordination.k8s.io/")
         || write.path == status && write.user.ends_with(MEMBER)
 }
 
-/// How often something that the API refuses may be tried again in a minute: the longest back-off is one.
+/// How often something that the API refuses may be tried again in a minute: the longest back-off is
+/// one.
 const TRIES: usize = 2;
 
-/// What was written for so long, and how often, but for heartbeats, and for what is refused and rarely tried again.
+/// What was written for so long, and how often, but for heartbeats, and for what is refused and
+/// rarely tried again.
 async fn writes(servers: [&Running; 2], time: Duration) -> BTreeMap<Write, usize> {
     for server in servers {
         server.audit().begin();

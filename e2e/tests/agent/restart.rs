@@ -12,10 +12,12 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::bench::{AGENT, Bench, config_map, delete, deployment, patch, until, value};
 use crate::meter::Meter;
 
-/// How long an agent may take to look at all Works. Without lists and at 40 requests a second it takes longer.
+/// How long an agent may take to look at all Works. Without lists and at 40 requests a second it
+/// takes longer.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Works of three kinds, each with the object that its name says: `map-0`, `deployment-0`, `service-0`, ...
+/// Works of three kinds, each with the object that its name says: `map-0`, `deployment-0`,
+/// `service-0`, ...
 async fn works(bench: &Bench, each: usize) -> Vec<String> {
     let mut names = Vec::new();
     for number in 0..each {
@@ -176,7 +178,8 @@ async fn what_drifted_vanished_or_changed_while_the_agent_was_away_is_put_right(
     assert!(writes <= 5.0, "{writes} writes\n{}", meter.text());
 }
 
-/// Lists may be refused where reading one object is not. Then the objects are read one by one, and other kinds do not wait for that.
+/// Lists may be refused where reading one object is not. Then the objects are read one by one, and
+/// other kinds do not wait for that.
 #[tokio::test]
 async fn objects_of_a_kind_that_cannot_be_listed_are_read_one_by_one() {
     let bench = Bench::start().await;

@@ -20,7 +20,8 @@ const NAMESPACE: &str = "karmada-system";
 const ROTATIONS: &str = "muster_certificate_rotations_total";
 const VALIDITY: &str = "muster_client_certificate_remaining_seconds";
 
-/// An agent that looks at its certificate each second, and whose certificate has ten minutes left of a day.
+/// An agent that looks at its certificate each second, and whose certificate has ten minutes left
+/// of a day.
 async fn start(bench: &Bench) -> (Agent, String) {
     let (fleet, member) = (&bench.fleet_client, &bench.member_client);
     access::admit_to(Extra::Certificates, fleet, MEMBER, AGENTS)

@@ -1,4 +1,5 @@
-//! A member that is registered already, under another name, where the agent may see no Cluster but its own.
+//! A member that is registered already, under another name, where the agent may see no Cluster but
+//! its own.
 
 use kube::api::{Patch, PatchParams, PostParams};
 use muster_control_plane::settings::Settings;

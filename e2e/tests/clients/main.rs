@@ -1,5 +1,6 @@
-//! Clients that nobody here wrote: kubectl and the official Python client do their usual work on the embedded API, and,
-//! where `KUBEBUILDER_ASSETS` names one, on a real API, which shows that what is expected here is what they do there.
+//! Clients that nobody here wrote: kubectl and the official Python client do their usual work on
+//! the embedded API, and, where `KUBEBUILDER_ASSETS` names one, on a real API, which shows that
+//! what is expected here is what they do there.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test ends where it goes wrong.
 
@@ -89,7 +90,8 @@ async fn run(command: &mut Command) -> std::io::Result<(bool, String, String)> {
     ))
 }
 
-/// A Python with the official client, in a virtual environment that is kept for the next run; why not, if not.
+/// A Python with the official client, in a virtual environment that is kept for the next run; why
+/// not, if not.
 async fn python() -> Result<PathBuf, String> {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-client");
     let python = place.join("bin/python");

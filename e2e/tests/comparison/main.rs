@@ -1,12 +1,14 @@
-//! One set of API conversations, held with the embedded server and with a real one, and compared answer by answer.
+//! One set of API conversations, held with the embedded server and with a real one, and compared
+//! answer by answer.
 //!
-//! `data/` has the conversations, `recorded/` the answers of a real kube-apiserver, so that the comparison runs everywhere.
-//! Where `KUBEBUILDER_ASSETS` names a folder with etcd and kube-apiserver (and kube-controller-manager), a real API is
-//! started and its live answers are compared instead; with `MUSTER_RECORD=1` they are also written to `recorded/`.
+//! `data/` has the conversations, `recorded/` the answers of a real kube-apiserver, so that the
+//! comparison runs everywhere. Where `KUBEBUILDER_ASSETS` names a folder with etcd and
+//! kube-apiserver (and kube-controller-manager), a real API is started and its live answers are
+//! compared instead; with `MUSTER_RECORD=1` they are also written to `recorded/`.
 //! `MUSTER_CONVERSATION=text` holds only the conversations whose name contains the text.
 //!
-//! A difference that stays says so where it shows (`differs:` in a step, `known.yaml` for all of them), and one that is
-//! declared and does not show is a failure as well.
+//! A difference that stays says so where it shows (`differs:` in a step, `known.yaml` for all of
+//! them), and one that is declared and does not show is a failure as well.
 
 mod normal;
 mod recording;
@@ -147,7 +149,8 @@ async fn reference(
     Ok(recorded)
 }
 
-/// How one answer of ours differs from the real one without having been declared to, or was declared to and does not.
+/// How one answer of ours differs from the real one without having been declared to, or was
+/// declared to and does not.
 fn judge(
     step: &Step,
     known: &BTreeMap<String, String>,

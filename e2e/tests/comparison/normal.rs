@@ -18,7 +18,8 @@ static SERVICE: LazyLock<Regex> =
 static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+s$").expect("a pattern"));
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d+").expect("a pattern"));
 
-/// Makes the answers of one conversation comparable. Equal identities and versions stay equal, different ones different.
+/// Makes the answers of one conversation comparable. Equal identities and versions stay equal,
+/// different ones different.
 pub struct Normal {
     namespace: String,
     uids: HashMap<String, usize>,
@@ -123,7 +124,8 @@ impl Normal {
     }
 }
 
-/// Puts the owners of fields in one order: servers sort them by time, and two writes may or may not share a second.
+/// Puts the owners of fields in one order: servers sort them by time, and two writes may or may not
+/// share a second.
 pub fn sort_owners(value: &mut Value) {
     match value {
         Value::Object(members) => {

@@ -25,8 +25,8 @@ pub struct Conversation {
     /// Whether it is about what kube-controller-manager does.
     #[serde(default)]
     pub manager: bool,
-    /// Whether history is forgotten in it, which a step `do: FORGET` does: such conversations are held one after the other,
-    /// with servers that have no others.
+    /// Whether history is forgotten in it, which a step `do: FORGET` does: such conversations are
+    /// held one after the other, with servers that have no others.
     #[serde(default)]
     pub forgets: bool,
     /// What is asked, in order.
@@ -37,7 +37,8 @@ pub struct Conversation {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// `METHOD /path?query`. `{ns}` is the namespace of the conversation, `{x}` what was kept as `x`.
+    /// `METHOD /path?query`. `{ns}` is the namespace of the conversation, `{x}` what was kept as
+    /// `x`.
     #[serde(rename = "do")]
     request: String,
     /// An object, sent as JSON.
@@ -59,7 +60,8 @@ pub struct Step {
     keep: BTreeMap<String, String>,
     /// Read this many watch events instead of a body; fewer if the stream ends or falls silent.
     events: Option<usize>,
-    /// Ask again until the answer has these values at these pointers (`null`: absent), or this code at `/code`.
+    /// Ask again until the answer has these values at these pointers (`null`: absent), or this code
+    /// at `/code`.
     until: Option<BTreeMap<String, Value>>,
     /// Only these parts of the answer are compared, and recorded: JSON pointers.
     #[serde(default)]
@@ -93,7 +95,8 @@ impl Server<'_> {
     async fn forget(&self) {
         match self.embedded {
             Some(running) => running.store().forget_history(),
-            // What is forgotten was there at the compaction before; that it is forgotten nobody tells.
+            // What is forgotten was there at the compaction before; that it is forgotten nobody
+            // tells.
             None => tokio::time::sleep(COMPACTION * 4).await,
         }
     }

@@ -1,8 +1,8 @@
 //! Malformed requests over real connections: the right refusal, never a panic, never a lost object.
 //!
-//! A few seconds by default; `MUSTER_FUZZ_SECONDS` makes it longer, `MUSTER_FUZZ_SEED` another run. Where
-//! `KUBEBUILDER_ASSETS` names a real server, a sample of what must be refused is sent there as well and the codes are
-//! compared.
+//! A few seconds by default; `MUSTER_FUZZ_SECONDS` makes it longer, `MUSTER_FUZZ_SEED` another run.
+//! Where `KUBEBUILDER_ASSETS` names a real server, a sample of what must be refused is sent there
+//! as well and the codes are compared.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test ends where it goes wrong.
 #![allow(
@@ -122,8 +122,8 @@ async fn run(wire: Wire, seed: u64, end: Instant) -> (usize, Vec<String>) {
     (count, wrong)
 }
 
-/// A configuration that does not fit its schema is answered 500 by a real server as well, and a test of a JSON patch
-/// that a real one cannot carry out, too.
+/// A configuration that does not fit its schema is answered 500 by a real server as well, and a
+/// test of a JSON patch that a real one cannot carry out, too.
 fn excused(request: &Request, status: &Value) -> bool {
     let message = status["message"].as_str().unwrap_or_default();
     request.method == "PATCH"

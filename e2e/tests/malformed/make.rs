@@ -123,7 +123,8 @@ const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
 ];
 
-/// A request that cannot succeed, on an object or a collection that is kept; and the codes that are right.
+/// A request that cannot succeed, on an object or a collection that is kept; and the codes that are
+/// right.
 #[allow(clippy::too_many_lines)] // one malformation a paragraph
 pub fn refused(dice: &mut Dice) -> (Request, &'static [u16]) {
     let (collection, sample) = dice.of(&samples(KEPT)).clone();
@@ -234,7 +235,8 @@ pub fn refused(dice: &mut Dice) -> (Request, &'static [u16]) {
     }
 }
 
-/// A request that may succeed, but may neither break the server nor be its fault; in the namespace that is free.
+/// A request that may succeed, but may neither break the server nor be its fault; in the namespace
+/// that is free.
 #[allow(clippy::too_many_lines)] // one oddity a paragraph
 pub fn odd(dice: &mut Dice) -> Request {
     let (collection, mut sample) = dice.of(&samples(FREE)).clone();

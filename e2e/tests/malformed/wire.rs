@@ -1,4 +1,5 @@
-//! Requests written to a TLS connection by hand, since no client library would send what is sent here.
+//! Requests written to a TLS connection by hand, since no client library would send what is sent
+//! here.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -106,7 +106,8 @@ impl Bench {
         .await;
     }
 
-    /// Lets the kind of a definition be anything, as an aggregated API does that stores what it is given.
+    /// Lets the kind of a definition be anything, as an aggregated API does that stores what it is
+    /// given.
     pub async fn relax(&self, definition: &str) {
         let definitions: Api<CustomResourceDefinition> = self.all();
         let mut held = definitions.get(definition).await.unwrap();
@@ -188,7 +189,8 @@ impl Bench {
         self.control_plane_with(Settings::default())
     }
 
-    /// The same with other settings, but for the controllers: those that watch clusters and taints have no part here.
+    /// The same with other settings, but for the controllers: those that watch clusters and taints
+    /// have no part here.
     pub fn control_plane_with(&self, settings: Settings) -> Task {
         let controllers = "*,-cluster,-clustertaintpolicy,-taintmanager";
         let settings = Settings {
@@ -233,7 +235,8 @@ impl Bench {
         until(&self.works(member), &work, &what, manifest).await;
     }
 
-    /// Waits until nothing is to be left of the object in a member, and lets it go as an agent would.
+    /// Waits until nothing is to be left of the object in a member, and lets it go as an agent
+    /// would.
     pub async fn withdrawn(&self, member: &str, kind: &str, name: &str) {
         let (works, work) = (self.works(member), names::work(kind, name, "default"));
         let leaving = |work: &Work| work.metadata.deletion_timestamp.is_some();

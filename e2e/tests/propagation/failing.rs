@@ -11,7 +11,8 @@ use crate::bench::{Bench, merge, shares};
 
 const HISTORY: &str = "failover.muster.io/record";
 
-/// A policy that puts the whole workload into one cluster, and says what is to happen when it fails there.
+/// A policy that puts the whole workload into one cluster, and says what is to happen when it fails
+/// there.
 async fn place(bench: &Bench, application: Value) {
     let more = json!({
         "propagateDeps": true,

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, POLICY_ID, create, deployment, merge};
 
-/// Two namespaces whose names have the same FNV-1a hash of 32 bits, which is all that the name of a Work has of them.
+/// Two namespaces whose names have the same FNV-1a hash of 32 bits, which is all that the name of a
+/// Work has of them.
 const TWINS: [&str; 2] = ["team-y0jrs5", "team-lva3qb"];
 
 /// A policy that sends a Deployment of a namespace to one cluster.

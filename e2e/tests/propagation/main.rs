@@ -1,5 +1,6 @@
-//! From a user's template and policy to Works and back, against a real API: the detector, the binding controller, the
-//! status controller and the scheduler together, with the test in the place of the agents.
+//! From a user's template and policy to Works and back, against a real API: the detector, the
+//! binding controller, the status controller and the scheduler together, with the test in the place
+//! of the agents.
 
 // Helpers of tests are tests to us, if not to clippy.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -60,8 +61,9 @@ async fn a_template_waits_for_its_policy_and_then_goes_where_that_says() {
         shares(&binding),
         "nobody sees it without clusters"
     );
-    // The claim comes after binding and Works, which said it from the start: it costs no second write of either. What would be written
-    // again is written before another workload is carried out.
+    // The claim comes after binding and Works, which said it from the start: it costs no second
+    // write of either. What would be written again is written before another workload is carried
+    // out.
     bench.deploy("witness").await;
     bench.place("witness", json!({})).await;
     bench.sent("m2", "Deployment", "witness", |_| true).await;

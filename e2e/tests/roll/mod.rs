@@ -1,4 +1,5 @@
-//! What the scenarios of silences and evictions share: a roll call in a directory of its own, and what is seen of it.
+//! What the scenarios of silences and evictions share: a roll call in a directory of its own, and
+//! what is seen of it.
 
 #![allow(dead_code)] // each test program uses a part of this
 
@@ -14,7 +15,8 @@ use muster_shared::api::cluster::Cluster;
 
 /// Silence after which a cluster's condition becomes Unknown here.
 pub const GRACE: Duration = Duration::from_secs(4);
-/// The least silence that is noticed: a whole grace, of which the cluster may have beaten at the very beginning.
+/// The least silence that is noticed: a whole grace, of which the cluster may have beaten at the
+/// very beginning.
 pub const AT_LEAST: Duration = GRACE.saturating_sub(BEATS);
 /// The last heartbeat before a cut may be so old already, and be known so late.
 pub const BEATS: Duration = BEAT.saturating_mul(2);

@@ -1,4 +1,5 @@
-//! A fleet API, members that are only said to be there, and a control plane that does nothing but schedule.
+//! A fleet API, members that are only said to be there, and a control plane that does nothing but
+//! schedule.
 
 use kube::api::{Patch, PatchParams, PostParams};
 use muster_control_plane::settings::Settings;

@@ -1,5 +1,6 @@
-//! What somebody tries who has an agent's credentials: everything that is not the agent's own report is refused, with the files that the
-//! chart installs, on every provider; and what an agent does passes.
+//! What somebody tries who has an agent's credentials: everything that is not the agent's own
+//! report is refused, with the files that the chart installs, on every provider; and what an agent
+//! does passes.
 
 // The lints know test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -202,7 +203,8 @@ impl Stage {
         stage
     }
 
-    /// Waits until roles and policies count: a real API server reads them a moment after they were written.
+    /// Waits until roles and policies count: a real API server reads them a moment after they were
+    /// written.
     async fn take_effect(&self) {
         let register = work::registration();
         let mut odd = register.body.clone();

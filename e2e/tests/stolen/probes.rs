@@ -33,8 +33,8 @@ pub(crate) fn all() -> Vec<Ask> {
     .concat()
 }
 
-/// Those that an agent's role allows, so that only a policy can refuse them: changes of what it may write. The id of a Cluster, which
-/// the definition keeps from everybody, is not among them.
+/// Those that an agent's role allows, so that only a policy can refuse them: changes of what it may
+/// write. The id of a Cluster, which the definition keeps from everybody, is not among them.
 pub(crate) fn of_policies() -> Vec<Ask> {
     let mut all = [own_cluster(), works(), events()].concat();
     all.retain(|ask| {

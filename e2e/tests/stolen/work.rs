@@ -229,7 +229,8 @@ pub(crate) async fn quarantine(stage: &Stage) {
         .await;
 }
 
-/// What no probe may change: the stolen Cluster but for its report, the other one, and the Works of both.
+/// What no probe may change: the stolen Cluster but for its report, the other one, and the Works of
+/// both.
 pub(crate) async fn kept(stage: &Stage) -> Vec<Value> {
     let mut all = Vec::new();
     for path in [

@@ -1,4 +1,5 @@
-//! What the failover scenarios share: a fleet in a directory of its own, and a dump when something is missing.
+//! What the failover scenarios share: a fleet in a directory of its own, and a dump when something
+//! is missing.
 
 #![allow(clippy::panic, clippy::expect_used)] // how a test says that it failed
 
@@ -53,8 +54,9 @@ impl Setting {
     }
 }
 
-/// Taints a little later than the demonstration: scenarios run side by side on machines that are busy with other tests, and a member
-/// that was merely slow for a moment is not to be declared failed.
+/// Taints a little later than the demonstration: scenarios run side by side on machines that are
+/// busy with other tests, and a member that was merely slow for a moment is not to be declared
+/// failed.
 pub fn unhurried(manifest: &str) -> String {
     manifest.replace("addOnMatchSeconds: 2", "addOnMatchSeconds: 5")
 }
@@ -95,7 +97,8 @@ pub async fn scenario(setting: Setting, tell: impl AsyncFnOnce(&Story) -> Result
     ended.expect("the clusters are as they were before");
 }
 
-/// Says that a scenario does not run, past the test harness, which shows the output of failed tests only.
+/// Says that a scenario does not run, past the test harness, which shows the output of failed tests
+/// only.
 fn skip(name: &str, why: &str) {
     // There is nobody to tell that nobody can be told.
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {why}");

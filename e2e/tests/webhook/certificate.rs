@@ -1,4 +1,5 @@
-//! Certificates for a server on loopback, in files as a mounted secret has them, and who trusts them.
+//! Certificates for a server on loopback, in files as a mounted secret has them, and who trusts
+//! them.
 
 use std::path::Path;
 

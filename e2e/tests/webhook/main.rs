@@ -1,5 +1,5 @@
-//! Admission by the control plane: an embedded fleet API with the chart's own webhook configurations, and the control plane with its chart's
-//! own rights, over real TLS.
+//! Admission by the control plane: an embedded fleet API with the chart's own webhook
+//! configurations, and the control plane with its chart's own rights, over real TLS.
 
 // The lints know test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -250,7 +250,8 @@ async fn nobody_who_answers_holds_up_policies_and_neither_clusters_nor_the_contr
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     stage.send("POST", deployments, &deployment).await;
 
-    // Every webhook refuses when there is no answer; those of the chart leave clusters and bindings alone.
+    // Every webhook refuses when there is no answer; those of the chart leave clusters and bindings
+    // alone.
     let mut configurations = objects(&stage.configurations()).unwrap();
     let clusters = cluster("m1");
     stage.configure().await;
@@ -276,7 +277,8 @@ async fn nobody_who_answers_holds_up_policies_and_neither_clusters_nor_the_contr
     let refused = stage.send("POST", CLUSTERS, &clusters).await;
     assert_eq!(refused["kind"], "Status", "{refused}");
 
-    // The control plane serves nothing, and still marks the policy and makes the binding: it is exempt.
+    // The control plane serves nothing, and still marks the policy and makes the binding: it is
+    // exempt.
     let settings = Settings::default();
     let _control_plane = stage.ground.control_plane(settings).unwrap();
     let bindings: Api<ResourceBinding> = Api::namespaced(stage.ground.client.clone(), "default");

@@ -1,4 +1,5 @@
-//! The server by itself: whatever is sent is answered, and a replaced certificate is shown to the next who connects.
+//! The server by itself: whatever is sent is answered, and a replaced certificate is shown to the
+//! next who connects.
 
 use std::sync::Arc;
 
@@ -119,7 +120,8 @@ async fn shaken(shown: &SelfSigned, port: u16) -> tokio_rustls::client::TlsStrea
     connector.connect(name, stream).await.unwrap()
 }
 
-// The clock stands still until all wait for it: without a deadline of the server these would wait for ever.
+// The clock stands still until all wait for it: without a deadline of the server these would wait
+// for ever.
 #[tokio::test(start_paused = true)]
 async fn who_says_nothing_before_or_after_the_handshake_is_cut() {
     let shown = SelfSigned::new();

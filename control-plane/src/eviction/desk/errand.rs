@@ -16,7 +16,8 @@ use super::Key;
 use crate::fleet::clock::Clock;
 use crate::scheduler::Snapshot;
 
-/// One moment on both clocks: the calendar that objects are dated by, and the monotonic one that waiting is done by.
+/// One moment on both clocks: the calendar that objects are dated by, and the monotonic one that
+/// waiting is done by.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     /// Calendar.
@@ -99,8 +100,9 @@ pub enum Outcome {
     Gone,
     /// The API refused the write, in words: nothing was evicted.
     Failed(String),
-    /// Nobody knows whether the write was carried out (no answer in time, an error within the server, a connection that was lost), in
-    /// words. What was paid for it stays paid: the rate holds when the API is in trouble, too.
+    /// Nobody knows whether the write was carried out (no answer in time, an error within the
+    /// server, a connection that was lost), in words. What was paid for it stays paid: the rate
+    /// holds when the API is in trouble, too.
     Unclear(String),
 }
 

@@ -51,7 +51,8 @@ impl Desk {
         self.tell_of(cluster, reason, message);
     }
 
-    /// How far the queue of a cluster has come, once there is nothing to be done in it for the moment.
+    /// How far the queue of a cluster has come, once there is nothing to be done in it for the
+    /// moment.
     pub(super) fn tell_of_progress(&mut self, cluster: &Arc<str>) {
         let depth = self.backlog.depth(cluster);
         if depth.ready > 0 || self.in_hand.values().any(|from| from == cluster) {
@@ -142,8 +143,9 @@ impl Desk {
         }
     }
 
-    /// What a process that ended did not tell any more: an eviction that took place, or that none is pending now because the cluster
-    /// recovered, or the workload was moved, while nobody looked.
+    /// What a process that ended did not tell any more: an eviction that took place, or that none
+    /// is pending now because the cluster recovered, or the workload was moved, while nobody
+    /// looked.
     pub(super) fn tell_what_was_not(&mut self, subject: &Subject) {
         let conditions = &subject.status().conditions;
         if let Some(Note { cluster, turn }) = untold(subject) {
@@ -169,8 +171,9 @@ impl Desk {
         self.note(self.key_of(subject), &cluster, turn);
     }
 
-    /// A workload does not have to leave a cluster any more, other than by an eviction that was answered: by one whose answer was lost, because
-    /// somebody else moved it, because the cluster recovered or is not known any more.
+    /// A workload does not have to leave a cluster any more, other than by an eviction that was
+    /// answered: by one whose answer was lost, because somebody else moved it, because the cluster
+    /// recovered or is not known any more.
     pub(super) fn note_end(&mut self, key: &Key, cluster: &str) {
         let Some(subject) = self.subjects.get(key) else {
             return;
@@ -186,8 +189,8 @@ impl Desk {
         self.note(Arc::clone(key), cluster, turn);
     }
 
-    /// Why a workload that was to leave a cluster is not there any more: somebody moved it, or it was evicted by a write whose answer was
-    /// lost, or another process's.
+    /// Why a workload that was to leave a cluster is not there any more: somebody moved it, or it
+    /// was evicted by a write whose answer was lost, or another process's.
     pub(super) fn turn_of_moved(
         &mut self,
         old: Option<&Subject>,

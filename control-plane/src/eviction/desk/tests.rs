@@ -50,7 +50,8 @@ fn binding(name: &str, on: &[&str], more: &Value) -> Arc<ResourceBinding> {
 }
 
 impl World {
-    /// `total` clusters `c0`, `c1`, ..., of which the first `failed` drive everything out; `each` workloads on each.
+    /// `total` clusters `c0`, `c1`, ..., of which the first `failed` drive everything out; `each`
+    /// workloads on each.
     fn new(total: usize, failed: usize, each: usize) -> Self {
         let clusters = (0..total)
             .map(|n| {
@@ -644,7 +645,8 @@ fn the_answer_to_our_own_write_never_replaces_what_the_watch_told_since() {
     let Step::Evict(errand) = world.desk.next(world.now()) else {
         panic!("one has to leave")
     };
-    // The answer to the patch is under way; somebody else has moved the workload on, and the watch is faster.
+    // The answer to the patch is under way; somebody else has moved the workload on, and the watch
+    // is faster.
     let mut later = ResourceBinding::clone(&binding("w0-0", &["c7"], &json!({})));
     later.metadata.resource_version = Some("3".into());
     world.put(&Arc::new(later));
@@ -658,7 +660,8 @@ fn the_answer_to_our_own_write_never_replaces_what_the_watch_told_since() {
     );
 }
 
-/// What happens while an eviction is under way, whether the binding bears the record of one, and what is told in the end.
+/// What happens while an eviction is under way, whether the binding bears the record of one, and
+/// what is told in the end.
 type End = (fn(&mut World, Arc<ResourceBinding>), bool, &'static str);
 
 #[test]
@@ -728,7 +731,8 @@ fn long_texts_of_others_are_cut_before_they_are_kept_for_each_workload() {
     }
 }
 
-/// How many of so many workloads that have nowhere to go are tried within some seconds after a change of room.
+/// How many of so many workloads that have nowhere to go are tried within some seconds after a
+/// change of room.
 fn tried_after_a_change(stranded: usize, seconds: f64, end: impl Fn(&Errand) -> Outcome) -> usize {
     let clusters = [cluster("c0", &down(0)), cluster("c1", &json!([]))];
     let bindings = (0..stranded).map(|n| binding(&format!("w{n}"), &["c0"], &json!({})));

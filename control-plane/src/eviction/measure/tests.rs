@@ -40,8 +40,8 @@ fn spec(kind: &str, tolerated: bool) -> serde_json::Value {
     })
 }
 
-/// A desk with one failed cluster of four, on it three Deployments (one of which is tolerated for a time) and something
-/// without a namespace.
+/// A desk with one failed cluster of four, on it three Deployments (one of which is tolerated for a
+/// time) and something without a namespace.
 fn desk() -> Desk {
     let switches = Switches {
         failover: true,

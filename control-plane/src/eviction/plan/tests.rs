@@ -212,7 +212,8 @@ fn nobody_is_evicted_into_nowhere() {
     );
 }
 
-/// A workload with a copy on each of two clusters, and nothing said about how many there have to be.
+/// A workload with a copy on each of two clusters, and nothing said about how many there have to
+/// be.
 fn copied(replicas: i32) -> ResourceBindingSpec {
     let mut spec = spec(
         replicas,

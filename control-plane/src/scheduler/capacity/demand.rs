@@ -70,8 +70,8 @@ fn fit(requests: &Amounts, amounts: &Amounts) -> i64 {
         .unwrap_or(i64::MAX)
 }
 
-/// Whether the Kubernetes scheduler counts the resource on nodes: the built-in ones and extended ones, pod slots
-/// aside.
+/// Whether the Kubernetes scheduler counts the resource on nodes: the built-in ones and extended
+/// ones, pod slots aside.
 fn is_node_resource(name: &str) -> bool {
     matches!(name, CPU | "memory" | "ephemeral-storage")
         || name.starts_with("hugepages-")

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use super::{Capacity, Demand, Ends, Grades, MAX_REPLICAS, Model, Names, PODS_PER_NODE, amount_of};
 use crate::settings::grade_rule::GradeRule;
 
-/// Requests by their places among the names of a cluster's resources; `None` when a name is not among them.
+/// Requests by their places among the names of a cluster's resources; `None` when a name is not
+/// among them.
 type Requests = Vec<(usize, i64)>;
 
 /// How often one demand fits, asked cluster by cluster.
 ///
-/// The clusters of a fleet are much alike. What depends only on the names of their resources, or only on how their nodes
-/// are graded, is found out once for all clusters that share these, and an answer is then a few divisions.
+/// The clusters of a fleet are much alike. What depends only on the names of their resources, or
+/// only on how their nodes are graded, is found out once for all clusters that share these, and an
+/// answer is then a few divisions.
 #[derive(Debug)]
 pub struct Estimate<'a> {
     demand: Option<&'a Demand>,
@@ -96,7 +98,8 @@ impl Ends {
     }
 }
 
-/// How often the demand fits when each node has the lower ends of its grade and an equal share of the rest.
+/// How often the demand fits when each node has the lower ends of its grade and an equal share of
+/// the rest.
 fn averages(demand: &Demand, capacity: &Capacity, grades: &Grades) -> i64 {
     let by_grade = || grades.model.grades.iter().zip(&grades.nodes);
     let all: i64 = grades

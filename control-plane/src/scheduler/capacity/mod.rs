@@ -73,7 +73,8 @@ impl Capacity {
         })
     }
 
-    /// Shares with others what it has in common with them, so that an [`Estimate`] sees at a glance that it is the same.
+    /// Shares with others what it has in common with them, so that an [`Estimate`] sees at a glance
+    /// that it is the same.
     pub fn share<'a>(&mut self, others: impl Iterator<Item = &'a Self> + Clone) {
         let mut names = others.clone().map(|other| &other.names);
         if let Some(names) = names.find(|names| **names == self.names) {
@@ -145,7 +146,8 @@ mod tests {
         }
     }
 
-    /// The three clusters of "Scheduling based on customized cluster resource models", with the default grades.
+    /// The three clusters of "Scheduling based on customized cluster resource models", with the
+    /// default grades.
     fn graded(counts: &[(u64, i64)]) -> Capacity {
         let ranges = [
             ("0", "1", "0", "4Gi"),

@@ -22,7 +22,8 @@ impl Coarseness {
     /// Only equal demands are alike.
     pub const EXACT: Self = Self(0);
 
-    /// The next one, in which amounts may differ twice as much; `None` after the one in which all demands are alike.
+    /// The next one, in which amounts may differ twice as much; `None` after the one in which all
+    /// demands are alike.
     pub fn coarser(self) -> Option<Self> {
         (self.0 <= LAST_AMOUNTS).then_some(Self(self.0 + 1))
     }
@@ -41,7 +42,8 @@ impl Coarseness {
         Likeness::Amounts(amounts)
     }
 
-    /// The place of an amount on a scale whose steps grow with the amounts, eight to an octave at first.
+    /// The place of an amount on a scale whose steps grow with the amounts, eight to an octave at
+    /// first.
     fn rounded(self, amount: i64) -> i64 {
         let Some(halvings) = self.0.checked_sub(1) else {
             return amount;
@@ -90,8 +92,8 @@ impl Range {
         };
     }
 
-    /// The most replicas of one of the demands that fit `now` and did not fit `before`. Of a single demand it is their exact number;
-    /// of several it is never less than that of each.
+    /// The most replicas of one of the demands that fit `now` and did not fit `before`. Of a single
+    /// demand it is their exact number; of several it is never less than that of each.
     pub fn growth(&self, before: Option<&Capacity>, now: &Capacity, rule: GradeRule) -> i64 {
         let fit_now = now.replicas(self.least.as_ref(), rule);
         if fit_now == 0 {
@@ -107,7 +109,8 @@ impl Range {
         }
     }
 
-    /// A bound of the growth by the room that was gained alone; `None` where the two capacities cannot be compared so.
+    /// A bound of the growth by the room that was gained alone; `None` where the two capacities
+    /// cannot be compared so.
     fn gain(&self, before: &Capacity, now: &Capacity, rule: GradeRule) -> Option<i64> {
         let least = self.least.as_ref()?;
         let pods = now.pods.max(0) - before.pods.max(0);

@@ -26,7 +26,8 @@ impl Part {
 }
 
 impl Capacity {
-    /// How many complete sets fit, at most [`MAX_REPLICAS`]. A set without pods fits once per free pod slot.
+    /// How many complete sets fit, at most [`MAX_REPLICAS`]. A set without pods fits once per free
+    /// pod slot.
     pub fn sets(&self, parts: &[Part]) -> i64 {
         if self.pods <= 0 {
             return 0;
@@ -68,7 +69,8 @@ struct Node {
     pods: i64,
 }
 
-/// Places sets on nodes, each pod on the first node that has room, until one set does not fit or there are `bound`.
+/// Places sets on nodes, each pod on the first node that has room, until one set does not fit or
+/// there are `bound`.
 fn place(parts: &[Part], grades: &Grades, bound: i64) -> i64 {
     // More nodes than pods are never touched.
     let pods = bound.saturating_mul(parts.iter().map(|part| part.replicas).sum());

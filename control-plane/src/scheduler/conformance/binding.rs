@@ -36,9 +36,9 @@ fn bindings_are_handled_as_recorded() {
 
 /// The lists of clusters as the recording kept them.
 ///
-/// It kept no copies: evicting a cluster closes the gap within the list, and so a list that was recorded in an earlier
-/// step and not written anew since shows its last cluster twice. Replaying that is the only way to compare these
-/// steps as a whole; nothing outside this test knows of it.
+/// It kept no copies: evicting a cluster closes the gap within the list, and so a list that was
+/// recorded in an earlier step and not written anew since shows its last cluster twice. Replaying
+/// that is the only way to compare these steps as a whole; nothing outside this test knows of it.
 #[derive(Default)]
 struct Recording {
     lists: Vec<Vec<TargetCluster>>,
@@ -136,7 +136,8 @@ impl World {
                 }
             })
             .collect();
-        // Where the reference puts the binding; ours wait for clusters to change, and are looked at again now and then.
+        // Where the reference puts the binding; ours wait for clusters to change, and are looked at
+        // again now and then.
         let retry = match outcome.failure.as_ref().map(NoFit::kind) {
             None | Some(Kind::NoClusterFit) => "none",
             Some(Kind::Unschedulable) => "unschedulable",

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 use crate::deviations::DEVIATIONS;
 
-/// Replays a suite; `evaluate` gives our output for an input, `comparable` takes from both what does not count.
+/// Replays a suite; `evaluate` gives our output for an input, `comparable` takes from both what
+/// does not count.
 fn replay(suite: &str, evaluate: impl Fn(&Value) -> Value, comparable: impl Fn(&Case, &mut Value)) {
     let own = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"));
     let report = muster_vectors::replay(suite, own, DEVIATIONS, |case| {

@@ -29,7 +29,8 @@ fn evaluate(input: &Value) -> Value {
         let affinity = Affinity::new(&spec, &placement, observed);
         let unknown =
             !placement.cluster_affinities.is_empty() && term(&placement, observed).is_none();
-        // The reference marks clusters outside all tiers by 1000; here they never become candidates.
+        // The reference marks clusters outside all tiers by 1000; here they never become
+        // candidates.
         affinity.tier(cluster).filter(|_| !unknown).unwrap_or(1000)
     };
     let candidates: Vec<_> = listed

@@ -28,7 +28,8 @@ pub struct Division<'a> {
     pub strategy: Strategy<'a>,
     /// Whether a reschedule was requested, so that the previous result binds nobody.
     pub fresh: bool,
-    /// Whether overflow affinities are in use: lower tiers are filled before higher ones get anything.
+    /// Whether overflow affinities are in use: lower tiers are filled before higher ones get
+    /// anything.
     pub tiered: bool,
     /// All clusters.
     pub clusters: &'a Snapshot,
@@ -114,7 +115,8 @@ impl DivideError {
         )
     }
 
-    /// Replicas for which room has to appear at least before another try can do better, where that is known.
+    /// Replicas for which room has to appear at least before another try can do better, where that
+    /// is known.
     pub const fn lacking(&self) -> Option<i64> {
         match self {
             Self::Shortage { lacking, .. } | Self::TiersFull { lacking } => Some(*lacking),
@@ -147,8 +149,8 @@ impl std::fmt::Display for Change {
 /// Divides the replicas over the candidates, given in order of preference.
 ///
 /// # Errors
-/// When the replicas do not fit, or there is nothing to divide over. Nothing is placed then: part of a workload is
-/// never a result.
+/// When the replicas do not fit, or there is nothing to divide over. Nothing is placed then: part
+/// of a workload is never a result.
 pub fn divide<'a>(
     candidates: &[Candidate<'a>],
     division: &Division<'_>,
@@ -206,7 +208,8 @@ fn divide_tier<'a>(
 /// A candidate with the weight by which it claims replicas.
 type Claim<'c, 'a> = (&'c Candidate<'a>, i64);
 
-/// Divides all replicas by given weights; a closed cluster gets at most what it holds, the others the rest.
+/// Divides all replicas by given weights; a closed cluster gets at most what it holds, the others
+/// the rest.
 fn divide_by_weights<'a>(
     mut claims: Vec<Claim<'_, 'a>>,
     mut replicas: i64,
@@ -245,8 +248,8 @@ fn divide_by_weights<'a>(
     }
 }
 
-/// Divides by the room that clusters have (or, shrinking, by what they hold), over all of them or over as few as
-/// suffice.
+/// Divides by the room that clusters have (or, shrinking, by what they hold), over all of them or
+/// over as few as suffice.
 fn divide_by_room<'a>(
     candidates: &[Candidate<'a>],
     replicas: i64,
@@ -290,9 +293,9 @@ fn divide_by_room<'a>(
     Ok(shares)
 }
 
-/// The fewest claims that suffice: the largest first, but growing, those of clusters that hold replicas before all
-/// others. Of equal claims the more preferred candidate comes first, or, shrinking, the earlier one in the previous
-/// result.
+/// The fewest claims that suffice: the largest first, but growing, those of clusters that hold
+/// replicas before all others. Of equal claims the more preferred candidate comes first, or,
+/// shrinking, the earlier one in the previous result.
 fn fewest<'c, 'a>(
     candidates: &'c [Candidate<'a>],
     claim: impl Fn(&Candidate<'_>) -> i64,

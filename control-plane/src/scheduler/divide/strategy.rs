@@ -56,7 +56,8 @@ impl<'a> Strategy<'a> {
         }
     }
 
-    /// Whether the division looks only at the clusters, not at their order of preference: each gets a share by weight.
+    /// Whether the division looks only at the clusters, not at their order of preference: each gets
+    /// a share by weight.
     pub fn is_blind_to_rank(placement: &Placement) -> bool {
         let scheduling = placement.replica_scheduling.as_ref();
         scheduling.is_some_and(|scheduling| {
@@ -66,7 +67,8 @@ impl<'a> Strategy<'a> {
         })
     }
 
-    /// Whether it does not look at their room either: each gets all, or a share by a weight that the placement gives.
+    /// Whether it does not look at their room either: each gets all, or a share by a weight that
+    /// the placement gives.
     pub fn is_blind_to_room(placement: &Placement) -> bool {
         let scheduling = placement.replica_scheduling.as_ref();
         let weights = scheduling.and_then(|scheduling| scheduling.weight_preference.as_ref());
@@ -74,8 +76,8 @@ impl<'a> Strategy<'a> {
             || (Self::is_blind_to_rank(placement) && !weights.is_some_and(is_dynamic))
     }
 
-    /// Whether clusters are chosen by the weights alone, so that spread constraints do not apply (Karmada
-    /// behaviour).
+    /// Whether clusters are chosen by the weights alone, so that spread constraints do not apply
+    /// (Karmada behaviour).
     pub fn ignores_spread(placement: &Placement) -> bool {
         let Some(scheduling) = &placement.replica_scheduling else {
             return false;
@@ -122,8 +124,8 @@ impl<'a> Weights<'a> {
             })
     }
 
-    /// The claims of the candidates, by name: the highest weight that matches. Candidates without a weight get nothing,
-    /// unless none has one: then all weigh the same.
+    /// The claims of the candidates, by name: the highest weight that matches. Candidates without a
+    /// weight get nothing, unless none has one: then all weigh the same.
     pub(super) fn claims<'c, 'k>(
         &self,
         candidates: &'c [Candidate<'k>],

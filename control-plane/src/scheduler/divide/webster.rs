@@ -41,10 +41,10 @@ pub struct Party<'a> {
 
 /// The seats of each party, in the order of `parties`. All are zero when nobody has votes.
 ///
-/// The sequence of grants is a total order over the pairs (party, how many seats it has already): the larger
-/// `votes / (2·seats + 1)` first, then fewer seats, then the name. The result is the first `seats` pairs, so it is
-/// found by rounding every quota and then adding or taking back the few seats by which the sum is off, instead
-/// of granting thousands of seats one by one.
+/// The sequence of grants is a total order over the pairs (party, how many seats it has already):
+/// the larger `votes / (2·seats + 1)` first, then fewer seats, then the name. The result is the
+/// first `seats` pairs, so it is found by rounding every quota and then adding or taking back the
+/// few seats by which the sum is off, instead of granting thousands of seats one by one.
 pub fn webster(parties: &[Party<'_>], seats: u64, tie_break: TieBreak) -> Vec<u64> {
     let total: u128 = parties.iter().map(|party| u128::from(party.votes)).sum();
     if total == 0 {

@@ -26,7 +26,8 @@ fn graded(mut cluster: Value, counts: &[i64]) -> Value {
     cluster
 }
 
-/// Clusters that differ in what they have, in how their nodes are graded, and in the kinds that they serve.
+/// Clusters that differ in what they have, in how their nodes are graded, and in the kinds that
+/// they serve.
 fn unlike_clusters() -> impl Strategy<Value = Vec<Value>> {
     prop::collection::vec((0i64..12, 0u8..6), 1..9).prop_map(|fleet| {
         let one = |(number, (cores, variant)): (usize, (i64, u8))| {
@@ -132,7 +133,8 @@ proptest! {
         };
         let mut more = counts.clone();
         more[grade] += 1;
-        // By averages another node may hold less, when the sums say that all together have no more than before.
+        // By averages another node may hold less, when the sums say that all together have no more
+        // than before.
         for rule in [GradeRule::Minimums, GradeRule::UpperBounds, GradeRule::Ignored] {
             prop_assert!(room(&more, rule) >= room(&counts, rule));
         }

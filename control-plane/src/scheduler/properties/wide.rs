@@ -11,7 +11,8 @@ use super::{with_constraints, written};
 use crate::scheduler::Decision;
 use crate::scheduler::fixtures::{cluster, config_map, decide, deployment, dynamic};
 
-/// A decision takes milliseconds in a release; this leaves room for a debug build on a busy machine, and none for another 2^40.
+/// A decision takes milliseconds in a release; this leaves room for a debug build on a busy
+/// machine, and none for another 2^40.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Up to 120 clusters in up to 40 regions, some of them with a taint.

@@ -20,8 +20,8 @@ pub(super) fn select(
     Ok(candidates)
 }
 
-/// Exchanges retained candidates, the least preferred first, for the roomiest of the rest until the replicas fit.
-/// Each retained candidate is exchanged at most once. Karmada behaviour.
+/// Exchanges retained candidates, the least preferred first, for the roomiest of the rest until the
+/// replicas fit. Each retained candidate is exchanged at most once. Karmada behaviour.
 fn make_room(candidates: &mut [Candidate<'_>], need: usize, replicas: i64) -> bool {
     let (retained, rest) = candidates.split_at_mut(need);
     let mut room: i64 = retained.iter().map(Candidate::available).sum();

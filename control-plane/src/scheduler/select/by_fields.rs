@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use super::{Axis, Candidate, Groups};
 
-/// Candidates tried at most. Constraints of real policies ask for a few groups of a few fields, which takes a few dozen; the
-/// bound is for those that contradict each other over a large fleet.
+/// Candidates tried at most. Constraints of real policies ask for a few groups of a few fields,
+/// which takes a few dozen; the bound is for those that contradict each other over a large fleet.
 const TRIES: usize = 1_000;
 
 /// Extension of a selection that meets all minimums.
@@ -162,8 +162,8 @@ impl Search {
         false
     }
 
-    /// Adds the best candidates that are allowed, until there are `most`, opening other groups of the leading field or not; says whether
-    /// it added any.
+    /// Adds the best candidates that are allowed, until there are `most`, opening other groups of
+    /// the leading field or not; says whether it added any.
     fn fill(&mut self, most: usize, opening: bool) -> bool {
         let before = self.chosen.len();
         for index in 0..self.is_chosen.len() {

@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 use super::sets::{Sets, Size};
 use super::{Axis, Candidate, Groups, Load, SelectError};
 
-/// Weight of a replica that a group can hold against one point of cluster score (Karmada behaviour): capacity
-/// decides between groups, locality between groups of equal capacity.
+/// Weight of a replica that a group can hold against one point of cluster score (Karmada
+/// behaviour): capacity decides between groups, locality between groups of equal capacity.
 const REPLICA_WEIGHT: i64 = 1000;
 
 /// The candidates of one group.
@@ -26,8 +26,8 @@ impl Group<'_> {
     }
 }
 
-/// Chooses groups along `axis`, then clusters from them, from the ranked candidates. Without a cluster constraint each
-/// group gets one cluster (Karmada behaviour).
+/// Chooses groups along `axis`, then clusters from them, from the ranked candidates. Without a
+/// cluster constraint each group gets one cluster (Karmada behaviour).
 pub(super) fn select<'a>(
     candidates: &[Candidate<'a>],
     axis: Axis<'_>,
@@ -40,7 +40,8 @@ pub(super) fn select<'a>(
     if found.len() < groups.min {
         return Err(SelectError::TooFewGroups(axis.field));
     }
-    // A cluster may lie in several zones, so that the groups together may count more clusters than there are.
+    // A cluster may lie in several zones, so that the groups together may count more clusters than
+    // there are.
     if candidates.len() < min_clusters {
         return Err(SelectError::TooFewClustersInGroups);
     }
@@ -150,7 +151,8 @@ fn duplicated_score<'a: 'c, 'c>(
     }
 }
 
-/// Prefers the group that holds its share of the replicas, then the one that does so with the better clusters.
+/// Prefers the group that holds its share of the replicas, then the one that does so with the
+/// better clusters.
 fn divided_score<'a: 'c, 'c>(
     members: impl Iterator<Item = &'c Candidate<'a>>,
     replicas: i64,
@@ -178,7 +180,8 @@ fn divided_score<'a: 'c, 'c>(
     REPLICA_WEIGHT * available.min(share) + score / count
 }
 
-/// The best set of groups in the order of preference, cut to its shortest beginning that a search would have found.
+/// The best set of groups in the order of preference, cut to its shortest beginning that a search
+/// would have found.
 fn best<'g, 'a>(
     groups: &'g [Group<'a>],
     limits: Groups,

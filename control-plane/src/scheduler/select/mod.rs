@@ -124,9 +124,9 @@ pub struct Spread<'s> {
 impl<'s> Spread<'s> {
     /// Reads the constraints of a placement.
     ///
-    /// A constraint without field and label counts clusters, as admission would have written. `minGroups` 0 is 1, and
-    /// `maxGroups` 0 or absent is no upper bound; Karmada takes both literally, and so looks for a placement on
-    /// nothing.
+    /// A constraint without field and label counts clusters, as admission would have written.
+    /// `minGroups` 0 is 1, and `maxGroups` 0 or absent is no upper bound; Karmada takes both
+    /// literally, and so looks for a placement on nothing.
     pub fn of(constraints: &'s [SpreadConstraint], spreading: Spreading) -> Self {
         let mut spread = Self {
             any: !constraints.is_empty(),
@@ -184,15 +184,16 @@ pub struct Load {
     pub replicas: i64,
     /// Whether a reschedule was requested, so that what is placed need not stay.
     pub fresh: bool,
-    /// The whole number of replicas goes to each cluster, so that a lack of room in one is not made up by others;
-    /// capacity then orders the clusters but refuses none (Karmada behaviour).
+    /// The whole number of replicas goes to each cluster, so that a lack of room in one is not made
+    /// up by others; capacity then orders the clusters but refuses none (Karmada behaviour).
     pub duplicated: bool,
     /// Whether clusters are being left, so that there may be copies to replace.
     pub replacing: bool,
 }
 
 impl Load {
-    /// Whether what these hold is a placement that needs no more room: copies of the whole, or all replicas.
+    /// Whether what these hold is a placement that needs no more room: copies of the whole, or all
+    /// replicas.
     fn is_held_by<'c, 'a: 'c>(self, holders: impl Iterator<Item = &'c Candidate<'a>>) -> bool {
         let (mut copies, mut replicas) = (0, 0);
         for holder in holders {
@@ -233,7 +234,8 @@ pub fn select<'a>(
     match (leading, spread.cluster) {
         (Some((axis, groups)), clusters) => {
             let mut groups = *groups;
-            // Each group that is chosen takes a cluster, but for zones, of which a cluster may have several.
+            // Each group that is chosen takes a cluster, but for zones, of which a cluster may have
+            // several.
             if let Some(clusters) = clusters.filter(|_| all_fields && axis.field != Field::Zone) {
                 groups.max = groups.max.min(clusters.max);
             }
@@ -249,9 +251,11 @@ pub fn select<'a>(
             } else {
                 holding(&candidates)
             };
-            // Groups are scored by what they hold as well, so that a second choice among them may differ from the first although
-            // nothing happened in between. Where nothing needs room, what is placed is the choice as far as the constraints allow,
-            // and it only grows in the groups that it is in: these the first choice has filled, so that it stays the same.
+            // Groups are scored by what they hold as well, so that a second choice among them may
+            // differ from the first although nothing happened in between. Where nothing needs room,
+            // what is placed is the choice as far as the constraints allow, and it only grows in
+            // the groups that it is in: these the first choice has filled, so that it stays the
+            // same.
             if load.is_held_by(kept.iter().map(|&position| &candidates[position])) {
                 // In a failover there are to be as many as if the choice were made anew.
                 let least = if load.replacing {
@@ -265,8 +269,8 @@ pub fn select<'a>(
                     return Ok(choice);
                 }
             }
-            // What the leading field chose may break other constraints that another choice would keep; and it may give up
-            // clusters that hold the workload without need.
+            // What the leading field chose may break other constraints that another choice would
+            // keep; and it may give up clusters that hold the workload without need.
             let led = by_group::select(&candidates, *axis, groups, clusters, load);
             let led = led.and_then(|chosen| check(chosen, &constraints));
             let chosen = led.or_else(|error| by_fields(&[], Growth::Anywhere).ok_or(error))?;

@@ -11,8 +11,8 @@ use std::cmp::Ordering;
 
 use super::Groups;
 
-/// States looked at in an exact search, about 20 ms of one core. A hundred groups of thirty-five clusters, of which a thousand clusters
-/// are asked for, make three million.
+/// States looked at in an exact search, about 20 ms of one core. A hundred groups of thirty-five
+/// clusters, of which a thousand clusters are asked for, make three million.
 const MOST_STATES: usize = 1 << 22;
 
 /// What matters about one group.
@@ -24,7 +24,8 @@ pub(super) struct Size {
     pub clusters: usize,
 }
 
-/// The sets of some groups, which are given in the order in which they are tried: by the number of their clusters, the least first.
+/// The sets of some groups, which are given in the order in which they are tried: by the number of
+/// their clusters, the least first.
 #[derive(Debug)]
 pub(super) struct Sets<'g> {
     groups: &'g [Size],
@@ -49,8 +50,9 @@ impl<'g> Sets<'g> {
         }
     }
 
-    /// The positions of the best complete set. Where an exact search would take too long, the set has as few groups as possible, and
-    /// of those the preferred ones as far as the number of clusters allows.
+    /// The positions of the best complete set. Where an exact search would take too long, the set
+    /// has as few groups as possible, and of those the preferred ones as far as the number of
+    /// clusters allows.
     pub fn best(&self, preference: impl Fn(&usize, &usize) -> Ordering) -> Option<Vec<usize>> {
         let largest = self.groups.iter().rev().take(self.limits.max);
         let most: usize = largest.map(|group| group.clusters).sum();
@@ -81,8 +83,8 @@ impl<'g> Sets<'g> {
         enough.min(self.limits.max).min(self.groups.len())
     }
 
-    /// From the last group back, the worth of the best completion of each state: so many groups taken of those before, with so many
-    /// clusters (more than enough are enough).
+    /// From the last group back, the worth of the best completion of each state: so many groups
+    /// taken of those before, with so many clusters (more than enough are enough).
     fn exact(&self, longest: usize, width: usize) -> Option<Vec<usize>> {
         let mut worth = vec![NONE; longest * width];
         let mut is_taken = vec![false; self.groups.len() * longest * width];
@@ -95,7 +97,8 @@ impl<'g> Sets<'g> {
                     let taking = if self.is_complete(length + 1, clusters + group.clusters) {
                         own
                     } else if length + 1 < longest {
-                        // A longer set is looked at later, so that this is its worth without this group.
+                        // A longer set is looked at later, so that this is its worth without this
+                        // group.
                         match worth[(length + 1) * width + after] {
                             NONE => NONE,
                             rest => rest + own,
@@ -125,7 +128,8 @@ impl<'g> Sets<'g> {
         None
     }
 
-    /// As few groups as possible; each preferred one that leaves enough clusters to the largest of the others.
+    /// As few groups as possible; each preferred one that leaves enough clusters to the largest of
+    /// the others.
     fn fewest(&self, preference: impl Fn(&usize, &usize) -> Ordering) -> Option<Vec<usize>> {
         let all = || (0..self.groups.len()).rev();
         let mut count = 0;
@@ -140,7 +144,8 @@ impl<'g> Sets<'g> {
         if !self.is_complete(count, sum) {
             return None;
         }
-        // The largest groups make a complete set; the least preferred of them gives way to a preferred group where that leaves enough.
+        // The largest groups make a complete set; the least preferred of them gives way to a
+        // preferred group where that leaves enough.
         let mut chosen: Vec<usize> = all().take(count).collect();
         let mut is_chosen = vec![false; self.groups.len()];
         for &position in &chosen {
@@ -181,8 +186,8 @@ impl<'g> Sets<'g> {
         self.limits.min <= length && length <= self.limits.max && clusters >= self.min_clusters
     }
 
-    /// Whether a search that stops at complete sets would have recorded exactly this one: it is complete, and was not before its last
-    /// group.
+    /// Whether a search that stops at complete sets would have recorded exactly this one: it is
+    /// complete, and was not before its last group.
     pub fn is_found(&self, set: &[usize]) -> bool {
         let clusters: usize = set.iter().map(|&it| self.groups[it].clusters).sum();
         let last = set.iter().max().map_or(0, |&it| self.groups[it].clusters);

@@ -1,4 +1,5 @@
-//! Waiting bindings that may go to the same clusters, ask for like amounts and have the same priority.
+//! Waiting bindings that may go to the same clusters, ask for like amounts and have the same
+//! priority.
 
 use std::cmp::Reverse;
 
@@ -24,11 +25,12 @@ pub struct Group<K> {
     /// Whether it has its place among the groups whose bindings are to be woken.
     pub has_turn: bool,
     admission: Line<K>,
-    /// Counts the replicas for which room has appeared since the group exists. Room that went is not counted: a look too many does
-    /// no harm.
+    /// Counts the replicas for which room has appeared since the group exists. Room that went is
+    /// not counted: a look too many does no harm.
     room: Line<K>,
     anything: Line<K>,
-    /// The count of `anything` up to which a change of admission, and not only room, concerns the bindings.
+    /// The count of `anything` up to which a change of admission, and not only room, concerns the
+    /// bindings.
     touched: i64,
 }
 
@@ -46,8 +48,8 @@ impl<K> Default for Group<K> {
 }
 
 impl<K: Clone + Ord> Group<K> {
-    /// A binding waits until room for so many replicas has appeared, if room is what it waits for; whom anything may help is helped by
-    /// one. Returns the value that it waits for.
+    /// A binding waits until room for so many replicas has appeared, if room is what it waits for;
+    /// whom anything may help is helped by one. Returns the value that it waits for.
     pub fn join(&mut self, key: K, wish: Wish, lacking: i64) -> i64 {
         let lacking = match wish {
             Wish::Anything => lacking.min(1),
@@ -63,7 +65,8 @@ impl<K: Clone + Ord> Group<K> {
         }
     }
 
-    /// Takes a binding over from another group, with what it lacks still. Returns the value that it waits for.
+    /// Takes a binding over from another group, with what it lacks still. Returns the value that it
+    /// waits for.
     pub fn adopt(&mut self, key: K, wish: Wish, due: i64, former: &mut Self) -> i64 {
         let is_touched = wish == Wish::Anything && due <= former.touched;
         let left = former.line(wish).map_or(0, |line| line.left(due));

@@ -1,5 +1,5 @@
-//! Nobody who may be helped is missed, however few ranges there are: compared with asking each binding by itself, and with what a
-//! decision would come to.
+//! Nobody who may be helped is missed, however few ranges there are: compared with asking each
+//! binding by itself, and with what a decision would come to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,8 @@ use crate::scheduler::{Options, Pass};
 /// Clusters of a fleet.
 const CLUSTERS: u8 = 4;
 
-/// What happens to a cluster: which one, its cores, its memory, and whether it has a taint, has gone, or counts grades.
+/// What happens to a cluster: which one, its cores, its memory, and whether it has a taint, has
+/// gone, or counts grades.
 type Step = (u8, i64, i64, u8);
 
 fn step() -> impl Strategy<Value = Step> {
@@ -43,7 +44,8 @@ fn state((number, cores, gibibytes, variant): Step) -> Option<Value> {
     Some(cluster)
 }
 
-/// Which clusters it may go to, its replicas, and what each asks for: thousandths of a core and of a gibibyte.
+/// Which clusters it may go to, its replicas, and what each asks for: thousandths of a core and of
+/// a gibibyte.
 fn workload() -> impl Strategy<Value = ResourceBindingSpec> {
     let affinity = prop::sample::select(vec![
         Value::Null,
@@ -162,7 +164,8 @@ proptest! {
                 let is_exact = most_ranges > specs.len();
                 prop_assert!(!is_exact || expected || !woken.contains(key), "binding {key}");
             }
-            // Looked at in vain they wait again; some leave meanwhile, so that ranges are made anew.
+            // Looked at in vain they wait again; some leave meanwhile, so that ranges are made
+            // anew.
             for key in woken {
                 put(key, &mut asked);
             }

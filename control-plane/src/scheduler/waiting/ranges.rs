@@ -7,8 +7,8 @@ use crate::scheduler::capacity::{Coarseness, Demand, Likeness, Range};
 /// Number of a range; it is not used again.
 pub type RangeId = u32;
 
-/// The ranges that the demands are put into: as many as there are different demands, or, where these are too many, fewer of
-/// demands that are alike.
+/// The ranges that the demands are put into: as many as there are different demands, or, where
+/// these are too many, fewer of demands that are alike.
 #[derive(Debug, Default)]
 pub struct Ranges {
     coarseness: Coarseness,
@@ -68,7 +68,8 @@ impl Ranges {
         id
     }
 
-    /// Takes a demand out. Its range stays as wide as it is until it has no members any more: too wide a range only wakes too many.
+    /// Takes a demand out. Its range stays as wide as it is until it has no members any more: too
+    /// wide a range only wakes too many.
     pub fn remove(&mut self, id: RangeId) {
         let Some(known) = self.known.get_mut(&id) else {
             return;

@@ -53,8 +53,8 @@ impl Turns {
     }
 }
 
-/// How many bindings are woken at a time: ever more while most of them are helped, and few while most are not, so that looks in vain
-/// leave time for those at other bindings.
+/// How many bindings are woken at a time: ever more while most of them are helped, and few while
+/// most are not, so that looks in vain leave time for those at other bindings.
 #[derive(Debug)]
 pub struct Pace {
     size: usize,

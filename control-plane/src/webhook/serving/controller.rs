@@ -59,14 +59,16 @@ struct Keeper {
     /// DNS names and addresses of the server, sorted.
     names: Vec<String>,
     certificate: Arc<Certificate>,
-    /// What was made and could not be stored yet: made anew at each look, it would be named anew at each look.
+    /// What was made and could not be stored yet: made anew at each look, it would be named anew at
+    /// each look.
     unstored: Mutex<Option<Issued>>,
 }
 
 /// A webhook configuration that is there, and where it is.
 type Configuration = (Api<DynamicObject>, Value);
 
-/// Starts the task that keeps the certificate; `part` of `health` is ready once there is one to serve with.
+/// Starts the task that keeps the certificate; `part` of `health` is ready once there is one to
+/// serve with.
 pub(crate) fn start(
     fleet: &Arc<Fleet>,
     certificate: Arc<Certificate>,
@@ -111,7 +113,8 @@ pub(crate) fn start(
 }
 
 impl Keeper {
-    /// Serves with what the Secret holds; the leader sees to it beforehand that this is good and trusted.
+    /// Serves with what the Secret holds; the leader sees to it beforehand that this is good and
+    /// trusted.
     async fn look(&self, leads: bool) -> Result<(), Error> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
         let found = secrets.get_opt(SECRET).await;

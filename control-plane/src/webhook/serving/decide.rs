@@ -17,10 +17,12 @@ use super::issue::LIFE;
 pub(super) const KEYS: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
 /// Annotation of the Secret: the names that the certificate is for, separated by commas.
 pub(super) const NAMES: &str = "failover.muster.io/certificate-names";
-/// Older authorities that are named beside the newest: each is good for [`LIFE`], and two thirds of that pass between two certificates.
+/// Older authorities that are named beside the newest: each is good for [`LIFE`], and two thirds of
+/// that pass between two certificates.
 const OLDER: usize = 3;
 
-/// Ending of the names of the chart's webhooks. Others in the same configuration are somebody else's.
+/// Ending of the names of the chart's webhooks. Others in the same configuration are somebody
+/// else's.
 const OURS: &str = ".muster.io";
 
 /// What the Secret holds.
@@ -98,7 +100,8 @@ pub(super) fn due(held: Option<&Held>, names: &str, now: Timestamp) -> Option<&'
     (leaf.not_after.duration_since(now) < third).then_some("it ends soon")
 }
 
-/// The authorities to be trusted once there is a new one: it, and those of certificates that may still be shown (`before`, PEM).
+/// The authorities to be trusted once there is a new one: it, and those of certificates that may
+/// still be shown (`before`, PEM).
 pub(super) fn trusted(newest: &str, before: &str, now: Timestamp) -> String {
     let mut all = vec![newest.trim().to_owned()];
     for authority in good_authorities(before, now) {
@@ -109,8 +112,8 @@ pub(super) fn trusted(newest: &str, before: &str, now: Timestamp) -> String {
     all.join("\n") + "\n"
 }
 
-/// The authorities that the webhooks of ours in a configuration trust, PEM. What replicas show is trusted by them even when the Secret
-/// that said so is gone.
+/// The authorities that the webhooks of ours in a configuration trust, PEM. What replicas show is
+/// trusted by them even when the Secret that said so is gone.
 pub(super) fn named(configuration: &Value) -> String {
     let webhooks = configuration["webhooks"].as_array();
     let bundles = webhooks.into_iter().flatten().filter(|it| is_ours(it));
@@ -137,8 +140,8 @@ fn good_authorities(text: &str, now: Timestamp) -> Vec<String> {
     blocks.filter(good).map(str::to_owned).collect()
 }
 
-/// The change by which every webhook of ours in a configuration trusts these authorities; `None` when all of them do. It fails if the
-/// configuration has become another one.
+/// The change by which every webhook of ours in a configuration trusts these authorities; `None`
+/// when all of them do. It fails if the configuration has become another one.
 pub(super) fn trust(configuration: &Value, authorities: &str) -> Option<Value> {
     let bundle = STANDARD.encode(authorities);
     let mut webhooks = configuration["webhooks"].as_array()?.clone();
