@@ -208,7 +208,7 @@ def fleet_access():
     for member, other in [("m1", "m2"), ("m2", "m1")]:
         named = rules(objects, "ClusterRole", f"muster:agent:{member}")
         names = {name for rule in named for name in rule.get("resourceNames", ["*"])}
-        check(f"{path}: {member} sees its own Cluster only", names == {member, "karmada-cluster", f"karmada-es-{member}"}, str(names))
+        check(f"{path}: {member} sees its own Cluster only", names == {member, "karmada-cluster", f"karmada-es-{member}", "kube-system"}, str(names))
         check(f"{path}: {member} has its Works", bool(rules(objects, "Role", "muster:agent", f"karmada-es-{member}")))
         bound = [
             each["metadata"]["namespace"]

@@ -22,6 +22,7 @@ pub mod certificate;
 pub mod credentials;
 mod digest;
 pub mod discovery;
+pub mod fleet_id;
 pub mod health;
 pub mod heartbeat;
 pub mod join;

@@ -113,6 +113,10 @@ pub fn describe() {
         "Watches in the member that broke and were started again."
     );
     describe_gauge!(
+        "muster_fleet_identified",
+        "1 when the id of the fleet is known, by which objects of other fleets are told apart, else 0."
+    );
+    describe_gauge!(
         "muster_orphaned_objects",
         "Objects in the member that name a Work which is not there, by kind, of the kinds that are watched."
     );

@@ -22,7 +22,8 @@ use muster_shared::api::work::Work;
 use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
 use muster_shared::k8s::{
-    Api, ByteString, CertificateSigningRequest, Client, Event, ObjectMeta, ResourceExt, Secret,
+    Api, ByteString, CertificateSigningRequest, Client, Event, Namespace, ObjectMeta, ResourceExt,
+    Secret, ServiceAccount,
 };
 use muster_shared::settings::BindAddress;
 use tokio::time::timeout;
@@ -426,4 +427,46 @@ async fn a_member_with_workloads_stays_unless_that_is_forced() {
             .items
             .is_empty()
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_leaves_keeps_the_accounts_of_its_other_fleet() {
+    let bench = Bench::start("two-fleets").await;
+    bench.invitation(&["--cluster-name", "m1"]).await;
+    let namespaces: Api<Namespace> = Api::all(bench.ground.client.clone());
+    let id = namespaces.get("kube-system").await.unwrap().uid();
+    let of_member: Api<Namespace> = Api::all(bench.member_client.clone());
+    let namespace = serde_json::json!({"metadata": {"name": "karmada-cluster"}});
+    let namespace = serde_json::from_value(namespace).unwrap();
+    let params = PostParams {
+        field_manager: Some("muster-agent".to_owned()),
+        ..PostParams::default()
+    };
+    of_member.create(&params, &namespace).await.unwrap();
+    let accounts: Api<ServiceAccount> =
+        Api::namespaced(bench.member_client.clone(), "karmada-cluster");
+    for (name, fleet) in [
+        ("karmada-m1", id),
+        ("karmada-impersonator", Some("other".to_owned())),
+    ] {
+        let account = serde_json::json!({"metadata": {"name": name, "labels": {"karmada.io/system": "true"},
+            "annotations": {"work.muster.io/fleet": fleet}}});
+        let account = serde_json::from_value(account).unwrap();
+        accounts.create(&params, &account).await.unwrap();
+    }
+    let file = bench.file("member", &bench.member.admin_kubeconfig().unwrap());
+    let words = [
+        "unregister",
+        "m1",
+        "--member-kubeconfig",
+        file.to_str().unwrap(),
+    ];
+    let said = bench.at_fleet(&words).await.unwrap();
+    assert!(said.contains("Removed 1 accounts"), "{said}");
+    assert!(
+        said.contains("ServiceAccount karmada-impersonator"),
+        "{said}"
+    );
+    assert!(accounts.get_opt("karmada-m1").await.unwrap().is_none());
+    accounts.get("karmada-impersonator").await.unwrap();
 }

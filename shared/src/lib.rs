@@ -25,6 +25,7 @@ pub mod client;
 pub mod conditions;
 mod connections;
 pub mod events;
+pub mod fleet_id;
 pub mod https;
 pub mod interner;
 pub mod interpreter;

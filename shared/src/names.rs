@@ -109,6 +109,13 @@ pub mod annotation {
     pub const CLUSTER_PROPAGATION_POLICY_NAME: &str = "clusterpropagationpolicy.karmada.io/name";
     /// On a binding (Muster's own): last eviction by a taint, as JSON.
     pub const LAST_EVICTION: &str = "failover.muster.io/last-eviction";
+    /// On an object in a member (Muster's own): the id of the fleet whose agent made it.
+    pub const FLEET: &str = "work.muster.io/fleet";
+    /// On the namespace `karmada-cluster` of the fleet API (Muster's own): the id of the fleet.
+    pub const FLEET_ID: &str = "fleet.muster.io/id";
+    /// On the same namespace (Muster's own): ids, separated by commas, of fleets that this one has
+    /// replaced. Their objects in the members are its own.
+    pub const FORMER_FLEET_IDS: &str = "fleet.muster.io/former-ids";
     /// On an object from the cache of Karmada's search: the cluster that it comes from.
     pub const CACHED_FROM_CLUSTER: &str = "resource.karmada.io/cached-from-cluster";
 }

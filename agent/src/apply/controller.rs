@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use self::telling::is_news;
 use super::outcome::{self, Failures};
+use crate::fleet_id;
 use crate::reflect::{Look, Reflections};
 use crate::work::CachedWork;
 use crate::work::desired::{self, ObjectKey};
@@ -71,6 +72,7 @@ pub struct Applier {
     written: Arc<Written<CachedWork>>,
     /// Works with an object whose namespace or kind the member does not have yet.
     waiting: Mutex<BTreeSet<String>>,
+    fleet: fleet_id::Known,
 }
 
 impl Applier {
@@ -78,9 +80,9 @@ impl Applier {
     /// the keys of `queue`.
     pub fn new(
         cluster: String,
-        (works, api): (Informer<CachedWork>, Api<CachedWork>),
-        clusters: Informer<Cluster>,
-        (member, inventory, repairs): (Member, Arc<Inventory>, Arc<Repairs>),
+        (works, api, clusters): (Informer<CachedWork>, Api<CachedWork>, Informer<Cluster>),
+        (member, fleet): (Member, fleet_id::Known),
+        (inventory, repairs): (Arc<Inventory>, Arc<Repairs>),
         events: Events,
         reflections: Arc<Reflections>,
         queue: Queue<String>,
@@ -116,6 +118,7 @@ impl Applier {
             queue,
             written,
             waiting: Mutex::default(),
+            fleet,
         })
     }
 
@@ -258,11 +261,12 @@ impl Applier {
         key: &ObjectKey,
         manifest: &Value,
     ) -> Result<Change, object::Error> {
-        let wanted = desired_for(work, manifest);
+        let fleet = self.fleet.now();
+        let wanted = desired_for(work, manifest, fleet.mark());
         if self.inventory.confirms(key, &wanted) {
             return Ok(Change::None);
         }
-        let outcome = object::bring(&self.member, &self.cluster, key, &wanted).await;
+        let outcome = object::bring(&self.member, &self.cluster, key, &wanted, &fleet).await;
         if let Ok((_, object)) = &outcome {
             self.reflections
                 .see_first(&work.name_any(), key, Look::at(object));
@@ -279,7 +283,7 @@ impl Applier {
             }
             Err(error) => {
                 count(key, "error");
-                if matches!(error, object::Error::NotMade(_)) {
+                if error.is_absence() {
                     self.reflections.see(&work.name_any(), key, Look::lost());
                 }
             }

@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use kube::api::PostParams;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::events::{EventType, Events};
-use muster_shared::k8s::{
-    Api, Client, ClusterResourceScope, Resource, ResourceExt, Secret, ServiceAccount,
-};
+use muster_shared::fleet_id::FleetId;
+use muster_shared::k8s::{Api, Client, Resource, ResourceExt, Secret, ServiceAccount};
 use muster_shared::lease::Leadership;
+use muster_shared::names::annotation;
 use muster_shared::queue::{backoff, jittered};
 use muster_shared::watch::{Change, Informer, Selection};
 use serde::Serialize;
@@ -21,8 +21,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::ownership::{self, Foreign};
 use super::report::{Delivery, Step};
 use crate::accounts::{self, Held, Report, TOKEN_TYPE};
+use crate::fleet_id;
 use crate::join::ensure_namespace;
 use crate::measures;
 use crate::write::{self, FIELD_MANAGER, merge, within};
@@ -33,6 +35,8 @@ const LOOK_AGAIN: Duration = Duration::from_mins(5);
 /// How long the member may take to write a token before that is told (Karmada waits as long, and
 /// then gives up).
 const TOKEN_GRACE: Duration = Duration::from_secs(30);
+/// Attempts to make an object when others write it at the same time.
+const ATTEMPTS: usize = 4;
 /// How soon a token that is not there yet is looked for again; our watch tells of it earlier as a
 /// rule.
 const TOKEN_PAUSE: Duration = Duration::from_secs(1);
@@ -44,6 +48,10 @@ enum Error {
     Call(#[from] write::Error),
     #[error("the member's Secret {0:?} is not ours: {1}")]
     Occupied(String, String),
+    #[error("the member's {0} {1:?} is not ours, and its token is not reported: {2}")]
+    Foreign(String, String, Foreign),
+    #[error("the member's {0} {1:?} is written by others again and again")]
+    Contended(String, String),
     #[error("the fleet's Secret {0:?} holds the credentials of cluster {1:?}")]
     Taken(String, String),
     #[error("the member has written no token into Secret {0:?} for {TOKEN_GRACE:?}")]
@@ -78,6 +86,8 @@ pub struct Reporter {
     pub watching: Client,
     /// Where events are published.
     pub events: Events,
+    /// With what is marked what we make in the member.
+    pub fleet_id: fleet_id::Known,
 }
 
 impl Reporter {
@@ -105,6 +115,8 @@ impl Reporter {
 
     async fn keep_reporting(&self, news: &Notify) {
         self.clusters.synced().await;
+        self.fleet_id.settled().await;
+        let mut fleet_id = self.fleet_id.clone();
         let mut failures = 0;
         let mut awaited: Option<Instant> = None;
         loop {
@@ -120,6 +132,7 @@ impl Reporter {
             };
             tokio::select! {
                 () = news.notified() => {}
+                () = fleet_id.changed() => {}
                 () = tokio::time::sleep(jittered(pause)) => {}
             }
         }
@@ -201,23 +214,27 @@ impl Reporter {
     async fn prepare(&self, report: Report, account: &str) -> Result<Secret, Error> {
         let (member, namespace) = (&self.member, self.namespace.as_str());
         let secrets: Api<Secret> = Api::namespaced(member.clone(), namespace);
+        let fleet = self.fleet_id.now();
         ensure_namespace(member, namespace).await?;
         let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), namespace);
         let wanted = accounts::service_account(namespace, account);
-        ensure(
-            "read or create the member's ServiceAccount",
-            &accounts,
-            &wanted,
-        )
-        .await?;
+        let step = "read or create the member's ServiceAccount";
+        ensure(step, &accounts, wanted, &fleet).await?;
         if report == Report::KubeCredentials {
             let (role, binding) = accounts::full_access(namespace, account);
-            ensure_everywhere("read or create the member's ClusterRole", member, &role).await?;
+            let step = "read or create the member's ClusterRole";
+            ensure(step, &Api::all(member.clone()), role, &fleet).await?;
             let step = "read or create the member's ClusterRoleBinding";
-            ensure_everywhere(step, member, &binding).await?;
+            ensure(step, &Api::all(member.clone()), binding, &fleet).await?;
         }
         let wanted = accounts::token_secret(namespace, account);
-        ensure("read or create the member's Secret", &secrets, &wanted).await?;
+        ensure(
+            "read or create the member's Secret",
+            &secrets,
+            wanted,
+            &fleet,
+        )
+        .await?;
         Ok(within("read the member's Secret", secrets.get(account)).await?)
     }
 
@@ -280,34 +297,43 @@ fn matters(change: &Change<Cluster>) -> bool {
     }
 }
 
-/// Creates an object of the member unless there is one of its name, which is then left as it is.
-async fn ensure<K>(step: &'static str, api: &Api<K>, wanted: &K) -> Result<(), write::Error>
+/// Creates an object of the member unless there is one of its name, which is then left as it is but
+/// for the mark of the fleet. One that was made for another fleet is an error.
+async fn ensure<K>(
+    step: &'static str,
+    api: &Api<K>,
+    mut wanted: K,
+    fleet: &FleetId,
+) -> Result<(), Error>
 where
-    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
 {
     let name = wanted.name_any();
-    if within(step, api.get_metadata_opt(&name)).await?.is_some() {
-        return Ok(());
+    if let Some(mark) = fleet.mark() {
+        let annotations = wanted.annotations_mut();
+        annotations.insert(annotation::FLEET.to_owned(), mark.to_owned());
     }
-    let params = PostParams {
-        field_manager: Some(FIELD_MANAGER.into()),
-        ..PostParams::default()
-    };
-    match within(step, api.create(&params, wanted)).await {
-        // Somebody was faster.
-        Err(error) if error.is_conflict() => Ok(()),
-        other => other.map(drop),
+    for _ in 0..ATTEMPTS {
+        let found = within(step, api.get_metadata_opt(&name)).await?;
+        let written = if let Some(found) = found {
+            ownership::check(&found.metadata, fleet)
+                .map_err(|why| Error::Foreign(K::kind(&()).into_owned(), name.clone(), why))?;
+            let Some(patch) = ownership::marking(&found.metadata, fleet) else {
+                return Ok(());
+            };
+            within(step, merge(api, &name, None, &patch)).await
+        } else {
+            let params = PostParams {
+                field_manager: Some(FIELD_MANAGER.into()),
+                ..PostParams::default()
+            };
+            within(step, api.create(&params, &wanted)).await
+        };
+        match written {
+            // Somebody was faster, the agent of another fleet perhaps.
+            Err(error) if error.is_conflict() || error.is_not_found() => {}
+            other => return Ok(other.map(drop)?),
+        }
     }
-}
-
-async fn ensure_everywhere<K>(
-    step: &'static str,
-    member: &Client,
-    wanted: &K,
-) -> Result<(), write::Error>
-where
-    K: Resource<Scope = ClusterResourceScope, DynamicType = ()>,
-    K: Clone + Debug + Serialize + DeserializeOwned,
-{
-    ensure(step, &Api::all(member.clone()), wanted).await
+    Err(Error::Contended(K::kind(&()).into_owned(), name))
 }

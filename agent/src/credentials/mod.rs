@@ -5,6 +5,7 @@
 //! separate task that retries and reports failures; leases and status do not wait for it.
 
 mod controller;
+mod ownership;
 pub mod report;
 mod withdrawal;
 

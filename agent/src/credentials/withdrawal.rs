@@ -8,20 +8,22 @@ use futures::future::join_all;
 use kube::api::{DeleteParams, Preconditions};
 use muster_shared::api::cluster::{Cluster, LocalSecretReference};
 use muster_shared::events::{EventType, Events};
+use muster_shared::fleet_id::FleetId;
 use muster_shared::k8s::{
     Api, Client, ClusterRole, ClusterRoleBinding, ObjectMeta, Resource, ResourceExt, Secret,
     ServiceAccount,
 };
 use muster_shared::lease::Leadership;
-use muster_shared::names::label;
 use muster_shared::queue::{backoff, jittered};
 use muster_shared::watch::Informer;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::ownership::{self, Foreign};
 use crate::accounts::{self, Report};
-use crate::write::{self, FIELD_MANAGER, merge, within};
+use crate::fleet_id;
+use crate::write::{self, merge, within};
 
 /// How long to wait while another agent leads.
 const WHEN_LED: Duration = Duration::from_secs(10);
@@ -29,6 +31,15 @@ const WHEN_LED: Duration = Duration::from_secs(10);
 const ATTEMPTS: usize = 4;
 /// The shortest pause after a failure: what is missing is a right, as a rule.
 const PAUSE: Duration = Duration::from_mins(1);
+
+/// Why credentials could not be taken back.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Call(#[from] write::Error),
+    #[error("it is not clear whose the account is: {0}")]
+    Unclear(Foreign),
+}
 
 /// Takes the credentials of one member back, once in the life of the process.
 pub struct Withdrawal {
@@ -48,6 +59,8 @@ pub struct Withdrawal {
     pub member: Client,
     /// Where events are published.
     pub events: Events,
+    /// By which is told what was made for this fleet.
+    pub fleet_id: fleet_id::Known,
 }
 
 impl Withdrawal {
@@ -63,6 +76,7 @@ impl Withdrawal {
     /// Takes all back, each by itself: one that cannot go keeps no other.
     async fn withdraw_all(&self) {
         self.clusters.synced().await;
+        self.fleet_id.settled().await;
         join_all(self.reports.iter().map(|report| self.withdraw(*report))).await;
     }
 
@@ -85,7 +99,7 @@ impl Withdrawal {
     }
 
     /// Takes one account back; `false` when somebody else leads.
-    async fn step(&self, report: Report) -> Result<bool, write::Error> {
+    async fn step(&self, report: Report) -> Result<bool, Error> {
         if !self.leadership.is_current() {
             return Ok(false);
         }
@@ -96,13 +110,22 @@ impl Withdrawal {
             Ok(found) => found,
             // What we may not see we did not make.
             Err(error) if error.is_forbidden() => None,
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
+        let fleet = self.fleet_id.now();
         // It is the last to go, so that whatever is left of a withdrawal that was cut short is
         // found by it.
-        let Some(found) = found.filter(|found| is_ours(&found.metadata)) else {
+        let Some(found) = found.filter(|found| ownership::is_an_agents(&found.metadata)) else {
             return Ok(true);
         };
+        match ownership::check(&found.metadata, &fleet) {
+            Ok(()) => {}
+            Err(why @ Foreign::OtherFleet { .. }) => {
+                tracing::info!(account, %why, "left an account in the member");
+                return Ok(true);
+            }
+            Err(why @ Foreign::Unclear { .. }) => return Err(Error::Unclear(why)),
+        }
         // The key to the member goes whatever the fleet says: its copy of the token is worthless
         // once the account is gone.
         if let Err(error) = self.leave_the_fleet(report).await {
@@ -114,18 +137,17 @@ impl Withdrawal {
                 .0
                 .name_any();
             let bindings: Api<ClusterRoleBinding> = Api::all(self.member.clone());
-            remove("remove the member's ClusterRoleBinding", &bindings, &name).await?;
+            let is_ours = |found: &ObjectMeta| is_ours(found, &fleet);
+            let step = "remove the member's ClusterRoleBinding";
+            remove(step, &bindings, &name, is_ours).await?;
             let roles: Api<ClusterRole> = Api::all(self.member.clone());
-            remove("remove the member's ClusterRole", &roles, &name).await?;
+            remove("remove the member's ClusterRole", &roles, &name, is_ours).await?;
         }
+        let is_ours = |found: &ObjectMeta| is_ours(found, &fleet);
         let secrets: Api<Secret> = Api::namespaced(self.member.clone(), &self.namespace);
-        remove("remove the member's Secret", &secrets, &account).await?;
-        remove(
-            "remove the member's ServiceAccount",
-            &accounts,
-            &found.name_any(),
-        )
-        .await?;
+        remove("remove the member's Secret", &secrets, &account, is_ours).await?;
+        let step = "remove the member's ServiceAccount";
+        remove(step, &accounts, &found.name_any(), is_ours).await?;
         tracing::info!(
             account,
             "took the credentials back that are no longer reported"
@@ -145,7 +167,8 @@ impl Withdrawal {
     async fn leave_the_fleet(&self, report: Report) -> Result<(), write::Error> {
         let name = report.secret(&self.cluster);
         let secrets: Api<Secret> = Api::namespaced(self.fleet.clone(), &self.namespace);
-        let removed = remove("remove the fleet's Secret", &secrets, &name).await;
+        let is_ours = ownership::is_an_agents;
+        let removed = remove("remove the fleet's Secret", &secrets, &name, is_ours).await;
         let clusters: Api<Cluster> = Api::all(self.fleet.clone());
         for _ in 0..ATTEMPTS {
             let read = clusters.get_opt(&self.cluster);
@@ -171,13 +194,9 @@ impl Withdrawal {
     }
 }
 
-/// Whether an object was made by an agent of ours: it has the system's label, and our name among
-/// those who wrote it. Karmada's agent makes objects of the same names.
-fn is_ours(metadata: &ObjectMeta) -> bool {
-    let labels = metadata.labels.iter().flatten();
-    let mut managers = metadata.managed_fields.iter().flatten();
-    labels.into_iter().any(|(key, _)| key == label::SYSTEM)
-        && managers.any(|it| it.manager.as_deref() == Some(FIELD_MANAGER))
+/// Whether an object in the member was made by an agent of ours for this fleet.
+fn is_ours(metadata: &ObjectMeta, fleet: &FleetId) -> bool {
+    ownership::is_an_agents(metadata) && ownership::check(metadata, fleet).is_ok()
 }
 
 /// Whether a Cluster refers to that Secret for these credentials.
@@ -190,7 +209,12 @@ fn names(cluster: &Cluster, report: Report, namespace: &str, name: &str) -> bool
 }
 
 /// Deletes an object if it is there and ours.
-async fn remove<K>(step: &'static str, api: &Api<K>, name: &str) -> Result<(), write::Error>
+async fn remove<K>(
+    step: &'static str,
+    api: &Api<K>,
+    name: &str,
+    is_ours: impl Fn(&ObjectMeta) -> bool,
+) -> Result<(), write::Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
@@ -209,27 +233,5 @@ where
         // Gone, or another one of its name by now.
         Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
         other => other.map(drop),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::Value;
-
-    use super::*;
-
-    #[test]
-    fn only_what_our_agents_made_is_theirs_to_remove() {
-        let metadata = |labels: Value, manager: &str| -> ObjectMeta {
-            serde_json::from_value(
-                json!({"labels": labels, "managedFields": [{"manager": manager}]}),
-            )
-            .unwrap()
-        };
-        let system = json!({ label::SYSTEM: "true" });
-        assert!(is_ours(&metadata(system.clone(), FIELD_MANAGER)));
-        assert!(!is_ours(&metadata(system, "karmada-agent")));
-        assert!(!is_ours(&metadata(json!({}), FIELD_MANAGER)));
-        assert!(!is_ours(&ObjectMeta::default()));
     }
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use muster_shared::fleet_id::Owner;
 use muster_shared::k8s::{Api, Client, GroupVersionKind};
 use muster_shared::names::label;
 use muster_shared::queue::Queue;
 use muster_shared::watch::{self, Change, Event, Informer, Selection};
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +21,7 @@ use super::reflections::Reflections;
 use super::supervised::Supervised;
 use crate::digest::digest;
 use crate::discovery::Discovery;
+use crate::fleet_id;
 use crate::work::CachedWork;
 use crate::work::desired::ObjectKey;
 use crate::work::inventory::Inventory;
@@ -48,6 +51,7 @@ pub struct Watches {
     /// Works to be applied again.
     to_apply: Queue<String>,
     kinds_changed: Arc<Notify>,
+    fleet: fleet_id::Known,
 }
 
 impl Watches {
@@ -62,6 +66,7 @@ impl Watches {
             Arc<Inventory>,
         ),
         (repairs, to_apply): (Arc<Repairs>, Queue<String>),
+        fleet: fleet_id::Known,
     ) -> Arc<Self> {
         let kinds_changed = Arc::new(Notify::new());
         let changed = Arc::clone(&kinds_changed);
@@ -79,6 +84,7 @@ impl Watches {
             repairs,
             to_apply,
             kinds_changed,
+            fleet,
         })
     }
 
@@ -236,7 +242,11 @@ impl Watches {
         // Elements of a list come without them.
         object["apiVersion"] = watched.kind.api_version().into();
         object["kind"] = watched.kind.kind.as_str().into();
+        let fleet = self.fleet.now();
+        let owner = fleet.owner(ownership::fleet(&object));
+        // Two fleets may have Works of one name, each in a namespace of one name.
         let ours = ownership::work_of(&object)
+            .filter(|_| owner != Owner::Other)
             .filter(|(namespace, _)| Some(*namespace) == self.works.api().namespace())
             .map(|(_, name)| name.to_owned());
         let mut seen = Seen {
@@ -258,10 +268,10 @@ impl Watches {
             return seen;
         }
         self.reflections.see(name, &key, Look::at(&object));
-        if !open.cached.is_to_be_kept() {
+        if !open.cached.is_to_be_kept() || owner == Owner::Unclear {
             return seen;
         }
-        let wanted = desired_for(&open.work, manifest);
+        let wanted = desired_for(&open.work, manifest, fleet.mark());
         let plan = object::plan(&self.echoes, &key, &wanted, &object);
         if plan.as_ref().is_ok_and(object::Plan::is_empty) {
             seen.fit = Some(digest(&wanted));
@@ -295,7 +305,8 @@ impl Watches {
         opened.as_ref()
     }
 
-    /// An object that was a Work's does not say so any more: somebody took our marks off.
+    /// An object that was a Work's does not say so any more: somebody took our marks off, or the
+    /// agent of another fleet put its own on.
     fn mark_again(&self, watched: &Watched, place: &ObjectKey, name: &str) {
         let mut opened = None;
         let Some(open) = self.open(watched, name, &mut opened) else {
@@ -307,7 +318,7 @@ impl Watches {
         self.inventory.doubt(&key);
         if open.cached.is_to_be_kept() {
             tracing::info!(object = %key, work = name, "does not name its work any more");
-            let wish = digest(&desired_for(&open.work, manifest));
+            let wish = digest(&self.wish(open, manifest));
             let pause = self.repairs.differs(name, &key, wish, None);
             self.to_apply.add_after(name.to_owned(), pause);
         }
@@ -326,10 +337,14 @@ impl Watches {
         self.inventory.doubt(&key);
         if open.cached.is_to_be_kept() {
             tracing::info!(object = %key, work = name, "disappeared from the member");
-            let wish = digest(&desired_for(&open.work, manifest));
+            let wish = digest(&self.wish(open, manifest));
             let pause = self.repairs.disappeared(name, &key, wish);
             self.to_apply.add_after(name.to_owned(), pause);
         }
+    }
+
+    fn wish(&self, open: &Opened, manifest: &Value) -> Value {
+        desired_for(&open.work, manifest, self.fleet.now().mark())
     }
 
     /// Counts the objects that name a Work which is not there: nobody updates or removes them.

@@ -11,6 +11,7 @@ use super::Agent;
 use crate::accounts::Report;
 use crate::certificate::{Place, Rotation};
 use crate::credentials;
+use crate::fleet_id;
 use crate::join::Standing;
 use crate::settings::CERT_ROTATION;
 
@@ -20,6 +21,7 @@ impl Agent {
         &mut self,
         clusters: &Informer<Cluster>,
         events: &Events,
+        fleet_id: &fleet_id::Known,
     ) -> anyhow::Result<()> {
         let reports = self.settings.reports()?;
         if !reports.is_empty() {
@@ -33,6 +35,7 @@ impl Agent {
                 member: self.member_client(Profile::Write)?,
                 watching: self.member.client(Profile::Watch, Limits::NONE)?,
                 events: events.clone(),
+                fleet_id: fleet_id.clone(),
             };
             let reporting = reporter.run(self.shutdown.clone());
             self.spawn_as(Standing::Member, "credentials", reporting);
@@ -49,6 +52,7 @@ impl Agent {
                 fleet: self.fleet_client(Profile::Write)?,
                 member: self.member_client(Profile::Write)?,
                 events: events.clone(),
+                fleet_id: fleet_id.clone(),
             };
             let withdrawing = withdrawal.run(self.shutdown.clone());
             self.spawn_as(Standing::Member, "withdrawal of credentials", withdrawing);

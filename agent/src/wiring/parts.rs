@@ -17,6 +17,7 @@ use super::Agent;
 use crate::apply::Applier;
 use crate::census::Census;
 use crate::discovery::Discovery;
+use crate::fleet_id;
 use crate::health;
 use crate::health::debounce::Thresholds;
 use crate::health::deeper::{self, Deeper, Lookup};
@@ -55,11 +56,29 @@ impl Agent {
             let returned = Arc::clone(&returned);
             self.start_report(clusters.clone(), works.clone(), &discovery, returned)?;
         }
-        self.start_credentials(&clusters, &events)?;
+        let fleet_id = self.find_fleet_id(&clusters, &events)?;
+        self.start_credentials(&clusters, &events, &fleet_id)?;
         if let Some(works) = works {
-            self.start_works(clusters, works, discovery, events, returned)?;
+            self.start_works(clusters, works, discovery, events, (returned, fleet_id))?;
         }
         Ok(())
+    }
+
+    /// Finds out with what the agent marks what it makes in the member.
+    fn find_fleet_id(
+        &mut self,
+        clusters: &Informer<Cluster>,
+        events: &Events,
+    ) -> anyhow::Result<fleet_id::Known> {
+        let (finder, known) = fleet_id::Finder::new(
+            self.settings.cluster_name.clone(),
+            clusters.clone(),
+            self.fleet_client(Profile::Write)?,
+            events.clone(),
+        );
+        let finding = finder.run(self.shutdown.clone());
+        self.spawn_as(Standing::Registered, "fleet id", finding);
+        Ok(known)
     }
 
     /// Our own Cluster, as the fleet has it.
@@ -177,7 +196,7 @@ impl Agent {
         works: Informer<CachedWork>,
         discovery: Discovery,
         events: Events,
-        returned: Arc<Notify>,
+        (returned, fleet_id): (Arc<Notify>, fleet_id::Known),
     ) -> anyhow::Result<()> {
         let namespace = names::execution_namespace(&self.settings.cluster_name);
         let api: Api<CachedWork> = Api::namespaced(self.fleet_client(Profile::Write)?, &namespace);
@@ -200,12 +219,10 @@ impl Agent {
                     Arc::clone(&inventory),
                 ),
                 (Arc::clone(&repairs), to_apply.clone()),
+                fleet_id.clone(),
             );
-            self.spawn_as(
-                Standing::Member,
-                "member watches",
-                watches.run(self.shutdown.clone()),
-            );
+            let watching = watches.run(self.shutdown.clone());
+            self.spawn_once_identified("member watches", &fleet_id, watching);
             let reporter = reflect::Reporter::new(
                 works.clone(),
                 api.clone(),
@@ -234,9 +251,9 @@ impl Agent {
             let member = Member::new(writing, discovery, echoes, may_act.clone());
             let applier = Applier::new(
                 self.settings.cluster_name.clone(),
-                (works.clone(), api),
-                clusters,
-                (member, inventory, repairs),
+                (works.clone(), api, clusters),
+                (member, fleet_id.clone()),
+                (inventory, repairs),
                 events,
                 reflections,
                 to_apply.clone(),
@@ -244,7 +261,7 @@ impl Agent {
             let workers = self.settings.concurrent_work_syncs;
             let (synced, shutdown) = (works.clone(), self.shutdown.clone());
             let applying = to_apply.clone();
-            self.spawn_as(Standing::Member, "applier", async move {
+            self.spawn_once_identified("applier", &fleet_id, async move {
                 // Before the first complete list we do not know what the fleet wants.
                 tokio::select! {
                     () = shutdown.cancelled() => return,
@@ -264,6 +281,7 @@ impl Agent {
                 applying.run(workers, shutdown, work).await;
             });
         }
+        self.follow_fleet_id(works.clone(), fleet_id, to_apply.clone());
         self.retry_on_return(works.clone(), returned, to_apply, to_report);
         self.start_readiness(works.clone());
         self.spawn_as(
@@ -272,6 +290,47 @@ impl Agent {
             works.run(self.shutdown.clone()),
         );
         Ok(())
+    }
+
+    /// Starts a task of a member that begins its work once the fleet was asked for its id.
+    fn spawn_once_identified(
+        &mut self,
+        name: &'static str,
+        fleet_id: &fleet_id::Known,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let (fleet_id, shutdown) = (fleet_id.clone(), self.shutdown.clone());
+        self.spawn_as(Standing::Member, name, async move {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = fleet_id.settled() => {}
+            }
+            task.await;
+        });
+    }
+
+    /// With another id of the fleet every object is to be marked anew.
+    fn follow_fleet_id(
+        &mut self,
+        works: Informer<CachedWork>,
+        mut fleet_id: fleet_id::Known,
+        to_apply: Queue<String>,
+    ) {
+        let shutdown = self.shutdown.clone();
+        self.spawn_once_identified("change of the fleet id", &fleet_id.clone(), async move {
+            let marks_anew = async {
+                loop {
+                    fleet_id.changed().await;
+                    for work in works.list() {
+                        to_apply.add(work.name_any());
+                    }
+                }
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = marks_anew => {}
+            }
+        });
     }
 
     /// What failed while an API was away is done as soon as it answers.

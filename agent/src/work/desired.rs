@@ -114,8 +114,13 @@ impl std::fmt::Display for ObjectKey {
 /// which we find it again.
 ///
 /// Karmada's control plane marks its manifests already; Works made by hand or by other controllers
-/// get the marks here.
-pub fn desired(manifest: &Value, work_namespace: &str, work_name: &str) -> Value {
+/// get the marks here. The id of the fleet is for us alone to say, whatever the manifest does: a
+/// template may be a copy of an object in some member.
+pub fn desired(
+    manifest: &Value,
+    (work_namespace, work_name): (&str, &str),
+    fleet: Option<&str>,
+) -> Value {
     let mut desired = manifest.clone();
     let Some(object) = desired.as_object_mut() else {
         return desired;
@@ -134,6 +139,14 @@ pub fn desired(manifest: &Value, work_namespace: &str, work_name: &str) -> Value
         work_namespace,
     );
     mark(metadata, "annotations", annotation::WORK_NAME, work_name);
+    match fleet {
+        Some(fleet) => mark(metadata, "annotations", annotation::FLEET, fleet),
+        None => {
+            if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+                annotations.remove(annotation::FLEET);
+            }
+        }
+    }
     desired
 }
 
@@ -167,15 +180,27 @@ mod tests {
                 "creationTimestamp": null, "labels": {"app": "web"}},
             "data": {"k": "v"}, "status": {"x": 1},
         });
-        assert_eq!(
-            desired(&manifest, "karmada-es-m1", "a-1"),
-            json!({
-                "apiVersion": "v1", "kind": "ConfigMap",
-                "metadata": {"name": "a", "labels": {"app": "web", "karmada.io/managed": "true"},
-                    "annotations": {"work.karmada.io/namespace": "karmada-es-m1", "work.karmada.io/name": "a-1"}},
-                "data": {"k": "v"},
-            })
-        );
+        let mut expected = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a", "labels": {"app": "web", "karmada.io/managed": "true"},
+                "annotations": {"work.karmada.io/namespace": "karmada-es-m1", "work.karmada.io/name": "a-1"}},
+            "data": {"k": "v"},
+        });
+        let work = ("karmada-es-m1", "a-1");
+        assert_eq!(desired(&manifest, work, None), expected);
+        expected["metadata"]["annotations"]["work.muster.io/fleet"] = json!("f");
+        assert_eq!(desired(&manifest, work, Some("f")), expected);
+    }
+
+    #[test]
+    fn a_manifest_does_not_say_which_fleet_it_is_from() {
+        let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a", "annotations": {"work.muster.io/fleet": "other"}}});
+        for fleet in [None, Some("f")] {
+            let desired = desired(&manifest, ("es", "w"), fleet);
+            let found = &desired["metadata"]["annotations"]["work.muster.io/fleet"];
+            assert_eq!(found.as_str(), fleet);
+        }
     }
 
     #[test]

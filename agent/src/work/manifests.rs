@@ -12,9 +12,11 @@ use super::ownership;
 
 pub use muster_shared::names::finalizer::WORK as FINALIZER;
 
-/// What shall be in the member for a manifest of a Work.
-pub fn desired_for(work: &Work, manifest: &Value) -> Value {
-    let mut wanted = desired::desired(manifest, &namespace(work), &work.name_any());
+/// What shall be in the member for a manifest of a Work, marked with the id of the fleet where that
+/// is known.
+pub fn desired_for(work: &Work, manifest: &Value, fleet: Option<&str>) -> Value {
+    let origin = (namespace(work), work.name_any());
+    let mut wanted = desired::desired(manifest, (&origin.0, &origin.1), fleet);
     // Karmada stamps the manifest with it; a Work made by hand says it once.
     if let Some(resolution) = work.annotations().get(annotation::CONFLICT_RESOLUTION)
         && ownership::annotation(&wanted, annotation::CONFLICT_RESOLUTION).is_none()
@@ -176,7 +178,7 @@ mod tests {
             .insert(annotation::CONFLICT_RESOLUTION.into(), "overwrite".into());
         let resolution = |manifest: &Value| {
             ownership::annotation(
-                &desired_for(&work, manifest),
+                &desired_for(&work, manifest, None),
                 annotation::CONFLICT_RESOLUTION,
             )
             .map(str::to_owned)

@@ -1,7 +1,8 @@
 //! Applies one object of a Work to the member, keeping the fields that the member sets.
 
+use muster_shared::fleet_id::{FleetId, Owner};
 use muster_shared::interpreter::{self, Operation, hook_enabled};
-use muster_shared::names::annotation;
+use muster_shared::names::{CLUSTER_NAMESPACE, annotation};
 use serde_json::{Value, json};
 
 use super::desired::ObjectKey;
@@ -52,6 +53,34 @@ pub enum Error {
         /// Conflict resolution of the manifest; `empty` if it has none.
         strategy: String,
     },
+    /// The object is another fleet's.
+    #[error(
+        "{object} is another fleet's (its annotation {} is {theirs:?}, the id of this fleet {ours}), and stays as it is: take the \
+         resource out of one of the two fleets. If that fleet has become this one, add its id to the annotation {} of namespace \
+         {CLUSTER_NAMESPACE} at the fleet API; if it is no more, take the annotation off the object",
+        annotation::FLEET,
+        annotation::FORMER_FLEET_IDS
+    )]
+    OtherFleet {
+        /// The object.
+        object: String,
+        /// The id that it bears.
+        theirs: String,
+        /// The id of this fleet, in words.
+        ours: String,
+    },
+    /// The object may be another fleet's.
+    #[error(
+        "{object} bears the id of a fleet ({theirs:?}) and stays as it is, because the id of this fleet is {ours}"
+    )]
+    UnclearFleet {
+        /// The object.
+        object: String,
+        /// The id that it bears.
+        theirs: String,
+        /// Why the id of this fleet is not known.
+        ours: String,
+    },
     /// The fields that the member sets could not be determined.
     #[error("retain the member's fields of {object}: {source}")]
     Retain {
@@ -83,6 +112,51 @@ pub enum Error {
         /// Object that both are about.
         object: String,
     },
+}
+
+impl Error {
+    /// Whether the member did not answer at all.
+    pub fn is_silence(&self) -> bool {
+        matches!(self, Self::Member(error) if error.is_silence())
+    }
+
+    /// Whether nothing was sent, because we may not act.
+    pub fn is_dismissal(&self) -> bool {
+        matches!(self, Self::Member(error) if error.is_dismissal())
+    }
+
+    /// Whether there is no object of ours, although one is wanted.
+    pub fn is_absence(&self) -> bool {
+        matches!(self, Self::NotMade(_) | Self::OtherFleet { .. })
+    }
+}
+
+/// Refuses an object that is another fleet's, or may be.
+fn refuse_others(key: &ObjectKey, observed: &Value, fleet: &FleetId) -> Result<(), Error> {
+    let mark = ownership::fleet(observed);
+    let words = || {
+        let theirs = mark.unwrap_or_default().to_owned();
+        (key.to_string(), theirs, fleet.to_string())
+    };
+    match fleet.owner(mark) {
+        Owner::Unmarked | Owner::Ours => Ok(()),
+        Owner::Other => {
+            let (object, theirs, ours) = words();
+            Err(Error::OtherFleet {
+                object,
+                theirs,
+                ours,
+            })
+        }
+        Owner::Unclear => {
+            let (object, theirs, ours) = words();
+            Err(Error::UnclearFleet {
+                object,
+                theirs,
+                ours,
+            })
+        }
+    }
 }
 
 /// What has to be sent for an object that exists.
@@ -137,9 +211,10 @@ pub async fn bring(
     cluster: &str,
     key: &ObjectKey,
     desired: &Value,
+    fleet: &FleetId,
 ) -> Result<(Change, Value), Error> {
     for _ in 0..ATTEMPTS {
-        match attempt(member, cluster, key, desired).await {
+        match attempt(member, cluster, key, desired, fleet).await {
             Err(Error::Member(error)) if error.is_conflict() => {}
             Err(Error::Appeared { .. }) => {}
             outcome => return outcome,
@@ -155,6 +230,7 @@ async fn attempt(
     cluster: &str,
     key: &ObjectKey,
     desired: &Value,
+    fleet: &FleetId,
 ) -> Result<(Change, Value), Error> {
     let Some(mut observed) = member.get(key).await? else {
         // Without force: should an object appear in this moment, it is not ours to take.
@@ -179,6 +255,7 @@ async fn attempt(
         member.echoes().applied(key, desired, &created);
         return Ok((Change::Created, created));
     };
+    refuse_others(key, &observed, fleet)?;
     if !ownership::may_update(desired, &observed) {
         return Err(Error::Unmanaged {
             kind: key.kind.kind.clone(),
@@ -240,12 +317,16 @@ fn nothing_of(desired: &Value, found: &Value) -> Value {
 /// Removes one object on behalf of a Work, or leaves it to the member with our marks taken off. An
 /// object that is gone, was never ours, or belongs to another Work by now is none of our business;
 /// nor is one of a kind that the member serves in no version.
+///
+/// # Errors
+/// [`Error::OtherFleet`] when the object is another fleet's by now, and stays.
 pub async fn remove(
     member: &Member,
     key: &ObjectKey,
     work: (&str, &str),
     preserve: bool,
-) -> Result<(), member::Error> {
+    fleet: &FleetId,
+) -> Result<(), Error> {
     let Some(key) = &member.served(key).await? else {
         return Ok(());
     };
@@ -256,14 +337,15 @@ pub async fn remove(
         tracing::info!(object = %key, work = work.1, "left alone: it is not this work's object");
         return Ok(());
     }
+    refuse_others(key, &observed, fleet)?;
     if preserve {
-        return match ownership::release(&observed) {
-            Some(patch) => member.patch(key, &patch).await.map(|_| ()),
-            None => Ok(()),
-        };
+        if let Some(patch) = ownership::release(&observed) {
+            member.patch(key, &patch).await?;
+        }
+        return Ok(());
     }
     let uid = observed.pointer("/metadata/uid").and_then(Value::as_str);
-    member.delete(key, uid).await
+    Ok(member.delete(key, uid).await?)
 }
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ const RELEASED_LABELS: [&str; 4] = [
     labels::CLUSTER_RESOURCE_BINDING_ID,
 ];
 /// Annotations that go when an object is released to the member.
-const RELEASED_ANNOTATIONS: [&str; 10] = [
+const RELEASED_ANNOTATIONS: [&str; 11] = [
+    annotations::FLEET,
     annotations::MANAGED_ANNOTATIONS,
     annotations::MANAGED_LABELS,
     annotations::RESOURCE_BINDING_NAMESPACE,
@@ -50,6 +51,11 @@ pub fn may_remove(observed: &Value, work_namespace: &str, work_name: &str) -> bo
     is_managed(observed)
         && names(annotations::WORK_NAMESPACE, work_namespace)
         && names(annotations::WORK_NAME, work_name)
+}
+
+/// The id of the fleet whose agent made an object, if it bears one.
+pub fn fleet(observed: &Value) -> Option<&str> {
+    annotation(observed, annotations::FLEET)
 }
 
 /// The Work that an object in the member comes from: namespace and name.
@@ -196,13 +202,13 @@ mod tests {
     fn a_released_object_keeps_only_what_is_the_members_own() {
         let observed = object(
             &json!({labels::MANAGED: "true", "app": "web", "propagationpolicy.karmada.io/permanent-id": "1"}),
-            &json!({annotations::WORK_NAME: "a", "note": "x"}),
+            &json!({annotations::WORK_NAME: "a", annotations::FLEET: "f", "note": "x"}),
         );
         assert_eq!(
             release(&observed),
             Some(json!({"metadata": {
                 "labels": {labels::MANAGED: null, "propagationpolicy.karmada.io/permanent-id": null},
-                "annotations": {annotations::WORK_NAME: null}}}))
+                "annotations": {annotations::FLEET: null, annotations::WORK_NAME: null}}}))
         );
         assert_eq!(release(&object(&json!({"app": "web"}), &Value::Null)), None);
     }

@@ -18,7 +18,7 @@ use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
 
 use super::lifecycle::{Farewell, Lack, Remains, lack};
-use super::{monitored, rollcall, twins};
+use super::{fleet_id, monitored, rollcall, twins};
 use crate::fleet::Fleet;
 use crate::fleet::works::CachedWork;
 use crate::taint::condition_taints;
@@ -76,6 +76,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         },
     );
     rollcall::start(fleet, tasks);
+    fleet_id::start(fleet, tasks);
 }
 
 /// Gives a cluster what it lacks. Taints come first, and nothing else keeps them from being

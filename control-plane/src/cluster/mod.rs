@@ -2,6 +2,7 @@
 
 pub mod contact;
 pub mod controller;
+mod fleet_id;
 pub mod identity;
 pub mod lifecycle;
 pub mod monitor;

@@ -10,12 +10,13 @@ use kube::api::{DeleteParams, ListParams, Preconditions};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::api::work::Work;
 use muster_shared::client::{self, Profile};
+use muster_shared::fleet_id::{self, FleetId, Owner};
 use muster_shared::k8s::{
     Api, Client, ClusterRole, ClusterRoleBinding, Resource, ResourceExt, Secret, ServiceAccount,
 };
 use muster_shared::names::{
-    CLUSTER_BOOTSTRAP_GROUP_PREFIX, CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, execution_namespace,
-    is_cluster_name, label,
+    CLUSTER_BOOTSTRAP_GROUP_PREFIX, CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, annotation,
+    execution_namespace, is_cluster_name, label,
 };
 use muster_shared::settings::Duration;
 use tokio::time::Instant;
@@ -93,12 +94,23 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     if let Some(file) = &options.member_kubeconfig {
         let config = client::kubeconfig(Some(file), None).await?;
         let member = client::connect(&config, Profile::Write)?;
-        let accounts = take_credentials_back(&member, name).await?;
+        let id = call("read the id of the fleet", fleet_id::read(&fleet)).await?;
+        let Withdrawn { accounts, left } = take_credentials_back(&member, name, &id).await?;
         if accounts > 0 {
             say(
                 &mut told,
                 &format!(
                     "Removed {accounts} accounts whose tokens the fleet had, with their roles, from the member."
+                ),
+            );
+        }
+        if !left.is_empty() {
+            say(
+                &mut told,
+                &format!(
+                    "Left in the member, because the annotation {} does not name this fleet, whose id is {id}: {}.",
+                    annotation::FLEET,
+                    left.join(", ")
                 ),
             );
         }
@@ -113,7 +125,8 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
         say(
             &mut told,
             &format!(
-                "If the agent reported credentials (--report-secrets), they are in the member still: repeat this with --member-kubeconfig, or \
+                "If the agent reported credentials (--report-secrets), they are in the member still: repeat this with --member-kubeconfig, or, \
+                 if the member is in no other fleet under this name, \
                  kubectl delete clusterrolebinding,clusterrole karmada-controller-manager:karmada-{name} --ignore-not-found && \
                  kubectl -n {CLUSTER_NAMESPACE} delete serviceaccount,secret karmada-{name} --ignore-not-found"
             ),
@@ -129,29 +142,50 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     Ok(told)
 }
 
+/// What became of the accounts whose tokens the fleet had.
+#[derive(Default)]
+struct Withdrawn {
+    /// How many were removed.
+    accounts: usize,
+    /// Objects that were made for another fleet, or may have been.
+    left: Vec<String>,
+}
+
 /// Removes from the member the accounts whose tokens the fleet had, where an agent of ours made
-/// them. Returns how many there were.
-async fn take_credentials_back(member: &Client, cluster: &str) -> anyhow::Result<usize> {
+/// them for this fleet.
+async fn take_credentials_back(
+    member: &Client,
+    cluster: &str,
+    fleet: &FleetId,
+) -> anyhow::Result<Withdrawn> {
     let (bindings, roles): (Api<ClusterRoleBinding>, Api<ClusterRole>) =
         (Api::all(member.clone()), Api::all(member.clone()));
     let secrets: Api<Secret> = Api::namespaced(member.clone(), CLUSTER_NAMESPACE);
     let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), CLUSTER_NAMESPACE);
-    let mut removed = 0;
+    let mut withdrawn = Withdrawn::default();
     for account in [
         format!("karmada-{cluster}"),
         "karmada-impersonator".to_owned(),
     ] {
         let role = format!("karmada-controller-manager:{account}");
-        remove_if_ours(&bindings, &role).await?;
-        remove_if_ours(&roles, &role).await?;
-        remove_if_ours(&secrets, &account).await?;
-        removed += usize::from(remove_if_ours(&accounts, &account).await?);
+        let left = &mut withdrawn.left;
+        remove_if_ours(&bindings, &role, fleet, left).await?;
+        remove_if_ours(&roles, &role, fleet, left).await?;
+        remove_if_ours(&secrets, &account, fleet, left).await?;
+        let gone = remove_if_ours(&accounts, &account, fleet, left).await?;
+        withdrawn.accounts += usize::from(gone);
     }
-    Ok(removed)
+    Ok(withdrawn)
 }
 
-/// Deletes an object if an agent of ours made it: Karmada's tools make objects of the same names.
-async fn remove_if_ours<K>(api: &Api<K>, name: &str) -> anyhow::Result<bool>
+/// Deletes an object if an agent of ours made it for this fleet: Karmada's tools make objects of
+/// the same names, and so do the agents of other fleets.
+async fn remove_if_ours<K>(
+    api: &Api<K>,
+    name: &str,
+    fleet: &FleetId,
+    left: &mut Vec<String>,
+) -> anyhow::Result<bool>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
@@ -162,6 +196,14 @@ where
     let mut managers = found.managed_fields().iter();
     if !(labels && managers.any(|it| it.manager.as_deref() == Some(AGENT))) {
         return Ok(false);
+    }
+    let mark = found.annotations().get(annotation::FLEET);
+    match fleet.owner(mark.map(String::as_str)) {
+        Owner::Unmarked | Owner::Ours => {}
+        Owner::Other | Owner::Unclear => {
+            left.push(format!("{} {name}", K::kind(&())));
+            return Ok(false);
+        }
     }
     let preconditions = Preconditions {
         uid: found.uid(),

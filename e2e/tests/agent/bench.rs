@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 /// The two servers and clients of an administrator for both.
 pub struct Bench {
     pub fleet: Running,
-    pub member: Running,
+    pub member: Arc<Running>,
     pub fleet_client: Client,
     pub member_client: Client,
     folder: PathBuf,
@@ -54,16 +55,25 @@ impl Bench {
     /// The same with a member of another kind.
     pub async fn start_beside(member: Options) -> Self {
         muster_shared::tls::install_provider();
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            std::env::temp_dir().join(format!("muster-agent-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let fleet = ground::fleet_api().await.unwrap();
         let options = Options {
             name: MEMBER.into(),
             ..member
         };
         let member = ApiServer::start(options).await.unwrap();
+        Self::with_member(Arc::new(member)).await
+    }
+
+    /// Another fleet, which has the same member under the same name.
+    pub async fn another_fleet(&self) -> Self {
+        Self::with_member(Arc::clone(&self.member)).await
+    }
+
+    async fn with_member(member: Arc<Running>) -> Self {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("muster-agent-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let fleet = ground::fleet_api().await.unwrap();
         let (fleet_client, member_client) = (
             fleet.client().await.unwrap(),
             member.client().await.unwrap(),

@@ -10,6 +10,7 @@ mod cluster;
 mod credentials;
 mod election;
 mod events;
+mod fleets;
 mod held;
 mod meter;
 mod odd;

@@ -56,14 +56,19 @@ impl Applier {
                 Ok(None) => Ok(()),
                 Ok(Some(place)) if wanted.contains(&place.object()) => Ok(()),
                 Ok(Some(_)) => {
-                    let owner = (namespace(work), name.clone());
-                    object::remove(&self.member, &key, (&owner.0, &owner.1), preserve).await
+                    let (owner, fleet) = ((namespace(work), name.clone()), self.fleet.now());
+                    let owner = (owner.0.as_str(), owner.1.as_str());
+                    object::remove(&self.member, &key, owner, preserve, &fleet).await
                 }
-                Err(error) => Err(error),
+                Err(error) => Err(error.into()),
             };
             match outcome {
                 Ok(()) => {
                     tracing::info!(object = %key, work = name, "removed: the work no longer has it");
+                    self.reflections.drop_object(&name, &key);
+                }
+                Err(error @ object::Error::OtherFleet { .. }) => {
+                    self.tell_left(work, &error);
                     self.reflections.drop_object(&name, &key);
                 }
                 Err(error) => {
@@ -132,11 +137,13 @@ impl Applier {
         let mut failures = Failures::default();
         for key in listed.chain(dropped(work)) {
             let owner = (namespace.as_str(), name.as_str());
-            match object::remove(&self.member, &key, owner, preserve).await {
+            let fleet = self.fleet.now();
+            match object::remove(&self.member, &key, owner, preserve, &fleet).await {
                 Ok(()) => {
                     count(&key, "removed");
                     tracing::info!(object = %key, work = name, preserve, "removed");
                 }
+                Err(error @ object::Error::OtherFleet { .. }) => self.tell_left(work, &error),
                 Err(error) if error.is_silence() && self.cluster_is_leaving() => {
                     tracing::warn!(object = %key, %error, "left behind: the cluster leaves the fleet and its API is silent");
                 }
@@ -151,6 +158,18 @@ impl Applier {
             }
         }
         failures
+    }
+
+    /// Tells that an object stays in the member because it is another fleet's.
+    fn tell_left(&self, work: &Work, error: &object::Error) {
+        let name = path(work);
+        tracing::info!(work = name, %error, "left in the member");
+        let note = format!(
+            "Left in cluster({}) without work({name}): {error}",
+            self.cluster
+        );
+        self.events
+            .publish(work, EventType::Normal, "LeftToOtherFleet", note);
     }
 
     fn cluster_is_leaving(&self) -> bool {

@@ -346,6 +346,11 @@ pub(super) fn the_rest() -> Vec<Ask> {
             metadata(json!({"labels": {"a": "b"}})),
         ),
         Ask::merge(
+            "namespaces: say what the fleet is",
+            &format!("{CORE}/karmada-cluster"),
+            metadata(json!({"annotations": {"fleet.muster.io/former-ids": "other"}})),
+        ),
+        Ask::merge(
             "cluster-info: change it",
             &format!("{CORE}/kube-public/configmaps/cluster-info"),
             json!({"data": {"kubeconfig": "x"}}),

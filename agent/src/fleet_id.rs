@@ -1,0 +1,293 @@
+//! Finds out the id of the fleet, which marks everything that the agent makes in the member, and
+//! follows it.
+//!
+//! Nothing that keeps the member alive in the eyes of the fleet waits for it: lease, status and
+//! registration go on without. Works and credentials wait until the id was asked for. Where it
+//! cannot be told, what bears no id is handled as before there were ids, and what bears one is left
+//! alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::api::cluster::Cluster;
+use muster_shared::events::{EventType, Events};
+use muster_shared::fleet_id::{self, FleetId};
+use muster_shared::k8s::Client;
+use muster_shared::queue::{backoff, jittered};
+use muster_shared::watch::Informer;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::write::within;
+
+/// How long a fleet API that does not answer is asked before the work goes on without the id. One
+/// request may take 16 s.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often the id is looked at again: an operator may have written another.
+const LOOK_AGAIN: Duration = Duration::from_mins(5);
+/// The same while the id cannot be told: a right is missing, or the control plane has not published
+/// it yet.
+const LOOK_FOR_IT: Duration = Duration::from_secs(30);
+
+/// The id of the fleet as it is known now, for everybody who writes into the member.
+#[derive(Clone, Debug)]
+pub struct Known(watch::Receiver<Option<Arc<FleetId>>>);
+
+impl Known {
+    /// The id, or why it is not known.
+    pub fn now(&self) -> Arc<FleetId> {
+        let known = self.0.borrow().clone();
+        known.unwrap_or_else(|| Arc::new(FleetId::Unknown("it has not been read yet".to_owned())))
+    }
+
+    /// Waits until the id is known, or nobody can say it.
+    pub async fn settled(&self) {
+        let mut known = self.0.clone();
+        if known.wait_for(Option::is_some).await.is_err() {
+            // Whoever would say it has ended with the agent.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until the id is another than when this was asked last.
+    pub async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Finds out the id of the fleet of one member.
+pub struct Finder {
+    cluster: String,
+    clusters: Informer<Cluster>,
+    fleet: Client,
+    events: Events,
+    publish: watch::Sender<Option<Arc<FleetId>>>,
+}
+
+impl Finder {
+    /// A finder for the member of this Cluster, and what it finds.
+    pub fn new(
+        cluster: String,
+        clusters: Informer<Cluster>,
+        fleet: Client,
+        events: Events,
+    ) -> (Self, Known) {
+        let (publish, known) = watch::channel(None);
+        let finder = Self {
+            cluster,
+            clusters,
+            fleet,
+            events,
+            publish,
+        };
+        (finder, Known(known))
+    }
+
+    /// Asks at once and now and then, until shutdown.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let follows = async {
+            let (begun, mut failures) = (Instant::now(), 0);
+            loop {
+                let read = within("read the fleet's namespaces", fleet_id::read(&self.fleet));
+                let read = read.await.map_err(|error| error.to_string());
+                if let Err(error) = &read {
+                    tracing::warn!(error, "could not read the id of the fleet");
+                }
+                failures = if read.is_ok() { 0 } else { failures + 1 };
+                let known = self.publish.borrow().clone();
+                if let Some(found) = next(known.as_deref(), read, begun.elapsed()) {
+                    self.publish.send_replace(Some(Arc::new(found.clone())));
+                    self.tell(known.as_deref(), &found).await;
+                }
+                let known = self.publish.borrow().clone();
+                let pause = match known.as_deref() {
+                    _ if failures > 0 => backoff(failures),
+                    Some(FleetId::Known { .. }) => LOOK_AGAIN,
+                    Some(FleetId::Unknown(_)) | None => LOOK_FOR_IT,
+                };
+                tokio::time::sleep(jittered(pause)).await;
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = follows => {}
+        }
+    }
+
+    async fn tell(&self, before: Option<&FleetId>, now: &FleetId) {
+        let known = now.mark().is_some();
+        metrics::gauge!("muster_fleet_identified").set(if known { 1.0 } else { 0.0 });
+        tracing::info!("the id of the fleet is {now}");
+        let (kind, reason, note) = match now {
+            FleetId::Known { id, .. } if before.is_some() => (
+                EventType::Normal,
+                "FleetIdentified",
+                format!(
+                    "What the agent makes in the member is marked with the id of the fleet, {id:?}."
+                ),
+            ),
+            // That all is well goes without saying.
+            FleetId::Known { .. } => return,
+            FleetId::Unknown(why) => (
+                EventType::Warning,
+                "FleetUnidentified",
+                format!(
+                    "What the agent makes in the member cannot be told from another fleet's: {why}. Objects that bear the id of a fleet are left alone."
+                ),
+            ),
+        };
+        // The first word may come before the Cluster is in the cache.
+        timeout(PATIENCE, self.clusters.synced()).await.ok();
+        if let Some(cluster) = self.clusters.get(None, &self.cluster) {
+            self.events.publish(&*cluster, kind, reason, note);
+        }
+    }
+}
+
+/// What is to be published of the id after it was read, if anything. What was known stays where it
+/// is not contradicted: a right that is taken away, or a namespace that is made anew, does not make
+/// the member's objects somebody else's.
+fn next(
+    known: Option<&FleetId>,
+    read: Result<FleetId, String>,
+    since: Duration,
+) -> Option<FleetId> {
+    let found = match read {
+        Ok(found) => found,
+        Err(_) if known.is_none() && since < PATIENCE => return None,
+        Err(why) => FleetId::Unknown(why),
+    };
+    let stays = match (known, &found) {
+        (Some(FleetId::Known { .. }), FleetId::Unknown(_)) => true,
+        (
+            Some(FleetId::Known {
+                published: true, ..
+            }),
+            FleetId::Known { published, .. },
+        ) => !published,
+        _ => false,
+    };
+    (!stays && known != Some(&found)).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(id: &str, published: bool) -> FleetId {
+        FleetId::Known {
+            id: id.into(),
+            published,
+            accepted: [id.to_owned()].into(),
+        }
+    }
+
+    fn unknown(why: &str) -> FleetId {
+        FleetId::Unknown(why.into())
+    }
+
+    #[test]
+    fn what_was_known_stays_unless_another_id_is_published() {
+        let (soon, late) = (Duration::ZERO, PATIENCE);
+        let failed = || Err("timeout".to_owned());
+        for (what, known, read, since, expected) in [
+            (
+                "the first",
+                None,
+                Ok(id("a", true)),
+                soon,
+                Some(id("a", true)),
+            ),
+            (
+                "the same",
+                Some(id("a", true)),
+                Ok(id("a", true)),
+                soon,
+                None,
+            ),
+            (
+                "another",
+                Some(id("a", true)),
+                Ok(id("b", true)),
+                soon,
+                Some(id("b", true)),
+            ),
+            (
+                "published at last",
+                Some(id("a", false)),
+                Ok(id("b", true)),
+                soon,
+                Some(id("b", true)),
+            ),
+            (
+                "no longer published",
+                Some(id("a", true)),
+                Ok(id("b", false)),
+                soon,
+                None,
+            ),
+            (
+                "another store",
+                Some(id("a", false)),
+                Ok(id("b", false)),
+                soon,
+                Some(id("b", false)),
+            ),
+            (
+                "no longer readable",
+                Some(id("a", true)),
+                Ok(unknown("x")),
+                soon,
+                None,
+            ),
+            (
+                "nobody says it",
+                None,
+                Ok(unknown("x")),
+                soon,
+                Some(unknown("x")),
+            ),
+            (
+                "readable at last",
+                Some(unknown("x")),
+                Ok(id("a", false)),
+                soon,
+                Some(id("a", false)),
+            ),
+            ("no answer yet", None, failed(), soon, None),
+            (
+                "no answer for long",
+                None,
+                failed(),
+                late,
+                Some(unknown("timeout")),
+            ),
+            (
+                "no answer any more",
+                Some(id("a", true)),
+                failed(),
+                late,
+                None,
+            ),
+            (
+                "no answer again",
+                Some(unknown("timeout")),
+                failed(),
+                late,
+                None,
+            ),
+            (
+                "an answer that does not help",
+                Some(unknown("timeout")),
+                Ok(unknown("x")),
+                late,
+                Some(unknown("x")),
+            ),
+        ] {
+            assert_eq!(next(known.as_ref(), read, since), expected, "{what}");
+        }
+    }
+}

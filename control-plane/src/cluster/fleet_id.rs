@@ -1,0 +1,113 @@
+//! Publishes the id of the fleet upon the namespace `karmada-cluster`, where agents read it (see
+//! [`muster_shared::fleet_id`]).
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use muster_shared::client;
+use muster_shared::fleet_id::SYSTEM_NAMESPACE;
+use muster_shared::k8s::Namespace;
+use muster_shared::names::CLUSTER_NAMESPACE;
+use muster_shared::names::annotation::FLEET_ID;
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use serde_json::{Value, json};
+
+use crate::fleet::Fleet;
+
+/// After somebody else wrote the namespace first: our watch tells us within this time as a rule.
+const CONFLICT: Duration = Duration::from_millis(50);
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot publish the id of the fleet upon namespace {CLUSTER_NAMESPACE:?}: {}",
+    client::brief(.0)
+)]
+struct Error(Box<kube::Error>);
+
+/// Starts the publication: when one of the two namespaces changes, and only then.
+pub fn start(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
+    let queue = Queue::<()>::new("fleet id");
+    fleet.namespaces.on_change({
+        let queue = queue.clone();
+        move |change| {
+            let name = change.object().name_any();
+            if [CLUSTER_NAMESPACE, SYSTEM_NAMESPACE].contains(&name.as_str()) {
+                queue.add(());
+            }
+        }
+    });
+    fleet.work(tasks, "fleet id", queue, 1, |fleet, ()| async move {
+        let get = |name| fleet.namespaces.get(None, name);
+        let (Some(cluster), Some(system)) = (get(CLUSTER_NAMESPACE), get(SYSTEM_NAMESPACE)) else {
+            return Ok(Next::Done);
+        };
+        let Some(patch) = publication(&cluster, &system) else {
+            return Ok(Next::Done);
+        };
+        let api: Api<Namespace> = Api::all(fleet.client.clone());
+        let params = PatchParams::default();
+        let patch = Patch::Merge(patch);
+        match api.patch(CLUSTER_NAMESPACE, &params, &patch).await {
+            Ok(_) => {
+                tracing::info!(id = system.uid(), "published the id of the fleet");
+                Ok(Next::Done)
+            }
+            Err(error) if client::is_conflict(&error) => Ok(Next::After(CONFLICT)),
+            // Its creation makes us look again.
+            Err(error) if client::is_not_found(&error) => Ok(Next::Done),
+            Err(error) => Err(Error(Box::new(error))),
+        }
+    });
+}
+
+/// The merge patch that publishes the id. One that is there stays: it may have come with a backup
+/// from another store, and the objects in the members bear it.
+fn publication(cluster: &Namespace, system: &Namespace) -> Option<Value> {
+    let published = cluster.annotations().get(FLEET_ID);
+    if published.is_some_and(|id| !id.trim().is_empty())
+        || cluster.metadata.deletion_timestamp.is_some()
+    {
+        return None;
+    }
+    let id = system.uid().filter(|uid| !uid.is_empty())?;
+    Some(json!({"metadata": {
+        "resourceVersion": cluster.metadata.resource_version,
+        "annotations": {FLEET_ID: id},
+    }}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_published_where_there_is_none() {
+        let namespace = |metadata: Value| -> Namespace {
+            serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+        };
+        let system = namespace(json!({"uid": "s"}));
+        let patch = json!({"metadata": {"resourceVersion": "3", "annotations": {"fleet.muster.io/id": "s"}}});
+        for (cluster, system, expected) in [
+            (json!({}), &system, Some(&patch)),
+            (
+                json!({"annotations": {FLEET_ID: ""}}),
+                &system,
+                Some(&patch),
+            ),
+            (json!({"annotations": {FLEET_ID: "former"}}), &system, None),
+            (
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+                &system,
+                None,
+            ),
+            (json!({}), &namespace(json!({})), None),
+        ] {
+            let mut found = namespace(cluster);
+            found.metadata.resource_version = Some("3".into());
+            assert_eq!(publication(&found, system).as_ref(), expected, "{found:?}");
+        }
+    }
+}

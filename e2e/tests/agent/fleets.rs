@@ -1,0 +1,449 @@
+//! Two fleets that have the same member under the same name: neither touches what is the other's.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::api::{Patch, PatchParams, PostParams};
+use muster_e2e::harness::access::{self, Extra};
+use muster_shared::api::binding::ResourceHealth;
+use muster_shared::api::work::Work;
+use muster_shared::k8s::{
+    Api, ClusterRole, DynamicObject, Event, Lease, Namespace, ResourceExt, Secret, ServiceAccount,
+};
+use muster_shared::watch::{self, Selection};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::bench::{
+    AGENTS, Agent, Bench, MEMBER, applied, config_map, delete, gone, patch, until, value,
+};
+use crate::twins::control_plane;
+
+const MARK: &str = "work.muster.io/fleet";
+const CLUSTER_NAMESPACE: &str = "karmada-cluster";
+
+/// The id of a fleet.
+async fn id(bench: &Bench) -> String {
+    let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
+    namespaces.get("kube-system").await.unwrap().uid().unwrap()
+}
+
+/// Waits until a Work is refused with these words.
+async fn refused(bench: &Bench, name: &str, words: &str) -> Work {
+    let what = format!("it is refused with {words:?}");
+    until(&bench.works(), name, &what, |work| {
+        applied(work).is_some_and(|(status, message)| status == "False" && message.contains(words))
+    })
+    .await
+}
+
+/// Waits until the fleet was told something for this reason.
+async fn told(bench: &Bench, namespace: &str, reason: &str) -> Event {
+    let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), namespace);
+    let mut stream = Box::pin(watch::events(&events, Selection::everything()));
+    let it_is_told = async {
+        loop {
+            if let Some(watch::Event::Apply(event) | watch::Event::InitApply(event)) =
+                stream.next().await
+                && event.reason.as_deref() == Some(reason)
+            {
+                return event;
+            }
+        }
+    };
+    let told = timeout(Duration::from_mins(1), it_is_told).await;
+    told.unwrap_or_else(|_| panic!("no event {reason}"))
+}
+
+async fn create_work(bench: &Bench, name: &str, value: &str) -> Work {
+    bench
+        .create_work(name, |work| {
+            work["spec"]["workload"]["manifests"] = json!([config_map(name, value)]);
+        })
+        .await
+}
+
+/// An object in the member as another agent made it: by server-side apply of this field manager, or
+/// else by an update.
+async fn made_before(bench: &Bench, name: &str, manager: &str, apply: bool) -> DynamicObject {
+    let mut object = config_map(name, "1");
+    object["metadata"]["labels"] = json!({"karmada.io/managed": "true"});
+    object["metadata"]["annotations"] =
+        json!({"work.karmada.io/namespace": "karmada-es-m1", "work.karmada.io/name": name});
+    let maps = bench.config_maps();
+    if apply {
+        let params = PatchParams::apply(manager).force();
+        maps.patch(name, &params, &Patch::Apply(&object)).await
+    } else {
+        let params = PostParams {
+            field_manager: Some(manager.into()),
+            ..PostParams::default()
+        };
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        maps.create(&params, &object).await
+    }
+    .unwrap()
+}
+
+#[tokio::test]
+async fn of_two_fleets_neither_touches_what_is_the_others_and_one_leaves_without_the_other() {
+    let first = Bench::start().await;
+    let second = first.another_fleet().await;
+    let _agents = [first.agent(), second.agent()];
+    let _control_planes = [control_plane(&first), control_plane(&second)];
+    first.joined().await;
+    second.joined().await;
+    create_work(&first, "a", "1").await;
+    first.applied("a", "True").await;
+    let before = first.config_maps().get("a").await.unwrap();
+    assert_eq!(before.annotations()[MARK], id(&first).await);
+
+    create_work(&second, "a", "2").await;
+    let work = refused(&second, "a", "another fleet's").await;
+    let (_, message) = applied(&work).unwrap();
+    assert!(message.contains(&id(&first).await), "{message}");
+    assert!(message.contains(&id(&second).await), "{message}");
+    // Whatever the policy says about conflicts.
+    second
+        .create_work("b", |work| {
+            let mut manifest = config_map("a", "2");
+            manifest["metadata"]["annotations"] =
+                json!({"work.karmada.io/conflict-resolution": "overwrite"});
+            work["spec"]["workload"]["manifests"] = json!([manifest]);
+        })
+        .await;
+    refused(&second, "b", "another fleet's").await;
+    let now = first.config_maps().get("a").await.unwrap();
+    assert_eq!(now.resource_version(), before.resource_version());
+
+    // The second fleet is left, and the objects of the first one stay and are kept.
+    delete(&second.clusters(), MEMBER).await;
+    gone(&second.works(), "a").await;
+    gone(&second.works(), "b").await;
+    let event = told(&second, "karmada-es-m1", "LeftToOtherFleet").await;
+    let message = event.message.unwrap();
+    assert!(message.contains("ConfigMap default/a"), "{message}");
+    let now = first.config_maps().get("a").await.unwrap();
+    assert_eq!(now.resource_version(), before.resource_version());
+    let manifests = json!({"spec": {"workload": {"manifests": [config_map("a", "3")]}}});
+    patch(&first.works(), "a", &manifests).await;
+    until(&first.config_maps(), "a", "it is kept", |object| {
+        value(object) == "3"
+    })
+    .await;
+    delete(&first.works(), "a").await;
+    gone(&first.config_maps(), "a").await;
+}
+
+#[tokio::test]
+async fn what_another_fleet_has_taken_is_told_and_not_reported_as_ones_own() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    create_work(&bench, "a", "1").await;
+    bench.applied("a", "True").await;
+    let health = |work: &Work, expected: ResourceHealth| {
+        let statuses = work.status.iter().flat_map(|it| &it.manifest_statuses);
+        statuses.map(|it| it.health.clone()).collect::<Vec<_>>() == [Some(expected)]
+    };
+    until(&bench.works(), "a", "it is healthy", |work| {
+        health(work, ResourceHealth::Healthy)
+    })
+    .await;
+    let mark = json!({"metadata": {"annotations": {MARK: "other"}}, "data": {"k": "theirs"}});
+    patch(&bench.config_maps(), "a", &mark).await;
+    refused(&bench, "a", "another fleet's").await;
+    until(&bench.works(), "a", "it is lost", |work| {
+        health(work, ResourceHealth::Unhealthy)
+    })
+    .await;
+    let object = bench.config_maps().get("a").await.unwrap();
+    assert_eq!(value(&object), "theirs");
+
+    // The mark goes, as the message says: the object is managed by whoever wants it.
+    let mark = json!({"metadata": {"annotations": {MARK: null}}});
+    patch(&bench.config_maps(), "a", &mark).await;
+    bench.applied("a", "True").await;
+    let object = bench.config_maps().get("a").await.unwrap();
+    assert_eq!(value(&object), "1");
+    assert_eq!(object.annotations()[MARK], id(&bench).await);
+}
+
+#[tokio::test]
+async fn an_agent_that_starts_again_and_a_cluster_that_is_registered_anew_find_their_objects() {
+    let bench = Bench::start().await;
+    let agent = bench.agent();
+    let first = bench.joined().await;
+    create_work(&bench, "a", "1").await;
+    bench.applied("a", "True").await;
+    let before = bench.config_maps().get("a").await.unwrap();
+    agent.stop().await;
+
+    let agent = bench.agent();
+    bench.joined().await;
+    create_work(&bench, "b", "1").await;
+    bench.applied("b", "True").await;
+    let now = bench.config_maps().get("a").await.unwrap();
+    assert_eq!(now.resource_version(), before.resource_version());
+    agent.stop().await;
+
+    // The Cluster goes while no agent is there to remove anything, as one that fell silent.
+    let free = json!({"metadata": {"finalizers": null}});
+    for name in ["a", "b"] {
+        patch(&bench.works(), name, &free).await;
+        delete(&bench.works(), name).await;
+    }
+    delete(&bench.clusters(), MEMBER).await;
+    gone(&bench.clusters(), MEMBER).await;
+    let _agent = bench.agent();
+    let second = bench.joined().await;
+    assert_ne!(first.uid(), second.uid());
+    create_work(&bench, "a", "2").await;
+    bench.applied("a", "True").await;
+    let now = bench.config_maps().get("a").await.unwrap();
+    assert_eq!((now.uid(), value(&now)), (before.uid(), "2"));
+    assert_eq!(now.annotations()[MARK], before.annotations()[MARK]);
+}
+
+#[tokio::test]
+async fn objects_that_were_made_before_there_were_marks_are_taken_and_marked() {
+    let bench = Bench::start().await;
+    let ours = made_before(&bench, "a", "muster-agent", true).await;
+    let karmadas = made_before(&bench, "b", "karmada-agent", false).await;
+    let dropped = made_before(&bench, "c", "muster-agent", true).await;
+    for name in ["a", "b", "c"] {
+        create_work(&bench, name, "1").await;
+    }
+    delete(&bench.works(), "c").await;
+    let _agent = bench.agent();
+    for before in [ours, karmadas] {
+        let name = before.name_any();
+        bench.applied(&name, "True").await;
+        let now = bench.config_maps().get(&name).await.unwrap();
+        assert_eq!(now.uid(), before.uid());
+        assert_eq!(now.annotations()[MARK], id(&bench).await);
+    }
+    gone(&bench.config_maps(), &dropped.name_any()).await;
+}
+
+#[tokio::test]
+async fn what_is_left_to_the_member_bears_no_mark() {
+    let bench = Bench::start().await;
+    let _agent = bench.agent();
+    bench
+        .create_work("a", |work| {
+            work["spec"]["preserveResourcesOnDeletion"] = json!(true);
+        })
+        .await;
+    bench.applied("a", "True").await;
+    delete(&bench.works(), "a").await;
+    gone(&bench.works(), "a").await;
+    let object = bench.config_maps().get("a").await.unwrap();
+    assert!(!object.annotations().contains_key(MARK));
+}
+
+/// Takes the right to read the uid of `kube-system` away.
+async fn hide(bench: &Bench) {
+    let roles: Api<ClusterRole> = Api::all(bench.fleet_client.clone());
+    let name = "muster:agent:m1";
+    let mut role = roles.get(name).await.unwrap();
+    for rule in role.rules.iter_mut().flatten() {
+        if let Some(names) = &mut rule.resource_names {
+            names.retain(|name| name != "kube-system");
+        }
+    }
+    patch(&roles, name, &json!({ "rules": role.rules })).await;
+}
+
+async fn annotate(bench: &Bench, key: &str, text: &str) {
+    let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
+    let note = json!({"metadata": {"annotations": {key: text}}});
+    patch(&namespaces, CLUSTER_NAMESPACE, &note).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_know_its_fleet_beats_and_leaves_marked_objects_alone() {
+    let bench = Bench::start().await;
+    hide(&bench).await;
+    let object = made_before(&bench, "theirs", "muster-agent", true).await;
+    let mark = json!({"metadata": {"annotations": {MARK: "f"}}});
+    let marked = patch(&bench.config_maps(), &object.name_any(), &mark).await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), CLUSTER_NAMESPACE);
+    let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|it| it.renew_time.clone());
+    let first = until(&leases, MEMBER, "it beats", |lease| {
+        renewed(lease).is_some()
+    });
+    let beat = renewed(&first.await);
+    for name in ["theirs", "new"] {
+        create_work(&bench, name, "1").await;
+    }
+    bench.applied("new", "True").await;
+    refused(&bench, "theirs", "not known").await;
+    let event = told(&bench, "default", "FleetUnidentified").await;
+    let message = event.message.unwrap();
+    assert!(message.contains("fleet.muster.io/id"), "{message}");
+    // Its Work waits until it is clear whose the object is.
+    delete(&bench.works(), "theirs").await;
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    let work = bench.works().get("theirs").await.unwrap();
+    assert!(work.metadata.deletion_timestamp.is_some());
+    let now = bench.config_maps().get("theirs").await.unwrap();
+    assert_eq!(now.resource_version(), marked.resource_version());
+    let now = bench.config_maps().get("new").await.unwrap();
+    assert!(!now.annotations().contains_key(MARK));
+    assert!(renewed(&leases.get(MEMBER).await.unwrap()) > beat);
+
+    annotate(&bench, "fleet.muster.io/id", "f").await;
+    gone(&bench.config_maps(), "theirs").await;
+    until(&bench.config_maps(), "new", "it is marked", |object| {
+        object.annotations().get(MARK).map(String::as_str) == Some("f")
+    })
+    .await;
+    told(&bench, "default", "FleetIdentified").await;
+}
+
+#[tokio::test]
+async fn a_fleet_that_was_made_anew_takes_the_objects_of_the_former_one_where_it_is_told_to() {
+    let former = Bench::start().await;
+    let agent = former.agent();
+    create_work(&former, "a", "1").await;
+    former.applied("a", "True").await;
+    agent.stop().await;
+
+    let bench = former.another_fleet().await;
+    annotate(&bench, "fleet.muster.io/former-ids", &id(&former).await).await;
+    let before = bench.config_maps().get("a").await.unwrap();
+    let _agent = bench.agent();
+    create_work(&bench, "a", "1").await;
+    bench.applied("a", "True").await;
+    let now = bench.config_maps().get("a").await.unwrap();
+    assert_eq!(now.uid(), before.uid());
+    assert_eq!(now.annotations()[MARK], id(&bench).await);
+}
+
+#[tokio::test]
+async fn the_control_plane_publishes_the_id_and_leaves_one_that_is_there() {
+    let bench = Bench::start().await;
+    let key = "fleet.muster.io/id";
+    annotate(&bench, key, "former").await;
+    let _control_plane = control_plane(&bench);
+    let _agent = bench.agent();
+    create_work(&bench, "a", "1").await;
+    bench.applied("a", "True").await;
+    let what = "the control plane is at work";
+    until(&bench.clusters(), MEMBER, what, |it| {
+        !it.finalizers().is_empty()
+    })
+    .await;
+    let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
+    let namespace = namespaces.get(CLUSTER_NAMESPACE).await.unwrap();
+    assert_eq!(namespace.annotations()[key], "former");
+    let object = bench.config_maps().get("a").await.unwrap();
+    assert_eq!(object.annotations()[MARK], "former");
+
+    annotate(&bench, key, "").await;
+    let id = id(&bench).await;
+    let is_published = |it: &Namespace| it.annotations().get(key) == Some(&id);
+    let what = "the id is published";
+    until(&namespaces, CLUSTER_NAMESPACE, what, is_published).await;
+}
+
+fn reporting(bench: &Bench, reports: &str) -> Agent {
+    bench.agent_in(&[AGENTS], |settings| {
+        settings.report_secrets = reports.parse().unwrap();
+    })
+}
+
+async fn allow_secrets(bench: &Bench) {
+    access::admit_to(Extra::Secrets, &bench.fleet_client, MEMBER, AGENTS)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn the_account_that_one_fleet_made_is_neither_used_nor_taken_back_by_another() {
+    let first = Bench::start().await;
+    let second = first.another_fleet().await;
+    let both = "KubeCredentials,KubeImpersonator";
+    for bench in [&first, &second] {
+        allow_secrets(bench).await;
+    }
+    let _agent = reporting(&first, both);
+    let of_first: Api<Secret> = Api::namespaced(first.fleet_client.clone(), CLUSTER_NAMESPACE);
+    for name in [MEMBER, "m1-impersonator"] {
+        until(&of_first, name, "it is reported", |_| true).await;
+    }
+    let accounts: Api<ServiceAccount> =
+        Api::namespaced(first.member_client.clone(), CLUSTER_NAMESPACE);
+    let roles: Api<ClusterRole> = Api::all(first.member_client.clone());
+    let role = "karmada-controller-manager:karmada-m1";
+    let mut before = Vec::new();
+    for name in ["karmada-m1", "karmada-impersonator"] {
+        let account = accounts.get(name).await.unwrap();
+        assert_eq!(account.annotations()[MARK], id(&first).await);
+        before.push(account.uid());
+    }
+    assert_eq!(
+        roles.get(role).await.unwrap().annotations()[MARK],
+        id(&first).await
+    );
+
+    // The second fleet wants them, too.
+    let agent = reporting(&second, both);
+    let event = told(&second, "default", "ReportSecretFailed").await;
+    let message = event.message.unwrap();
+    assert!(message.contains("another fleet"), "{message}");
+    second.joined().await;
+    let of_second: Api<Secret> = Api::namespaced(second.fleet_client.clone(), CLUSTER_NAMESPACE);
+    for name in [MEMBER, "m1-impersonator"] {
+        assert!(of_second.get_opt(name).await.unwrap().is_none(), "{name}");
+    }
+    agent.stop().await;
+
+    // It does not want them any more. The account that bears its own id shows that it looked.
+    let mark = json!({"metadata": {"annotations": {MARK: id(&second).await}}});
+    patch(&accounts, "karmada-impersonator", &mark).await;
+    let _agent = reporting(&second, "None");
+    told(&second, "default", "ReportSecretWithdrawn").await;
+    let impersonator = accounts.get_opt("karmada-impersonator").await.unwrap();
+    assert_ne!(impersonator.and_then(|it| it.uid()), before[1]);
+    let account = accounts.get("karmada-m1").await.unwrap();
+    assert_eq!(account.uid(), before[0]);
+    roles.get(role).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_account_that_was_made_before_there_were_marks_is_marked_unless_it_is_karmadas() {
+    let bench = Bench::start().await;
+    allow_secrets(&bench).await;
+    let accounts: Api<ServiceAccount> =
+        Api::namespaced(bench.member_client.clone(), CLUSTER_NAMESPACE);
+    let namespaces: Api<Namespace> = Api::all(bench.member_client.clone());
+    let namespace =
+        serde_json::from_value(json!({"metadata": {"name": CLUSTER_NAMESPACE}})).unwrap();
+    let params = PostParams::default();
+    namespaces.create(&params, &namespace).await.unwrap();
+    for (name, manager) in [
+        ("karmada-m1", "muster-agent"),
+        ("karmada-impersonator", "karmada-agent"),
+    ] {
+        let account = json!({"metadata": {"name": name, "labels": {"karmada.io/system": "true"}}});
+        let account: ServiceAccount = serde_json::from_value(account).unwrap();
+        let params = PostParams {
+            field_manager: Some(manager.into()),
+            ..PostParams::default()
+        };
+        accounts.create(&params, &account).await.unwrap();
+    }
+    let _agent = reporting(&bench, "KubeCredentials,KubeImpersonator");
+    let secrets: Api<Secret> = Api::namespaced(bench.fleet_client.clone(), CLUSTER_NAMESPACE);
+    for name in [MEMBER, "m1-impersonator"] {
+        until(&secrets, name, "it is reported", |_| true).await;
+    }
+    let account = accounts.get("karmada-m1").await.unwrap();
+    assert_eq!(account.annotations()[MARK], id(&bench).await);
+    let account = accounts.get("karmada-impersonator").await.unwrap();
+    assert!(!account.annotations().contains_key(MARK));
+}
