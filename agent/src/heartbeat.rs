@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, Lease, LeaseSpec, MicroTime, ObjectMeta, OwnerReference};
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::queue::jittered;
@@ -76,7 +76,7 @@ impl Heartbeat {
                     failing = false;
                     reminder.over(Instant::now());
                     renewed = Instant::now();
-                    Step::Lease.succeeded(Timestamp::now());
+                    Step::Lease.succeeded(calendar());
                 }
                 Err(error) => {
                     failing = true;
@@ -120,7 +120,7 @@ impl Heartbeat {
             lease_duration_seconds: Some(
                 i32::try_from(self.duration.as_secs()).unwrap_or(i32::MAX),
             ),
-            renew_time: Some(MicroTime(Timestamp::now())),
+            renew_time: Some(MicroTime(calendar())),
             ..LeaseSpec::default()
         };
         let patch = json!({ "spec": spec });

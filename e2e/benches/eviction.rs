@@ -25,6 +25,7 @@ use muster_e2e::harness::process::last_lines;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
+use muster_shared::clock::Clock;
 use serde_json::{Value, json};
 
 /// Workloads placed anew in a second, at least.
@@ -270,9 +271,10 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
         primary: f64::INFINITY,
         ..Rates::default()
     };
-    let mut desk = Desk::new(switches, rates, Now::read());
+    let clock = Clock::default();
+    let mut desk = Desk::new(switches, rates, Now::by(&clock));
     for n in 0..CLUSTERS {
-        desk.cluster(&member(n, false)?, Now::read());
+        desk.cluster(&member(n, false)?, Now::by(&clock));
     }
     let bindings: Result<Vec<Subject>, serde_json::Error> = (0..evictions).map(binding).collect();
     let bindings = bindings?;
@@ -283,9 +285,9 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
     let empty = memory()?;
     let told = Instant::now();
     for binding in &bindings {
-        desk.binding(binding, Now::read());
+        desk.binding(binding, Now::by(&clock));
     }
-    desk.open(Now::read());
+    desk.open(Now::by(&clock));
     let known = memory()?;
     table.figure(
         "telling it of the bindings",
@@ -301,7 +303,7 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
     );
 
     let filling = Instant::now();
-    desk.cluster(&member(0, true)?, Now::read());
+    desk.cluster(&member(0, true)?, Now::by(&clock));
     let filled = filling.elapsed();
     let told = desk.take_news().bindings.len();
     let full = memory()?;
@@ -318,7 +320,7 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
     // which costs nothing.
     let taking = Instant::now();
     let mut taken = 0;
-    let mut now = Now::read();
+    let mut now = Now::by(&clock);
     while taken < evictions {
         match desk.next(now) {
             Step::Evict(errand) => {

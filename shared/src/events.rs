@@ -10,7 +10,6 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -22,6 +21,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::client;
+use crate::clock::calendar;
 
 /// How many events may wait: what ten thousand workloads that move at once leave over, at two
 /// events each. About 4 MB when full.
@@ -238,7 +238,7 @@ async fn write(
     letter: Letter,
     times: i32,
 ) -> Result<Earlier, kube::Error> {
-    let now = Time(Timestamp::now());
+    let now = Time(calendar());
     if let Some(known) = known {
         let api: Api<Event> = Api::namespaced(client.clone(), &known.namespace);
         let count = known.count.saturating_add(times);

@@ -64,7 +64,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Client;
@@ -75,6 +74,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::client;
+use crate::clock::calendar;
 use crate::remind::Reminder;
 use crate::write::{self, Verbs};
 
@@ -120,7 +120,7 @@ pub fn identity(component: &str) -> String {
     format!(
         "{host}_{}_{}",
         std::process::id(),
-        Timestamp::now().as_millisecond()
+        calendar().as_millisecond()
     )
 }
 
@@ -429,7 +429,7 @@ fn manager(identity: &str) -> String {
 }
 
 fn claim(candidate: &Candidate, current: Option<&LeaseSpec>) -> LeaseSpec {
-    let now = MicroTime(Timestamp::now());
+    let now = MicroTime(calendar());
     let ours =
         current.is_some_and(|spec| spec.holder_identity.as_ref() == Some(&candidate.identity));
     let transitions = current.and_then(|spec| spec.lease_transitions).unwrap_or(0);

@@ -22,6 +22,7 @@ pub mod api;
 pub mod capacity;
 pub mod certificate;
 pub mod client;
+pub mod clock;
 pub mod conditions;
 mod connections;
 pub mod events;

@@ -7,9 +7,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
+use muster_shared::clock::Clock;
 use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::queue::{Next, Queue};
@@ -67,6 +67,7 @@ pub struct Applier {
     inventory: Arc<Inventory>,
     repairs: Arc<Repairs>,
     events: Events,
+    clock: Arc<Clock>,
     reflections: Arc<Reflections>,
     queue: Queue<String>,
     written: Arc<Written<CachedWork>>,
@@ -83,7 +84,7 @@ impl Applier {
         (works, api, clusters): (Informer<CachedWork>, Api<CachedWork>, Informer<Cluster>),
         (member, fleet): (Member, fleet_id::Known),
         (inventory, repairs): (Arc<Inventory>, Arc<Repairs>),
-        events: Events,
+        (events, clock): (Events, Arc<Clock>),
         reflections: Arc<Reflections>,
         queue: Queue<String>,
     ) -> Arc<Self> {
@@ -114,6 +115,7 @@ impl Applier {
             inventory,
             repairs,
             events,
+            clock,
             reflections,
             queue,
             written,
@@ -153,7 +155,7 @@ impl Applier {
             return promised(self.patch(&work, None, &patch).await?.as_ref());
         }
         if cached.suspended {
-            self.conclude(work, vec![outcome::dispatching(true, Timestamp::now())])
+            self.conclude(work, vec![outcome::dispatching(true, self.clock.now())])
                 .await?;
             return Ok(Next::Done);
         }
@@ -210,7 +212,7 @@ impl Applier {
             return Err(Error::Dismissed);
         }
 
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let applied = outcome::applied(total, &failures, now);
         let (contended, again) = self.repairs.contended(&name);
         let status = work.status.as_ref();

@@ -8,6 +8,7 @@ use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use muster_shared::api::cluster::{NodeSummary, ResourceModel, ResourceSummary};
 use muster_shared::capacity::{self, NodeView, PodView};
+use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client};
 use muster_shared::watch::{self, Event, Selection, Touch};
 use tokio::sync::Notify;
@@ -32,7 +33,7 @@ pub struct Census {
 impl Census {
     /// Nothing is counted yet.
     pub fn begin() -> Self {
-        let started = Timestamp::now();
+        let started = calendar();
         Self {
             sums: Arc::default(),
             changed: Arc::default(),
@@ -49,11 +50,10 @@ impl Census {
 
     /// What is not being followed at present, and since when nothing was heard of it. Failures that
     /// are over within `grace` are part of every server's life and not told.
-    pub fn lost(&self, now: Timestamp, grace: Duration) -> Vec<(&'static str, Timestamp)> {
+    pub fn lost(&self, grace: Duration) -> Vec<(&'static str, Timestamp)> {
         let parts = [("nodes", &self.nodes), ("pods", &self.pods)].into_iter();
         parts
-            .filter_map(|(part, touch)| Some((part, touch.lost_since()?)))
-            .filter(|(_, since)| now.duration_since(*since).unsigned_abs() > grace)
+            .filter_map(|(part, touch)| Some((part, touch.lost_since(grace)?)))
             .collect()
     }
 

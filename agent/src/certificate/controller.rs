@@ -14,6 +14,7 @@ use muster_shared::certificate::request::{NewKey, NoKey};
 use muster_shared::certificate::subject;
 use muster_shared::certificate::validity::Validity;
 use muster_shared::client::Gateway;
+use muster_shared::clock::calendar;
 use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::{Api, CertificateSigningRequest, Client, ResourceExt, Secret};
 use muster_shared::lease::Leadership;
@@ -215,7 +216,7 @@ impl Rotation {
             return Ok(self.interval);
         }
         let validity = Validity::of(&document.chain);
-        let now = Timestamp::now();
+        let now = calendar();
         if validity.is_none_or(|it| !it.is_short(self.threshold, now)) {
             *stage = Stage::Idle;
             measures::Step::Certificate.succeeded(now);

@@ -5,9 +5,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::api::PostParams;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::clock::calendar;
 use muster_shared::events::{EventType, Events};
 use muster_shared::fleet_id::FleetId;
 use muster_shared::k8s::{Api, Client, Resource, ResourceExt, Secret, ServiceAccount};
@@ -173,7 +173,7 @@ impl Reporter {
             (true, _) => Err(TOKEN_PAUSE),
             (false, true) => Ok(TOKEN_PAUSE),
             (false, false) => {
-                measures::Step::Credentials.succeeded(Timestamp::now());
+                measures::Step::Credentials.succeeded(calendar());
                 Ok(LOOK_AGAIN)
             }
         }

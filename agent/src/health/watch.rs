@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use muster_shared::clock::calendar;
 use muster_shared::k8s::Client;
 use tokio::sync::{Notify, watch as channel};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -46,7 +46,7 @@ pub async fn watch(
         };
         metrics::histogram!("muster_probe_duration_seconds").record(started.elapsed());
         if !matches!(observation, Observation::Unreachable { .. }) {
-            Step::Probe.succeeded(Timestamp::now());
+            Step::Probe.succeeded(calendar());
         }
         if last.as_ref() != Some(&observation) {
             if matches!(last, Some(Observation::Unreachable { .. })) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use muster_shared::clock::Clock;
 use muster_shared::k8s::Client;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
@@ -46,6 +47,7 @@ pub async fn collect(
     discovery: Discovery,
     period: Duration,
     publish: watch::Sender<Collected>,
+    clock: Arc<Clock>,
     shutdown: CancellationToken,
 ) {
     let mut timer = tokio::time::interval(period);
@@ -68,7 +70,7 @@ pub async fn collect(
             () = shutdown.cancelled() => return,
             answers = asking => answers,
         };
-        let now = Timestamp::now();
+        let now = clock.now();
         publish.send_modify(|collected| {
             match version {
                 Ok(version) => {

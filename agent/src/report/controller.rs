@@ -1,10 +1,12 @@
 //! Combines the results of the probe, the collector and the census, and writes the Cluster's
 //! status.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::clock::{Clock, calendar};
 use muster_shared::k8s::{Api, Condition};
 use muster_shared::lease::Leadership;
 use muster_shared::names::condition::READY;
@@ -65,6 +67,8 @@ pub struct Reporter {
     pub thresholds: Thresholds,
     /// How often everything is looked at, changed or not.
     pub frequency: Duration,
+    /// What conditions are dated by.
+    pub clock: Arc<Clock>,
 }
 
 /// What this process remembers from one report to the next.
@@ -88,7 +92,7 @@ impl Reporter {
             ready: None,
             steady: Steady::default(),
             resumed: false,
-            reachable_at: Timestamp::now(),
+            reachable_at: self.clock.now(),
             written: Written::default(),
             wrote: None,
             verbs: Verbs::default(),
@@ -183,12 +187,12 @@ impl Reporter {
         metrics::histogram!("cluster_sync_status_duration_seconds", "member_cluster" => self.cluster.clone())
             .record(started.elapsed());
         super::gauges::show(&cluster);
-        Step::Status.succeeded(Timestamp::now());
+        Step::Status.succeeded(calendar());
         Ok(())
     }
 
     fn findings(&self, cluster: &Cluster, health: &Health, memories: &mut Memories) -> Findings {
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let mut findings = Findings::default();
         let unreachable = matches!(health.observation, Observation::Unreachable { .. });
         if !unreachable {
@@ -242,14 +246,13 @@ impl Reporter {
             if since.is_some() {
                 ages.push(age(("nodes and pods", since)));
             } else {
-                let lost = census.lost(now, self.frequency);
+                let lost = census.lost(self.frequency);
                 ages.extend(lost.into_iter().map(|(part, at)| age((part, Some(at)))));
             }
         }
         findings.conditions.push(status::up_to_date(&ages, now));
         if let Some(works) = &self.works {
-            let lost = works.lost_since();
-            let lost = lost.filter(|since| now.duration_since(*since).unsigned_abs() > WORKS_GRACE);
+            let lost = works.lost_since(WORKS_GRACE);
             let why = || works.trouble().unwrap_or_else(|| "no answer".to_owned());
             let lost = lost.map(|since| (since, why()));
             findings

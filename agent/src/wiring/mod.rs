@@ -12,6 +12,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::capacity::default_models;
 use muster_shared::client::{Gateway, Limits, Profile, Source};
+use muster_shared::clock::Clock;
 use muster_shared::events::Events;
 use muster_shared::lease::Leadership;
 use muster_shared::serve::{self, Health};
@@ -39,6 +40,8 @@ pub struct Agent {
     standing: watch::Receiver<Standing>,
     threads: Threads,
     shutdown: CancellationToken,
+    /// What decisions are dated by.
+    clock: Arc<Clock>,
 }
 
 /// Threads of an agent.
@@ -92,6 +95,7 @@ impl Agent {
             standing: watch::channel(Standing::Stranger).1,
             threads,
             shutdown,
+            clock: Arc::new(Clock::default()),
         })
     }
 

@@ -113,13 +113,14 @@ impl Agent {
         );
         self.spawn_as(Standing::Registered, "probe", probing);
 
-        let (publish, collected) = watch::channel(Collected::nothing(jiff::Timestamp::now()));
+        let (publish, collected) = watch::channel(Collected::nothing(self.clock.now()));
         let asking = self.member_client(Profile::Write)?;
         let collecting = collector::collect(
             asking,
             discovery.clone(),
             period,
             publish,
+            Arc::clone(&self.clock),
             self.shutdown.clone(),
         );
         self.spawn_as(Standing::Registered, "collector", collecting);
@@ -157,6 +158,7 @@ impl Agent {
                 failure: *self.settings.cluster_failure_threshold,
             },
             frequency: period,
+            clock: Arc::clone(&self.clock),
         };
         self.spawn_as(
             Standing::Registered,
@@ -254,7 +256,7 @@ impl Agent {
                 (works.clone(), api, clusters),
                 (member, fleet_id.clone()),
                 (inventory, repairs),
-                events,
+                (events, Arc::clone(&self.clock)),
                 reflections,
                 to_apply.clone(),
             );

@@ -9,10 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::clock::Clock;
 use muster_shared::names::condition::READY;
 use muster_shared::watch::{Change, Informer};
-
-use crate::fleet::clock::Clock;
 
 /// Whether the reports of a cluster count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Resource, ResourceExt};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
@@ -169,11 +168,9 @@ impl RollCall {
                 state.roster.forget(&name);
                 return false;
             }
-            let created = cluster
-                .creation_timestamp()
-                .map_or_else(Timestamp::now, |at| at.0);
-            let age =
-                Duration::try_from(Timestamp::now().duration_since(created)).unwrap_or_default();
+            let today = self.fleet.clock.now();
+            let created = cluster.creation_timestamp().map_or(today, |at| at.0);
+            let age = Duration::try_from(today.duration_since(created)).unwrap_or_default();
             state.roster.identify(&name, cluster.meta().uid.as_deref());
             state
                 .roster
@@ -326,7 +323,7 @@ impl RollCall {
     }
 
     async fn write(&self, cluster: &Cluster, silence: Silence) -> Result<(), kube::Error> {
-        let observation = silence.condition(Timestamp::now());
+        let observation = silence.condition(self.fleet.clock.now());
         let mut list = cluster
             .status
             .as_ref()

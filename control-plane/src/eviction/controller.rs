@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
+use muster_shared::clock::Clock;
 use muster_shared::events::Events;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
@@ -25,7 +26,6 @@ use super::subject::Subject;
 use super::teller::Teller;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
-use crate::fleet::clock::Clock;
 use crate::scheduler::Options;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 

@@ -3,7 +3,6 @@
 pub mod availability;
 pub mod binding;
 pub mod claim;
-pub mod clock;
 pub mod compact_map;
 pub mod intern;
 pub mod parked;
@@ -27,6 +26,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client::{self, Gateway, Limits, Profile, Rank, Traffic};
+use muster_shared::clock::Clock;
 use muster_shared::events::Events;
 use muster_shared::lease::Leadership;
 use muster_shared::names::CLUSTER_NAMESPACE;
@@ -36,7 +36,6 @@ use muster_shared::watch::{Change, Followed, Informer, Selection};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::BindingKind;
-use crate::fleet::clock::Clock;
 use crate::fleet::intern::BindingInterner;
 use crate::fleet::template::Kind;
 use crate::fleet::templates::Templates;

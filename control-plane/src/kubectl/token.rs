@@ -11,6 +11,7 @@ use kube::Config;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
+use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta, Secret};
 use muster_shared::names::{BOOTSTRAP_GROUP, CLUSTER_BOOTSTRAP_GROUP_PREFIX, is_cluster_name};
 use muster_shared::settings::Duration;
@@ -86,7 +87,7 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
     if let Some(name) = cluster {
         refuse_a_rival(&fleet, name).await?;
     }
-    let now = Timestamp::now();
+    let now = calendar();
     let groups = match cluster {
         _ if !options.groups.is_empty() => options.groups,
         Some(name) => vec![format!("{CLUSTER_BOOTSTRAP_GROUP_PREFIX}{name}")],
@@ -216,7 +217,7 @@ async fn list(fleet: Client) -> anyhow::Result<String> {
     let found = found.map_err(|it| anyhow::anyhow!(client::brief(&it)));
     let found = found.context("list the tokens' Secrets")?;
     let entries: Vec<Entry> = found.iter().filter_map(Entry::read).collect();
-    Ok(table(&entries, Timestamp::now()))
+    Ok(table(&entries, calendar()))
 }
 
 fn table(entries: &[Entry], now: Timestamp) -> String {

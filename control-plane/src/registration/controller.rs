@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -159,7 +159,7 @@ async fn answer(
         return Ok(Next::Done);
     }
     let made = request.metadata.creation_timestamp.as_ref();
-    let fresh = made.is_some_and(|it| Timestamp::now().duration_since(it.0) < PATIENCE);
+    let fresh = made.is_some_and(|it| fleet.clock.now().duration_since(it.0) < PATIENCE);
     Ok(if fresh {
         Next::After(AGAIN)
     } else {

@@ -262,7 +262,7 @@ impl Scheduler {
         binding: &B,
     ) -> Result<(Next, Option<Wait>), Error> {
         let started = Instant::now();
-        let now = whole_second(Timestamp::now());
+        let now = whole_second(fleet.clock.now());
         let snapshot = self.snapshot.get();
         let subject = Subject::of(binding);
         let outcome = pass(&subject, &snapshot, &self.options, now);
@@ -346,7 +346,7 @@ impl Scheduler {
         if let Some(pause) = self.replaced.pause(&key, binding.as_ref()) {
             return Ok(Next::After(pause));
         }
-        let now = whole_second(Timestamp::now());
+        let now = whole_second(fleet.clock.now());
         let subject = Subject::of(binding.as_ref());
         let outcome = pass(&subject, &self.snapshot.get(), &self.options, now);
         if outcome

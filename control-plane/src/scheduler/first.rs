@@ -4,8 +4,10 @@
 //! afterwards, and always has a target. The decision is the same, by the same [`pass`]; the
 //! scheduler reports it.
 
-use jiff::Timestamp;
+use std::sync::Arc;
+
 use muster_shared::api::binding::{Binding, ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::clock::Clock;
 use muster_shared::events::EventType;
 use muster_shared::names::DEFAULT_SCHEDULER;
 
@@ -21,6 +23,7 @@ pub struct FirstPlacement {
     snapshot: LiveSnapshot,
     options: Options,
     scheduler_name: String,
+    clock: Arc<Clock>,
 }
 
 impl FirstPlacement {
@@ -30,6 +33,7 @@ impl FirstPlacement {
             snapshot: LiveSnapshot::follow(&fleet.clusters),
             options: Options::of(&fleet.settings),
             scheduler_name: fleet.settings.scheduler_name.clone(),
+            clock: Arc::clone(&fleet.clock),
         })
     }
 
@@ -54,12 +58,8 @@ impl FirstPlacement {
             spec,
             status: &status,
         };
-        let outcome = pass(
-            &subject,
-            &self.snapshot.get(),
-            &self.options,
-            Timestamp::now(),
-        );
+        let now = self.clock.now();
+        let outcome = pass(&subject, &self.snapshot.get(), &self.options, now);
         outcome
             .placed
             .filter(|placed| outcome.failure.is_none() && !placed.clusters.is_empty())

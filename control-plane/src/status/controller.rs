@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::api::Patch;
 use muster_shared::api::binding::{
     AggregatedStatusItem, Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
@@ -168,7 +167,7 @@ async fn reconcile<B: BindingKind>(
     let items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
     let full = fully_applied(&expected, &items);
     let version = binding.meta().resource_version.as_deref();
-    if let Some(patch) = patch(status, version, &items, full, Timestamp::now()) {
+    if let Some(patch) = patch(status, version, &items, full, fleet.clock.now()) {
         if !fleet.leadership.is_current() {
             return Ok(Next::Done);
         }
@@ -309,7 +308,7 @@ async fn reflect(
             status: item.status.as_ref().map(|status| &status.0),
         })
         .collect();
-    let now = Timestamp::now();
+    let now = fleet.clock.now();
     let Some(wanted) = aggregate_status(&template, &members, now)? else {
         return Ok(Next::Done);
     };

@@ -88,7 +88,8 @@ pub async fn start(
         )
     };
     let advise = move |body: &[u8]| advice::warnings(body, &scope, &has_cluster);
-    let answer = move |path: &str, body: &[u8]| reply(path, body, rules, &advise);
+    let clock = Arc::clone(&fleet.clock);
+    let answer = move |path: &str, body: &[u8]| reply(path, body, rules, clock.now(), &advise);
     tasks.spawn(
         "webhook server",
         https::serve(listener, certificate, Arc::new(answer), shutdown),
@@ -108,7 +109,13 @@ pub fn keep_certificate(
 }
 
 /// Answers a request, and counts it.
-fn reply(path: &str, body: &[u8], rules: Rules, advise: &impl Fn(&[u8]) -> Vec<String>) -> Reply {
+fn reply(
+    path: &str,
+    body: &[u8],
+    rules: Rules,
+    now: Timestamp,
+    advise: &impl Fn(&[u8]) -> Vec<String>,
+) -> Reply {
     let begun = Instant::now();
     let question = match path {
         "/mutate" => Question::Default,
@@ -120,27 +127,26 @@ fn reply(path: &str, body: &[u8], rules: Rules, advise: &impl Fn(&[u8]) -> Vec<S
             );
         }
     };
-    let (kind, operation, allowed, reply) =
-        match review::answer(question, body, rules, Timestamp::now()) {
-            Ok(mut answer) => {
-                if question == Question::Check && answer.kind.ends_with("PropagationPolicy") {
-                    answer.warn(advise(body));
-                }
-                let allowed = if answer.allowed { "true" } else { "false" };
-                let text = answer.review.to_string().into_bytes();
-                (
-                    answer.kind,
-                    answer.operation,
-                    allowed,
-                    (StatusCode::OK, text),
-                )
+    let (kind, operation, allowed, reply) = match review::answer(question, body, rules, now) {
+        Ok(mut answer) => {
+            if question == Question::Check && answer.kind.ends_with("PropagationPolicy") {
+                answer.warn(advise(body));
             }
-            Err(error) => {
-                tracing::warn!(%error, path, "refused an admission review");
-                let text = format!("{error}\n").into_bytes();
-                ("other", "other", "error", (StatusCode::BAD_REQUEST, text))
-            }
-        };
+            let allowed = if answer.allowed { "true" } else { "false" };
+            let text = answer.review.to_string().into_bytes();
+            (
+                answer.kind,
+                answer.operation,
+                allowed,
+                (StatusCode::OK, text),
+            )
+        }
+        Err(error) => {
+            tracing::warn!(%error, path, "refused an admission review");
+            let text = format!("{error}\n").into_bytes();
+            ("other", "other", "error", (StatusCode::BAD_REQUEST, text))
+        }
+    };
     metrics::counter!("muster_webhook_requests_total",
         "path" => question.path(), "kind" => kind, "operation" => operation, "allowed" => allowed)
     .increment(1);

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::service::{Bucket, Switched, UNDER_WAY};
 use super::traffic::{Rank, Traffic};
 use super::{Error, Limits, Profile, connect, kubeconfig};
+use crate::clock::calendar;
 use crate::remind::Reminder;
 
 /// How often the files are looked at. A mounted Secret takes up to a minute to change anyway.
@@ -86,7 +87,7 @@ impl Gateway {
         } else {
             1.0
         });
-        let remaining = remaining(api, &config, Timestamp::now());
+        let remaining = remaining(api, &config, calendar());
         let words = if remaining.is_some_and(|left| left <= 0.0) {
             "the credentials have expired: the API refuses us until they are replaced"
         } else if plain {

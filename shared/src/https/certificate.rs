@@ -13,6 +13,7 @@ use rustls::sign::CertifiedKey;
 use tokio_util::sync::CancellationToken;
 
 use super::provider;
+use crate::clock::calendar;
 use crate::serve::Health;
 use crate::tls;
 
@@ -168,7 +169,7 @@ impl Certificate {
                     tracing::warn!(%error, "no new certificate to serve with");
                 }
             }
-            self.measure(Timestamp::now());
+            self.measure(calendar());
         }
     }
 

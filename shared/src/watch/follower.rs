@@ -16,6 +16,7 @@ use super::trouble::Trouble;
 use super::wire::compact::Decode;
 use super::wire::{Line, Rejected};
 use super::{Followed, IDLE_GRACE, Selection};
+use crate::clock::calendar;
 use crate::remind::Reminder;
 
 /// After this time a server is asked again for a streaming list that it could not give.
@@ -468,7 +469,7 @@ impl<K: Followed> Follower<K> {
     /// Notes that what was told so far is up to date.
     fn is_current(&mut self) {
         if let Some(touch) = &self.touch {
-            touch.hear(jiff::Timestamp::now());
+            touch.hear(calendar());
         }
         self.trouble.over();
         if let Some(lasted) = self.reminder.over(Instant::now()) {

@@ -1,6 +1,7 @@
 //! Cache of one collection that calls listeners on each change.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use kube::api::Api;
 use kube::runtime::watcher::Event;
@@ -14,6 +15,7 @@ use super::touch::Touch;
 use super::trouble::Trouble;
 use super::wire::Rejected;
 use super::{Followed, Selection};
+use crate::clock::calendar;
 
 /// Change of one object.
 #[derive(Debug)]
@@ -101,7 +103,7 @@ impl<K: Followed> Informer<K> {
                 handlers: RwLock::default(),
                 started: OnceLock::new(),
                 synced: watch::Sender::new(false),
-                touch: Arc::new(Touch::new(jiff::Timestamp::now())),
+                touch: Arc::new(Touch::new(calendar())),
                 trouble: Arc::default(),
             }),
         }
@@ -233,10 +235,10 @@ impl<K: Followed> Informer<K> {
         self.inner.trouble.words()
     }
 
-    /// Returns when the server last responded, if listing or watching fails at present; `None`
-    /// otherwise.
-    pub fn lost_since(&self) -> Option<jiff::Timestamp> {
-        self.inner.touch.lost_since()
+    /// Returns when the server last responded, if listing or watching fails at present and that
+    /// was longer ago than `grace`; `None` otherwise.
+    pub fn lost_since(&self, grace: Duration) -> Option<jiff::Timestamp> {
+        self.inner.touch.lost_since(grace)
     }
 
     /// Returns whether the first complete list is in the cache.

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use muster_shared::api::work::Work;
 use muster_shared::events::EventType;
 use muster_shared::k8s::ResourceExt;
@@ -108,7 +107,7 @@ impl Applier {
             let note = format!(
                 "Failed to delete work({work_path}) from cluster({cluster}), err: {failure}"
             );
-            let known = outcome::applied(0, &failures, Timestamp::now());
+            let known = outcome::applied(0, &failures, self.clock.now());
             if is_news(&work, &known) {
                 self.events
                     .publish(&work, EventType::Warning, "SyncFailed", note);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use muster_shared::api::work::{Work, WorkStatus};
 use muster_shared::conditions::{FALSE, TRUE};
 use muster_shared::events::EventType;
@@ -24,7 +23,7 @@ impl Applier {
         why: &Unreadable,
     ) -> Result<Next, Error> {
         let work = outline(cached);
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let refused = outcome::unreadable(why, now);
         let news = is_news(&work, &refused);
         tracing::warn!(work = path(&work), %why, "stepped over");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::api::policy::PurgeMode;
+use muster_shared::clock::Clock;
 use muster_shared::events::EventType;
 use tokio::time::Instant;
 
@@ -13,7 +14,6 @@ use super::super::explain::Note;
 use super::super::judge::Cause;
 use super::super::subject::Subject;
 use super::Key;
-use crate::fleet::clock::Clock;
 use crate::scheduler::Snapshot;
 
 /// One moment on both clocks: the calendar that objects are dated by, and the monotonic one that
@@ -27,14 +27,6 @@ pub struct Now {
 }
 
 impl Now {
-    /// This moment.
-    pub fn read() -> Self {
-        Self {
-            wall: Timestamp::now(),
-            tick: Instant::now(),
-        }
-    }
-
     /// This moment, by the clock that decisions are dated by.
     pub fn by(clock: &Clock) -> Self {
         Self {

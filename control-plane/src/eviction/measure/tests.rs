@@ -3,12 +3,17 @@ use std::sync::Arc;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
+use muster_shared::clock::{Clock, calendar};
 use serde_json::json;
 
 use super::*;
 use crate::eviction::desk::{Now, Step};
 use crate::eviction::judge::Switches;
 use crate::eviction::rate::Rates;
+
+fn now() -> Now {
+    Now::by(&Clock::default())
+}
 
 fn cluster(name: &str, failed: bool) -> Arc<Cluster> {
     let taints = if failed {
@@ -48,9 +53,9 @@ fn desk() -> Desk {
         no_execute: true,
         purge_mode: PurgeMode::Gracefully,
     };
-    let mut desk = Desk::new(switches, Rates::default(), Now::read());
+    let mut desk = Desk::new(switches, Rates::default(), now());
     for n in 0..4 {
-        desk.cluster(&cluster(&format!("c{n}"), n == 0), Now::read());
+        desk.cluster(&cluster(&format!("c{n}"), n == 0), now());
     }
     for n in 0..3 {
         let binding: ResourceBinding = serde_json::from_value(json!({
@@ -58,14 +63,14 @@ fn desk() -> Desk {
             "spec": spec("Deployment", n == 0),
         }))
         .unwrap();
-        desk.binding(&Arc::new(binding).into(), Now::read());
+        desk.binding(&Arc::new(binding).into(), now());
     }
     let binding: ClusterResourceBinding = serde_json::from_value(
         json!({"metadata": {"name": "w"}, "spec": spec("ClusterRole", false)}),
     )
     .unwrap();
-    desk.binding(&Arc::new(binding).into(), Now::read());
-    desk.open(Now::read());
+    desk.binding(&Arc::new(binding).into(), now());
+    desk.open(now());
     desk
 }
 
@@ -121,7 +126,7 @@ fn what_was_processed_is_counted_by_its_end() {
         .into_iter();
         for tick in 0_u32.. {
             let now = Now {
-                wall: Timestamp::now(),
+                wall: calendar(),
                 tick: start + tick * Duration::from_millis(100),
             };
             if let Step::Evict(errand) = desk.next(now) {
@@ -166,7 +171,7 @@ fn what_was_processed_is_counted_by_its_end() {
 fn a_recovered_cluster_leaves_no_figure_behind_that_says_otherwise() {
     let lines = shown(|desk, meter, start| {
         meter.show(desk, start);
-        desk.cluster(&cluster("c0", false), Now::read());
+        desk.cluster(&cluster("c0", false), now());
     });
     for line in &lines {
         let (name, value) = line.rsplit_once(' ').unwrap();
@@ -182,7 +187,7 @@ fn nothing_is_remembered_of_a_cluster_that_has_left_the_fleet() {
     let lines = shown(|desk, meter, start| {
         meter.show(desk, start);
         assert!(meter.done.contains_key("c0"));
-        desk.cluster_gone("c0", true, Now::read());
+        desk.cluster_gone("c0", true, now());
         meter.show(desk, start);
         assert!(meter.done.is_empty() && meter.kinds.is_empty());
     });

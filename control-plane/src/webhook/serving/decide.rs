@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn what_is_issued_serves_under_its_authority_alone() {
         use rustls::pki_types::{ServerName, UnixTime};
-        let now = Timestamp::now();
+        let now = muster_shared::clock::calendar();
         let names = [
             "muster-webhook.muster-system.svc".to_owned(),
             "127.0.0.1".to_owned(),

@@ -1,4 +1,8 @@
-//! Clock of decisions: calendar time without steps.
+//! Time of day: the only place that reads the machine's clock.
+//!
+//! [`Clock`] is the clock of decisions: calendar time without steps. [`calendar`] is the calendar
+//! as it is, for times that only people read, and for times that other machines compare with their
+//! own calendars, such as the validity of certificates.
 //!
 //! Windows, tolerations and pauses are stored as calendar times, so that a restart does not lose
 //! them. A step of the machine's clock (NTP, an operator) would end all of them at once. The
@@ -14,6 +18,13 @@ use jiff::{SignedDuration, Timestamp};
 const SHARE: i32 = 10;
 /// A difference from the calendar that people are told of.
 const WORTH_TELLING: SignedDuration = SignedDuration::from_secs(10);
+
+/// The calendar of this machine as it is. It may leap at any time: what is decided by times asks a
+/// [`Clock`].
+#[allow(clippy::disallowed_methods)] // the one place
+pub fn calendar() -> Timestamp {
+    Timestamp::now()
+}
 
 /// The clock.
 #[derive(Debug)]
@@ -34,7 +45,7 @@ impl Default for Clock {
     fn default() -> Self {
         Self {
             last: Mutex::new(Reading {
-                wall: Timestamp::now(),
+                wall: calendar(),
                 tick: Instant::now(),
                 is_off: false,
             }),
@@ -46,7 +57,7 @@ impl Clock {
     /// This moment.
     pub fn now(&self) -> Timestamp {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = last.next(Timestamp::now(), Instant::now());
+        let next = last.next(calendar(), Instant::now());
         if next.is_off && !last.is_off {
             tracing::warn!(
                 decided_by = %next.wall,
