@@ -142,6 +142,8 @@ pub mod condition {
     pub const UNIQUE_IDENTITY: &str = "UniqueIdentity";
     /// Of a Cluster (Muster's own): the control plane watches its lease. Set if it does not.
     pub const MONITORED: &str = "Monitored";
+    /// Of a Cluster (ours): its agent reads the Works of the member.
+    pub const WORKS_UP_TO_DATE: &str = "WorksUpToDate";
     /// Of a binding: clusters were found.
     pub const SCHEDULED: &str = "Scheduled";
     /// Of a binding: every cluster has applied its Work.

@@ -8,7 +8,7 @@ use muster_shared::api::cluster::{
 };
 use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::{Condition, Quantity};
-use muster_shared::names::condition::{COMPLETE_API_ENABLEMENTS, READY};
+use muster_shared::names::condition::{COMPLETE_API_ENABLEMENTS, READY, WORKS_UP_TO_DATE};
 use muster_shared::quantity;
 use serde_json::{Value, json};
 
@@ -19,11 +19,6 @@ use crate::write::merge_patch;
 /// The condition that tells how old the rest of the status is. Ours: Karmada has none, and
 /// overwrites with nothing what it failed to collect (defects K6 and K7).
 pub const UP_TO_DATE: &str = "StatusUpToDate";
-
-/// The condition that tells whether the agent reads what the fleet wants of the member. Ours: a
-/// member that cannot read its Works reports and beats like any other, and whatever is placed there
-/// never starts.
-pub const WORKS_UP_TO_DATE: &str = "WorksUpToDate";
 
 /// Part of what the nodes offer by which a sum has to change to be worth a report at once.
 const NOTABLE_PERCENT: i128 = 5;
@@ -202,7 +197,9 @@ pub fn up_to_date(ages: &[Age], now: Timestamp) -> Condition {
     }
 }
 
-/// Whether Works are read: `lost` says since when they are not, and why.
+/// Whether Works are read: `lost` says since when they are not, and why. A member that cannot read
+/// its Works reports and beats like any other, and whatever is placed there never starts: the
+/// scheduler places nothing new there.
 pub fn works_up_to_date(lost: Option<(Timestamp, String)>, now: Timestamp) -> Condition {
     match lost {
         None => conditions::new(

@@ -12,6 +12,7 @@ use muster_shared::k8s::Taint;
 use muster_shared::names::condition;
 use muster_shared::taints::{NO_EXECUTE, PREFER_NO_EXECUTE};
 
+use crate::fleet::availability::reads_works;
 use crate::scheduler::Snapshot;
 
 /// All clusters.
@@ -141,6 +142,7 @@ fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
         || old.metadata.labels != new.metadata.labels
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
         || status(before) != status(after)
+        || reads_works(old) != reads_works(new)
         || apis;
     let helps_after = if allowed {
         Some(SOON)
@@ -150,5 +152,51 @@ fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
     Effect {
         taints,
         helps_after,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_may_let_a_workload_in_that_had_nowhere_to_go_helps_soon() {
+        let cluster = |change: serde_json::Value| {
+            let condition = |kind: &str, status: &serde_json::Value| {
+                json!({"type": kind, "status": status, "reason": "R", "message": "",
+                    "lastTransitionTime": "2024-01-01T00:00:00Z"})
+            };
+            let conditions = [
+                condition("Ready", &change["ready"]),
+                condition("WorksUpToDate", &change["works"]),
+                condition("StatusUpToDate", &change["status"]),
+            ];
+            let cluster = json!({
+                "metadata": {"name": "m1"},
+                "spec": {"region": change["region"]},
+                "status": {
+                    "conditions": conditions,
+                    "resourceSummary": {"allocatable": {"cpu": change["cpu"]}},
+                },
+            });
+            serde_json::from_value::<Cluster>(cluster).unwrap()
+        };
+        let before = json!({
+            "ready": "True", "works": "False", "status": "True", "region": "eu", "cpu": "1",
+        });
+        for (field, value, expected) in [
+            ("ready", "Unknown", Some(SOON)),
+            ("works", "True", Some(SOON)),
+            ("region", "us", Some(SOON)),
+            ("cpu", "2", Some(LATER)),
+            ("status", "False", None),
+        ] {
+            let mut after = before.clone();
+            after[field] = json!(value);
+            let effect = effect(Some(&cluster(before.clone())), &cluster(after));
+            assert_eq!(effect.helps_after, expected, "{field}");
+        }
     }
 }

@@ -56,6 +56,10 @@ pub enum Unavailable<'a> {
     /// `Ready` is not True; `Unknown` also if it was never reported.
     #[error("has Ready={0}")]
     NotReady(&'a str),
+    /// `WorksUpToDate` is False: the agent would not learn of a new copy. Existing copies continue to
+    /// run.
+    #[error("cannot read its Works (WorksUpToDate=False)")]
+    WorksUnread,
     /// A taint keeps the workload out, or evicts it.
     #[error("has taint {}, which is not tolerated", describe(.0))]
     Tainted(&'a Taint),
@@ -69,8 +73,8 @@ pub enum Unavailable<'a> {
     },
 }
 
-/// Whether a cluster can take a new copy of a workload now: it is there and ready, no taint keeps
-/// the workload out, and it serves the kind.
+/// Whether a cluster can take a new copy of a workload now: it is there and ready, reads its Works,
+/// no taint keeps the workload out, and it serves the kind.
 ///
 /// # Errors
 /// The first reason why it cannot.
@@ -79,6 +83,9 @@ pub fn can_take<'a>(
     workload: &Workload<'a>,
 ) -> Result<(), Unavailable<'a>> {
     let cluster = is_live(cluster)?;
+    if !reads_works(cluster) {
+        return Err(Unavailable::WorksUnread);
+    }
     admits(cluster, workload.tolerations)?;
     let Workload {
         api_version, kind, ..
@@ -148,9 +155,17 @@ pub fn is_live(cluster: Option<&Cluster>) -> Result<&Cluster, Unavailable<'_>> {
 
 /// Status of the condition `Ready`; `Unknown` where the cluster never reported.
 pub fn readiness(cluster: &Cluster) -> &str {
+    status(cluster, condition::READY).unwrap_or(conditions::UNKNOWN)
+}
+
+/// Whether the agent of a cluster reads its Works, or does not say: only our own tells.
+pub fn reads_works(cluster: &Cluster) -> bool {
+    status(cluster, condition::WORKS_UP_TO_DATE) != Some(conditions::FALSE)
+}
+
+fn status<'a>(cluster: &'a Cluster, kind: &str) -> Option<&'a str> {
     let conditions = cluster.status.as_ref().map(|status| &status.conditions[..]);
-    conditions::status(conditions.unwrap_or_default(), condition::READY)
-        .unwrap_or(conditions::UNKNOWN)
+    conditions::status(conditions.unwrap_or_default(), kind)
 }
 
 fn admits<'a>(cluster: &'a Cluster, tolerations: &[Toleration]) -> Result<(), Unavailable<'a>> {
@@ -251,6 +266,25 @@ mod tests {
             ("not in the cache", None, false),
         ] {
             assert_eq!(answers(cluster, &web), [expected; 3], "{what}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_cannot_read_its_works_takes_nothing_new_and_keeps_what_it_has() {
+        let web = workload("Deployment", &json!([]), &Value::Null);
+        for (works, expected) in [
+            ("False", [false, true, true]),
+            ("True", [true; 3]),
+            ("Unknown", [true; 3]),
+        ] {
+            let member = cluster(Some("True"), |it| {
+                let mut works_up_to_date = it["status"]["conditions"][0].clone();
+                works_up_to_date["type"] = json!("WorksUpToDate");
+                works_up_to_date["status"] = json!(works);
+                let conditions = it["status"]["conditions"].as_array_mut().unwrap();
+                conditions.push(works_up_to_date);
+            });
+            assert_eq!(answers(Some(&member), &web), expected, "{works}");
         }
     }
 

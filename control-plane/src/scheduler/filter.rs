@@ -31,6 +31,8 @@ pub enum Rejection<'a> {
     Taint(&'a Taint),
     /// The cluster is not ready, and the schedule is for an eviction.
     NotReady,
+    /// The agent of the cluster cannot read its Works, and would not learn of the workload.
+    WorksUnread,
     /// The placement does not select the cluster.
     Affinity,
     /// The cluster has no provider, and a constraint is by provider.
@@ -50,8 +52,9 @@ impl Rejection<'_> {
     pub const fn filter(&self) -> Plugin {
         match self {
             Self::ApiMissing => Plugin::ApiEnablement,
-            // The taint that a cluster gets which is not ready may come a moment later.
-            Self::Taint(_) | Self::NotReady => Plugin::TaintToleration,
+            // The taint that a cluster gets which is not ready may come a moment later. A member
+            // that cannot read its Works is ready, and is left alone like one with a taint.
+            Self::Taint(_) | Self::NotReady | Self::WorksUnread => Plugin::TaintToleration,
             Self::Affinity => Plugin::ClusterAffinity,
             Self::NoProvider | Self::NoRegion | Self::NoZones | Self::NoLabel => {
                 Plugin::SpreadConstraint
@@ -75,6 +78,9 @@ impl fmt::Display for Rejection<'_> {
             }
             // Ours: Karmada asks for taints only.
             Self::NotReady => f.write_str("cluster(s) were not ready"),
+            Self::WorksUnread => {
+                f.write_str("cluster(s) could not read their Works (WorksUpToDate=False)")
+            }
             Self::Affinity => {
                 f.write_str("cluster(s) did not match the placement cluster affinity constraint")
             }
@@ -160,7 +166,8 @@ impl<'a> Filters<'a> {
         let first = self
             .api_enablement(cluster, placed)
             .or_else(|| self.taints(cluster, placed))
-            .or_else(|| self.readiness(cluster, placed));
+            .or_else(|| self.readiness(cluster, placed))
+            .or_else(|| Self::works(cluster, placed));
         if let Some(rejection) = first {
             return Err(rejection);
         }
@@ -180,6 +187,7 @@ impl<'a> Filters<'a> {
             self.api_enablement(cluster, placed),
             self.taints(cluster, placed),
             self.readiness(cluster, placed),
+            Self::works(cluster, placed),
             self.tier(cluster).is_none().then_some(Rejection::Affinity),
             self.spread_fields(cluster),
             self.eviction(cluster),
@@ -228,6 +236,7 @@ impl<'a> Filters<'a> {
     pub fn is_closed(&self, cluster: &'a Facts) -> bool {
         let refused = self.taints(cluster, false);
         let refused = refused.or_else(|| self.readiness(cluster, false));
+        let refused = refused.or_else(|| Self::works(cluster, false));
         refused.is_some() || cluster.has_fallen_silent()
     }
 
@@ -238,6 +247,11 @@ impl<'a> Filters<'a> {
             && !placed
             && availability::readiness(cluster.cluster()) != conditions::TRUE;
         refused.then_some(Rejection::NotReady)
+    }
+
+    /// A member that cannot read its Works gets no new ones. What is placed stays, and runs on.
+    fn works(cluster: &'a Facts, placed: bool) -> Option<Rejection<'a>> {
+        (!placed && !cluster.reads_works()).then_some(Rejection::WorksUnread)
     }
 
     fn is_refused_by(&self, taint: &Taint) -> bool {

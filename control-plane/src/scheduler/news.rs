@@ -5,6 +5,7 @@ use muster_shared::k8s::Taint;
 use muster_shared::taints::keeps_away;
 
 use super::capacity::Capacity;
+use crate::fleet::availability::reads_works;
 
 /// What changed about a cluster, as far as placements depend on it.
 #[derive(Debug)]
@@ -16,8 +17,8 @@ pub struct ClusterNews<'a> {
     room: Option<(Option<Capacity>, Capacity)>,
 }
 
-/// What changed about whom a cluster lets in: it joined or leaves, or its labels, taints, location
-/// or kinds changed.
+/// What changed about whom a cluster lets in: it joined or leaves, its labels, taints, location or
+/// kinds changed, or its agent reads Works again or does no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Admission {
     /// It may be chosen where it was not, and no more where it was: it joined, or its labels or
@@ -92,7 +93,7 @@ pub enum Turn<'a> {
     Leaves(&'a Cluster),
     /// It joined, or its labels or location changed.
     Moved(&'a Cluster),
-    /// A taint went that keeps work away, or it serves more kinds.
+    /// A taint went that keeps work away, it serves more kinds, or its agent reads its Works again.
     AdmitsMore(&'a Cluster),
 }
 
@@ -111,15 +112,20 @@ fn admission(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<Admission> 
                 || !old.zones().eq(new.zones());
             if moved {
                 Some(Admission::Moved)
-            } else if is_less_tainted(old, new) || serves_more(old, new) {
+            } else if takes_more(old, new) {
                 Some(Admission::More)
             } else {
-                let less = is_less_tainted(new, old) || serves_more(new, old);
+                let less = takes_more(new, old);
                 less.then_some(Admission::Less)
             }
         }
         _ => Some(Admission::Moved),
     }
+}
+
+/// Whether something is gone that kept work away, or a kind has come.
+fn takes_more(old: &Cluster, new: &Cluster) -> bool {
+    is_less_tainted(old, new) || serves_more(old, new) || (reads_works(new) && !reads_works(old))
 }
 
 /// Whether a taint that keeps work away is gone.
@@ -243,6 +249,14 @@ mod tests {
             }]);
             after
         };
+        let unread = {
+            let mut unread = before.clone();
+            let conditions = unread["status"]["conditions"].as_array_mut().unwrap();
+            let mut works = conditions[0].clone();
+            (works["type"], works["status"]) = (json!("WorksUpToDate"), json!("False"));
+            conditions.push(works);
+            unread
+        };
         let mut roomier_in_memory = before.clone();
         roomier_in_memory["status"]["resourceSummary"]["allocatable"]["memory"] = json!("8Gi");
         let mut growing_kinds = before.clone();
@@ -264,6 +278,8 @@ mod tests {
             ("it reported first", Some(&unreported), Some(&before), &admitting),
             ("a taint went", Some(&no_schedule), Some(&before), &admitting),
             ("a taint became a soft one", Some(&no_schedule), Some(&soft), &admitting),
+            ("its Works can be read again", Some(&unread), Some(&before), &admitting),
+            ("its Works cannot be read any more", Some(&before), Some(&unread), &["any"]),
             ("a soft taint went", Some(&soft), Some(&before), &[]),
             ("a taint came", Some(&before), Some(&no_schedule), &["any"]),
             ("a label came", Some(&before), Some(&changed("/metadata", json!({ "name": "m", "labels": { "a": "b" } }))),

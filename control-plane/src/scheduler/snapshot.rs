@@ -12,6 +12,7 @@ use muster_shared::taints::keeps_away;
 use muster_shared::watch::{Departed, Doubt, Presence};
 
 use super::capacity::Capacity;
+use crate::fleet::availability;
 
 /// All clusters at one moment, by name. Cloning shares them.
 #[derive(Debug, Clone, Default)]
@@ -150,6 +151,7 @@ pub struct Facts {
     capacity: Option<Capacity>,
     repels: bool,
     deleting: bool,
+    reads_works: bool,
 }
 
 impl Facts {
@@ -175,6 +177,7 @@ impl Facts {
         Self {
             repels: cluster.spec.taints.iter().any(keeps_away),
             deleting: cluster.metadata.deletion_timestamp.is_some(),
+            reads_works: availability::reads_works(&cluster),
             kinds,
             capacity,
             cluster,
@@ -197,6 +200,11 @@ impl Facts {
         let conditions = status.map_or(&[][..], |status| &status.conditions);
         conditions::status(conditions, condition::READY)
             .is_some_and(|ready| ready != conditions::TRUE)
+    }
+
+    /// Whether the agent of the cluster reads its Works, or does not say.
+    pub(super) fn reads_works(&self) -> bool {
+        self.reads_works
     }
 
     /// Whether the cluster is being deleted: it takes nothing and keeps nothing.

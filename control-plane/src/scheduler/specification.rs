@@ -3,6 +3,7 @@
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use serde_json::{Value, json};
 
+use super::explain::explain;
 use super::fixtures::{
     aggregated, cluster, config_map, decide, deployment, dynamic, leaving, outcome, placed,
     snapshot, static_weights, tainted, text,
@@ -203,6 +204,54 @@ fn new_replicas_avoid_a_silent_cluster_before_it_has_its_taint() {
         let spec = placed(deployment(10, &dynamic()), &[("m1", 2)]);
         assert_eq!(outcome(&spec, &[ill]), "m1:10", "{ready}");
     }
+}
+
+#[test]
+fn a_member_that_cannot_read_its_works_gets_nothing_new_and_keeps_what_it_has() {
+    let with_works = |name: &str, status: &str| {
+        let mut cluster = cluster(name, 10);
+        let mut works = cluster["status"]["conditions"][0].clone();
+        (works["type"], works["status"]) = (json!("WorksUpToDate"), json!(status));
+        let conditions = cluster["status"]["conditions"].as_array_mut();
+        conditions.unwrap().push(works);
+        cluster
+    };
+    let copies = json!({ "clusterTolerations": [{ "operator": "Exists" }] });
+    let divided = |replicas, held: &[(&str, i32)]| placed(deployment(replicas, &dynamic()), held);
+    #[rustfmt::skip]
+    let cases = [
+        ("new", divided(4, &[]), "m1:2 m2:2", "m2:4"),
+        ("it stays", divided(4, &[("m1", 4)]), "m1:4", "m1:4"),
+        ("it grows", divided(6, &[("m1", 4)]), "m1:5 m2:1", "m1:4 m2:2"),
+        ("it grows beyond the others", divided(18, &[("m1", 4)]), "m1:9 m2:9", "m1:9 m2:9"),
+        ("it shrinks", divided(2, &[("m1", 2), ("m2", 2)]), "m1:1 m2:1", "m1:1 m2:1"),
+        // No toleration helps.
+        ("a new copy", config_map(&copies), "m1:0 m2:0", "m2:0"),
+        ("a copy stays", placed(config_map(&copies), &[("m1", 0)]), "m1:0 m2:0", "m1:0 m2:0"),
+    ];
+    for (what, spec, read, unread) in cases {
+        for (status, expected) in [("True", read), ("Unknown", read), ("False", unread)] {
+            let clusters = [with_works("m1", status), cluster("m2", 10)];
+            assert_eq!(outcome(&spec, &clusters), expected, "{what}: {status}");
+        }
+    }
+    let alone = [with_works("m1", "False")];
+    let why = "cluster(s) could not read their Works (WorksUpToDate=False)";
+    assert_eq!(
+        outcome(&deployment(4, &dynamic()), &alone),
+        format!("0/1 clusters are available: 1 {why}.")
+    );
+    let explained = explain(
+        &divided(1, &[("m1", 1)]),
+        &ResourceBindingStatus::default(),
+        &snapshot(&alone),
+        &Options::default(),
+    );
+    assert!(
+        explained[0]
+            .to_string()
+            .contains(&format!("keeps what it holds, admits no more: {why}"))
+    );
 }
 
 #[test]
