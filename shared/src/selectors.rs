@@ -32,6 +32,7 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
@@ -46,58 +47,259 @@ use crate::api::{
 
 type Labels = BTreeMap<String, String>;
 
+/// Maximum number of requirements in the selectors of one affinity. Each is compared with every
+/// cluster. An affinity with more matches nothing; admission rejects it.
+pub const MOST_REQUIREMENTS: usize = 500;
+
 /// A ClusterAffinity prepared for matching with many clusters: what is the same for all clusters is
 /// computed once.
 #[derive(Clone, Debug)]
 pub struct Affinity<'a> {
-    stated: &'a ClusterAffinity,
+    /// Sorted; empty means any.
+    names: Vec<Cow<'a, str>>,
     /// Sorted.
-    names: Vec<&'a str>,
-    /// Whether Kubernetes would take the selectors.
-    sound: bool,
+    exclude: Vec<Cow<'a, str>>,
+    selectors: Selectors<'a>,
 }
 
 impl<'a> Affinity<'a> {
     /// Prepares an affinity.
     pub fn new(stated: &'a ClusterAffinity) -> Self {
-        let mut names: Vec<_> = stated.cluster_names.iter().map(String::as_str).collect();
-        names.sort_unstable();
         Self {
-            stated,
-            names,
-            sound: is_sound(stated),
+            names: sorted(&stated.cluster_names),
+            exclude: sorted(&stated.exclude),
+            selectors: Selectors::of(stated),
+        }
+    }
+
+    /// Returns the same affinity, independent of what it was prepared from.
+    pub fn into_owned(self) -> Affinity<'static> {
+        Affinity {
+            names: owned(self.names),
+            exclude: owned(self.exclude),
+            selectors: Selectors {
+                labels: self
+                    .selectors
+                    .labels
+                    .into_iter()
+                    .map(Requirement::into_owned)
+                    .collect(),
+                fields: self
+                    .selectors
+                    .fields
+                    .into_iter()
+                    .map(Requirement::into_owned)
+                    .collect(),
+                sound: self.selectors.sound,
+            },
         }
     }
 
     /// Returns whether the affinity matches a cluster. Every field that is set must match.
     pub fn matches(&self, cluster: &Cluster) -> bool {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
-        (self.names.is_empty() || self.names.binary_search(&name).is_ok())
-            && self.sound
-            && is_selected(self.stated, cluster)
+        (self.names.is_empty() || contains(&self.names, name))
+            && !contains(&self.exclude, name)
+            && self.selectors.hold(cluster)
     }
+}
+
+/// Returns the number of requirements in the selectors of an affinity, which is what a comparison
+/// with a cluster costs.
+pub fn requirements(affinity: &ClusterAffinity) -> usize {
+    let labels = affinity.label_selector.as_ref().map_or(0, |selector| {
+        selector.match_labels.as_ref().map_or(0, BTreeMap::len)
+            + selector.match_expressions.as_ref().map_or(0, Vec::len)
+    });
+    let fields = affinity.field_selector.as_ref();
+    labels + fields.map_or(0, |selector| selector.match_expressions.len())
 }
 
 /// Returns whether an affinity matches a cluster. Every field that is set must match.
 pub fn matches_affinity(affinity: &ClusterAffinity, cluster: &Cluster) -> bool {
     let names = &affinity.cluster_names;
     (names.is_empty() || is_listed(names, cluster))
-        && is_sound(affinity)
-        && is_selected(affinity, cluster)
-}
-
-/// Whether a cluster is not excluded, and has the labels and fields; the selectors are sound.
-fn is_selected(affinity: &ClusterAffinity, cluster: &Cluster) -> bool {
-    let labels = |selector| has_labels(selector, cluster.metadata.labels.as_ref());
-    let fields = |selector| has_fields(selector, cluster);
-    !is_listed(&affinity.exclude, cluster)
-        && affinity.label_selector.as_ref().is_none_or(labels)
-        && affinity.field_selector.as_ref().is_none_or(fields)
+        && !is_listed(&affinity.exclude, cluster)
+        && Selectors::of(affinity).hold(cluster)
 }
 
 fn is_listed(names: &[String], cluster: &Cluster) -> bool {
     let own = cluster.metadata.name.as_deref().unwrap_or_default();
     names.iter().any(|name| name == own)
+}
+
+fn sorted(texts: &[String]) -> Vec<Cow<'_, str>> {
+    let mut sorted: Vec<_> = texts.iter().map(|text| Cow::Borrowed(&**text)).collect();
+    sorted.sort_unstable();
+    sorted
+}
+
+fn contains(sorted: &[Cow<'_, str>], text: &str) -> bool {
+    sorted.binary_search_by(|each| (**each).cmp(text)).is_ok()
+}
+
+fn owned(texts: Vec<Cow<'_, str>>) -> Vec<Cow<'static, str>> {
+    let texts = texts.into_iter();
+    texts.map(|text| Cow::Owned(text.into_owned())).collect()
+}
+
+/// The selectors of an affinity.
+#[derive(Clone, Debug)]
+struct Selectors<'a> {
+    labels: Vec<Requirement<'a>>,
+    fields: Vec<Requirement<'a>>,
+    /// Whether Kubernetes would accept them, and there are not too many.
+    sound: bool,
+}
+
+impl<'a> Selectors<'a> {
+    fn of(affinity: &'a ClusterAffinity) -> Self {
+        let labels = affinity.label_selector.as_ref();
+        let fields = affinity.field_selector.as_ref();
+        let sound = requirements(affinity) <= MOST_REQUIREMENTS && is_sound(affinity);
+        if !sound {
+            return Self {
+                labels: Vec::new(),
+                fields: Vec::new(),
+                sound,
+            };
+        }
+        let fields = fields.map_or(&[][..], |selector| &selector.match_expressions);
+        let fields = fields.iter().map(|requirement| {
+            let values = requirement.values.as_deref().unwrap_or_default();
+            Requirement::of(&requirement.key, &requirement.operator, values)
+        });
+        Self {
+            labels: labels
+                .into_iter()
+                .flat_map(Requirement::of_labels)
+                .collect(),
+            fields: fields.collect(),
+            sound,
+        }
+    }
+
+    fn hold(&self, cluster: &Cluster) -> bool {
+        let labels = cluster.metadata.labels.as_ref();
+        self.sound
+            && self.labels.iter().all(|it| it.holds_for_labels(labels))
+            && self.fields.iter().all(|it| it.holds_for_fields(cluster))
+    }
+}
+
+/// One requirement of a sound selector.
+#[derive(Clone, Debug)]
+struct Requirement<'a> {
+    key: Cow<'a, str>,
+    test: Test<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum Test<'a> {
+    Is(Cow<'a, str>),
+    /// One of these, sorted.
+    In(Vec<Cow<'a, str>>),
+    /// None of these, sorted.
+    NotIn(Vec<Cow<'a, str>>),
+    Exists,
+    DoesNotExist,
+    Above(i64),
+    Below(i64),
+    Never,
+}
+
+impl<'a> Requirement<'a> {
+    fn of(key: &'a str, operator: &str, values: &'a [String]) -> Self {
+        let limit = || values.first().and_then(|limit| limit.parse().ok());
+        Self {
+            key: Cow::Borrowed(key),
+            test: match operator {
+                "In" => Test::In(sorted(values)),
+                "NotIn" => Test::NotIn(sorted(values)),
+                "Exists" => Test::Exists,
+                "DoesNotExist" => Test::DoesNotExist,
+                "Gt" => limit().map_or(Test::Never, Test::Above),
+                "Lt" => limit().map_or(Test::Never, Test::Below),
+                _ => Test::Never,
+            },
+        }
+    }
+
+    fn of_labels(selector: &'a LabelSelector) -> impl Iterator<Item = Self> {
+        let exact = selector.match_labels.iter().flatten();
+        let exact = exact.map(|(key, value)| Self {
+            key: Cow::Borrowed(key),
+            test: Test::Is(Cow::Borrowed(value)),
+        });
+        let others = selector.match_expressions.iter().flatten();
+        let others = others.map(|requirement| {
+            let values = requirement.values.as_deref().unwrap_or_default();
+            Self::of(&requirement.key, &requirement.operator, values)
+        });
+        exact.chain(others)
+    }
+
+    fn into_owned(self) -> Requirement<'static> {
+        Requirement {
+            key: Cow::Owned(self.key.into_owned()),
+            test: match self.test {
+                Test::Is(value) => Test::Is(Cow::Owned(value.into_owned())),
+                Test::In(values) => Test::In(owned(values)),
+                Test::NotIn(values) => Test::NotIn(owned(values)),
+                Test::Exists => Test::Exists,
+                Test::DoesNotExist => Test::DoesNotExist,
+                Test::Above(limit) => Test::Above(limit),
+                Test::Below(limit) => Test::Below(limit),
+                Test::Never => Test::Never,
+            },
+        }
+    }
+
+    fn holds_for_labels(&self, labels: Option<&Labels>) -> bool {
+        let value = labels.and_then(|labels| labels.get(&*self.key));
+        self.holds(value.map(String::as_str))
+    }
+
+    fn holds_for_fields(&self, cluster: &Cluster) -> bool {
+        match &*self.key {
+            "zone" => self.holds_for_zones(cluster),
+            "provider" => self.holds(present(cluster.spec.provider.as_deref())),
+            "region" => self.holds(present(cluster.spec.region.as_deref())),
+            _ => self.holds(None),
+        }
+    }
+
+    /// A cluster may have several zones: `In` wants one of them in the list, `NotIn` none.
+    fn holds_for_zones(&self, cluster: &Cluster) -> bool {
+        let mut zones = cluster.zones();
+        match &self.test {
+            Test::Is(value) => zones.any(|zone| zone == value),
+            Test::In(values) => zones.any(|zone| contains(values, zone)),
+            Test::NotIn(values) => !zones.any(|zone| contains(values, zone)),
+            Test::Exists => zones.next().is_some(),
+            Test::DoesNotExist => zones.next().is_none(),
+            Test::Above(_) | Test::Below(_) | Test::Never => false,
+        }
+    }
+
+    /// Whether a value, or its absence, will do.
+    fn holds(&self, actual: Option<&str>) -> bool {
+        let number = || actual.and_then(|text| text.parse::<i64>().ok());
+        match &self.test {
+            Test::Is(value) => actual == Some(value),
+            Test::In(values) => actual.is_some_and(|text| contains(values, text)),
+            Test::NotIn(values) => !actual.is_some_and(|text| contains(values, text)),
+            Test::Exists => actual.is_some(),
+            Test::DoesNotExist => actual.is_none(),
+            Test::Above(limit) => number().is_some_and(|it| it > *limit),
+            Test::Below(limit) => number().is_some_and(|it| it < *limit),
+            Test::Never => false,
+        }
+    }
+}
+
+fn present(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
 }
 
 fn is_sound(affinity: &ClusterAffinity) -> bool {
@@ -125,7 +327,8 @@ fn is_sound(affinity: &ClusterAffinity) -> bool {
 
 /// Returns whether a label selector matches labels. The empty selector matches everything.
 pub fn matches_labels(selector: &LabelSelector, labels: &Labels) -> bool {
-    is_sound_selector(selector) && has_labels(selector, Some(labels))
+    is_sound_selector(selector)
+        && Requirement::of_labels(selector).all(|it| it.holds_for_labels(Some(labels)))
 }
 
 /// Returns whether Kubernetes would accept a label selector. A selector that it rejects matches
@@ -155,74 +358,6 @@ fn is_sound_requirement(key: &str, operator: &str, values: &[String]) -> bool {
             "Gt" | "Lt" => matches!(values, [limit] if limit.parse::<i64>().is_ok()),
             _ => false,
         }
-}
-
-/// Whether labels satisfy a sound selector.
-fn has_labels(selector: &LabelSelector, labels: Option<&Labels>) -> bool {
-    let value = |key: &str| {
-        labels
-            .and_then(|labels| labels.get(key))
-            .map(String::as_str)
-    };
-    let mut exact = selector.match_labels.iter().flatten();
-    exact.all(|(key, wanted)| value(key) == Some(wanted))
-        && selector
-            .match_expressions
-            .iter()
-            .flatten()
-            .all(|requirement| {
-                let values = requirement.values.as_deref().unwrap_or_default();
-                holds(&requirement.operator, values, value(&requirement.key))
-            })
-}
-
-/// Whether a cluster satisfies a sound selector.
-fn has_fields(selector: &FieldSelector, cluster: &Cluster) -> bool {
-    selector.match_expressions.iter().all(|requirement| {
-        let values = requirement.values.as_deref().unwrap_or_default();
-        let operator = &requirement.operator;
-        match requirement.key.as_str() {
-            "zone" => zones_hold(operator, values, cluster),
-            "provider" => holds(operator, values, present(cluster.spec.provider.as_deref())),
-            "region" => holds(operator, values, present(cluster.spec.region.as_deref())),
-            _ => holds(operator, values, None),
-        }
-    })
-}
-
-fn present(text: Option<&str>) -> Option<&str> {
-    text.filter(|text| !text.is_empty())
-}
-
-/// A cluster may have several zones: `In` wants one of them in the list, `NotIn` none.
-fn zones_hold(operator: &str, values: &[String], cluster: &Cluster) -> bool {
-    let listed = |zone: &str| values.iter().any(|value| value == zone);
-    match operator {
-        "In" => cluster.zones().any(listed),
-        "NotIn" => !cluster.zones().any(listed),
-        "Exists" => cluster.zones().next().is_some(),
-        "DoesNotExist" => cluster.zones().next().is_none(),
-        _ => false,
-    }
-}
-
-/// Whether a value, or its absence, satisfies a sound requirement.
-fn holds(operator: &str, values: &[String], actual: Option<&str>) -> bool {
-    let listed = |text: &str| values.iter().any(|value| value == text);
-    let number = |text: &str| text.parse::<i64>().ok();
-    let limit = || values.first().and_then(|limit| number(limit));
-    match operator {
-        "In" => actual.is_some_and(listed),
-        "NotIn" => !actual.is_some_and(listed),
-        "Exists" => actual.is_some(),
-        "DoesNotExist" => actual.is_none(),
-        "Gt" | "Lt" => match (actual.and_then(number), limit()) {
-            (Some(actual), Some(limit)) if operator == "Gt" => actual > limit,
-            (Some(actual), Some(limit)) => actual < limit,
-            _ => false,
-        },
-        _ => false,
-    }
 }
 
 /// Returns whether a string is a valid label key: a name of at most 63 characters, with an optional
@@ -315,6 +450,75 @@ mod tests {
             let selector: LabelSelector =
                 serde_json::from_value(json!({ "matchExpressions": [requirement] })).unwrap();
             assert!(!matches_labels(&selector, &Labels::new()), "{requirement}");
+        }
+    }
+
+    #[test]
+    fn lists_of_any_order_and_length_are_looked_up() {
+        let cluster: Cluster = serde_json::from_value(json!({
+            "metadata": { "name": "m7", "labels": { "tier": "gold", "rank": "7" } },
+            "spec": { "region": "eu", "zones": ["z1", "z2"] },
+        }))
+        .unwrap();
+        let many = |prefix: &str, last: &str| {
+            let mut texts: Vec<_> = (0..900).rev().map(|n| format!("{prefix}{n}")).collect();
+            texts.push(last.to_owned());
+            texts
+        };
+        let labels = |key: &str, operator: &str, values: &[String]| {
+            let requirement = json!({ "key": key, "operator": operator, "values": values });
+            json!({ "labelSelector": { "matchExpressions": [requirement] } })
+        };
+        let fields = |key: &str, operator: &str, values: &[String]| {
+            let requirement = json!({ "key": key, "operator": operator, "values": values });
+            json!({ "fieldSelector": { "matchExpressions": [requirement] } })
+        };
+        for (affinity, expected) in [
+            (json!({ "clusterNames": many("x", "m7") }), true),
+            (json!({ "clusterNames": many("x", "m8") }), false),
+            (json!({ "exclude": many("x", "m7") }), false),
+            (json!({ "exclude": many("x", "m8") }), true),
+            (labels("tier", "In", &many("x", "gold")), true),
+            (labels("tier", "In", &many("x", "silver")), false),
+            (labels("tier", "NotIn", &many("x", "gold")), false),
+            (labels("other", "NotIn", &many("x", "gold")), true),
+            (fields("region", "In", &many("x", "eu")), true),
+            (fields("region", "NotIn", &many("x", "eu")), false),
+            (fields("zone", "In", &many("x", "z2")), true),
+            (fields("zone", "NotIn", &many("x", "z2")), false),
+            (labels("rank", "Exists", &[]), true),
+            (labels("none", "DoesNotExist", &[]), true),
+            (
+                json!({ "labelSelector": { "matchLabels": { "tier": "gold", "rank": "7" } } }),
+                true,
+            ),
+            (
+                json!({ "labelSelector": { "matchLabels": { "tier": "gold", "rank": "8" } } }),
+                false,
+            ),
+        ] {
+            let affinity: ClusterAffinity = serde_json::from_value(affinity).unwrap();
+            assert_eq!(
+                matches_affinity(&affinity, &cluster),
+                expected,
+                "{affinity:?}"
+            );
+            let kept = Affinity::new(&affinity).into_owned();
+            assert_eq!(kept.matches(&cluster), expected, "{affinity:?}");
+        }
+    }
+
+    #[test]
+    fn a_selector_with_too_many_requirements_selects_nothing() {
+        let cluster = Cluster::new("m", serde_json::from_value(json!({})).unwrap());
+        for (count, expected) in [(MOST_REQUIREMENTS, true), (MOST_REQUIREMENTS + 1, false)] {
+            let absent = |n| json!({ "key": format!("k{n}"), "operator": "DoesNotExist" });
+            let absent: Vec<_> = (0..count).map(absent).collect();
+            let affinity: ClusterAffinity =
+                serde_json::from_value(json!({ "labelSelector": { "matchExpressions": absent } }))
+                    .unwrap();
+            assert_eq!(requirements(&affinity), count);
+            assert_eq!(matches_affinity(&affinity, &cluster), expected, "{count}");
         }
     }
 }

@@ -5,6 +5,7 @@ use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::{ClusterAffinityTerm, Placement};
 use muster_shared::selectors::Affinity as Matcher;
 
+use super::bounds::{groups_within, overflow_within};
 use super::snapshot::Facts;
 
 /// The affinity in use in one attempt.
@@ -32,10 +33,7 @@ impl<'a> Affinity<'a> {
                 overflows: false,
             };
         };
-        let overflow = term
-            .overflow_affinities
-            .iter()
-            .filter(|_| spec.is_workload());
+        let overflow = overflow_within(term).iter().filter(|_| spec.is_workload());
         Self {
             tiers: std::iter::once(&term.cluster_affinity)
                 .chain(overflow.map(|overflow| &overflow.cluster_affinity))
@@ -73,7 +71,8 @@ pub fn term<'a>(placement: &'a Placement, name: &str) -> Option<&'a ClusterAffin
 }
 
 /// The affinity groups to try, in order: from the one in use onwards, never back (Karmada
-/// behaviour: a fallback sticks), unless a reschedule is requested or that group is gone.
+/// behaviour: a fallback sticks), unless a reschedule is requested or that group is gone; as many
+/// as are compared with every cluster in one decision.
 pub fn groups<'a>(
     placement: &'a Placement,
     observed: &str,
@@ -85,5 +84,5 @@ pub fn groups<'a>(
         .position(|group| group.affinity_name == observed)
         .filter(|_| !fresh)
         .unwrap_or(0);
-    &groups[start..]
+    groups_within(&groups[start..])
 }

@@ -1,20 +1,63 @@
 //! Finds the scheduled bindings that a change of a cluster affects.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::policy::Placement;
-use muster_shared::selectors::matches_affinity;
+use muster_shared::api::policy::{ClusterAffinity, Placement};
+use muster_shared::selectors::Affinity;
 
 use super::need::is_divided;
 use super::news::Turn;
 
+/// Turns of clusters, and which placements can choose these: bindings of one policy share their
+/// placement, which is compared once.
+#[derive(Debug)]
+pub struct Concerns<'a> {
+    turns: &'a [Turn<'a>],
+    /// Whether the cluster of each turn can be chosen. The placements are kept, so that their
+    /// addresses tell them apart.
+    chosen: HashMap<*const Placement, (Arc<Placement>, Vec<bool>)>,
+}
+
+impl<'a> Concerns<'a> {
+    /// The concerns of these turns.
+    pub fn of(turns: &'a [Turn<'a>]) -> Self {
+        Self {
+            turns,
+            chosen: HashMap::new(),
+        }
+    }
+
+    /// Whether one of the turns may change the result of a binding that is settled.
+    pub fn has(&mut self, spec: &ResourceBindingSpec) -> bool {
+        let Some(placement) = &spec.placement else {
+            return false;
+        };
+        let turns = self.turns;
+        let (_, chosen) = self
+            .chosen
+            .entry(Arc::as_ptr(placement))
+            .or_insert_with(|| {
+                let choice = Choice::of(placement);
+                let chosen = turns.iter().map(|turn| choice.has(turn.cluster()));
+                (Arc::clone(placement), chosen.collect())
+            });
+        let mut turns = turns.iter().zip(chosen);
+        turns.any(|(turn, may_choose)| concerns(spec, placement, turn, *may_choose))
+    }
+}
+
 /// Whether the turn of a cluster may change the result of a binding that is settled. Divided
 /// workloads stay where they are, unless a cluster of theirs is leaving (Karmada behaviour). For
 /// the others, too, a cluster that only admits more or less says nothing of what it has already.
-pub fn concerns(spec: &ResourceBindingSpec, turn: &Turn<'_>) -> bool {
-    let Some(placement) = &spec.placement else {
-        return false;
-    };
+fn concerns(
+    spec: &ResourceBindingSpec,
+    placement: &Placement,
+    turn: &Turn<'_>,
+    may_choose: bool,
+) -> bool {
     let is_target = |cluster: &Cluster| {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         spec.target(name).is_some()
@@ -23,24 +66,53 @@ pub fn concerns(spec: &ResourceBindingSpec, turn: &Turn<'_>) -> bool {
     match turn {
         Turn::Leaves(cluster) => is_target(cluster),
         _ if stays => false,
-        Turn::Moved(cluster) => is_target(cluster) || may_choose(placement, cluster),
-        Turn::AdmitsMore(cluster) => !is_target(cluster) && may_choose(placement, cluster),
+        Turn::Moved(cluster) => is_target(cluster) || may_choose,
+        Turn::AdmitsMore(cluster) => !is_target(cluster) && may_choose,
     }
 }
 
-/// Whether a placement can choose the cluster at all, in any of its affinity groups.
-pub fn may_choose(placement: &Placement, cluster: &Cluster) -> bool {
-    if let Some(affinity) = &placement.cluster_affinity {
-        return matches_affinity(affinity, cluster);
+/// Which clusters a placement can choose at all, in any of its affinity groups.
+#[derive(Debug)]
+pub struct Choice<'a> {
+    /// Empty: any cluster.
+    affinities: Vec<Affinity<'a>>,
+}
+
+impl<'a> Choice<'a> {
+    /// The choice of a placement.
+    pub fn of(placement: &'a Placement) -> Self {
+        Self {
+            affinities: affinities(placement).map(Affinity::new).collect(),
+        }
     }
-    placement.cluster_affinities.is_empty()
-        || placement.cluster_affinities.iter().any(|group| {
-            matches_affinity(&group.cluster_affinity, cluster)
-                || group
-                    .overflow_affinities
-                    .iter()
-                    .any(|overflow| matches_affinity(&overflow.cluster_affinity, cluster))
-        })
+
+    /// The same, to be kept.
+    pub fn into_owned(self) -> Choice<'static> {
+        Choice {
+            affinities: self
+                .affinities
+                .into_iter()
+                .map(Affinity::into_owned)
+                .collect(),
+        }
+    }
+
+    /// Whether it has the cluster.
+    pub fn has(&self, cluster: &Cluster) -> bool {
+        self.affinities.is_empty() || self.affinities.iter().any(|it| it.matches(cluster))
+    }
+}
+
+/// All affinities of a placement; none where any cluster may be chosen.
+pub fn affinities(placement: &Placement) -> impl Iterator<Item = &ClusterAffinity> {
+    let one = placement.cluster_affinity.as_ref();
+    let groups = placement.cluster_affinities.iter();
+    let groups = groups.filter(move |_| one.is_none()).flat_map(|group| {
+        let overflow = group.overflow_affinities.iter();
+        std::iter::once(&group.cluster_affinity)
+            .chain(overflow.map(|overflow| &overflow.cluster_affinity))
+    });
+    one.into_iter().chain(groups)
 }
 
 #[cfg(test)]
@@ -89,7 +161,7 @@ mod tests {
             ("its cluster goes", &divided, Turn::Leaves(&m1), true),
             ("another goes", &divided, Turn::Leaves(&m2), false),
         ] {
-            assert_eq!(concerns(spec, &turn), expected, "{what}");
+            assert_eq!(Concerns::of(&[turn]).has(spec), expected, "{what}");
         }
     }
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::Options;
 use super::changes::{Changes, Pair};
-use super::concern::concerns;
+use super::concern::Concerns;
 use super::echo::Replaced;
 use super::live::LiveSnapshot;
 use super::measure::{self, Incoming};
@@ -203,8 +203,9 @@ impl Scheduler {
         if !bindings.is_synced() {
             return;
         }
+        let mut concerns = Concerns::of(turns);
         for binding in bindings.list() {
-            if turns.iter().any(|turn| concerns(binding.spec(), turn)) {
+            if concerns.has(binding.spec()) {
                 Incoming::ClusterChanged.count();
                 self.queue.add(BindingKey::of(binding.as_ref()));
             }

@@ -6,6 +6,7 @@
 //! `outcome` what is written.
 
 mod affinity;
+pub(crate) mod bounds;
 pub mod candidate;
 pub mod capacity;
 mod changes;
@@ -55,7 +56,6 @@ pub use controller::start;
 pub use first::FirstPlacement;
 pub use live::LiveSnapshot;
 pub use nofit::{Kind, NoFit, Refusals};
-pub(crate) use pass::MOST_GROUPS;
 pub use pass::{Attempt, Pass};
 pub use plugin::{Plugin, Plugins};
 pub use snapshot::{Facts, Snapshot};

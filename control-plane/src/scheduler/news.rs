@@ -97,6 +97,15 @@ pub enum Turn<'a> {
     AdmitsMore(&'a Cluster),
 }
 
+impl<'a> Turn<'a> {
+    /// The cluster.
+    pub fn cluster(&self) -> &'a Cluster {
+        match self {
+            Self::Leaves(cluster) | Self::Moved(cluster) | Self::AdmitsMore(cluster) => cluster,
+        }
+    }
+}
+
 fn admission(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<Admission> {
     let present = |cluster: Option<&'_ Cluster>| -> bool {
         cluster.is_some_and(|it| it.metadata.deletion_timestamp.is_none())

@@ -18,10 +18,6 @@ use super::snapshot::Snapshot;
 use super::unknown::{Absent, rest, unknown_targets};
 use super::{Decision, Growth, Listing, Options};
 
-/// Affinity groups that one pass tries at most. Each costs a look at every cluster; nobody needs as
-/// many.
-pub(crate) const MOST_GROUPS: usize = 100;
-
 /// What was tried for a binding, and what came of it.
 #[derive(Debug)]
 pub struct Pass {
@@ -106,7 +102,6 @@ pub(super) fn trials<'a>(
     whole
         .into_iter()
         .chain(groups.map(|group| group.affinity_name.as_str()))
-        .take(MOST_GROUPS)
         .map(move |group| Trial {
             spec,
             placement,

@@ -4,7 +4,9 @@ use muster_shared::api::binding::{Binding, ResourceBindingSpec, TargetCluster};
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition::SCHEDULED;
+use muster_shared::selectors::MOST_REQUIREMENTS;
 
+use super::bounds::{MOST_AFFINITIES, size_of_groups, size_of_weights};
 use super::outcome::{Outcome, Placed};
 use super::record::is_digest;
 use super::report::Verdict;
@@ -43,22 +45,50 @@ pub(super) fn tell<B: Binding>(fleet: &Fleet, binding: &B, outcome: &Outcome) {
     let note = success_note(&placed.clusters);
     publish(fleet, binding, EventType::Normal, note);
     for reservation in reservations(binding.spec(), placed) {
-        publish(fleet, binding, EventType::Warning, reservation.to_owned());
+        publish(fleet, binding, EventType::Warning, reservation);
     }
 }
 
 /// What of a placement was not done, or not as usual.
-fn reservations(spec: &ResourceBindingSpec, placed: &Placed) -> Vec<&'static str> {
-    let placement = spec.placement.as_deref();
-    let grouped = placement.is_some_and(|placement| placement.workload_affinity.is_some());
-    let grouped = grouped.then_some(
-        "placement.workloadAffinity has no effect: workloads are placed without regard to each other",
-    );
-    let long = is_digest(&placed.applied_placement).then_some(
-        "the placement is too long for the annotation that keeps the one applied last: a digest stands there, \
-         and any change of the placement counts as one that concerns the result",
-    );
-    grouped.into_iter().chain(long).collect()
+fn reservations(spec: &ResourceBindingSpec, placed: &Placed) -> Vec<String> {
+    let Some(placement) = spec.placement.as_deref() else {
+        return Vec::new();
+    };
+    let mut told = Vec::new();
+    if placement.workload_affinity.is_some() {
+        told.push(
+            "placement.workloadAffinity has no effect: workloads are placed without regard to each other".to_owned(),
+        );
+    }
+    if is_digest(&placed.applied_placement) {
+        told.push(
+            "the placement is too long for the annotation that keeps the one applied last: a digest stands there, \
+             and any change of the placement counts as one that concerns the result".to_owned(),
+        );
+    }
+    let weights = placement.replica_scheduling.as_ref();
+    let weights = weights.and_then(|scheduling| scheduling.weight_preference.as_ref());
+    let weights = weights.map_or(&[][..], |weights| &weights.static_weight_list);
+    for (field, size) in [
+        (
+            "clusterAffinities",
+            size_of_groups(&placement.cluster_affinities),
+        ),
+        (
+            "replicaScheduling.weightPreference.staticWeightList",
+            size_of_weights(weights),
+        ),
+    ] {
+        if !size.fits() {
+            told.push(format!(
+                "placement.{field} selects clusters in {} ways with {} requirements, of which one decision looks at the first \
+                 {MOST_AFFINITIES} with {MOST_REQUIREMENTS} requirements; the others have no effect: \
+                 select by fewer labels, or name the clusters",
+                size.affinities, size.requirements
+            ));
+        }
+    }
+    told
 }
 
 /// Says why a binding has no result, or not the one that it was to get, when that is news.
@@ -128,6 +158,25 @@ mod tests {
         assert_eq!(
             said(json!({ "workloadAffinity": together })),
             ["placement.workloadAffinity has no"]
+        );
+        let select = |n| json!({ "labelSelector": { "matchLabels": { "rack": format!("r{n}") } } });
+        let group = |n: usize| {
+            let mut group = select(n);
+            group["affinityName"] = json!(format!("g{n}"));
+            group
+        };
+        let groups = |count: usize| json!({ "clusterAffinities": (0..count).map(group).collect::<Vec<_>>() });
+        assert!(said(groups(100)).is_empty());
+        assert_eq!(
+            said(groups(101)),
+            ["placement.clusterAffinities selects clusters"]
+        );
+        let weight = |n| json!({ "targetCluster": select(n), "weight": 1 });
+        let weights: Vec<_> = (0..101).map(weight).collect();
+        let preference = json!({ "staticWeightList": weights });
+        assert_eq!(
+            said(json!({ "replicaScheduling": { "weightPreference": preference } })),
+            ["placement.replicaScheduling.weightPreference.staticWeightList selects clusters"]
         );
         let names = vec!["a-cluster"; 20_000];
         assert_eq!(

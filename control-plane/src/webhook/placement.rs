@@ -9,11 +9,13 @@ use muster_shared::api::policy::{
     WorkloadAffinity,
 };
 use muster_shared::k8s::Toleration;
-use muster_shared::selectors::{is_label_key, is_label_value, is_sound_selector};
+use muster_shared::selectors::{
+    MOST_REQUIREMENTS, is_label_key, is_label_value, is_sound_selector, requirements,
+};
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE};
 
 use super::problem::Findings;
-use crate::scheduler::MOST_GROUPS;
+use crate::scheduler::bounds::{MOST_AFFINITIES, Size, size_of_groups, size_of_weights};
 
 const LABEL_KEY: &str =
     "must be a label key: a name of at most 63 characters, with an optional DNS prefix";
@@ -58,6 +60,11 @@ pub fn check(placement: &Placement, at: &str, found: &mut Findings) {
 /// Checks a choice of clusters. A selector that Kubernetes would refuse selects nothing, so the
 /// author must hear of it.
 pub fn affinity(affinity: &ClusterAffinity, at: &str, found: &mut Findings) {
+    let requirements = requirements(affinity);
+    if requirements > MOST_REQUIREMENTS {
+        let limit = format!("{MOST_REQUIREMENTS} requirements in the selectors");
+        found.too_many(at, requirements, &limit);
+    }
     if let Some(selector) = &affinity.label_selector
         && !is_sound_selector(selector)
     {
@@ -94,12 +101,12 @@ pub fn affinity(affinity: &ClusterAffinity, at: &str, found: &mut Findings) {
 }
 
 fn groups(placement: &Placement, at: &str, found: &mut Findings) {
-    if placement.cluster_affinities.len() > MOST_GROUPS {
-        found.warn(
-            format!("{at}.clusterAffinities"),
-            &format!("at most {MOST_GROUPS} groups are tried in one decision"),
-        );
-    }
+    bounded(
+        size_of_groups(&placement.cluster_affinities),
+        "groups and overflow affinities",
+        &format!("{at}.clusterAffinities"),
+        found,
+    );
     let mut names = BTreeSet::new();
     let mut name = |name: &str, at: &str, found: &mut Findings| {
         let at = format!("{at}.affinityName");
@@ -134,6 +141,19 @@ fn groups(placement: &Placement, at: &str, found: &mut Findings) {
             name(&term.affinity_name, &at, found);
             affinity(&term.cluster_affinity, &at, found);
         }
+    }
+}
+
+/// Refuses what is too much to be compared with every cluster in one decision: a part of it would
+/// have no effect.
+fn bounded(size: Size, what: &str, at: &str, found: &mut Findings) {
+    if size.affinities > MOST_AFFINITIES {
+        let limit = format!("{MOST_AFFINITIES} {what}");
+        found.too_many(at, size.affinities, &limit);
+    }
+    if size.requirements > MOST_REQUIREMENTS {
+        let limit = format!("{MOST_REQUIREMENTS} requirements in the selectors of all {what}");
+        found.too_many(at, size.requirements, &limit);
     }
 }
 
@@ -235,6 +255,12 @@ fn weights(strategy: &ReplicaSchedulingStrategy, at: &str, found: &mut Findings)
             "has no effect beside dynamicWeight",
         );
     }
+    bounded(
+        size_of_weights(&weights.static_weight_list),
+        "entries that select clusters rather than only name them",
+        &format!("{at}.staticWeightList"),
+        found,
+    );
     for (index, weight) in weights.static_weight_list.iter().enumerate() {
         let at = format!("{at}.staticWeightList[{index}].targetCluster");
         affinity(&weight.target_cluster, &at, found);
@@ -258,5 +284,99 @@ fn workloads(both: &WorkloadAffinity, at: &str, found: &mut Findings) {
             key,
             "must differ from the key of affinity: the same workloads cannot run together and apart",
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn refusal(placement: Value) -> Option<String> {
+        let mut found = Findings::default();
+        let placement: Placement = serde_json::from_value(placement).unwrap();
+        check(&placement, "spec.placement", &mut found);
+        found.refusal()
+    }
+
+    #[test]
+    fn what_is_too_much_for_one_decision_is_refused() {
+        let selecting = |requirements: usize| {
+            let labels = (0..requirements).map(|n| (format!("k{n}"), json!("v")));
+            let labels: serde_json::Map<_, _> = labels.collect();
+            json!({ "labelSelector": { "matchLabels": labels } })
+        };
+        let group = |n: usize, requirements: usize| {
+            let mut group = selecting(requirements);
+            group["affinityName"] = json!(format!("g{n}"));
+            group
+        };
+        let groups = |count: usize, requirements: usize| {
+            let groups: Vec<_> = (0..count).map(|n| group(n, requirements)).collect();
+            json!({ "clusterAffinities": groups })
+        };
+        let overflowing = |count: usize| {
+            let mut first = group(0, 1);
+            let overflow: Vec<_> = (1..=count).map(|n| group(n, 1)).collect();
+            first["overflowAffinities"] = json!(overflow);
+            json!({
+                "clusterAffinities": [first],
+                "replicaScheduling": {
+                    "replicaSchedulingType": "Divided",
+                    "replicaDivisionPreference": "Aggregated",
+                },
+            })
+        };
+        let weights = |affinities: Vec<Value>| {
+            let rule = |affinity| json!({ "targetCluster": affinity, "weight": 1 });
+            let list: Vec<_> = affinities.into_iter().map(rule).collect();
+            json!({ "replicaScheduling": { "weightPreference": { "staticWeightList": list } } })
+        };
+        let named = |n: usize| json!({ "clusterNames": [format!("m{n}")] });
+        let one = "spec.placement.clusterAffinity";
+        let list = "spec.placement.clusterAffinities";
+        let rules = "spec.placement.replicaScheduling.weightPreference.staticWeightList";
+        let (of_groups, of_rules) = (
+            "groups and overflow affinities",
+            "entries that select clusters rather than only name them",
+        );
+        let too_many = |at: &str, count: usize, limit: String| {
+            Some(format!(
+                "{at}: Too many: {count}: must have at most {limit}"
+            ))
+        };
+        let in_all = |of: &str| format!("500 requirements in the selectors of all {of}");
+        for (placement, expected) in [
+            (json!({ "clusterAffinity": selecting(500) }), None),
+            (
+                json!({ "clusterAffinity": selecting(501) }),
+                too_many(one, 501, "500 requirements in the selectors".to_owned()),
+            ),
+            (groups(100, 5), None),
+            (
+                groups(101, 1),
+                too_many(list, 101, format!("100 {of_groups}")),
+            ),
+            (groups(100, 6), too_many(list, 600, in_all(of_groups))),
+            (overflowing(99), None),
+            (
+                overflowing(100),
+                too_many(list, 101, format!("100 {of_groups}")),
+            ),
+            (weights(vec![selecting(5); 100]), None),
+            (
+                weights(vec![selecting(1); 101]),
+                too_many(rules, 101, format!("100 {of_rules}")),
+            ),
+            (
+                weights(vec![selecting(251); 2]),
+                too_many(rules, 502, in_all(of_rules)),
+            ),
+            // The usual case: clusters of a large fleet by name.
+            (weights((0..5_000).map(named).collect()), None),
+        ] {
+            assert_eq!(refusal(placement), expected);
+        }
     }
 }

@@ -46,6 +46,14 @@ impl Findings {
         self.add(field, format!("Required value: {detail}"));
     }
 
+    /// There are so many, and more than are taken.
+    pub fn too_many(&mut self, field: impl Into<String>, count: usize, limit: &str) {
+        self.add(
+            field,
+            format!("Too many: {count}: must have at most {limit}"),
+        );
+    }
+
     /// The value is there before.
     pub fn duplicate(&mut self, field: impl Into<String>, value: &impl Serialize) {
         self.add(field, format!("Duplicate value: {}", json!(value)));

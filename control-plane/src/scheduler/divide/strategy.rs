@@ -1,12 +1,13 @@
 //! Division strategy of a placement.
 
 use muster_shared::api::policy::{
-    ClusterAffinity, ClusterPreferences, Placement, ReplicaDivisionPreference,
-    ReplicaSchedulingType, StaticClusterWeight,
+    ClusterPreferences, Placement, ReplicaDivisionPreference, ReplicaSchedulingType,
+    StaticClusterWeight,
 };
 use muster_shared::selectors::Affinity;
 
 use super::{Claim, DivideError};
+use crate::scheduler::bounds::{names_only, selecting_within};
 use crate::scheduler::candidate::Candidate;
 use crate::scheduler::need::is_divided;
 use crate::scheduler::snapshot::Snapshot;
@@ -95,7 +96,8 @@ impl<'a> Strategy<'a> {
 pub struct Weights<'a> {
     /// Entries that name clusters and ask for nothing else: the usual case, looked up.
     named: Vec<(&'a str, i64)>,
-    /// All other entries, tried one by one.
+    /// All other entries, tried one by one: as many as are compared with every cluster in one
+    /// decision.
     selecting: Vec<(Affinity<'a>, i64)>,
 }
 
@@ -103,11 +105,12 @@ impl<'a> Weights<'a> {
     fn new(entries: &'a [StaticClusterWeight]) -> Self {
         let mut named = Vec::with_capacity(entries.len());
         let mut selecting = Vec::new();
+        let most = selecting_within(entries);
         for entry in entries {
             if names_only(&entry.target_cluster) {
                 let listed = entry.target_cluster.cluster_names.iter();
                 named.extend(listed.map(|name| (name.as_str(), entry.weight)));
-            } else {
+            } else if selecting.len() < most {
                 selecting.push((Affinity::new(&entry.target_cluster), entry.weight));
             }
         }
@@ -169,13 +172,6 @@ impl<'a> Weights<'a> {
 
 /// Less than any weight: no entry is about the cluster.
 const NO_WEIGHT: i64 = i64::MIN;
-
-fn names_only(affinity: &ClusterAffinity) -> bool {
-    !affinity.cluster_names.is_empty()
-        && affinity.exclude.is_empty()
-        && affinity.label_selector.is_none()
-        && affinity.field_selector.is_none()
-}
 
 fn is_dynamic(weights: &ClusterPreferences) -> bool {
     weights

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::policy::{ClusterAffinity, Placement};
+use muster_shared::api::policy::Placement;
 
 use super::group::{Group, GroupKey};
-use crate::scheduler::concern::may_choose;
+use crate::scheduler::concern::{Choice as Clusters, affinities};
 
 /// Number of a choice; it is not used again.
 pub type ChoiceId = u32;
@@ -32,8 +32,9 @@ pub struct Choices<K> {
 #[derive(Debug)]
 pub struct Choice<K> {
     text: Arc<str>,
-    /// The affinities; nothing else of the placement.
-    placement: Placement,
+    clusters: Clusters<'static>,
+    /// The names by which it is found, where it is.
+    named: Option<Vec<Box<str>>>,
     pub groups: BTreeMap<GroupKey, Group<K>>,
 }
 
@@ -60,25 +61,22 @@ impl<K> Choices<K> {
         if let Some(id) = self.numbers.get(&text) {
             return *id;
         }
-        let placement = placement.map_or_else(Placement::default, |placement| Placement {
-            cluster_affinity: placement.cluster_affinity.clone(),
-            cluster_affinities: placement.cluster_affinities.clone(),
-            ..Placement::default()
-        });
+        let any = Placement::default();
+        let placement = placement.unwrap_or(&any);
         let id = self.next;
         self.next = self.next.wrapping_add(1);
-        match names(&placement) {
-            Some(names) => names.into_iter().for_each(|name| {
-                self.by_name.entry(name.into()).or_default().insert(id);
-            }),
-            None => {
-                self.selecting.insert(id);
-            }
+        let named = names(placement);
+        if named.is_none() {
+            self.selecting.insert(id);
+        }
+        for name in named.iter().flatten() {
+            self.by_name.entry(name.clone()).or_default().insert(id);
         }
         self.numbers.insert(Arc::clone(&text), id);
         let choice = Choice {
             text,
-            placement,
+            clusters: Clusters::of(placement).into_owned(),
+            named,
             groups: BTreeMap::new(),
         };
         self.known.insert(id, choice);
@@ -103,11 +101,11 @@ impl<K> Choices<K> {
         };
         self.numbers.remove(&choice.text);
         self.selecting.remove(&id);
-        for name in names(&choice.placement).into_iter().flatten() {
-            if let Some(ids) = self.by_name.get_mut(name) {
+        for name in choice.named.into_iter().flatten() {
+            if let Some(ids) = self.by_name.get_mut(&name) {
                 ids.remove(&id);
                 if ids.is_empty() {
-                    self.by_name.remove(name);
+                    self.by_name.remove(&name);
                 }
             }
         }
@@ -122,7 +120,7 @@ impl<K> Choices<K> {
         for id in naming.chain(&self.selecting) {
             tried += 1;
             if let Some(choice) = self.known.get(id)
-                && may_choose(&choice.placement, cluster)
+                && choice.clusters.has(cluster)
             {
                 chosen.push(*id);
             }
@@ -133,24 +131,15 @@ impl<K> Choices<K> {
 }
 
 /// The names of all clusters that can be chosen, where affinities list them and they are not many.
-fn names(placement: &Placement) -> Option<BTreeSet<&str>> {
-    let affinities: Vec<&ClusterAffinity> = match &placement.cluster_affinity {
-        Some(affinity) => vec![affinity],
-        None => placement
-            .cluster_affinities
-            .iter()
-            .flat_map(|group| {
-                let overflow = group.overflow_affinities.iter();
-                std::iter::once(&group.cluster_affinity)
-                    .chain(overflow.map(|overflow| &overflow.cluster_affinity))
-            })
-            .collect(),
-    };
-    let listed: usize = affinities.iter().map(|it| it.cluster_names.len()).sum();
-    let is_open = affinities.iter().any(|it| it.cluster_names.is_empty());
-    if affinities.is_empty() || is_open || listed > MOST_NAMES {
-        return None;
+fn names(placement: &Placement) -> Option<Vec<Box<str>>> {
+    let mut names = BTreeSet::new();
+    let mut is_open = true;
+    for affinity in affinities(placement) {
+        is_open = affinity.cluster_names.is_empty();
+        names.extend(affinity.cluster_names.iter().map(String::as_str));
+        if is_open || names.len() > MOST_NAMES {
+            return None;
+        }
     }
-    let names = affinities.into_iter().flat_map(|it| &it.cluster_names);
-    Some(names.map(String::as_str).collect())
+    (!is_open).then(|| names.into_iter().map(Box::from).collect())
 }

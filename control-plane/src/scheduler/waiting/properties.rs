@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::scheduler::capacity::Capacity;
-use crate::scheduler::concern::may_choose;
+use crate::scheduler::concern::Choice;
 use crate::scheduler::fixtures::{aggregated, cluster, decoded, deployment, dynamic, snapshot};
 use crate::scheduler::{Options, Pass};
 
@@ -103,7 +103,8 @@ impl Asked {
     /// Whether the news may help it, together with what it heard before.
     fn hears(&mut self, news: &ClusterNews<'_>, spec: &ResourceBindingSpec) -> bool {
         let placement = spec.placement.as_ref().unwrap();
-        let chosen = |it: Option<&Cluster>| it.is_some_and(|it| may_choose(placement, it));
+        let choice = Choice::of(placement);
+        let chosen = |it: Option<&Cluster>| it.is_some_and(|it| choice.has(it));
         let is_now = chosen(news.now());
         let admits = news.admits_more() && is_now;
         let touches = news.changes_admission() && (is_now || chosen(news.before()));
