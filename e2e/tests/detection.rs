@@ -6,8 +6,12 @@ mod roll;
 
 use std::time::Duration;
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams};
+use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::route::Condition;
 use roll::{GRACE, Setting, ready, silent};
+use serde_json::json;
 use tokio::time::Instant;
 
 /// How late a silence may be noticed here, beside the last heartbeat's age: tests share their
@@ -98,6 +102,53 @@ async fn a_new_leader_takes_nobody_for_silent_before_it_has_listened_for_a_full_
         );
         roll::holds(roll, "the others are alive", GRACE, |view| {
             roll::nobody_silent_but(view, "member4")
+        })
+        .await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// A silence by a policy of two taints, one of which the API refuses, as Karmada's does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_taint_that_the_api_refuses_keeps_no_other_from_coming_and_going() {
+    roll::call(Setting::named("refused-taint", 2), async |roll| {
+        let definitions: Api<CustomResourceDefinition> = Api::all(roll.client.clone());
+        let effects = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/taints/items/properties/effect/enum";
+        let patch = json!([
+            { "op": "replace", "path": effects, "value": ["NoSchedule", "NoExecute"] },
+        ]);
+        let patch: Patch<()> = Patch::Json(serde_json::from_value(patch)?);
+        definitions
+            .patch("clusters.cluster.karmada.io", &PatchParams::default(), &patch)
+            .await?;
+        let policy = r#"
+apiVersion: policy.karmada.io/v1alpha1
+kind: ClusterTaintPolicy
+metadata:
+  name: silent-clusters
+spec:
+  matchConditions:
+    - conditionType: Ready
+      operator: NotIn
+      statusValues: ["True"]
+  taintsToAdd:
+    - { key: example.com/soft, effect: PreferNoSchedule, addOnMatchSeconds: 1, removeOnMismatchSeconds: 1 }
+    - { key: example.com/hard, effect: NoExecute, addOnMatchSeconds: 1, removeOnMismatchSeconds: 1 }
+"#;
+        apply(&roll.client, policy).await?;
+        roll.cut(["member2"]);
+        roll::until(roll, "the other taint comes", |view| {
+            let tainted = roll::tainted(view);
+            (tainted == 1).then_some(()).ok_or(format!("{tainted} are tainted"))
+        })
+        .await?;
+        roll::told(roll, "member2", &["TaintRefused"]).await?;
+        roll::told(roll, "silent-clusters", &["TaintRefused"]).await?;
+        roll.heal(["member2"]);
+        roll::until(roll, "it goes", |view| {
+            let tainted = roll::tainted(view);
+            (tainted == 0).then_some(()).ok_or(format!("{tainted} are tainted"))
         })
         .await?;
         Ok(())

@@ -4,7 +4,6 @@
 
 mod roll;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -14,7 +13,7 @@ use muster_e2e::harness::observer::View;
 use muster_e2e::harness::roll::{Roll, name};
 use muster_e2e::harness::route::Effect;
 use muster_shared::api::cluster::Cluster;
-use roll::{GRACE, Setting, left, pending, silent, tainted};
+use roll::{GRACE, Setting, left, pending, silent, tainted, told};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -419,21 +418,4 @@ async fn in_the_classic_mode_a_silent_cluster_is_evicted_from_without_any_policy
         Ok(())
     })
     .await;
-}
-
-/// Waits for events about an object: they are written after everything else.
-async fn told(roll: &Roll, about: &str, reasons: &[&str]) -> anyhow::Result<()> {
-    let wanted: BTreeSet<String> = reasons.iter().map(|reason| (*reason).to_owned()).collect();
-    let begun = Instant::now();
-    loop {
-        let said = roll.events(about).await?;
-        if wanted.is_subset(&said) {
-            return Ok(());
-        }
-        anyhow::ensure!(
-            begun.elapsed() < 3 * GRACE,
-            "{about}: {said:?}, but not all of {wanted:?}"
-        );
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
 }

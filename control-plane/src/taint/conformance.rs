@@ -49,6 +49,7 @@ fn replay(input: &Value) -> Value {
         policies: &policies,
         selects: &selects,
         is_gone: &|_| true,
+        is_refused: &|_| false,
         first_look: true,
     };
     let outcome = decide(&scene, now);

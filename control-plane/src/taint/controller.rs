@@ -1,7 +1,7 @@
 //! Reconciles the taints of every cluster with the ClusterTaintPolicies.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -11,8 +11,10 @@ use muster_shared::api::policy::ClusterAffinity;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client;
 use muster_shared::events::EventType;
+use muster_shared::k8s::Taint;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::selectors::matches_affinity;
+use muster_shared::taints::describe;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Presence};
 use serde_json::json;
@@ -20,6 +22,7 @@ use serde_json::json;
 use super::decide::{Outcome, Scene, decide};
 use super::policy::faults;
 use super::record::{ANNOTATION, LIMIT, Record};
+use super::refusal::{Refusals, culprits};
 use crate::fleet::Fleet;
 use crate::taint::condition_taints;
 use muster_shared::queue::until;
@@ -63,15 +66,15 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             }
         }
     });
-    let looked_at = Arc::new(Mutex::new(HashMap::new()));
+    let memory = Arc::new(Memory::default());
     fleet.work(
         tasks,
         "taint policies",
         queue,
         fleet.settings.concurrent_cluster_syncs,
         move |fleet, name| {
-            let looked_at = Arc::clone(&looked_at);
-            async move { look(&fleet, &looked_at, &name).await }
+            let memory = Arc::clone(&memory);
+            async move { look(&fleet, &memory, &name).await }
         },
     );
 }
@@ -97,14 +100,26 @@ fn report_faults(fleet: &Fleet, policy: &ClusterTaintPolicy) {
     }
 }
 
-async fn look(
-    fleet: &Fleet,
-    looked_at: &Mutex<HashMap<String, usize>>,
-    name: &str,
-) -> Result<Next, Error> {
-    let looked_at = || looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+/// What this process remembers.
+#[derive(Default)]
+struct Memory {
+    /// The clusters that were looked at, each with the number of policies that are not followed
+    /// there.
+    looked_at: Mutex<HashMap<String, usize>>,
+    refusals: Refusals,
+}
+
+impl Memory {
+    fn looked_at(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.looked_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn look(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error> {
     let Some(cluster) = fleet.clusters.get(None, name) else {
-        looked_at().remove(name);
+        memory.looked_at().remove(name);
         return Ok(Next::Done);
     };
     if cluster.metadata.deletion_timestamp.is_some() {
@@ -118,23 +133,44 @@ async fn look(
         error: Box::new(error),
     })?;
     let now = fleet.clock.now();
-    let outcome = decide(
-        &Scene {
+    let decide = || {
+        let scene = Scene {
             cluster: &cluster,
-            record,
+            record: record.clone(),
             policies: &policies,
             selects: &|affinity: &ClusterAffinity| matches_affinity(affinity, &cluster),
             is_gone: &|policy| gone.contains(policy),
-            first_look: !looked_at().contains_key(name),
-        },
-        now,
-    );
-    if outcome.taints.is_some() || outcome.record.is_some() {
+            is_refused: &|taint| memory.refusals.has(taint),
+            first_look: !memory.looked_at().contains_key(name),
+        };
+        decide(&scene, now)
+    };
+    // What the API refuses is left out, and the rest is decided anew: each round leaves out one
+    // taint more at least.
+    let outcome = loop {
+        let outcome = decide();
+        if outcome.taints.is_none() && outcome.record.is_none() {
+            break outcome;
+        }
         match write(fleet, &cluster, &outcome).await {
-            Ok(()) => tell(fleet, &cluster, &outcome),
+            Ok(()) => {
+                tell(fleet, &cluster, &outcome);
+                break outcome;
+            }
             Err(error) if client::is_conflict(&error) => return Ok(Next::After(CONFLICT)),
             Err(error) if client::is_not_found(&error) => return Ok(Next::Done),
             Err(error) => {
+                let coming = outcome.changes.iter().filter(|(_, _, added)| *added);
+                let coming: Vec<&Taint> = coming.map(|(_, taint, _)| taint).collect();
+                let written = outcome.taints.as_deref().unwrap_or_default();
+                let refused = culprits(&error, written, &coming);
+                if !refused.is_empty() {
+                    for taint in refused {
+                        memory.refusals.add(taint);
+                        tell_refused(fleet, &cluster, &outcome, taint, &error);
+                    }
+                    continue;
+                }
                 fleet.events.publish(
                     &*cluster,
                     EventType::Warning,
@@ -147,9 +183,9 @@ async fn look(
                 });
             }
         }
-    }
+    };
     let left_out = outcome.left_out.len();
-    let known = looked_at().insert(name.to_owned(), left_out);
+    let known = memory.looked_at().insert(name.to_owned(), left_out);
     if left_out > 0 && known != Some(left_out) {
         tell_left_out(fleet, &cluster, &outcome);
     }
@@ -178,6 +214,31 @@ async fn gone(fleet: &Fleet, record: Option<&Record>) -> Result<HashSet<String>,
         }
     }
     Ok(gone)
+}
+
+/// Says which taint the API refuses, on the cluster and on the policies that want it.
+fn tell_refused(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    outcome: &Outcome,
+    taint: &Taint,
+    error: &kube::Error,
+) {
+    let why = client::brief(error);
+    let what = describe(taint);
+    let is_it = |it: &Taint| it.key == taint.key && it.effect == taint.effect;
+    for (policy, ..) in outcome.changes.iter().filter(|(_, it, _)| is_it(it)) {
+        let note = format!(
+            "the fleet API refuses taint {what} of ClusterTaintPolicy {policy}, which is left out; other taints come and go: {why}"
+        );
+        tracing::warn!(cluster = cluster.name_any(), policy, "{note}");
+        let reason = "TaintRefused";
+        let events = &fleet.events;
+        events.publish(cluster, EventType::Warning, reason, note.clone());
+        if let Some(policy) = fleet.taint_policies.get(None, policy) {
+            events.publish(&*policy, EventType::Warning, reason, note);
+        }
+    }
 }
 
 /// Says which policies are not followed on a cluster.

@@ -33,6 +33,8 @@ pub struct Scene<'a> {
     /// Whether a policy that is not among them is known to be gone, rather than unreadable or not
     /// listed yet.
     pub is_gone: &'a dyn Fn(&str) -> bool,
+    /// Whether the API refused to put a taint on a cluster a short time ago.
+    pub is_refused: &'a dyn Fn(&Taint) -> bool,
     /// Whether this process has not looked at the cluster before.
     pub first_look: bool,
 }
@@ -72,6 +74,7 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
         again: None,
         changes: Vec::new(),
         left_out: BTreeSet::new(),
+        is_refused: scene.is_refused,
     };
     work.notice_withdrawals();
     let names: HashSet<String> = policies.iter().map(|policy| policy.name_any()).collect();
@@ -103,7 +106,7 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
     }
 }
 
-struct Work {
+struct Work<'a> {
     taints: Vec<Taint>,
     record: Record,
     /// About as many bytes as the record's text has.
@@ -115,9 +118,10 @@ struct Work {
     again: Option<Timestamp>,
     changes: Vec<(String, Taint, bool)>,
     left_out: BTreeSet<String>,
+    is_refused: &'a dyn Fn(&Taint) -> bool,
 }
 
-impl Work {
+impl Work<'_> {
     /// Takes room in the record for something a policy wants; leaves the policy out where there is
     /// none.
     fn reserve(&mut self, policy: &str, bytes: usize, limit: usize) -> bool {
@@ -177,7 +181,9 @@ impl Work {
                 self.record.entry(&taint.key, &taint.effect).shipped = true;
             }
             let owned = self.record.owned(&taint.key, &taint.effect).is_some();
+            let is_refused = !present && (self.is_refused)(&taint);
             if adds
+                && !is_refused
                 && (owned
                     || !present
                         && self.reserve(
@@ -295,7 +301,8 @@ impl Work {
     /// Holds a taint for a policy, unless a person put it there: then there is nothing to hold.
     fn hold(&mut self, policy: &ClusterTaintPolicy, taint: &Taint) {
         let owned = self.record.owned(&taint.key, &taint.effect).is_some();
-        if !owned && self.present(taint).is_some() {
+        let present = self.present(taint).is_some();
+        if !owned && present || !present && (self.is_refused)(taint) {
             return;
         }
         let entry = if owned { 0 } else { record::entry_size(taint) };

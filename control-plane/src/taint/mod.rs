@@ -6,6 +6,7 @@ pub mod decide;
 pub mod default_tolerations;
 pub mod policy;
 pub mod record;
+mod refusal;
 pub mod window;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use muster_shared::api::taint_policy::{
 };
 use muster_shared::k8s::{Condition, Taint};
 use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
-use muster_shared::selectors::is_label_key;
+use muster_shared::selectors::{is_label_key, is_label_value};
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE};
 
 use super::window::Verdict;
@@ -34,6 +34,14 @@ pub enum Fault {
     Key {
         /// The invalid key.
         key: String,
+    },
+    /// The value of a taint is invalid.
+    #[error("taint {key:?} has value {value:?}, which no label can have")]
+    Value {
+        /// Key of the taint.
+        key: String,
+        /// The invalid value.
+        value: String,
     },
     /// The taint is managed by the cluster controller.
     #[error(
@@ -102,6 +110,10 @@ pub fn taint_fault(taint: &Taint) -> Option<Fault> {
     }
     if !is_label_key(&key) {
         return Some(Fault::Key { key });
+    }
+    if let Some(value) = taint.value.as_ref().filter(|value| !is_label_value(value)) {
+        let value = value.clone();
+        return Some(Fault::Value { key, value });
     }
     (effect == NO_SCHEDULE && (key == NOT_READY || key == UNREACHABLE))
         .then_some(Fault::Reserved { key })
@@ -187,6 +199,15 @@ mod tests {
                 ..Taint::default()
             };
             assert_eq!(taint_fault(&taint).is_none(), valid, "{key}:{effect}");
+        }
+        for (value, valid) in [("", true), ("v1.2_3", true), ("a b", false), ("-x", false)] {
+            let taint = Taint {
+                key: "unhealthy".into(),
+                effect: "NoExecute".into(),
+                value: Some(value.into()),
+                ..Taint::default()
+            };
+            assert_eq!(taint_fault(&taint).is_none(), valid, "{value}");
         }
     }
 }

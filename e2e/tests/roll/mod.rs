@@ -3,6 +3,7 @@
 
 #![allow(dead_code)] // each test program uses a part of this
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use muster_e2e::harness::process::last_lines;
 use muster_e2e::harness::roll::{BEAT, Plan, Roll};
 use muster_shared::api::binding::{Binding as _, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
+use tokio::time::Instant;
 
 /// Silence after which a cluster's condition becomes Unknown here.
 pub const GRACE: Duration = Duration::from_secs(4);
@@ -228,4 +230,21 @@ pub fn pending(view: &View, workload: &str) -> (String, String) {
         .find(|condition| condition.type_ == "EvictionPending")
         .map(|condition| (condition.status, condition.reason))
         .unwrap_or_default()
+}
+
+/// Waits for events about an object: they are written after everything else.
+pub async fn told(roll: &Roll, about: &str, reasons: &[&str]) -> anyhow::Result<()> {
+    let wanted: BTreeSet<String> = reasons.iter().map(|reason| (*reason).to_owned()).collect();
+    let begun = Instant::now();
+    loop {
+        let said = roll.events(about).await?;
+        if wanted.is_subset(&said) {
+            return Ok(());
+        }
+        anyhow::ensure!(
+            begun.elapsed() < 3 * GRACE,
+            "{about}: {said:?}, but not all of {wanted:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }

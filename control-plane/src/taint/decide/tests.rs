@@ -18,6 +18,8 @@ struct Story {
     /// Writes so far.
     writes: usize,
     left_out: Vec<String>,
+    /// Keys of taints that the API refuses.
+    refused: Vec<String>,
 }
 
 impl Story {
@@ -41,6 +43,7 @@ impl Story {
             unreadable: Vec::new(),
             writes: 0,
             left_out: Vec::new(),
+            refused: Vec::new(),
         };
         story.ready("True", 0);
         story
@@ -84,6 +87,7 @@ impl Story {
             policies: &policies,
             selects: &selects,
             is_gone: &|policy| !self.unreadable.contains(&policy.to_owned()),
+            is_refused: &|taint| self.refused.contains(&taint.key),
             first_look: self.fresh,
         };
         let outcome = decide(&scene, at(now));
@@ -469,6 +473,34 @@ fn one_invalid_policy_or_taint_does_not_stop_the_others() {
     story.ready("False", 100);
     story.look(100);
     assert_eq!(story.look(200), ["odd", "down"]);
+}
+
+#[test]
+fn a_taint_that_the_api_refuses_is_left_out_until_it_takes_it() {
+    let mut story = Story::new(vec![
+        proposed("soft", 1, 1),
+        shipped("odd"),
+        shipped("down"),
+    ]);
+    story.refused = vec!["soft".into(), "odd".into()];
+    story.look(10);
+    story.ready("False", 100);
+    story.look(100);
+    assert_eq!(story.look(101), ["down"]);
+    let writes = story.writes;
+    assert_eq!(story.look(150), ["down"]);
+    assert_eq!(
+        story.writes, writes,
+        "what is left out is not written about"
+    );
+    story.refused.clear();
+    assert_eq!(story.look(200), ["down", "soft", "odd"]);
+    // One that is there is kept and taken off as ever.
+    story.refused = vec!["soft".into(), "odd".into()];
+    assert_eq!(story.look(210), ["down", "soft", "odd"]);
+    story.ready("True", 300);
+    story.look(300);
+    assert_eq!(story.look(301), NONE);
 }
 
 #[test]

@@ -1,0 +1,153 @@
+//! Taints that the fleet API refuses to put on a cluster.
+//!
+//! All taints of a cluster are written at once, so that one that the API refuses would keep all
+//! others from coming and going. Beside Karmada it refuses `PreferNoSchedule` and
+//! `PreferNoExecute`, which its policies take. What was refused is left out for a while.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use muster_shared::k8s::Taint;
+use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE};
+use tokio::time::Instant;
+
+/// Time after which a refused taint is tried again: the definition of Cluster may have been
+/// replaced.
+const AGAIN: Duration = Duration::from_hours(1);
+
+/// Key, value and effect of a taint.
+type Identity = (String, Option<String>, String);
+
+/// What was refused, and when.
+#[derive(Debug, Default)]
+pub struct Refusals(Mutex<HashMap<Identity, Instant>>);
+
+impl Refusals {
+    /// Notes that a taint was refused.
+    pub fn add(&self, taint: &Taint) {
+        let mut refused = self.lock();
+        refused.retain(|_, at| at.elapsed() < AGAIN);
+        refused.insert(identity(taint), Instant::now());
+    }
+
+    /// Whether a taint was refused a short time ago.
+    pub fn has(&self, taint: &Taint) -> bool {
+        let refused = self.lock();
+        // As a rule there are none.
+        !refused.is_empty()
+            && refused
+                .get(&identity(taint))
+                .is_some_and(|at| at.elapsed() < AGAIN)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn identity(taint: &Taint) -> Identity {
+    (taint.key.clone(), taint.value.clone(), taint.effect.clone())
+}
+
+/// Which of the taints that were to come make the API refuse the list `written`. Where the answer
+/// names fields, those; otherwise the ones with effects that not every API knows. None: it was
+/// refused for another reason.
+pub fn culprits<'a>(
+    error: &kube::Error,
+    written: &[Taint],
+    coming: &[&'a Taint],
+) -> Vec<&'a Taint> {
+    let kube::Error::Api(status) = error else {
+        return Vec::new();
+    };
+    if status.code != 422 {
+        return Vec::new();
+    }
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let named: Vec<&Taint> = causes
+        .filter_map(|cause| written.get(place(&cause.field)?))
+        .collect();
+    let is_culprit = |taint: &&&Taint| {
+        if named.is_empty() {
+            taint.effect != NO_SCHEDULE && taint.effect != NO_EXECUTE
+        } else {
+            let same = |it: &&Taint| it.key == taint.key && it.effect == taint.effect;
+            named.iter().any(same)
+        }
+    };
+    coming.iter().filter(is_culprit).copied().collect()
+}
+
+/// The place in the list of taints that a field is about, such as `spec.taints[2].effect`.
+fn place(field: &str) -> Option<usize> {
+    let (place, _) = field.strip_prefix("spec.taints[")?.split_once(']')?;
+    place.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn taint(key: &str, effect: &str) -> Taint {
+        Taint {
+            key: key.to_owned(),
+            effect: effect.to_owned(),
+            ..Taint::default()
+        }
+    }
+
+    fn refusal(code: u16, fields: &[&str]) -> kube::Error {
+        let causes: Vec<Value> = fields.iter().map(|it| json!({ "field": it })).collect();
+        let status = json!({ "code": code, "reason": "Invalid", "details": { "causes": causes } });
+        kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+    }
+
+    #[test]
+    fn the_taints_that_an_answer_names_are_left_out_or_those_that_not_every_api_knows() {
+        let written = [
+            taint("there", "PreferNoSchedule"),
+            taint("a", "NoExecute"),
+            taint("b", "PreferNoSchedule"),
+            taint("c", "PreferNoExecute"),
+        ];
+        let coming: Vec<&Taint> = written[1..].iter().collect();
+        for (code, fields, expected) in [
+            (422, &["spec.taints[2].effect"][..], &["b"][..]),
+            (
+                422,
+                &["spec.taints[1].key", "spec.taints[3].effect"],
+                &["a", "c"],
+            ),
+            (422, &["spec.taints[2]"], &["b"]),
+            // Somebody else's.
+            (422, &["spec.taints[0].effect"], &[]),
+            // Nothing that is known.
+            (422, &["spec.taints"], &["b", "c"]),
+            (422, &[], &["b", "c"]),
+            (
+                422,
+                &["spec.taints[x].effect", "spec.taints[9].effect"],
+                &["b", "c"],
+            ),
+            (409, &["spec.taints[2].effect"], &[]),
+            (500, &[], &[]),
+        ] {
+            let culprits = culprits(&refusal(code, fields), &written, &coming);
+            let keys: Vec<&str> = culprits.iter().map(|it| it.key.as_str()).collect();
+            assert_eq!(keys, expected, "{code} {fields:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_refused_is_tried_again_after_a_while() {
+        let refusals = Refusals::default();
+        let refused = taint("a", "PreferNoSchedule");
+        refusals.add(&refused);
+        assert!(refusals.has(&refused) && !refusals.has(&taint("a", "NoSchedule")));
+        tokio::time::advance(AGAIN).await;
+        assert!(!refusals.has(&refused));
+    }
+}
