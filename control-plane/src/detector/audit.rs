@@ -34,6 +34,8 @@ pub struct Finding {
 pub trait Facts {
     /// What is known about a kind.
     fn standing(&self, kind: &Kind) -> Standing;
+    /// Why the templates of a kind cannot be listed, as far as that is known.
+    fn trouble(&self, kind: &Kind) -> Option<String>;
     /// Whether a selector finds any template; `None` when it is not known.
     fn finds(&self, selector: &ResourceSelector) -> Option<bool>;
     /// Whether there is a cluster of this name, or might be.
@@ -139,8 +141,10 @@ pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec
                 "could not be listed so far: look at the rights of the control plane, and at the kind's conversion webhook",
             ),
         };
+        let trouble = facts.trouble(&kind);
         if judged.insert(kind) {
-            add(reason, format!("{at}: {named} {why}"));
+            let trouble = trouble.map_or_else(String::new, |trouble| format!(": {trouble}"));
+            add(reason, format!("{at}: {named} {why}{trouble}"));
         }
     }
     if let Some(wanted) = &spec.schedule_priority

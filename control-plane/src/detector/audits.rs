@@ -123,6 +123,10 @@ impl Facts for Now<'_> {
         self.detector.fleet.templates.standing(kind)
     }
 
+    fn trouble(&self, kind: &Kind) -> Option<String> {
+        self.detector.fleet.templates.trouble(kind)
+    }
+
     fn finds(&self, selector: &ResourceSelector) -> Option<bool> {
         let templates = &self.detector.fleet.templates;
         let kind = Kind::new(&*selector.api_version, &*selector.kind);

@@ -196,6 +196,15 @@ impl Templates {
         }
     }
 
+    /// Why the templates of a kind cannot be listed or watched, once that has lasted for some
+    /// seconds.
+    pub fn trouble(&self, kind: &Kind) -> Option<String> {
+        match &self.read().get(kind)?.watched {
+            Watched::Following { informer, .. } => informer.trouble(),
+            Watched::Sought | Watched::Missing { .. } | Watched::Unfit => None,
+        }
+    }
+
     /// Whether the objects of a kind live in namespaces; so is taken what is not known.
     pub fn is_namespaced(&self, kind: &Kind) -> bool {
         let kinds = self.read();
@@ -359,17 +368,22 @@ impl Templates {
     }
 
     /// Runs an informer until it is stopped, tells when its first list has arrived, and has it
-    /// started anew if it ends by itself.
+    /// started anew if it ends by itself, or whoever listens to it panics.
     async fn attend(self, kind: Arc<Kind>, informer: Informer<Template>, stop: CancellationToken) {
-        let mut running = tokio::spawn(informer.clone().run(stop.clone()));
-        tokio::select! {
-            () = informer.synced() => {
-                self.tell_known(&kind);
-                // An error is a panic; it is told below.
-                let _ = (&mut running).await;
+        let (templates, known, stopped) = (self.clone(), Arc::clone(&kind), stop.clone());
+        let running = tokio::spawn(async move {
+            let listed = async {
+                informer.synced().await;
+                templates.tell_known(&known);
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = informer.clone().run(stopped) => {}
+                () = listed => {}
             }
-            _ = &mut running => {}
-        }
+        });
+        // An error is a panic; it is told below.
+        let _ = running.await;
         if stop.is_cancelled() {
             return;
         }

@@ -96,6 +96,9 @@ impl Facts for Fleet {
             _ => Standing::Missing,
         }
     }
+    fn trouble(&self, kind: &Kind) -> Option<String> {
+        (kind.kind == "Broken").then(|| "cannot list and watch brokens: 500".to_owned())
+    }
     fn finds(&self, selector: &ResourceSelector) -> Option<bool> {
         Some(selector.name.as_deref() == Some("web"))
     }
@@ -105,6 +108,18 @@ impl Facts for Fleet {
     fn has_class(&self, name: &str) -> bool {
         name == "high"
     }
+}
+
+#[test]
+fn why_a_kind_cannot_be_listed_is_told() {
+    let spec = serde_json::from_value(selecting("example.com/v1", "Broken", "b")).unwrap();
+    let found = missing(&spec, &Scope::default(), &Fleet);
+    assert!(
+        found[0]
+            .note
+            .ends_with(": cannot list and watch brokens: 500"),
+        "{found:?}"
+    );
 }
 
 #[test]

@@ -1,5 +1,9 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use http::{Request, Response};
+use http_body_util::{BodyExt, Empty, Full};
 use kube::client::Body;
+use serde_json::json;
 
 use super::*;
 
@@ -73,5 +77,119 @@ fn a_look_up_of_a_missing_kind_backs_off_and_all_of_them_share_a_rate() {
         let wait = retry_after(40, missing as usize);
         let a_second = f64::from(missing) / wait.as_secs_f64();
         assert!(a_second <= 20.0, "{missing}: {a_second} a second");
+    }
+}
+
+/// Templates of an API server that has Gizmos and Widgets, two of each; Gizmos cannot be listed
+/// while it is `broken`.
+fn served(broken: &Arc<AtomicBool>) -> Templates {
+    let broken = Arc::clone(broken);
+    let served = tower::service_fn(move |request: Request<Body>| {
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or(""));
+        let kind = |plural: &str, kind: &str| {
+            json!({ "name": plural, "singularName": "", "namespaced": true, "kind": kind,
+                "verbs": ["list", "watch", "delete"] })
+        };
+        let (code, answer) = if path == "/apis/example.com/v1" {
+            let resources = [kind("gizmos", "Gizmo"), kind("widgets", "Widget")];
+            let list = json!({ "groupVersion": "example.com/v1", "resources": resources });
+            (200, Some(list))
+        } else if path.ends_with("/gizmos") && broken.load(Ordering::Relaxed) {
+            (
+                403,
+                Some(json!({ "code": 403, "reason": "Forbidden", "message": "no" })),
+            )
+        } else if query.contains("sendInitialEvents") {
+            (
+                422,
+                Some(json!({ "code": 422, "reason": "Invalid", "message": "no" })),
+            )
+        } else if query.contains("watch=") {
+            (200, None)
+        } else {
+            let item = |name: &str| json!({ "metadata": { "namespace": "default", "name": name } });
+            let list =
+                json!({ "metadata": { "resourceVersion": "1" }, "items": [item("a"), item("b")] });
+            (200, Some(list))
+        };
+        let body = match answer {
+            Some(answer) => Full::from(answer.to_string().into_bytes()).boxed_unsync(),
+            // A watch on which nothing happens.
+            None => Empty::new()
+                .with_trailers(std::future::pending())
+                .boxed_unsync(),
+        };
+        let response = Response::builder().status(code).body(body).unwrap();
+        std::future::ready(Ok::<_, std::io::Error>(response))
+    });
+    let client = Client::new(served, "default");
+    Templates::new(client.clone(), client, CancellationToken::new())
+}
+
+/// Waits until something is so, in simulated time.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = tokio::time::Instant::now();
+    while !is_so() {
+        tokio::time::advance(Duration::from_millis(100)).await;
+        assert!(begun.elapsed() < Duration::from_mins(10), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_cannot_be_listed_is_told_stops_no_other_and_comes_back() {
+    let broken = Arc::new(AtomicBool::new(true));
+    let templates = served(&broken);
+    let [gizmo, widget] = ["Gizmo", "Widget"].map(|it| Kind::new("example.com/v1", it));
+    tokio::spawn(templates.clone().run());
+    templates.name(&gizmo);
+    templates.name(&widget);
+    until("the other kind is known", || templates.is_known(&widget)).await;
+    assert_eq!(templates.list(&widget, None).unwrap().len(), 2);
+    until("it is told", || templates.trouble(&gizmo).is_some()).await;
+    let trouble = templates.trouble(&gizmo).unwrap();
+    assert!(trouble.starts_with("cannot list and watch "), "{trouble}");
+    assert_eq!(templates.standing(&gizmo), Standing::Unlisted);
+    assert!(
+        templates.list(&gizmo, None).is_none(),
+        "not known is not empty"
+    );
+    assert_eq!(templates.trouble(&widget), None);
+    broken.store(false, Ordering::Relaxed);
+    until("it is known", || templates.is_known(&gizmo)).await;
+    assert_eq!(templates.list(&gizmo, None).unwrap().len(), 2);
+    assert_eq!(templates.trouble(&gizmo), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_panics_is_started_anew() {
+    for panics_when_known in [false, true] {
+        let templates = served(&Arc::new(AtomicBool::new(false)));
+        let [gizmo, widget] = ["Gizmo", "Widget"].map(|it| Kind::new("example.com/v1", it));
+        let (told, known) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (odd, panicked) = (gizmo.clone(), Arc::clone(&told));
+        templates.on_change(move |news| {
+            let first = *news.key.kind == odd && !panicked.swap(true, Ordering::Relaxed);
+            assert!(!first || panics_when_known, "odd data");
+        });
+        let (odd, panicked) = (gizmo.clone(), Arc::clone(&known));
+        templates.on_known(move |kind| {
+            let first = *kind == odd && !panicked.swap(true, Ordering::Relaxed);
+            assert!(!first || !panics_when_known, "odd data");
+        });
+        tokio::spawn(templates.clone().run());
+        templates.name(&gizmo);
+        templates.name(&widget);
+        until("the other kind is known", || templates.is_known(&widget)).await;
+        until("it is listed once", || told.load(Ordering::Relaxed)).await;
+        until("its watch has ended", || {
+            templates.standing(&gizmo) == Standing::Sought
+        })
+        .await;
+        until("it is started anew", || templates.is_known(&gizmo)).await;
+        assert_eq!(templates.list(&gizmo, None).unwrap().len(), 2);
+        assert!(templates.is_known(&widget));
     }
 }
