@@ -221,8 +221,14 @@ impl Watches {
                 }
                 Event::Delete(raw) => {
                     let place = watched.place(&raw);
-                    if let Some(work) = known.remove(&place) {
-                        self.lose(&watched, &place, &work);
+                    // The list that is arriving may have shown it.
+                    let shown = listed.as_mut();
+                    let shown = shown.and_then(|(present, _)| present.remove(&place));
+                    if let Some(work) = known.remove(&place).or(shown) {
+                        let lost = self.lose(&watched, &place, &work);
+                        if let Some((key, (_, fits))) = lost.zip(listed.as_mut()) {
+                            fits.remove(&key);
+                        }
                     }
                 }
             }
@@ -324,14 +330,14 @@ impl Watches {
         }
     }
 
-    fn lose(&self, watched: &Watched, place: &ObjectKey, name: &str) {
+    /// An object of a Work is gone from the member; gives what the Work calls it, if it still wants
+    /// it.
+    fn lose(&self, watched: &Watched, place: &ObjectKey, name: &str) -> Option<ObjectKey> {
+        // Also of one that no Work wants any more.
+        self.echoes.forget(place);
         let mut opened = None;
-        let Some(open) = self.open(watched, name, &mut opened) else {
-            return;
-        };
-        let Some((key, manifest)) = open.find(place) else {
-            return;
-        };
+        let open = self.open(watched, name, &mut opened)?;
+        let (key, manifest) = open.find(place)?;
         self.reflections.lose(name, &key);
         self.echoes.forget(&key);
         self.inventory.doubt(&key);
@@ -341,6 +347,7 @@ impl Watches {
             let pause = self.repairs.disappeared(name, &key, wish);
             self.to_apply.add_after(name.to_owned(), pause);
         }
+        Some(key)
     }
 
     fn wish(&self, open: &Opened, manifest: &Value) -> Value {

@@ -186,6 +186,10 @@ impl<K: Followed> Informer<K> {
             }
             Event::Delete(object) => {
                 let (namespace, name) = address(&object);
+                if let Some(list) = list {
+                    list.objects.remove(namespace, name);
+                    list.unreadable.take(namespace, name);
+                }
                 let deleting = object.meta().deletion_timestamp.is_some();
                 self.depart(namespace, name, self.departure_when_deleted(deleting));
             }

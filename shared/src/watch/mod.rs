@@ -168,9 +168,11 @@ impl<K: kube::Resource + serde::de::DeserializeOwned + Clone + Send + Sync + 'st
 /// Returns the endless stream of events of a collection.
 ///
 /// Guarantees: `Init`, then `InitApply` for each object of a complete list, then `InitDone`;
-/// afterwards `Apply` and `Delete`. A new `Init` may come at any time, when the history was lost:
-/// everything since an `Init` without `InitDone` is to be discarded, and objects that the finished
-/// list does not contain are gone. Errors are handled inside, with back-off and a log line; an
+/// afterwards `Apply` and `Delete`. Between `Init` and `InitDone` an object may be told more than
+/// once, the last counts, and a `Delete` takes an object out of the list that is arriving. A new
+/// `Init` may come at any time, when the history was lost: the list since an `Init` without
+/// `InitDone` is to be discarded, and objects that the finished list does not contain are gone.
+/// Errors are handled inside, with back-off and a log line; an
 /// object that does not decode is reported and skipped.
 pub fn events<K: Followed>(
     api: &Api<K>,

@@ -228,6 +228,9 @@ impl Pods {
             Event::Apply(pod) => self.admit(Arc::new(Record::of(&pod))),
             Event::Delete(pod) => {
                 let record = Record::of(&pod);
+                if let Some(listed) = &mut self.lock().listed {
+                    listed.remove(&record.key);
+                }
                 self.remove(&record.key, &record.uid);
             }
         }

@@ -1,0 +1,319 @@
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
+
+use super::paging::next_limit;
+use super::streaming::{STREAMING_RETRY, refuses_streaming};
+use super::*;
+
+fn line(kind: &str, name: &str, version: &str) -> String {
+    let object = json!({"metadata": {"name": name, "resourceVersion": version}});
+    format!("{}\n", json!({"type": kind, "object": object}))
+}
+
+fn odd(kind: &str, name: &str, version: &str) -> String {
+    line(kind, name, version).replace(r#""metadata""#, r#""data":5,"metadata""#)
+}
+
+fn end_of_list() -> String {
+    let notes = json!({"k8s.io/initial-events-end": "true"});
+    let object = json!({"metadata": {"resourceVersion": "9", "annotations": notes}});
+    format!("{}\n", json!({"type": "BOOKMARK", "object": object}))
+}
+
+fn short(news: News<ConfigMap>) -> String {
+    let name = |map: ConfigMap| map.metadata.name.unwrap_or_default();
+    match news {
+        News::Event(Event::Init) => "init".into(),
+        News::Event(Event::InitApply(map)) => format!("listed {}", name(map)),
+        News::Event(Event::InitDone) => "done".into(),
+        News::Event(Event::Apply(map)) => format!("+{}", name(map)),
+        News::Event(Event::Delete(map)) => format!("-{}", name(map)),
+        News::Unreadable(rejected) if rejected.deleted => format!("-{}?", rejected.name),
+        News::Unreadable(rejected) => format!("{}?", rejected.name),
+    }
+}
+
+/// What is told of these lines of a streaming list.
+async fn told(lines: &[String]) -> Vec<String> {
+    let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    let api: Api<ConfigMap> = Api::all(kube::Client::try_from(config).unwrap());
+    let mut follower = Follower::new(&api, Selection::everything());
+    let bytes = futures::io::Cursor::new(lines.concat().into_bytes());
+    let mut state = State::Streaming {
+        lines: Incoming::new(Box::pin(bytes), None),
+    };
+    let mut told = Vec::new();
+    while matches!(state, State::Streaming { .. }) {
+        state = match follower.step(state).await {
+            Ok(state) => state,
+            Err((_, stumble)) => panic!("{stumble}"),
+        };
+        assert_eq!(follower.ready.len(), 1, "each line is told at once");
+        told.extend(follower.ready.drain(..).map(short));
+    }
+    told
+}
+
+#[test]
+fn only_a_server_that_says_so_does_not_stream_lists() {
+    let progress = "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled";
+    for (code, message, ends, for_good) in [
+        (400, "", true, true),
+        (405, "", true, true),
+        (406, "", true, true),
+        (415, "", true, true),
+        (422, "sendInitialEvents is forbidden", true, true),
+        (500, progress, true, false),
+        (500, "etcdserver: request timed out", false, false),
+        (401, "", false, false),
+        (403, "", false, false),
+        (404, "", false, false),
+        (410, "", false, false),
+        (429, "", false, false),
+        (503, progress, false, false),
+    ] {
+        let refused = refuses_streaming(code, message);
+        assert_eq!(refused.is_some(), ends, "{code} {message}");
+        assert_eq!(
+            refused == Some(Streaming::Never),
+            for_good,
+            "{code} {message}"
+        );
+    }
+    let now = Instant::now();
+    let later = Streaming::NotBefore(now + STREAMING_RETRY);
+    assert!(!later.is_worth_asking(now) && later.is_worth_asking(now + STREAMING_RETRY));
+}
+
+#[test]
+fn pages_are_bounded_by_their_bytes() {
+    for (limit, bytes, expected) in [
+        (20, 1_000, 40),
+        (20, 3 << 20, 20),
+        (20, 30 << 20, 10),
+        (1, 30 << 20, 1),
+        (u32::MAX, 1_000, u32::MAX),
+    ] {
+        assert_eq!(next_limit(limit, bytes), expected, "{limit} {bytes}");
+    }
+}
+
+/// A server whose history is always over: it answers lists, and every watch with 410.
+fn forgetful(requests: Arc<std::sync::Mutex<Vec<(String, Instant)>>>) -> Api<ConfigMap> {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let kind = |text: &str| query.contains(text);
+        let (code, body) = if kind("sendInitialEvents") {
+            (422, json!({"kind": "Status", "code": 422}))
+        } else if kind("watch=") {
+            (410, json!({"kind": "Status", "code": 410}))
+        } else {
+            (
+                200,
+                json!({"metadata": {"resourceVersion": "1"}, "items": []}),
+            )
+        };
+        requests.lock().unwrap().push((query, Instant::now()));
+        let body = kube::client::Body::from(body.to_string().into_bytes());
+        let answer = http::Response::builder().status(code).body(body).unwrap();
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    Api::all(kube::Client::new(service, "default"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_that_is_over_after_every_list_is_no_reason_to_hurry() {
+    let requests = Arc::default();
+    let api = forgetful(Arc::clone(&requests));
+    let mut follower = Follower::new(&api, Selection::everything());
+    let follow = async {
+        loop {
+            follower.next().await;
+        }
+    };
+    let minute = Duration::from_mins(1);
+    assert!(tokio::time::timeout(minute, follow).await.is_err());
+    let requests = requests.lock().unwrap();
+    let lists = requests.iter().filter(|(query, _)| query.contains("limit"));
+    assert!(
+        lists.count() < 10,
+        "{} requests in a minute",
+        requests.len()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_be_a_moment_old_is_listed_in_one_answer_and_nothing_else_is() {
+    for (selection, whole) in [
+        (Selection::everything().recent(), true),
+        (Selection::everything(), false),
+    ] {
+        let requests = Arc::default();
+        let api = forgetful(Arc::clone(&requests));
+        let mut follower = Follower::new(&api, selection);
+        assert_eq!(short(follower.next().await), "init");
+        assert_eq!(short(follower.next().await), "done");
+        let requests = requests.lock().unwrap();
+        let (query, _) = &requests[1];
+        assert_eq!(query.contains("resourceVersion=0"), whole, "{query}");
+        assert_eq!(query.contains("limit="), !whole, "{query}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_answer_that_breaks_off_makes_the_next_list_come_in_pages() {
+    // How the whole list is answered at first, and whether the third attempt asks for a page.
+    for (code, body, paged) in [
+        (503, "{}", false),
+        (403, "{}", false),
+        (200, r#"{"items":[{"metadata":{"name":"a"}},"#, true),
+    ] {
+        let requests: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+        let seen = Arc::clone(&requests);
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let (code, body) = if query.contains("sendInitialEvents") {
+                (422, "{}")
+            } else {
+                seen.lock().unwrap().push(query);
+                (code, body)
+            };
+            let body = kube::client::Body::from(body.as_bytes().to_vec());
+            let answer = http::Response::builder().status(code).body(body).unwrap();
+            async move { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        let api: Api<ConfigMap> = Api::all(kube::Client::new(service, "default"));
+        let mut follower = Follower::new(&api, Selection::everything().recent());
+        let follow = async {
+            while requests.lock().unwrap().len() < 3 {
+                follower.next().await;
+            }
+        };
+        // A server that refuses gives no news: time passes until it has been asked often
+        // enough.
+        let _ = tokio::time::timeout(Duration::from_mins(1), follow).await;
+        let requests = requests.lock().unwrap();
+        assert!(
+            requests[..2].iter().all(|query| !query.contains("limit")),
+            "{code}"
+        );
+        assert_eq!(requests[2].contains("limit"), paged, "{code}: {requests:?}");
+    }
+}
+
+/// A server behind a proxy that ends every watch at once, a streaming list after its first
+/// object; it counts its requests.
+fn impatient(requests: Arc<std::sync::Mutex<u32>>) -> Api<ConfigMap> {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        *requests.lock().unwrap() += 1;
+        let query = request.uri().query().unwrap_or_default();
+        let body = if query.contains("sendInitialEvents") {
+            line("ADDED", "a", "1")
+        } else if query.contains("watch=") {
+            String::new()
+        } else {
+            json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string()
+        };
+        let body = kube::client::Body::from(body.into_bytes());
+        let answer = http::Response::builder().body(body).unwrap();
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    Api::all(kube::Client::new(service, "default"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_always_break_off_are_neither_waited_for_nor_asked_for_without_end() {
+    let requests = Arc::default();
+    let api = impatient(Arc::clone(&requests));
+    let mut follower = Follower::new(&api, Selection::everything());
+    let mut heard = Vec::new();
+    let follow = async {
+        loop {
+            heard.push(short(follower.next().await));
+            assert!(*requests.lock().unwrap() < 100, "{heard:?}");
+        }
+    };
+    let minute = Duration::from_mins(1);
+    assert!(tokio::time::timeout(minute, follow).await.is_err());
+    assert_eq!(heard.last().map(String::as_str), Some("done"), "{heard:?}");
+    let requests = *requests.lock().unwrap();
+    assert!(requests < 15, "{requests} requests in a minute");
+}
+
+/// A server that refuses everything, or answers nothing.
+fn refusing(code: u16) -> Api<ConfigMap> {
+    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let status =
+            json!({"kind": "Status", "code": code, "message": "configmaps is forbidden: why"});
+        let body = kube::client::Body::from(status.to_string().into_bytes());
+        let answer = http::Response::builder().status(code).body(body).unwrap();
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    Api::all(kube::Client::new(service, "default"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_right_is_told_after_some_seconds() {
+    for (code, after, told) in [
+        (403, 4, false),
+        // The third try may come just before the five seconds, the fourth eight seconds later.
+        (403, 14, true),
+        (503, 20, false),
+        (503, 90, true),
+    ] {
+        let trouble: Arc<Trouble> = Arc::default();
+        let follower = Follower::new(&refusing(code), Selection::everything());
+        let mut follower = follower.explaining(Arc::clone(&trouble));
+        let after = Duration::from_secs(after);
+        assert!(tokio::time::timeout(after, follower.next()).await.is_err());
+        let words = trouble.words();
+        assert_eq!(words.is_some(), told, "{code} after {after:?}");
+        if let Some(words) = words {
+            assert!(
+                words.contains("configmaps") && words.contains("why"),
+                "{words}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_happens_while_the_list_is_streamed_is_told_in_its_order_and_not_kept() {
+    let (a, b) = (line("ADDED", "a", "1"), line("ADDED", "b", "2"));
+    let cases = [
+        (
+            "only a list",
+            vec![a.clone(), b.clone()],
+            vec!["listed a", "listed b", "done"],
+        ),
+        (
+            "a change",
+            vec![a.clone(), line("MODIFIED", "a", "3")],
+            vec!["listed a", "listed a", "done"],
+        ),
+        (
+            "a deletion",
+            vec![a.clone(), b.clone(), line("DELETED", "a", "3")],
+            vec!["listed a", "listed b", "-a", "done"],
+        ),
+        (
+            "deleted and made again",
+            vec![a, line("DELETED", "a", "3"), line("ADDED", "a", "4"), b],
+            vec!["listed a", "-a", "listed a", "listed b", "done"],
+        ),
+        (
+            "a deletion that does not decode",
+            vec![line("ADDED", "a", "1"), odd("DELETED", "a", "3")],
+            vec!["listed a", "-a?", "done"],
+        ),
+        (
+            "a change after a deletion, neither of which decodes",
+            vec![odd("DELETED", "a", "3"), odd("ADDED", "a", "4")],
+            vec!["-a?", "a?", "done"],
+        ),
+    ];
+    for (what, mut lines, expected) in cases {
+        lines.push(end_of_list());
+        assert_eq!(told(&lines).await, expected, "{what}");
+    }
+}
