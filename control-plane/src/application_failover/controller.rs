@@ -12,7 +12,7 @@ use muster_shared::api::policy::ApplicationFailoverBehavior;
 use muster_shared::client::{self, Rank};
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
-use muster_shared::queue::{Next, Queue};
+use muster_shared::queue::{Next, Queue, again};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use serde_json::json;
@@ -34,8 +34,6 @@ use crate::fleet::binding::event_reference;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use muster_shared::queue::until;
 
-/// After somebody else wrote the binding first: our watch tells us within this time as a rule.
-const CONFLICT: Duration = Duration::from_millis(50);
 /// How often a condition is written again at once after somebody else wrote the binding first.
 const ATTEMPTS: u32 = 4;
 /// How long an application is unhealthy before that is written down: most recover at once, as
@@ -258,9 +256,9 @@ impl Ward {
             (None, _) => self.turns.leave(case.key),
             (Some(cluster), Some(paid)) => {
                 let left = self.leave(case, behavior, known, cluster, paid, &mut progress);
-                if let Some(pause) = left.await? {
+                if let Some(next) = left.await? {
                     // What else there is to leave is looked at with the binding as it is now.
-                    return Ok(Next::After(pause));
+                    return Ok(next);
                 }
             }
             (Some(cluster), None) => self.line_up(case, &known, cluster, &mut progress),
@@ -268,8 +266,8 @@ impl Ward {
         self.conclude(case, &history, progress).await
     }
 
-    /// Moves an application whose turn it is; where the binding is another one now, says when the
-    /// cache may show it.
+    /// Moves an application whose turn it is; where the binding is another one now, says when to
+    /// look at that.
     async fn leave<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
@@ -278,7 +276,7 @@ impl Ward {
         cluster: String,
         paid: Paid,
         progress: &mut Progress,
-    ) -> Result<Option<Duration>, Failure> {
+    ) -> Result<Option<Next>, Failure> {
         let (key, now) = (case.key, case.now);
         let overtaken = std::mem::take(&mut known.overtaken);
         let leaver = Leaver {
@@ -303,12 +301,13 @@ impl Ward {
                 known.attempts = 0;
                 self.known().insert(key.clone(), known);
                 self.tell(key, binding.as_ref(), &moved.into(), now).await?;
-                Ok(Some(CONFLICT))
+                Ok(Some(Next::Again))
             }
             Outcome::Overtaken => {
                 known.overtaken = overtaken.saturating_add(1);
                 self.known().insert(key.clone(), known);
-                Ok(Some(overtaken_pause(overtaken)))
+                // It may have to wait for its turn before it is overtaken again.
+                Ok(Some(Next::After(again(overtaken))))
             }
             Outcome::Held { why, pause } => {
                 known.attempts = known.attempts.saturating_add(1);
@@ -373,7 +372,6 @@ impl Ward {
             });
         }
         let settled = self.settle(case, history).await?;
-        wait = wait.into_iter().chain(settled).min();
         let was_told = conditions::get(&case.binding.status().conditions, CONDITION);
         let turn = turn.or_else(|| match was_told {
             _ if is_said => None,
@@ -385,7 +383,7 @@ impl Ward {
         if let Some(turn) = turn {
             self.tell_news(case, &turn, was_told).await?;
         }
-        Ok(wait.map_or(Next::Done, Next::After))
+        Ok(sooner(wait, settled))
     }
 
     /// Tells a turn, unless it is that there is no place, which is known, and only its numbers are
@@ -447,15 +445,15 @@ impl Ward {
         if let Some(turn) = turn {
             self.tell(case.key, case.binding, &turn, case.now).await?;
         }
-        Ok(settled.map_or(Next::Done, Next::After))
+        Ok(settled)
     }
 
-    /// Writes down what a restart must not lose; how long to wait before that is worth it.
+    /// Writes down what a restart must not lose; when to look again where that is not worth it yet.
     async fn settle<B: BindingKind>(
         &self,
         case: &Case<'_, B>,
         history: &History,
-    ) -> Result<Option<Duration>, Failure> {
+    ) -> Result<Next, Failure> {
         let Case {
             key,
             binding,
@@ -463,7 +461,7 @@ impl Ward {
             now,
         } = *case;
         if written == history {
-            return Ok(None);
+            return Ok(Next::Done);
         }
         let newest = history
             .since
@@ -474,7 +472,7 @@ impl Ward {
             .filter(|then| *then > now)
             .min();
         if let Some(then) = settles {
-            return Ok(Some(after(then, now)));
+            return Ok(Next::After(after(then, now)));
         }
         self.fleet.traffic.lull(Rank::Report).await;
         let patch = json!({"metadata": {
@@ -485,9 +483,9 @@ impl Ward {
             .patch(&key.name, &patch_params(), &Patch::Merge(patch))
             .await;
         match answer {
-            Ok(_) => Ok(None),
-            Err(error) if client::is_conflict(&error) => Ok(Some(CONFLICT)),
-            Err(error) if client::is_not_found(&error) => Ok(None),
+            Ok(_) => Ok(Next::Done),
+            Err(error) if client::is_conflict(&error) => Ok(Next::Again),
+            Err(error) if client::is_not_found(&error) => Ok(Next::Done),
             Err(error) => Err(Failure {
                 step: "note the health of",
                 key: key.clone(),
@@ -548,10 +546,13 @@ impl Ward {
     }
 }
 
-/// The pause after somebody else wrote the binding first, so many times before: a cache that is
-/// behind is not answered by a storm of writes.
-fn overtaken_pause(before: u32) -> Duration {
-    CONFLICT.saturating_mul(1 << before.min(7))
+/// The earlier of two looks.
+fn sooner(wait: Option<Duration>, other: Next) -> Next {
+    match (wait, other) {
+        (Some(wait), Next::After(other)) => Next::After(wait.min(other)),
+        (Some(wait), Next::Done) => Next::After(wait),
+        (_, other) => other,
+    }
 }
 
 /// The first that is tolerated for no longer than until then.
@@ -574,9 +575,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_application_that_others_write_first_is_tried_ever_less_often() {
-        let pauses = [0, 1, 2, 7, 99].map(|before| overtaken_pause(before).as_millis());
-        assert_eq!(pauses, [50, 100, 200, 6_400, 6_400]);
+    fn the_earlier_of_two_looks_counts() {
+        let seconds = Duration::from_secs;
+        for (wait, other, expected) in [
+            (None, Next::Done, Next::Done),
+            (Some(seconds(2)), Next::Done, Next::After(seconds(2))),
+            (None, Next::After(seconds(1)), Next::After(seconds(1))),
+            (
+                Some(seconds(2)),
+                Next::After(seconds(1)),
+                Next::After(seconds(1)),
+            ),
+            (
+                Some(seconds(2)),
+                Next::After(seconds(3)),
+                Next::After(seconds(2)),
+            ),
+            (Some(seconds(2)), Next::Again, Next::Again),
+        ] {
+            assert_eq!(sooner(wait, other), expected, "{wait:?} {other:?}");
+        }
     }
 
     #[test]

@@ -186,24 +186,43 @@ async fn sync<B: BindingKind>(
     // The clock that tasks are dated by.
     let now = fleet.clock.now();
     let held = purge::hold(&spec.graceful_eviction_tasks, &is_there, now);
-    tell_of_hold(fleet, key, binding.as_ref(), held.as_ref(), now).await;
+    let is_told = tell_of_hold(fleet, key, binding.as_ref(), held.as_ref(), now).await;
     if let Some(held) = held {
         return Ok(Next::After(held.pause(now, LEAVING)));
     }
-    if scope.targets.is_empty() {
-        return Ok(Next::Done);
-    }
+    let next = if scope.targets.is_empty() {
+        Next::Done
+    } else {
+        carry_out(fleet, memory, key, binding.as_ref(), id, &works).await?
+    };
+    // Nothing else may lead to another look at the binding.
+    Ok(if is_told || next != Next::Done {
+        next
+    } else {
+        Next::Again
+    })
+}
 
     let template_key = TemplateKey::of(&spec.resource);
     if !may_place(key, &template_key) {
         fleet.events.publish(
-            binding.as_ref(),
+            binding,
             EventType::Warning,
             "SyncWorkFailed",
             format!(
                 "{template_key} is of another namespace: a binding places objects of its own \
                  namespace only"
             ),
+/// Makes the Works of a binding for its targets.
+async fn carry_out<B: BindingKind>(
+    fleet: &Fleet,
+    memory: &Memory,
+    key: &BindingKey,
+    binding: &B,
+    id: &str,
+    works: &[Arc<CachedWork>],
+) -> Result<Next, Error> {
+    let spec = binding.spec();
         );
         return Ok(Next::Done);
     }
@@ -213,7 +232,7 @@ async fn sync<B: BindingKind>(
         Lookup::Absent => return Ok(Next::Done),
         Lookup::Unknown => return Ok(memory.parked.wait(&template_key.kind, key.clone())),
     };
-    if let Some(pause) = outdated(fleet, memory, key, binding.as_ref(), template.metadata()) {
+    if let Some(pause) = outdated(fleet, memory, key, binding, template.metadata()) {
         return Ok(Next::After(pause));
     }
     let origin = Origin {
@@ -232,7 +251,7 @@ async fn sync<B: BindingKind>(
     let mut rendered = match rendered {
         Ok(rendered) => rendered,
         Err(error) => {
-            let about = binding.as_ref();
+            let about = binding;
             let note = error.to_string();
             fleet
                 .events
@@ -249,7 +268,7 @@ async fn sync<B: BindingKind>(
             state::keep(work, held.map(AsRef::as_ref));
         }
     }
-    write(fleet, memory, &origin, binding.as_ref(), &rendered).await
+    write(fleet, memory, &origin, binding, &rendered).await
 }
 
 /// The pause of a binding that is about a former object: until garbage collection has removed it,

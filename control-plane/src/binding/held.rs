@@ -13,21 +13,21 @@ use super::purge;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 
-/// Writes what holds the new copies back, or that nothing does any more. Where that fails it is
-/// tried again at the next look.
+/// Writes what holds the new copies back, or that nothing does any more; `false` where that failed,
+/// so that another look is needed.
 pub async fn tell_of_hold<B: BindingKind>(
     fleet: &Fleet,
     key: &BindingKey,
     binding: &B,
     held: Option<&purge::Hold<'_>>,
     now: Timestamp,
-) {
+) -> bool {
     let before = &binding.status().conditions;
     let Some(condition) = purge::condition(held, before, now) else {
-        return;
+        return true;
     };
     let Some(list) = conditions::merge(before, [condition.clone()]) else {
-        return;
+        return true;
     };
     let patch = json!({
         "metadata": {"resourceVersion": binding.resource_version()},
@@ -48,10 +48,12 @@ pub async fn tell_of_hold<B: BindingKind>(
                 EventType::Normal
             };
             fleet.events.publish(binding, kind, &reason, message);
+            true
         }
         Err(error) => {
             let error = client::brief(&error);
             tracing::debug!(binding = %key, error, "cannot tell what holds the new copies back");
+            false
         }
     }
 }

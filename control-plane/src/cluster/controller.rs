@@ -25,8 +25,6 @@ use crate::taint::condition_taints;
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// After somebody else wrote the object first: our watch tells us within this time as a rule.
-const CONFLICT: Duration = Duration::from_millis(50);
 
 /// What can go wrong with one cluster.
 #[derive(Debug, thiserror::Error)]
@@ -114,7 +112,7 @@ async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
     if let Some(patch) = patch {
         match write(fleet, cluster, &patch).await {
             Ok(()) => {}
-            Err(error) if client::is_conflict(&error) => return Ok(Next::After(CONFLICT)),
+            Err(error) if client::is_conflict(&error) => return Ok(Next::Again),
             Err(error) => {
                 fleet.events.publish(
                     cluster,
@@ -211,7 +209,7 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
     match next {
         Farewell::ReleaseWorks => {
             release_works(fleet, cluster, &held).await?;
-            Ok(Next::After(CONFLICT))
+            Ok(Next::Again)
         }
         Farewell::DeleteWorks => {
             delete_works(fleet, cluster, &works).await?;
@@ -257,7 +255,7 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
                 "finalizers": (!kept.is_empty()).then_some(kept),
             }});
             match write(fleet, cluster, &patch).await {
-                Err(error) if client::is_conflict(&error) => Ok(Next::After(CONFLICT)),
+                Err(error) if client::is_conflict(&error) => Ok(Next::Again),
                 other => {
                     tolerate(other).map_err(failed("take the finalizer off", cluster))?;
                     tracing::info!(cluster = name, "the cluster has left the fleet");

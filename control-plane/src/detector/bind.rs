@@ -9,7 +9,7 @@ use muster_shared::watch::{Doubt, Presence};
 use serde_json::Value;
 
 use super::build::Wanted;
-use super::controller::{Detector, SOON};
+use super::controller::Detector;
 use super::error::Error;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::template::TemplateKey;
@@ -52,7 +52,7 @@ impl Detector {
         {
             Ok(_) => Ok(Next::Done),
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-                Ok(Next::After(SOON))
+                Ok(Next::Again)
             }
             Err(error) => Err(Error::api("update", &binding)(error)),
         }
@@ -83,7 +83,7 @@ impl Detector {
             // It is there, and the cache lags behind: its arrival brings the template back.
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 let wait = self.memory().arriving.begin(template);
-                Ok(Next::After(wait.unwrap_or(SOON)))
+                Ok(wait.map_or(Next::Again, Next::After))
             }
             Err(error) => {
                 self.memory().arriving.end(template);

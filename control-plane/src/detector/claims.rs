@@ -16,7 +16,7 @@ use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
 
-use super::controller::{Detector, SOON};
+use super::controller::Detector;
 use super::error::Error;
 use super::identity::{Owner, owner};
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
@@ -103,11 +103,7 @@ impl Detector {
         };
         let marked = self.mark(key, template.metadata(), metadata).await?;
         // A template that is not as it was known needs another decision.
-        Ok(if marked {
-            Next::Done
-        } else {
-            Next::After(SOON)
-        })
+        Ok(if marked { Next::Done } else { Next::Again })
     }
 
     /// Patches the metadata of a template; `false` when it is not as it was known, so that the
@@ -160,7 +156,7 @@ impl Detector {
                 .await?
         };
         if !released {
-            return Ok(Next::After(SOON));
+            return Ok(Next::Again);
         }
         // One whose kind is not listed is released when it is: its policy has gone then.
         let Lookup::Found(template) = &template else {
@@ -168,7 +164,7 @@ impl Detector {
         };
         if let Some(metadata) = claim.release(template.metadata()) {
             if !self.mark(key, template.metadata(), metadata).await? {
-                return Ok(Next::After(SOON));
+                return Ok(Next::Again);
             }
             tracing::info!(template = %key, policy = %claim.policy, "released from its policy");
         }

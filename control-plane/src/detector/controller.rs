@@ -34,8 +34,6 @@ use crate::scheduler::FirstPlacement;
 use crate::settings::PROPAGATE_DEPS;
 use crate::taint::default_tolerations::DefaultTolerations;
 
-/// How long to wait for something of ours to arrive in a cache.
-pub(super) const SOON: Duration = Duration::from_millis(200);
 /// How long to wait where a change that ends the wait is heard of.
 pub(super) const LATER: Duration = Duration::from_mins(1);
 /// How long before this process began to act a change may have been seen that nobody has answered
@@ -324,7 +322,7 @@ impl Detector {
         }
         let Some(claim) = Claim::by(policy) else {
             // The policy's own reconciliation gives it an id.
-            return Ok(Next::After(SOON));
+            return Ok(Next::Again);
         };
         let is_marked = claim.patch(template.metadata()).is_none();
         if policy.is_lazy() {
@@ -340,7 +338,7 @@ impl Detector {
         let classes = self.classes.as_ref();
         let priority = match classes.map_or(Priority::Known(None), |it| it.priority(spec)) {
             Priority::Known(priority) => priority,
-            Priority::Unlisted => return Ok(Next::After(SOON * 10)),
+            Priority::Unlisted => return Ok(Next::Again),
             Priority::Missing(class) => {
                 return Err(Error::PriorityClass {
                     policy: policy.key(),

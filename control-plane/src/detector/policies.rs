@@ -12,7 +12,7 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Followed, Informer};
 use serde_json::{Value, json};
 
-use super::controller::{Detector, SOON};
+use super::controller::Detector;
 use super::error::Error;
 use super::kinds::kinds_of;
 use super::select::{Subject, given, selects};
@@ -223,7 +223,7 @@ impl Detector {
             // Its own event brings us back.
             Ok(()) => Ok(Next::Done),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
-            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::After(SOON)),
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::Again),
             Err(error) => Err(Error::api("mark", &key)(error)),
         }
     }
@@ -327,7 +327,7 @@ impl Rest {
     pub(super) fn take(&mut self, outcome: Result<Next, Error>) {
         match outcome {
             Ok(Next::Done) => {}
-            Ok(Next::After(_)) => self.again = true,
+            Ok(Next::After(_) | Next::Again) => self.again = true,
             Err(error) => {
                 self.failed += 1;
                 self.first.get_or_insert(error);
@@ -342,7 +342,7 @@ impl Rest {
                 first: Box::new(first),
             }),
             Some(first) => Err(first),
-            None if self.again => Ok(Next::After(SOON)),
+            None if self.again => Ok(Next::Again),
             None => Ok(Next::Done),
         }
     }

@@ -7,7 +7,7 @@ use muster_shared::api::policy::PreemptionBehavior;
 use muster_shared::events::EventType;
 use muster_shared::queue::Next;
 
-use super::controller::{Detector, SOON};
+use super::controller::Detector;
 use super::error::Error;
 use super::policies::Rest;
 use super::preempt::takes_over;
@@ -70,7 +70,7 @@ impl Detector {
             return Ok(Next::Done);
         };
         if !self.mark(key, template.metadata(), metadata).await? {
-            return Ok(Next::After(SOON));
+            return Ok(Next::Again);
         }
         let note = format!("{} takes {key} over from {}", policy.key(), owner.key());
         tracing::info!("{note}");

@@ -198,6 +198,18 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
         }
     }
 
+    /// The same for one of them.
+    pub fn wake(&mut self, cluster: &str, key: &K) {
+        if let Some(lane) = self.lanes.get_mut(cluster)
+            && let Some(Place::Stranded(rank)) = lane.places.get(key)
+        {
+            let item = (*rank, key.clone());
+            if lane.stranded.remove(&item) {
+                lane.due.insert(item);
+            }
+        }
+    }
+
     /// Makes stranded items ready that were not tried since something changed, `most` of them:
     /// those first that come first in their lanes, in turns. To try all at once would cost a
     /// decision for each, whenever any cluster reports more or less room.

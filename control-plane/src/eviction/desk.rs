@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::queue::again;
 use tokio::time::Instant;
 
 pub use self::errand::{ClusterNote, Errand, News, Now, Outcome, Step};
@@ -51,6 +52,8 @@ pub struct Desk {
     wake: Option<Instant>,
     /// When the next of the stranded workloads are tried, if there are any to be tried.
     retry: Option<Instant>,
+    /// How often the stranded workloads were woken.
+    wakes: u64,
     /// Ends the initial sync: from now on all known bindings are judged, which rebuilds the queue
     /// after a restart.
     open: bool,
@@ -58,10 +61,6 @@ pub struct Desk {
     tallies: HashMap<Arc<str>, Tally>,
 }
 
-/// Pause before a binding is tried again that somebody else wrote, or is just writing; doubled each
-/// time that nothing was heard of it since, so that a cache which is behind is not answered by a
-/// storm of writes.
-const CONFLICT: Duration = Duration::from_millis(100);
 /// How many stranded workloads are tried at a time after a change that could help, and the pause
 /// before the next. For each that leaves, two more are tried at once.
 const RETRIES: (usize, Duration) = (100, Duration::from_secs(1));
@@ -89,6 +88,7 @@ impl Desk {
             band: Band::Primary,
             wake: None,
             retry: None,
+            wakes: 0,
             open: false,
             news: News::default(),
             tallies: HashMap::new(),
@@ -220,6 +220,7 @@ impl Desk {
         }
         if self.wake.is_some_and(|wake| wake <= now.tick) {
             self.wake = None;
+            self.wakes += 1;
             self.backlog.wake_stranded();
             self.retry.get_or_insert(now.tick);
         }
@@ -259,7 +260,7 @@ impl Desk {
                 cluster,
                 key,
                 Place::Waiting {
-                    until: now.tick + CONFLICT,
+                    until: now.tick + again(0),
                     rank,
                 },
             );
@@ -276,6 +277,7 @@ impl Desk {
                     subject,
                     cause,
                     snapshot: self.fleet.snapshot(),
+                    wakes: self.wakes,
                     rank,
                 })
             }
@@ -348,15 +350,15 @@ impl Desk {
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {
                 let why = bounded(why);
-                return self.strand(cluster, key, rank, Turn::Nowhere { why });
+                return self.strand(errand, key, Turn::Nowhere { why }, now);
             }
             Outcome::Unpreserved(why) => {
                 let why = bounded(why);
-                return self.strand(cluster, key, rank, Turn::Unpreserved { why });
+                return self.strand(errand, key, Turn::Unpreserved { why }, now);
             }
             Outcome::Conflict => {
                 self.failures.insert(key.clone(), failures);
-                CONFLICT.saturating_mul(1 << before.min(6))
+                again(before)
             }
             Outcome::Failed(why) | Outcome::Unclear(why) => {
                 let why = bounded(why);
@@ -379,10 +381,17 @@ impl Desk {
         }
     }
 
-    fn strand(&mut self, cluster: &Arc<str>, key: Key, rank: Rank, turn: Turn) {
+    fn strand(&mut self, errand: &Errand, key: Key, turn: Turn, now: Now) {
+        let (cluster, rank) = (&errand.cluster, errand.rank);
         if self.is_on(cluster, &key) {
             self.note(key.clone(), cluster, turn);
-            self.backlog.put(cluster, key, Place::Stranded(rank));
+            self.backlog
+                .put(cluster, key.clone(), Place::Stranded(rank));
+            // What woke the others meanwhile may help this one, which was judged by the clusters as they were before.
+            if errand.wakes != self.wakes {
+                self.backlog.wake(cluster, &key);
+                self.retry.get_or_insert(now.tick);
+            }
         } else {
             self.note_end(&key, cluster);
         }

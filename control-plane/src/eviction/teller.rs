@@ -29,8 +29,6 @@ const PATIENT: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause of a patient writer after each note: 100 a second, a tenth of what an API server takes.
 const PACE: Duration = Duration::from_millis(20);
-/// Pause after somebody else wrote the status first.
-const CONFLICT: Duration = Duration::from_millis(50);
 /// How long the reason why no cluster takes a workload may be out of date, while that there is none
 /// stays true: the numbers in it change with every report of any cluster.
 const STALE: Duration = Duration::from_mins(5);
@@ -220,7 +218,7 @@ impl Teller {
                 Ok(_) => book
                     .untold()
                     .for_each(|note| publish(fleet, binding.as_ref(), note)),
-                Err(error) if client::is_conflict(&error) => return Ok(Next::After(CONFLICT)),
+                Err(error) if client::is_conflict(&error) => return Ok(Next::Again),
                 Err(error) if client::is_not_found(&error) => {}
                 Err(error) => {
                     return Err(Error {

@@ -28,8 +28,6 @@ use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use muster_shared::queue::until;
 
-/// After somebody else wrote the binding first: our watch tells us within this time as a rule.
-const CONFLICT: Duration = Duration::from_millis(50);
 /// Until a kind that was not followed before has been listed.
 const UNLISTED: Duration = Duration::from_secs(5);
 
@@ -128,7 +126,7 @@ async fn work_off<B: BindingKind>(
             .await
         {
             Ok(_) => tell(fleet, binding.as_ref(), &key, &assessment),
-            Err(error) if client::is_conflict(&error) => return Ok(Next::After(CONFLICT)),
+            Err(error) if client::is_conflict(&error) => return Ok(Next::Again),
             Err(error) if client::is_not_found(&error) => return Ok(Next::Done),
             Err(error) => {
                 return Err(Error {

@@ -34,8 +34,6 @@ use crate::settings::PRIORITY_BASED_SCHEDULING;
 /// A binding that waits is looked at again after this time even if no cluster seemed to change
 /// (Karmada flushes its queue of unschedulable bindings as often).
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
-/// After a conflict: the cache is about to show what was written.
-const CATCH_UP: Duration = Duration::from_millis(50);
 /// Writers of reports on bindings that were placed before: they wait until decisions and orders
 /// leave room.
 const REPORTERS: usize = 8;
@@ -287,7 +285,7 @@ impl Scheduler {
                 // Somebody else was faster; the cache will show what they did.
                 Err(error) if client::is_conflict(&error) => {
                     self.replaced.outdated(key, binding);
-                    return Ok((Next::After(CATCH_UP), None));
+                    return Ok((Next::Again, None));
                 }
                 Err(source) => {
                     ended(false);

@@ -33,8 +33,6 @@ use crate::fleet::works::{binding_of, fingerprint, owner_id};
 
 /// Reports of several clusters about one binding come in bunches; one write says them all.
 const GATHERING: Duration = Duration::from_millis(100);
-/// How long to wait after somebody else's write.
-const SOON: Duration = Duration::from_millis(200);
 
 /// Why a status is not as it should be.
 #[derive(Debug, thiserror::Error)]
@@ -182,7 +180,7 @@ async fn reconcile<B: BindingKind>(
                 }
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Next::Done),
-            Err(kube::Error::Api(status)) if status.is_conflict() => return Ok(Next::After(SOON)),
+            Err(kube::Error::Api(status)) if status.is_conflict() => return Ok(Next::Again),
             Err(source) => {
                 return Err(Error::Api {
                     subject: key.to_string(),

@@ -27,9 +27,6 @@ use crate::fleet::Fleet;
 use crate::taint::condition_taints;
 use muster_shared::queue::until;
 
-/// After somebody else wrote the cluster first: our watch tells us within this time as a rule.
-const CONFLICT: Duration = Duration::from_millis(50);
-
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot write the taints of cluster {cluster:?}: {}",
@@ -157,7 +154,7 @@ async fn look(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error>
                 tell(fleet, &cluster, &outcome);
                 break outcome;
             }
-            Err(error) if client::is_conflict(&error) => return Ok(Next::After(CONFLICT)),
+            Err(error) if client::is_conflict(&error) => return Ok(Next::Again),
             Err(error) if client::is_not_found(&error) => return Ok(Next::Done),
             Err(error) => {
                 let coming = outcome.changes.iter().filter(|(_, _, added)| *added);

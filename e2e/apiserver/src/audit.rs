@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::{Method, StatusCode};
+use tokio::sync::Notify;
 
 /// A request to change something, whatever the answer was.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +22,7 @@ pub struct Write {
 #[derive(Debug, Default)]
 pub struct Audit {
     log: Mutex<Option<Vec<Write>>>,
+    noted: Notify,
 }
 
 impl Audit {
@@ -34,6 +36,19 @@ impl Audit {
         self.lock().take().unwrap_or_default()
     }
 
+    /// Waits until the log holds a number of writes whose path contains a text.
+    pub async fn reaches(&self, count: usize, path: &str) {
+        loop {
+            let noted = self.noted.notified();
+            let is_one = |write: &&Write| write.path.contains(path);
+            let held = self.lock().iter().flatten().filter(is_one).count();
+            if held >= count {
+                return;
+            }
+            noted.await;
+        }
+    }
+
     pub(super) fn note(&self, user: &str, method: &Method, path: &str, answer: StatusCode) {
         if method.is_safe() {
             return;
@@ -45,6 +60,7 @@ impl Audit {
                 path: path.to_owned(),
                 refused: !answer.is_success(),
             });
+            self.noted.notify_one();
         }
     }
 

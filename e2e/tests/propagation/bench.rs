@@ -10,6 +10,7 @@ use kube::api::{
     WatchParams,
 };
 use muster_control_plane::settings::Settings;
+use muster_e2e::apiserver::audit::Audit;
 use muster_e2e::apiserver::faults::Faults;
 use muster_e2e::harness::ground::{Ground, PATIENCE, Task, until};
 use muster_shared::api::binding::ResourceBinding;
@@ -198,6 +199,20 @@ impl Bench {
             ..settings
         };
         self.ground.control_plane(settings).unwrap()
+    }
+
+    /// A control plane that consists of these controllers.
+    pub fn control_plane_of(&self, controllers: &str) -> Task {
+        let settings = Settings {
+            controllers: controllers.parse().unwrap(),
+            ..Settings::default()
+        };
+        self.ground.control_plane(settings).unwrap()
+    }
+
+    /// What is written to the fleet API.
+    pub fn audit(&self) -> &Audit {
+        self.ground.server.audit()
     }
 
     pub async fn deploy(&self, name: &str) {

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod bench;
+mod conflict;
 mod detector;
 mod failing;
 mod identity;

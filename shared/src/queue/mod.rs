@@ -41,26 +41,22 @@
 //! ```
 
 mod line;
+mod pause;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::{Debug, Display};
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::line::Line;
+pub use self::pause::{again, backoff, jittered, until};
 
-/// First and longest back-off of a failing key. client-go starts at 5 ms, which helps only against
-/// conflicts with one's own writes; Muster's writes have preconditions, so the first retry waits
-/// longer.
-const FIRST_BACKOFF: Duration = Duration::from_millis(100);
-const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
 /// Longest back-off of a key that was added while its work failed: the cause may be gone. Work that
 /// fails after a write adds its own key each time, so there is still a back-off.
 const LONGEST_WAIT_WITH_NEWS: Duration = Duration::from_secs(1);
@@ -74,12 +70,9 @@ pub enum Next {
     Done,
     /// The key is due again after this time.
     After(Duration),
-}
-
-/// Returns the time until a moment plus one millisecond, so that work does not begin before the
-/// moment. One millisecond if the moment has passed.
-pub fn until(due: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(due.duration_since(now)).unwrap_or_default() + Duration::from_millis(1)
+    /// The key is due again after a pause that doubles each time in a row ([`again`]): another client
+    /// wrote the object first, or a cache does not show yet what the work needs.
+    Again,
 }
 
 /// Function that returns the rank of a key when it is added.
@@ -103,6 +96,8 @@ struct State<K> {
     /// Keys that became due while they were being worked on.
     again: HashSet<K>,
     failures: HashMap<K, u32>,
+    /// Number of consecutive times that the work asked to be done again.
+    repeats: HashMap<K, u32>,
 }
 
 impl<K> Clone for Queue<K> {
@@ -133,6 +128,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
             running: HashSet::new(),
             again: HashSet::new(),
             failures: HashMap::new(),
+            repeats: HashMap::new(),
         };
         Self {
             inner: Arc::new(Inner {
@@ -250,12 +246,20 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
             state.running.remove(&key);
             let again = state.again.remove(&key);
             match outcome {
+                Ok(Next::Again) => {
+                    state.failures.remove(&key);
+                    let repeats = state.repeats.entry(key.clone()).or_insert(0);
+                    let wait = pause::again(*repeats);
+                    *repeats = repeats.saturating_add(1);
+                    Some(wait)
+                }
                 Ok(next) => {
                     state.failures.remove(&key);
+                    state.repeats.remove(&key);
                     match (again, next) {
                         (true, _) => Some(Duration::ZERO),
                         (false, Next::After(wait)) => Some(wait),
-                        (false, Next::Done) => None,
+                        (false, Next::Done | Next::Again) => None,
                     }
                 }
                 Err(error) => {
@@ -289,22 +293,6 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns a duration changed by up to a fifth in either direction, so that many clients do not act
-/// in step.
-pub fn jittered(wait: Duration) -> Duration {
-    // RandomState is seeded by the operating system: enough to spread clients, and no crate more.
-    let spread = RandomState::new().hash_one(0u8) % 401;
-    let permille = u32::try_from(800 + spread).unwrap_or(1000);
-    wait * permille / 1000
-}
-
-/// Returns the pause after a number of consecutive failures: 100 ms, doubled up to a minute.
-pub fn backoff(failures: u32) -> Duration {
-    FIRST_BACKOFF
-        .saturating_mul(1 << failures.saturating_sub(1).min(16))
-        .min(LONGEST_BACKOFF)
 }
 
 async fn wait_until(when: Option<Instant>) {
@@ -403,6 +391,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn work_that_is_overtaken_again_and_again_is_done_ever_less_often_until_it_is_not() {
+        let queue = Queue::new("test");
+        queue.add("a");
+        let news = queue.clone();
+        let mut told = start(&queue, move |key, nth| {
+            // The other's write is heard of, and does not shorten the pause.
+            if nth == 2 {
+                news.add(key);
+            }
+            match (key, nth) {
+                ("a", 1..=4 | 6) => Ok(Next::Again),
+                ("a", 5) => Ok(Next::After(Duration::from_secs(1))),
+                _ => Ok(Next::Done),
+            }
+        });
+        let mut at = Vec::new();
+        for _ in 0..7 {
+            at.push(told.recv().await.unwrap().1);
+        }
+        assert_eq!(at, [0, 50, 150, 350, 750, 1750, 1800]);
+        // By then whatever is running has ended.
+        queue.add_after("end", Duration::from_secs(1));
+        assert_eq!(told.recv().await.unwrap().0, "end");
+        let state = queue.lock();
+        assert!(state.repeats.is_empty(), "{:?}", state.repeats);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_key_added_during_its_work_is_worked_on_again_and_never_twice_at_once() {
         let queue: Queue<&'static str> = Queue::new("test");
         let running = Arc::new(Mutex::new((0u32, 0u32)));
@@ -467,11 +483,5 @@ mod tests {
         assert_eq!(told.recv().await.unwrap(), "bad");
         assert_eq!(told.recv().await.unwrap(), "good");
         assert_eq!(told.recv().await.unwrap(), "bad");
-    }
-
-    #[test]
-    fn back_off_doubles_up_to_its_limit() {
-        let of = |failures| backoff(failures).as_millis();
-        assert_eq!((of(1), of(2), of(5), of(40)), (100, 200, 1600, 60_000));
     }
 }

@@ -16,7 +16,7 @@ use super::attach::{Attached, MOST_REFERRERS, Referrer, key_of};
 use super::index::{Index, Touched, kinds_of};
 use super::writes::{record, release, send};
 use crate::detector::build;
-use crate::detector::controller::{LATER, SOON};
+use crate::detector::controller::LATER;
 use crate::detector::error::Error;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
@@ -147,7 +147,7 @@ impl Distributor {
             }
         };
         if !record(fleet, &key, &binding, &needs).await? {
-            return Ok(Next::After(SOON));
+            return Ok(Next::Again);
         }
         for kind in kinds_of(&needs) {
             fleet.templates.name(&kind);

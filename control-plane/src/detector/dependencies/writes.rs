@@ -8,7 +8,7 @@ use muster_shared::queue::Next;
 use serde_json::{Value, json};
 
 use super::attach::Write;
-use crate::detector::controller::{LATER, SOON};
+use crate::detector::controller::LATER;
 use crate::detector::error::Error;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
@@ -35,7 +35,7 @@ pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Resul
         // The cache lags behind. What is there already is heard of when it arrives.
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Next::After(LATER)),
         Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-            Ok(Next::After(SOON))
+            Ok(Next::Again)
         }
         Err(error) => Err(Error::api("attach", key)(error)),
     }
@@ -96,7 +96,7 @@ pub(super) async fn release(
     {
         Ok(_) => Ok(Next::Done),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
-        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::After(SOON)),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::Again),
         Err(error) => Err(Error::api("release", key)(error)),
     }
 }

@@ -54,6 +54,8 @@ pub struct Errand {
     /// The fleet it is placed in.
     pub snapshot: Snapshot,
     pub(super) rank: Rank,
+    /// How often the stranded workloads had been woken when the snapshot was taken.
+    pub(super) wakes: u64,
 }
 
 impl Errand {

@@ -764,6 +764,32 @@ fn a_change_of_room_tries_what_is_stranded_in_slices_and_faster_when_that_helps(
 }
 
 #[test]
+fn a_change_that_could_help_is_not_missed_by_what_is_being_evicted_meanwhile() {
+    let clusters = [("c0", down(0)), ("a", json!([])), ("b", json!([]))];
+    let clusters = clusters.map(|(name, taints)| cluster(name, &taints));
+    let mut world = World::of(
+        clusters.to_vec(),
+        vec![binding("w", &["c0"], &json!({}))],
+        true,
+    );
+    world.second = 100.0;
+    let Step::Evict(errand) = world.desk.next(world.now()) else {
+        panic!("it is to be evicted")
+    };
+    // It was planned without this one.
+    world.set(&cluster("c1", &json!([])));
+    world.second += 2.0;
+    assert!(matches!(world.desk.next(world.now()), Step::Wait(None)));
+    let nowhere = Outcome::Nowhere("full".into());
+    world.desk.done(&errand, nowhere, world.now());
+    assert_eq!(world.evict(5.0), ["w"]);
+    assert_eq!(
+        world.pass(600.0, |_| Outcome::Nowhere("full".into())).len(),
+        0
+    );
+}
+
+#[test]
 fn clusters_that_never_reported_or_are_being_removed_do_not_make_a_fleet_look_healthy() {
     let change = |name: &str, taints: &Value, change: fn(&mut Cluster)| {
         let mut cluster = Cluster::clone(&cluster(name, taints));

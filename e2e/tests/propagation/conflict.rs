@@ -1,0 +1,58 @@
+//! Writes that meet conflicts again and again.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::ground::PATIENCE;
+use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+
+use crate::bench::{Bench, create};
+
+#[tokio::test]
+async fn a_write_that_meets_a_conflict_again_and_again_is_tried_ever_less_often() {
+    let bench = Bench::start().await;
+    let policy = json!({ "metadata": { "name": "all" }, "spec": {
+        "matchConditions": [{ "conditionType": "Ready", "operator": "In", "statusValues": ["True"] }],
+        "taintsToAdd": [{ "key": "example.com/x", "effect": "NoSchedule", "addOnMatchSeconds": 0 }],
+    } });
+    create::<ClusterTaintPolicy>(&bench.all(), policy).await;
+    // Its task is over, since the cluster that is left is none of the fleet.
+    let binding = json!({ "metadata": { "name": "web-deployment" }, "spec": {
+        "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web" },
+        "gracefulEvictionTasks": [{ "fromCluster": "m1", "reason": "Test", "producer": "test" }],
+    } });
+    create::<ResourceBinding>(&bench.here(), binding).await;
+    for (controller, path) in [
+        ("clustertaintpolicy", "/clusters/m1"),
+        ("gracefulEviction", "/resourcebindings/web-deployment"),
+    ] {
+        let scope = Scope {
+            path: Some(path.to_owned()),
+            ..Scope::default()
+        };
+        let conflict = Effect::Answer(StatusCode::CONFLICT);
+        bench.faults().inject_for(scope, conflict);
+        bench.audit().begin();
+        let control_plane = bench.control_plane_of(controller);
+        let tried = async |times| {
+            let reached = bench.audit().reaches(times, path);
+            let reached = timeout(PATIENCE, reached).await;
+            reached.unwrap_or_else(|_| panic!("{controller} did not write {times} times"));
+        };
+        tried(1).await;
+        let first = Instant::now();
+        tried(6).await;
+        // 50 ms, and twice as long each time.
+        let took = first.elapsed();
+        assert!(
+            took > Duration::from_millis(1_500),
+            "{controller}: {took:?}"
+        );
+        control_plane.stop().await.unwrap();
+        bench.faults().heal();
+    }
+}
