@@ -82,6 +82,13 @@ impl ObjectKey {
         (kind.group, kind.kind, namespace, name)
     }
 
+    /// Kind, namespace and name: what two keys of one object have in common that is served in two
+    /// API groups. Only the uids say whether it is one.
+    pub fn across_groups(&self) -> (String, String, String) {
+        let (_, kind, namespace, name) = self.object();
+        (kind, namespace, name)
+    }
+
     /// By what keys are sorted.
     pub fn order(&self) -> impl Ord + '_ {
         let kind = &self.kind;

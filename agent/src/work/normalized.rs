@@ -43,6 +43,12 @@ impl ServerNormalization {
         self.lock().remove(key);
     }
 
+    /// Number of objects that are remembered.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, (u64, u64)>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -316,17 +316,20 @@ fn nothing_of(desired: &Value, found: &Value) -> Value {
 
 /// Removes one object on behalf of a Work, or leaves it to the member with our marks taken off. An
 /// object that is gone, was never ours, or belongs to another Work by now is none of our business;
-/// nor is one of a kind that the member serves in no version.
+/// nor is one of a kind that the member serves in no version, or one that is still `wanted` in
+/// another API group.
 ///
 /// # Errors
 /// [`Error::OtherFleet`] when the object is another fleet's by now, and stays.
 pub async fn remove(
     member: &Member,
     key: &ObjectKey,
+    wanted: &[ObjectKey],
     work: (&str, &str),
     preserve: bool,
     fleet: &FleetId,
 ) -> Result<(), Error> {
+    member.echoes().forget(key);
     let Some(key) = &member.served(key).await? else {
         return Ok(());
     };
@@ -338,99 +341,26 @@ pub async fn remove(
         return Ok(());
     }
     refuse_others(key, &observed, fleet)?;
+    let uid = uid_of(&observed);
+    for wanted in wanted {
+        let found = member.get(wanted).await?;
+        if uid.is_some() && found.as_ref().and_then(uid_of) == uid {
+            tracing::info!(object = %key, group = wanted.kind.group, "left alone: it is wanted in another API group");
+            return Ok(());
+        }
+    }
     if preserve {
         if let Some(patch) = ownership::release(&observed) {
             member.patch(key, &patch).await?;
         }
         return Ok(());
     }
-    let uid = observed.pointer("/metadata/uid").and_then(Value::as_str);
     Ok(member.delete(key, uid).await?)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plan_for(desired: &Value, observed: &Value) -> Plan {
-        let key = ObjectKey::of(desired, 0).unwrap();
-        plan(&ServerNormalization::default(), &key, desired, observed).unwrap()
-    }
-
-    fn service(spec: &Value) -> Value {
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec})
-    }
-
-    fn applied(object: &Value, fields: &Value) -> Value {
-        let mut observed = object.clone();
-        observed["metadata"]["managedFields"] =
-            json!([{"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}]);
-        observed
-    }
-
-    #[test]
-    fn an_object_that_is_as_desired_needs_nothing() {
-        let desired = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
-        let mut observed = applied(&desired, &json!({"f:data": {"f:k": {}}}));
-        assert!(plan_for(&desired, &observed).is_empty());
-        observed["data"]["k"] = json!("other");
-        assert_eq!(plan_for(&desired, &observed).apply, Some(desired));
-    }
-
-    #[test]
-    fn what_the_member_decides_is_sent_along_when_something_is_sent() {
-        let observed = service(&json!({"clusterIP": "10.0.0.1", "type": "ClusterIP"}));
-        let apply = plan_for(&service(&json!({"type": "NodePort"})), &observed)
-            .apply
-            .unwrap();
-        assert_eq!(
-            apply["spec"],
-            json!({"clusterIP": "10.0.0.1", "type": "NodePort"})
-        );
-    }
-
-    #[test]
-    fn what_the_member_decides_is_no_reason_to_send_anything() {
-        let found = service(&json!({"clusterIP": "10.0.0.1", "type": "ClusterIP"}));
-        let observed = applied(&found, &json!({"f:spec": {"f:type": {}}}));
-        assert!(plan_for(&service(&json!({"type": "ClusterIP"})), &observed).is_empty());
-    }
-
-    #[test]
-    fn what_admission_and_the_scheduler_add_to_a_bare_pod_is_no_reason_to_send_anything() {
-        let container = json!({"name": "web", "image": "nginx"});
-        let desired = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
-            "spec": {"containers": [container], "tolerations": [{"key": "gpu"}], "nodeSelector": {"zone": "a"}}});
-        let mut found = desired.clone();
-        found["spec"]["tolerations"] = json!([{"key": "gpu"},
-            {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "tolerationSeconds": 300},
-            {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "tolerationSeconds": 300}]);
-        found["spec"]["nodeSelector"] = json!({"zone": "a", "pool": "x"});
-        found["spec"]["nodeName"] = json!("n1");
-        let fields = json!({"f:spec": {"f:tolerations": {}, "f:nodeSelector": {},
-            "f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:name": {}, "f:image": {}}}}});
-        let mut observed = applied(&found, &fields);
-        assert!(plan_for(&desired, &observed).is_empty());
-
-        observed["spec"]["containers"][0]["image"] = json!("other");
-        let sent = plan_for(&desired, &observed).apply.unwrap();
-        assert_eq!(sent["spec"]["tolerations"], found["spec"]["tolerations"]);
-    }
-
-    #[test]
-    fn an_object_that_has_fields_of_others_right_after_we_made_it_was_there_before() {
-        let desired = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default",
-            "labels": {"l": "1"}}, "data": {"k": "v"}});
-        let mut answer = applied(&desired, &json!({"f:data": {"f:k": {}}}));
-        assert!(!was_there(&answer));
-        let theirs = json!({"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:data": {"f:x": {}}}});
-        answer["metadata"]["managedFields"]
-            .as_array_mut()
-            .unwrap()
-            .push(theirs);
-        assert!(was_there(&answer));
-        let nothing = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default", "uid": "u1"}});
-        answer["metadata"]["uid"] = json!("u1");
-        assert_eq!(nothing_of(&desired, &answer), nothing);
-    }
+fn uid_of(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/uid")?.as_str()
 }
+
+#[cfg(test)]
+mod tests;

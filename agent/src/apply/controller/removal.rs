@@ -1,6 +1,6 @@
 //! Removes the objects that a Work no longer contains, and all objects of a deleted Work.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use muster_shared::api::work::Work;
@@ -39,10 +39,10 @@ impl Applier {
             return Ok(());
         }
         // Two names may be those of one object, which is still wanted then.
-        let mut wanted = HashSet::new();
+        let mut wanted: HashMap<_, Vec<ObjectKey>> = HashMap::new();
         for (ordinal, manifest) in work.spec.workload.manifests.iter().enumerate() {
             match self.place(&manifest.0, ordinal).await {
-                Ok((_, place)) => _ = wanted.insert(place.object()),
+                Ok((_, place)) => wanted.entry(place.across_groups()).or_default().push(place),
                 Err(error) => {
                     failures.push(error.to_string());
                     return Ok(());
@@ -53,11 +53,16 @@ impl Applier {
         for key in dropped {
             let outcome = match self.member.place_served(&key).await {
                 Ok(None) => Ok(()),
-                Ok(Some(place)) if wanted.contains(&place.object()) => Ok(()),
-                Ok(Some(_)) => {
-                    let (owner, fleet) = ((namespace(work), name.clone()), self.fleet.now());
-                    let owner = (owner.0.as_str(), owner.1.as_str());
-                    object::remove(&self.member, &key, owner, preserve, &fleet).await
+                Ok(Some(place)) => {
+                    let owner = (namespace(work), name.clone());
+                    let wanted = wanted.get(&place.across_groups());
+                    let wanted = wanted.map_or(&[][..], Vec::as_slice);
+                    if wanted.iter().any(|it| it.object() == place.object()) {
+                        Ok(())
+                    } else {
+                        let (owner, fleet) = ((&*owner.0, &*owner.1), self.fleet.now());
+                        object::remove(&self.member, &key, wanted, owner, preserve, &fleet).await
+                    }
                 }
                 Err(error) => Err(error.into()),
             };
@@ -137,7 +142,7 @@ impl Applier {
         for key in listed.chain(dropped(work)) {
             let owner = (namespace.as_str(), name.as_str());
             let fleet = self.fleet.now();
-            match object::remove(&self.member, &key, owner, preserve, &fleet).await {
+            match object::remove(&self.member, &key, &[], owner, preserve, &fleet).await {
                 Ok(()) => {
                     count(&key, "removed");
                     tracing::info!(object = %key, work = name, preserve, "removed");
