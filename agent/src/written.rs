@@ -62,6 +62,15 @@ impl<K: Resource> Written<K> {
         }
     }
 
+    /// Compares what was written with what the informer has by now: it may have been faster. Of an
+    /// object that is gone nothing is remembered, since nobody would tell to forget it.
+    pub fn settle(&self, name: &str, cached: Option<Arc<K>>) {
+        match cached {
+            Some(cached) => _ = self.newest(cached),
+            None => self.forget(name),
+        }
+    }
+
     /// Whether this version is the answer to our last write.
     pub fn wrote(&self, seen: &K) -> bool {
         let meta = seen.meta();
@@ -116,6 +125,26 @@ mod tests {
         assert_eq!(newest("1"), "2");
         assert_eq!(newest("3"), "3");
         assert_eq!(newest("1"), "1", "an entry that was passed is forgotten");
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_objects_that_came_and_went() {
+        let written = Written::default();
+        for number in 0..100_000 {
+            let mut object = version("1");
+            let name = format!("w{number}");
+            object.metadata.name = Some(name.clone());
+            // The deletion is seen before the answer to the write that allowed it.
+            written.forget(&name);
+            written.remember(&object.metadata, object.clone());
+            written.settle(&name, None);
+        }
+        assert_eq!(written.lock().len(), 0);
+        written.remember(&version("1").metadata, version("2"));
+        written.settle("a", Some(Arc::new(version("1"))));
+        assert!(written.wrote(&version("2")), "the informer is behind");
+        written.settle("a", Some(Arc::new(version("2"))));
+        assert_eq!(written.lock().len(), 0, "the informer has seen it");
     }
 
     #[test]

@@ -101,10 +101,8 @@ impl Applier {
                     keys.add(new.name_any());
                 }
             }
-            Seen::Deleted { old } => {
-                forget.forget(&old.name_any());
-                asked.forget(&old.name_any());
-            }
+            // What is under way may still note something of it: it is forgotten after that.
+            Seen::Deleted { old } => keys.add(old.name_any()),
         });
         Arc::new(Self {
             cluster,
@@ -136,6 +134,7 @@ impl Applier {
     async fn attempt(&self, name: &str) -> Result<Next, Error> {
         let namespace = self.api.namespace().map(str::to_owned);
         let Some(cached) = self.works.get(namespace.as_deref(), name) else {
+            self.forget(name);
             return Ok(Next::Done);
         };
         self.repairs.begin(name);
@@ -309,16 +308,22 @@ impl Applier {
         let after = self
             .written
             .remember(&work.metadata, self.works.kept(after));
-        // The informer may have been faster.
-        if let Some(cached) = self.works.get(self.api.namespace(), &name) {
-            self.written.newest(cached);
-        }
+        let cached = self.works.get(self.api.namespace(), &name);
+        self.written.settle(&name, cached);
         Ok(after)
     }
 
     /// A Work as the fleet has it now.
     async fn read(&self, name: &str) -> Result<Option<CachedWork>, write::Error> {
         within("read the Work", self.api.get_opt(name)).await
+    }
+
+    /// Forgets a Work that is gone.
+    fn forget(&self, name: &str) {
+        self.written.forget(name);
+        self.repairs.forget(name);
+        self.inventory.forget(name);
+        self.note_waiting(name, false);
     }
 
     fn note_waiting(&self, name: &str, waits: bool) {

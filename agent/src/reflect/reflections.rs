@@ -1,6 +1,6 @@
 //! States of the objects of each Work, as the watches have seen them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -89,6 +89,10 @@ impl Reflections {
 
     /// An object of a Work was seen.
     pub fn see(&self, work: &str, key: &ObjectKey, look: Look) {
+        // What is no news leaves no trace: nobody would look at it, and forget a Work that is gone.
+        if look.reflection.is_none() && look.trouble.is_none() && !self.lock().contains_key(work) {
+            return;
+        }
         let news = self
             .lock()
             .entry(work.to_owned())
@@ -151,6 +155,19 @@ impl Reflections {
     /// What was reported of a Work has to be looked at again.
     pub fn again(&self, work: &str, after: Duration) {
         self.queue.add_after(work.to_owned(), after);
+    }
+
+    /// Forgets the objects that a Work does not want, where more are known than it wants.
+    pub fn retain(&self, work: &str, most: usize, wanted: impl FnOnce() -> HashSet<ObjectKey>) {
+        let mut works = self.lock();
+        let Some(objects) = works.get_mut(work) else {
+            return;
+        };
+        if objects.seen.len().max(objects.troubles.len()) > most {
+            let wanted = wanted();
+            objects.seen.retain(|(key, _)| wanted.contains(key));
+            objects.troubles.retain(|key, _| wanted.contains(key));
+        }
     }
 
     /// A Work is gone.
@@ -251,5 +268,33 @@ mod tests {
         }
         let (seen, _) = reflections.of("w");
         assert_eq!(seen[&key].status(), Some(json!({"replicas": 1})));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_remembered_of_works_and_objects_that_came_and_went() {
+        let reflections = Reflections::new(Queue::new("test"));
+        let key = |number: u32| {
+            let name = format!("o{number}");
+            let manifest =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+            ObjectKey::of(&manifest, 0).unwrap()
+        };
+        for number in 0..100_000 {
+            // Each is seen once more after its Work has gone, and says nothing new.
+            let (work, key) = (format!("w{number}"), key(number));
+            reflections.see(&work, &key, Look::lost());
+            reflections.forget(&work);
+            let nothing = Look {
+                reflection: None,
+                trouble: None,
+            };
+            reflections.see(&work, &key, nothing);
+            // The objects of one Work take turns.
+            reflections.see("one", &key, Look::lost());
+            reflections.retain("one", 1, || HashSet::from([key.clone()]));
+        }
+        let works = reflections.lock();
+        assert_eq!(works.keys().collect::<Vec<_>>(), ["one"]);
+        assert_eq!(works["one"].seen.len(), 1);
     }
 }

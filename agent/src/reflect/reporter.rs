@@ -15,6 +15,7 @@ use super::news::news;
 use super::reflections::Reflections;
 use super::sent::{Sent, Verdict};
 use crate::work::CachedWork;
+use crate::work::manifests::keys;
 use crate::write::{self, within};
 
 /// Writes `manifestStatuses`, the part of a Work's status that is ours alone.
@@ -56,19 +57,23 @@ impl Reporter {
                         reporter.reflections.again(&name, Duration::ZERO);
                     }
                 }
-                Change::Deleted { old } => {
-                    let name = old.name_any();
-                    reporter.reflections.forget(&name);
-                    reporter.sent.forget(&name);
-                }
+                Change::Deleted { old } => reporter.forget(&old.name_any()),
             }
         });
         reporter
     }
 
+    /// Forgets a Work that is gone.
+    fn forget(&self, name: &str) {
+        self.reflections.forget(name);
+        self.sent.forget(name);
+    }
+
     /// Writes the report of one Work, unless that is what it says already.
     pub async fn report(self: Arc<Self>, name: String) -> Result<Next, write::Error> {
         let Some(cached) = self.works.get(self.api.namespace(), &name) else {
+            // It may have been seen, or told of, after it had gone.
+            self.forget(&name);
             return Ok(Next::Done);
         };
         if cached.metadata.deletion_timestamp.is_some() {
@@ -83,6 +88,9 @@ impl Reporter {
             tracing::warn!(%object, work = name, reason, text, "cannot interpret an object");
             self.events.publish(&work, EventType::Warning, reason, text);
         }
+        let wanted = || keys(&work).map(|(_, key, _)| key).collect();
+        let manifests = work.spec.workload.manifests.len();
+        self.reflections.retain(&name, manifests, wanted);
         let (seen, gone) = self.reflections.of(&name);
         let report = compose(&work, &seen, &gone);
         let fingerprint = CachedWork::fingerprint(&report.statuses);
@@ -114,6 +122,9 @@ impl Reporter {
                 let shown = self.works.get(self.api.namespace(), &name);
                 let uid = work.metadata.uid.as_deref();
                 self.sent.wrote(&name, shown.as_deref(), uid, fingerprint);
+                if self.works.get(self.api.namespace(), &name).is_none() {
+                    self.forget(&name);
+                }
                 Ok(Next::Done)
             }
             Err(error) if error.is_not_found() => Ok(Next::Done),

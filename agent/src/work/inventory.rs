@@ -110,6 +110,11 @@ impl Inventory {
             .is_some_and(|listed| listed == digest(desired))
     }
 
+    /// Forgets a Work that is gone.
+    pub fn forget(&self, work: &str) {
+        self.lock().waiting.remove(work);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -208,5 +213,17 @@ mod tests {
         inventory.wait("w", [].iter());
         tokio::time::advance(VALIDITY).await;
         assert!(!inventory.confirms(&key, &wanted), "an old list");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_remembered_of_works_that_came_and_went_while_they_waited() {
+        let inventory = Inventory::new(true);
+        let kinds = [kind("ConfigMap")];
+        for number in 0..100_000 {
+            let work = format!("w{number}");
+            assert!(inventory.wait(&work, kinds.iter()).is_some());
+            inventory.forget(&work);
+        }
+        assert_eq!(inventory.lock().waiting.len(), 0);
     }
 }

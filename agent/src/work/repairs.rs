@@ -316,6 +316,22 @@ mod tests {
         assert_eq!(ranks(), (0, 1));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_remembered_of_works_that_came_and_went() {
+        let repairs = Repairs::default();
+        for number in 0..100_000 {
+            let work = format!("w{number}");
+            repairs.ask(&work);
+            repairs.begin(&work);
+            repairs.differs(&work, &key(), 1, None);
+            repairs.failed(&work);
+            repairs.forget(&work);
+        }
+        let state = repairs.lock();
+        let left = (state.objects.len(), state.waiting.len(), state.asked.len());
+        assert_eq!(left, (0, 0, 0));
+    }
+
     #[test]
     fn the_rival_is_the_last_who_wrote_a_field_of_ours() {
         let desired = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"replicas": 2,
