@@ -163,6 +163,8 @@ fn follow<B: BindingKind>(ward: &Arc<Ward>, bindings: &Informer<B>, queue: &Queu
             let key = BindingKey::of(old.as_ref());
             ward.known().remove(&key);
             ward.turns.leave(&key);
+            // What is under way may still note something of it.
+            queue.add(key);
         }
     });
 }
@@ -177,6 +179,7 @@ impl Ward {
         let paid = self.turns.take(&key);
         let Some(binding) = B::cache(&self.fleet).get(key.namespace.as_deref(), &key.name) else {
             self.turns.leave(&key);
+            self.known().remove(&key);
             return Ok(Next::Done);
         };
         let case = Case {

@@ -74,8 +74,17 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             works.add(key);
         }
     });
+    let written = Arc::new(Written::default());
+    fleet.works.on_change({
+        let written = Arc::clone(&written);
+        move |change| {
+            if let Change::Deleted { old } = change {
+                written.forget(old);
+            }
+        }
+    });
     let memory = Arc::new(Memory {
-        written: Written::default(),
+        written,
         missing: Missing::default(),
         waits: Waits::default(),
         outdated: Waits::default(),
@@ -102,7 +111,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 
 /// What the controller remembers. May be lost.
 struct Memory {
-    written: Written,
+    written: Arc<Written>,
     missing: Missing,
     waits: Waits<BindingKey>,
     /// Bindings that are about a former object.
@@ -161,6 +170,7 @@ async fn sync<B: BindingKind>(
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
         memory.waits.over(key);
         memory.outdated.over(key);
+        memory.parked.leave(key);
         return absence::sweep(fleet, &memory.missing, key).await;
     };
     memory.missing.forget(key);
@@ -203,16 +213,6 @@ async fn sync<B: BindingKind>(
     })
 }
 
-    let template_key = TemplateKey::of(&spec.resource);
-    if !may_place(key, &template_key) {
-        fleet.events.publish(
-            binding,
-            EventType::Warning,
-            "SyncWorkFailed",
-            format!(
-                "{template_key} is of another namespace: a binding places objects of its own \
-                 namespace only"
-            ),
 /// Makes the Works of a binding for its targets.
 async fn carry_out<B: BindingKind>(
     fleet: &Fleet,
@@ -223,6 +223,16 @@ async fn carry_out<B: BindingKind>(
     works: &[Arc<CachedWork>],
 ) -> Result<Next, Error> {
     let spec = binding.spec();
+    let template_key = TemplateKey::of(&spec.resource);
+    if !may_place(key, &template_key) {
+        fleet.events.publish(
+            binding,
+            EventType::Warning,
+            "SyncWorkFailed",
+            format!(
+                "{template_key} is of another namespace: a binding places objects of its own \
+                 namespace only"
+            ),
         );
         return Ok(Next::Done);
     }

@@ -133,6 +133,12 @@ pub async fn ensure(
     {
         Ok(_) => {
             written.note(&work, &patch);
+            // Its departure may have been told before the answer came.
+            let namespace = Some(rendered.namespace.as_str());
+            let present = fleet.works.get(namespace, &rendered.name);
+            if present.is_none_or(|present| present.metadata.uid != work.metadata.uid) {
+                written.forget(&work);
+            }
             tracing::debug!(work = %subject(), "updated");
             Ok(Ensured::AsRendered)
         }
@@ -268,4 +274,29 @@ pub async fn listed(
     works.sort();
     works.dedup();
     Ok(works)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_is_known_until_its_work_is_another_or_gone_and_no_longer() {
+        let work = |uid: &str, version: &str| -> CachedWork {
+            let metadata = json!({ "name": "web", "uid": uid, "resourceVersion": version });
+            serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+        };
+        let written = Written::default();
+        let (first, second) = (json!({ "a": 1 }), json!({ "a": 2 }));
+        for number in 0..100_000 {
+            let work = work(&format!("u{number}"), "1");
+            written.note(&work, &first);
+            written.forget(&work);
+        }
+        assert_eq!(written.lock().len(), 0);
+        written.note(&work("u", "1"), &first);
+        assert!(written.holds(&work("u", "1"), &first));
+        assert!(!written.holds(&work("u", "1"), &second));
+        assert!(!written.holds(&work("u", "2"), &first));
+    }
 }

@@ -99,6 +99,7 @@ fn differ(old: &Policy, new: &Policy) -> bool {
 impl Detector {
     async fn reconcile_policy(&self, key: PolicyKey) -> Result<Next, Error> {
         let Some(policy) = self.policy(&key) else {
+            self.parked.leave(&key);
             self.revisit_claimed(&key);
             return Ok(Next::Done);
         };

@@ -377,6 +377,9 @@ impl Desk {
                 },
             );
         } else {
+            if !self.subjects.contains_key(&key) {
+                self.failures.remove(&key);
+            }
             self.note_end(&key, cluster);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_shared::queue::{Next, Queue};
 
@@ -42,13 +42,69 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Parked<K> {
 
     /// Has a key worked on again when a kind becomes known.
     pub fn wait(&self, kind: &Kind, key: K) -> Next {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.entry(kind.clone()).or_default().insert(key.clone());
-        drop(waiting);
+        self.lock()
+            .entry(kind.clone())
+            .or_default()
+            .insert(key.clone());
         // It may have become known since the caller looked, and then nothing tells of it any more.
         if self.templates.is_known(kind) {
+            self.leave(&key);
             self.queue.add(key);
         }
         Next::Done
+    }
+
+    /// Forgets a key whose object is gone.
+    pub fn leave(&self, key: &K) {
+        self.lock().retain(|_, keys| {
+            keys.remove(key);
+            !keys.is_empty()
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Kind, HashSet<K>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_remembered_of_keys_that_came_and_went_while_they_waited() {
+        let nothing = tower::service_fn(|_: Request<Body>| async {
+            let response = Response::builder().status(404);
+            Ok::<_, std::io::Error>(response.body(Body::empty()).unwrap())
+        });
+        let client = Client::new(nothing, "default");
+        let templates = Templates::new(client.clone(), client, CancellationToken::new());
+        let queue = Queue::new("test");
+        let parked = Parked::new(&templates, &queue);
+        let missing = [
+            Kind::new("example.com/v1", "A"),
+            Kind::new("example.com/v1", "B"),
+        ];
+        parked.wait(&missing[0], "stays".to_owned());
+        for number in 0..100_000 {
+            let key = format!("k{number}");
+            for kind in &missing {
+                parked.wait(kind, key.clone());
+            }
+            parked.leave(&key);
+        }
+        // What is known is not waited for.
+        let known = Kind::new("v1", "Event");
+        parked.wait(&known, "known".to_owned());
+        assert_eq!(queue.len(), 1);
+        let waiting = parked.lock();
+        let keys: Vec<_> = waiting.values().flatten().collect();
+        assert_eq!(keys, ["stays"]);
+        assert_eq!(waiting.len(), 1);
     }
 }

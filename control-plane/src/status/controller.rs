@@ -110,14 +110,15 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 /// A binding whose clusters change has to be judged anew.
 fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
     let queue = queue.clone();
-    bindings.on_change(move |change| {
-        if let Change::Applied { old, new } = change
-            && old
-                .as_ref()
-                .is_none_or(|old| old.meta().generation != new.meta().generation)
-        {
-            queue.add_after(BindingKey::of(new.as_ref()), GATHERING);
+    bindings.on_change(move |change| match change {
+        Change::Applied { old, new } => {
+            let seen = |old: &Arc<B>| old.meta().generation == new.meta().generation;
+            if !old.as_ref().is_some_and(seen) {
+                queue.add_after(BindingKey::of(new.as_ref()), GATHERING);
+            }
         }
+        // It is forgotten.
+        Change::Deleted { old } => queue.add(BindingKey::of(old.as_ref())),
     });
 }
 
@@ -146,6 +147,7 @@ async fn reconcile<B: BindingKind>(
     fleet.traffic.lull(Rank::Report).await;
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
         memory.reflected().remove(key);
+        memory.parked.leave(key);
         return Ok(Next::Done);
     };
     if binding.meta().deletion_timestamp.is_some() || binding.permanent_id().is_none() {

@@ -43,12 +43,14 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::<String>::new("clustertaintpolicy");
     fleet.clusters.on_change({
         let queue = queue.clone();
-        move |change| {
-            if let Change::Applied { old, new } = change
-                && old.as_ref().is_none_or(|old| matters(old, new))
-            {
-                queue.add(new.name_any());
+        move |change| match change {
+            Change::Applied { old, new } => {
+                if old.as_ref().is_none_or(|old| matters(old, new)) {
+                    queue.add(new.name_any());
+                }
             }
+            // It is forgotten.
+            Change::Deleted { old } => queue.add(old.name_any()),
         }
     });
     fleet.taint_policies.on_change({

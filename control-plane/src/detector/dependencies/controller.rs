@@ -115,6 +115,7 @@ impl Distributor {
             Presence::Gone | Presence::Unknown(_) => None,
         };
         let Some(binding) = binding.clone().filter(|binding| refers(binding)) else {
+            self.parked.leave(&key);
             let Touched { templates, kinds } = self.index().forget(&key);
             for template in templates {
                 self.templates.add(template);
@@ -180,7 +181,10 @@ impl Distributor {
         let template = match fleet.templates.get(&key) {
             Lookup::Found(template) => template,
             // It may come later, and so may its kind: either is heard of then.
-            Lookup::Absent | Lookup::Unknown => return Ok(Next::Done),
+            Lookup::Absent | Lookup::Unknown => {
+                self.told().remove(&key);
+                return Ok(Next::Done);
+            }
         };
         if template.is_deleting() || !self.scope.admits(&key) || key.namespace.is_none() {
             return Ok(Next::Done);
