@@ -3,6 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value, json};
 
+use super::protobuf::encode;
 use super::registry::Served;
 use super::store::Object;
 
@@ -103,6 +104,18 @@ pub fn item(served: &Served, object: &Object, out: &mut Vec<u8>) {
         out.extend_from_slice(value.to_string().as_bytes());
     } else {
         out.extend_from_slice(&bytes(served, object));
+    }
+}
+
+/// Writes an object as an item of a list in protobuf.
+pub fn compact_item(served: &Served, kind: &encode::Kind, object: &Object, out: &mut Vec<u8>) {
+    if as_stored(served, object) {
+        kind.item(object.json_bytes(), out);
+    } else {
+        kind.item(
+            to_request(served, object.value()).to_string().as_bytes(),
+            out,
+        );
     }
 }
 

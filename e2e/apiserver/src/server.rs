@@ -240,7 +240,7 @@ impl Server {
         let compact = self.protobuf
             && matches!(verb, Verb::List | Verb::Watch)
             && served.resource.custom.is_none()
-            && encode::speaks(&served.api_version(), kind);
+            && encode::Kind::of(&served.api_version(), kind).is_some();
         let compact = compact
             .then(|| Accept::prefers_protobuf(&parts.headers))
             .flatten();

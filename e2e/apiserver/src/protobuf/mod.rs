@@ -4,13 +4,14 @@
 
 pub mod encode;
 mod facts;
+mod json;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use facts::{FACTS, Field, Shape};
+use facts::{FACTS, Field, INLINED, Shape};
 
 /// The media type.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
@@ -70,11 +71,11 @@ pub fn decode(body: &[u8]) -> Result<Value, Malformed> {
         }
     }
     let name = message_name(&version, &kind);
-    let fields = FACTS.get(name.as_str()).ok_or_else(|| Malformed::Kind {
+    let known = FACTS.named(&name).ok_or_else(|| Malformed::Kind {
         version: version.clone(),
         kind: kind.clone(),
     })?;
-    let mut object = message(raw, fields, 0)?;
+    let mut object = message(raw, &known.fields, 0)?;
     object.insert("apiVersion".to_owned(), version.into());
     object.insert("kind".to_owned(), kind.into());
     Ok(Value::Object(object))
@@ -82,9 +83,9 @@ pub fn decode(body: &[u8]) -> Result<Value, Malformed> {
 
 /// The name of a kind's message in the facts: `core.v1.Pod`.
 fn message_name(version: &str, kind: &str) -> String {
-    // Every group has its DeleteOptions; they are all the same.
-    if kind == "DeleteOptions" {
-        return "meta.v1.DeleteOptions".to_owned();
+    // Every group has its DeleteOptions, and they are all the same; `Status` is said to be of the core group and defined elsewhere.
+    if matches!(kind, "DeleteOptions" | "Status") {
+        return format!("meta.v1.{kind}");
     }
     let (group, version) = version.split_once('/').unwrap_or(("core", version));
     let package = group.split('.').next().unwrap_or(group);
@@ -178,7 +179,7 @@ fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, V
             continue;
         }
         let value = value(&wire, field, depth)?;
-        if field.name == "~" {
+        if field.name == INLINED {
             if let Value::Object(inner) = value {
                 object.extend(inner);
             }
@@ -254,11 +255,11 @@ fn value(wire: &Wire<'_>, field: &Field, depth: usize) -> Result<Value, Malforme
             }
             raw
         }
-        (Shape::Message(name), Wire::Bytes(bytes)) => {
-            let fields = FACTS.get(name.as_str()).map_or(&[][..], Vec::as_slice);
-            let mut inner = message(bytes, fields, depth + 1)?;
+        (Shape::Message(inner), Wire::Bytes(bytes)) => {
+            let known = FACTS.message(*inner);
+            let mut inner = message(bytes, known.map_or(&[], |m| &m.fields), depth + 1)?;
             // A list of its own type on the wire, a plain list in JSON.
-            if name.ends_with(".ExtraValue") {
+            if known.is_some_and(|m| m.is_list) {
                 inner.remove("items").unwrap_or_else(|| json!([]))
             } else {
                 Value::Object(inner)

@@ -254,10 +254,14 @@ impl Object {
             .slice(self.change.prefix().len()..self.frame.len() - FRAME_END.len())
     }
 
+    /// The same, to be read in place.
+    pub fn json_bytes(&self) -> &[u8] {
+        &self.frame[self.change.prefix().len()..self.frame.len() - FRAME_END.len()]
+    }
+
     /// Whether the object is stored in this version of its kind.
     pub fn is_in(&self, api_version: &str) -> bool {
-        let json = &self.frame[self.change.prefix().len()..];
-        let rest = json.strip_prefix(br#"{"apiVersion":""#);
+        let rest = self.json_bytes().strip_prefix(br#"{"apiVersion":""#);
         let rest = rest.and_then(|rest| rest.strip_prefix(api_version.as_bytes()));
         rest.is_some_and(|rest| rest.starts_with(b"\""))
     }
@@ -273,8 +277,8 @@ impl Object {
     /// # Panics
     /// Never: the bytes were written from a tree.
     pub fn value(&self) -> Value {
-        let json = &self.frame[self.change.prefix().len()..self.frame.len() - FRAME_END.len()];
-        serde_json::from_slice(json).expect("stored bytes are JSON: invariant of Draft")
+        serde_json::from_slice(self.json_bytes())
+            .expect("stored bytes are JSON: invariant of Draft")
     }
 
     /// Bytes held, for accounting.

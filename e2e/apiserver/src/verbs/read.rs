@@ -1,5 +1,6 @@
 //! Lists: selection, paging on a consistent state, and the forms that clients ask for.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -207,7 +208,7 @@ pub async fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
             }
         },
     )?;
-    Ok(write(call, page, selection.is_everything()))
+    Ok(write(call, page, selection.is_everything()).await)
 }
 
 fn check_match(call: &Call<'_>, asked: Option<u64>, continued: bool) -> Result<bool, Refusal> {
@@ -257,7 +258,7 @@ pub async fn reach(call: &Call<'_>, asked: u64) -> Result<(), Refusal> {
     }
 }
 
-fn write(call: &Call<'_>, page: Page, counted: bool) -> Response<Body> {
+async fn write(call: &Call<'_>, page: Page, counted: bool) -> Response<Body> {
     let mut metadata = Map::new();
     metadata.insert(
         "resourceVersion".to_owned(),
@@ -281,22 +282,13 @@ fn write(call: &Call<'_>, page: Page, counted: bool) -> Response<Body> {
     if call.accept == Accept::default() {
         return stream(call, page.objects, &metadata);
     }
-    let items = page
-        .objects
-        .iter()
-        .map(|o| codec::to_request(&call.served, o.value()));
-    if call.accept.protobuf {
-        let resource = &call.served.resource;
-        let version = call.served.api_version();
-        let list = encode::list(
-            &version,
-            &resource.kind,
-            &resource.list_kind,
-            &metadata,
-            items,
-        );
-        return wire::answer(StatusCode::OK, protobuf::MEDIA_TYPE, wire::full(list));
+    if call.accept.protobuf
+        && let Some(kind) = encode::Kind::of(&call.served.api_version(), &call.served.resource.kind)
+    {
+        return compact(call, &kind, page.objects, &metadata).await;
     }
+    let objects = page.objects.iter();
+    let items = objects.map(|o| codec::to_request(&call.served, o.value()));
     let items: Vec<Value> = items.collect();
     let list = match call.accept.form {
         Form::Table => call.table(&items.iter().collect::<Vec<_>>(), metadata),
@@ -314,6 +306,36 @@ fn write(call: &Call<'_>, page: Page, counted: bool) -> Response<Body> {
         }),
     };
     wire::tree(StatusCode::OK, call.accept, &list)
+}
+
+/// Writes a list in protobuf. Its length stands before it, so all of it is there before the first byte is sent; it is held in pieces
+/// that go as they are sent.
+async fn compact(
+    call: &Call<'_>,
+    kind: &encode::Kind,
+    objects: Vec<Arc<Object>>,
+    metadata: &Value,
+) -> Response<Body> {
+    let version = call.served.api_version();
+    let list = encode::List::new(&version, &call.served.resource.list_kind, metadata);
+    let (mut pieces, mut length) = (VecDeque::new(), 0);
+    let mut objects = objects.into_iter().peekable();
+    while objects.peek().is_some() {
+        let mut piece = Vec::with_capacity(PIECE + PIECE / 8);
+        while piece.len() < PIECE
+            && let Some(object) = objects.next()
+        {
+            codec::compact_item(&call.served, kind, &object, &mut piece);
+        }
+        length += piece.len();
+        pieces.push_back(Bytes::from(piece));
+        // A long list is not to keep others from being answered.
+        tokio::task::yield_now().await;
+    }
+    pieces.push_front(list.head(length).into());
+    pieces.push_back(Bytes::from_static(&encode::TAIL));
+    let body = wire::pieces(futures::stream::iter(pieces));
+    wire::answer(StatusCode::OK, protobuf::MEDIA_TYPE, body)
 }
 
 /// Writes a list piece by piece from the stored bytes, so that a large one never exists as a whole.

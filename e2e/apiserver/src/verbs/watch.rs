@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch::Receiver;
@@ -89,6 +89,7 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
         Some("Object") => IncludeObject::Object,
         _ => IncludeObject::Metadata,
     };
+    let kind = || encode::Kind::of(&call.served.api_version(), &call.served.resource.kind);
     let follower = Follower {
         server: Arc::clone(call.server),
         served: call.served.clone(),
@@ -97,6 +98,7 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
         selection,
         prefix,
         accept: call.accept,
+        compact: call.accept.protobuf.then(kind).flatten(),
         include,
         headed: false,
         backlog: backlog.into_iter(),
@@ -164,6 +166,8 @@ struct Follower {
     selection: Selection,
     prefix: String,
     accept: Accept,
+    /// How objects are written in protobuf, if they are.
+    compact: Option<encode::Kind>,
     include: IncludeObject,
     /// Whether the columns of the table were sent.
     headed: bool,
@@ -195,7 +199,7 @@ fn url(served: &Served, namespace: &str) -> String {
 impl Follower {
     /// The next bytes for the client; `None` ends the watch.
     async fn next(mut self) -> Option<(Bytes, Self)> {
-        let mut out = BytesMut::new();
+        let mut out = Vec::new();
         loop {
             if self.done {
                 return None;
@@ -206,6 +210,9 @@ impl Follower {
             if let Some(refusal) = self.error.take() {
                 self.done = true;
                 return Some((self.error_frame(&refusal), self));
+            }
+            if self.backlog.len() > 1 {
+                out.reserve(PIECE + PIECE / 8);
             }
             while out.len() < PIECE
                 && let Some(object) = self.backlog.next()
@@ -221,13 +228,13 @@ impl Follower {
                 }
             }
             if !out.is_empty() {
-                return Some((out.freeze(), self));
+                return Some((out.into(), self));
             }
             if self.error.is_none() && !self.wait(&mut out).await {
                 return None;
             }
             if !out.is_empty() {
-                return Some((out.freeze(), self));
+                return Some((out.into(), self));
             }
         }
     }
@@ -248,7 +255,7 @@ impl Follower {
         }
     }
 
-    fn follow(&mut self, out: &mut BytesMut) {
+    fn follow(&mut self, out: &mut Vec<u8>) {
         let collection = Arc::clone(&self.served.resource.collection);
         match collection.since(self.cursor, &self.prefix, BATCH) {
             Ok(since) => {
@@ -265,7 +272,7 @@ impl Follower {
     }
 
     /// Waits for something to say; false when the watch is over.
-    async fn wait(&mut self, out: &mut BytesMut) -> bool {
+    async fn wait(&mut self, out: &mut Vec<u8>) -> bool {
         if self.served.resource.collection.is_closed() {
             return false;
         }
@@ -284,7 +291,7 @@ impl Follower {
     }
 
     /// Shows a change as this client's selection sees it.
-    fn change(&mut self, event: &Event, out: &mut BytesMut) {
+    fn change(&mut self, event: &Event, out: &mut Vec<u8>) {
         let is = event.change != Change::Deleted && self.selection.matches(&event.object);
         let was = event
             .previous
@@ -313,23 +320,27 @@ impl Follower {
         }
     }
 
-    fn show(&mut self, change: Change, object: &Object, out: &mut BytesMut) {
-        if self.accept.form != Form::Object || self.accept.protobuf {
+    fn show(&mut self, change: Change, object: &Object, out: &mut Vec<u8>) {
+        let as_stored = codec::as_stored(&self.served, object);
+        if let Some(kind) = &self.compact
+            && as_stored
+        {
+            kind.frame(change.name(), object.json_bytes(), out);
+        } else if self.accept.form != Form::Object || self.compact.is_some() {
             let value = codec::to_request(&self.served, object.value());
             self.tree(change, value, out);
-        } else if codec::as_stored(&self.served, object) && object.change() == change {
-            out.put_slice(object.frame());
+        } else if as_stored && object.change() == change {
+            out.extend_from_slice(object.frame());
         } else {
-            out.put_slice(change.prefix());
-            out.put_slice(&codec::bytes(&self.served, object));
-            out.put_slice(FRAME_END);
+            out.extend_from_slice(change.prefix());
+            out.extend_from_slice(&codec::bytes(&self.served, object));
+            out.extend_from_slice(FRAME_END);
         }
     }
 
-    fn tree(&mut self, change: Change, object: Value, out: &mut BytesMut) {
-        if self.accept.protobuf {
-            out.put_slice(&self.frame(change.name(), &object));
-            return;
+    fn tree(&mut self, change: Change, object: Value, out: &mut Vec<u8>) {
+        if let Some(kind) = &self.compact {
+            return kind.frame(change.name(), object.to_string().as_bytes(), out);
         }
         let shown = match self.accept.form {
             Form::Object => object,
@@ -337,15 +348,8 @@ impl Follower {
             Form::Table => self.row(&object),
         };
         let frame = json!({ "type": change.name(), "object": shown });
-        out.put_slice(frame.to_string().as_bytes());
-        out.put_u8(b'\n');
-    }
-
-    /// A frame in protobuf.
-    fn frame(&self, event: &str, object: &Value) -> Vec<u8> {
-        let version = self.served.api_version();
-        let object = encode::object(&version, &self.served.resource.kind, object);
-        encode::frame(event, &object)
+        out.extend_from_slice(frame.to_string().as_bytes());
+        out.push(b'\n');
     }
 
     fn row(&mut self, object: &Value) -> Value {
@@ -358,7 +362,7 @@ impl Follower {
         table
     }
 
-    fn bookmark(&mut self, initial_end: bool, out: &mut BytesMut) {
+    fn bookmark(&mut self, initial_end: bool, out: &mut Vec<u8>) {
         let mut metadata = Map::new();
         metadata.insert("resourceVersion".to_owned(), self.cursor.to_string().into());
         if initial_end {
@@ -369,9 +373,8 @@ impl Follower {
             "apiVersion": self.served.api_version(),
             "metadata": metadata,
         });
-        if self.accept.protobuf {
-            out.put_slice(&self.frame("BOOKMARK", &object));
-            return;
+        if let Some(kind) = &self.compact {
+            return kind.frame("BOOKMARK", object.to_string().as_bytes(), out);
         }
         match self.accept.form {
             Form::Object => {}
@@ -379,17 +382,21 @@ impl Follower {
             // A row like any other, of an object that has only this.
             Form::Table => object = self.row(&object),
         }
-        out.put_slice(
+        out.extend_from_slice(
             json!({ "type": "BOOKMARK", "object": object })
                 .to_string()
                 .as_bytes(),
         );
-        out.put_u8(b'\n');
+        out.push(b'\n');
     }
 
     fn error_frame(&self, refusal: &Refusal) -> Bytes {
-        if self.accept.protobuf {
-            return encode::frame("ERROR", &encode::status(&refusal.status())).into();
+        if self.compact.is_some()
+            && let Some(kind) = encode::Kind::of("v1", "Status")
+        {
+            let mut frame = Vec::new();
+            kind.frame("ERROR", refusal.status().to_string().as_bytes(), &mut frame);
+            return frame.into();
         }
         let mut frame = json!({ "type": "ERROR", "object": refusal.status() }).to_string();
         frame.push('\n');

@@ -1,16 +1,17 @@
 //! What the embedded API server costs: processor time for a thousand writes of each kind, and the
 //! memory of a whole fleet.
 //!
-//! The server runs in a process of its own with a single thread, so that what it uses is told apart
-//! from what its clients use and holds on a busy machine, too: `cargo bench -p muster-e2e --bench
-//! apiserver -- --writes 5000 --watchers 0,20`, and `-- --fleet` for one process with everything in
-//! it. Prints figures, judges none.
+//! The server runs in a process of its own with a single thread, so that what it uses is told apart from what its clients use
+//! and holds on a busy machine, too: `cargo bench -p muster-e2e --bench apiserver -- --writes 5000 --watchers 0,20`, `-- --reads 20000`
+//! for lists and watches in JSON and protobuf, and `-- --fleet` for one process with everything in it. Prints figures, judges none.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod reads;
 
 use std::io::Read as _;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -52,12 +53,18 @@ struct Arguments {
     /// of 200 agents.
     #[arg(long)]
     users: bool,
+    /// Measure instead how fast so many pods are read.
+    #[arg(long)]
+    reads: Option<usize>,
     /// Measure the memory of a fleet instead.
     #[arg(long)]
     fleet: bool,
     /// Serve, and write a kubeconfig to this file: the part of the server.
     #[arg(long, hide = true)]
     serve: Option<PathBuf>,
+    /// Pods that the server begins with.
+    #[arg(long, hide = true, default_value_t = 0)]
+    pods: usize,
     /// Given by cargo.
     #[arg(long, hide = true)]
     bench: bool,
@@ -66,9 +73,12 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.serve {
-        Some(path) => serve(path, arguments.users),
+        Some(path) => serve(path, &arguments),
         None if arguments.fleet => everything(),
-        None => writes(&arguments),
+        None => match arguments.reads {
+            Some(pods) => reads(pods),
+            None => writes(&arguments),
+        },
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -81,10 +91,11 @@ fn main() -> ExitCode {
 
 /// Serves on this one thread until the parent closes our input.
 #[tokio::main(flavor = "current_thread")]
-async fn serve(path: &PathBuf, users: bool) -> anyhow::Result<()> {
+async fn serve(path: &PathBuf, arguments: &Arguments) -> anyhow::Result<()> {
     muster_shared::tls::install_provider();
     let server = fleet::start().await?;
-    let access = if users {
+    reads::fill(&server, arguments.pods)?;
+    let access = if arguments.users {
         agents(&server)?;
         server.kubeconfig("writer", &["writers"])?
     } else {
@@ -273,23 +284,8 @@ async fn send(
 async fn writes(arguments: &Arguments) -> anyhow::Result<()> {
     muster_shared::tls::install_provider();
     for &watchers in &arguments.watchers {
-        let scratch = Scratch::new("apiserver")?;
-        let path = scratch.path().join("kubeconfig");
-        let mut server = Command::new(std::env::current_exe()?)
-            .arg("--serve")
-            .arg(&path)
-            .args(arguments.users.then_some("--users"))
-            .stdin(Stdio::piped())
-            .spawn()
-            .context("starting the server")?;
-        common::until(
-            "the server starts",
-            Duration::from_mins(1),
-            Duration::from_millis(20),
-            || path.exists(),
-        )
-        .await?;
-        let access = Kubeconfig::read_from(&path)?;
+        let server = Server::start(arguments.users.then_some("--users".to_owned())).await?;
+        let access = &server.access;
         let mut table = Table::new(format!(
             "{} writes of each kind, {} clients, {watchers} watches, as {}; load {:.1}",
             arguments.writes,
@@ -303,7 +299,7 @@ async fn writes(arguments: &Arguments) -> anyhow::Result<()> {
         ));
         for kind in kinds() {
             if arguments.kinds.is_empty() || arguments.kinds.iter().any(|k| k == kind.name) {
-                measure(&kind, arguments, watchers, &access, server.id(), &mut table).await?;
+                measure(&kind, arguments, watchers, access, server.id(), &mut table).await?;
             }
         }
         table.figure(
@@ -313,10 +309,67 @@ async fn writes(arguments: &Arguments) -> anyhow::Result<()> {
             Budget::None,
         );
         table.print();
-        drop(server.stdin.take());
-        server.wait()?;
+        server.end()?;
     }
     Ok(())
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn reads(pods: usize) -> anyhow::Result<()> {
+    muster_shared::tls::install_provider();
+    let server = Server::start(["--pods".to_owned(), pods.to_string()]).await?;
+    let mut table = reads::measure(&server.access, server.id(), pods).await?;
+    let peak = usage(server.id())?.peak;
+    table.figure(
+        "memory of the server, peak",
+        megabytes(peak),
+        "MB",
+        Budget::None,
+    );
+    table.print();
+    server.end()
+}
+
+/// The server in a process of its own, with a single thread.
+struct Server {
+    process: Child,
+    access: Kubeconfig,
+    /// Holds the kubeconfig.
+    _scratch: Scratch,
+}
+
+impl Server {
+    async fn start(flags: impl IntoIterator<Item = String>) -> anyhow::Result<Self> {
+        let scratch = Scratch::new("apiserver")?;
+        let path = scratch.path().join("kubeconfig");
+        let process = Command::new(std::env::current_exe()?)
+            .arg("--serve")
+            .arg(&path)
+            .args(flags)
+            .stdin(Stdio::piped())
+            .spawn()
+            .context("starting the server")?;
+        let patience = Duration::from_mins(5);
+        let pause = Duration::from_millis(20);
+        common::until("the server starts", patience, pause, || path.exists()).await?;
+        let access = Kubeconfig::read_from(&path)?;
+        Ok(Self {
+            process,
+            access,
+            _scratch: scratch,
+        })
+    }
+
+    fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Ends it: the end of its input.
+    fn end(mut self) -> anyhow::Result<()> {
+        drop(self.process.stdin.take());
+        self.process.wait()?;
+        Ok(())
+    }
 }
 
 /// Writes, and what that took the server.
