@@ -109,7 +109,9 @@ fn frame(event: &str, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
 fn message(json: &mut Reader<'_>, message: &'static Message, out: &mut Vec<u8>) {
     let (mut inlined, mut from) = (Vec::new(), 0);
     json.object(|json, name| match message.member(&name, &mut from) {
-        None => drop(json.skip()),
+        None => {
+            json.skip();
+        }
         Some(Member {
             field,
             inlined: false,
@@ -135,7 +137,9 @@ fn member(json: &mut Reader<'_>, field: &Field, out: &mut Vec<u8>) {
             });
         }),
         Some(b'[') if field.repeated => json.array(|json| single(json, number, shape, out)),
-        _ if field.map || field.repeated => drop(json.skip()),
+        _ if field.map || field.repeated => {
+            json.skip();
+        }
         _ => single(json, number, shape, out),
     }
 }
@@ -153,7 +157,9 @@ fn single(json: &mut Reader<'_>, number: u64, shape: Shape, out: &mut Vec<u8>) {
                         json.array(|json| single(json, 1, Shape::Text, out));
                     });
                 }
-                _ => drop(json.skip()),
+                _ => {
+                    json.skip();
+                }
             }
         }
         _ => literal(json.skip(), number, shape, out),
