@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::identity::User;
-use super::rbac::Grant;
-use super::server::Server;
+use crate::identity::User;
+use crate::rbac::Grant;
+use crate::server::Server;
 
 /// What somebody wants to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub fn decide(server: &Server, user: &User, attributes: &Attributes) -> Result<R
     if user.is_in("system:masters") || !server.rbac {
         return Ok(Reason::Everything);
     }
-    if let Some(grant) = super::rbac::grant(server, user, attributes) {
+    if let Some(grant) = crate::rbac::grant(server, user, attributes) {
         return Ok(Reason::Granted(grant));
     }
     Err(Denied {
@@ -104,5 +104,5 @@ pub fn rules(server: &Server, user: &User, namespace: &str) -> Value {
     if user.is_in("system:masters") || !server.rbac {
         return everything;
     }
-    super::rbac::rules(server, user, namespace)
+    crate::rbac::rules(server, user, namespace)
 }

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use ring::hmac;
 use serde_json::Value;
 
-use super::identity::User;
-use super::server::Server;
+use crate::identity::User;
+use crate::server::Server;
 
 /// The type of secrets that hold such a token.
 pub const SECRET: &str = "bootstrap.kubernetes.io/token";

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer, ParsedExtension};
 
-use super::authorize::{self, Attributes};
-use super::metadata;
-use super::pem;
-use super::refusal::Refusal;
-use super::schema::FieldError;
-use super::verbs::Call;
-use super::x509;
+use crate::authorize::{self, Attributes};
+use crate::metadata;
+use crate::pem;
+use crate::refusal::Refusal;
+use crate::schema::FieldError;
+use crate::verbs::Call;
+use crate::x509;
 
 /// Signs certificates by which clients of the API are known.
 pub const CLIENT: &str = "kubernetes.io/kube-apiserver-client";

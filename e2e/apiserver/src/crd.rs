@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::discovery::priority;
-use super::metadata;
-use super::registry::{Custom, Resource, Scale, Subresource, Version, collection_name};
-use super::schema::{FieldError, Schema};
-use super::server::Server;
-use super::store::Scan;
-use super::table::Columns;
-use super::traits::Traits;
+use crate::discovery::priority;
+use crate::metadata;
+use crate::registry::{Custom, Resource, Scale, Subresource, Version, collection_name};
+use crate::schema::{FieldError, Schema};
+use crate::server::Server;
+use crate::store::Scan;
+use crate::table::Columns;
+use crate::traits::Traits;
 
 /// Verbs of custom resources, in the order of a real server's discovery.
 const VERBS: [&str; 8] = [

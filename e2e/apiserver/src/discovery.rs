@@ -4,10 +4,10 @@
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::refusal::Refusal;
-use super::registry::{Resource, Version};
-use super::server::Server;
-use super::wire::{self, Accept, Body};
+use crate::refusal::Refusal;
+use crate::registry::{Resource, Version};
+use crate::server::Server;
+use crate::wire::{self, Accept, Body};
 
 /// Groups in the order of preference that a real server gives them; others follow by name.
 const ORDER: [&str; 15] = [
@@ -194,7 +194,7 @@ fn classic(resource: &Resource, version: &Version) -> Vec<Value> {
         main["categories"] = json!(resource.categories);
     }
     main["storageVersionHash"] = storage_hash(resource).into();
-    let subresource = |sub: &super::registry::Subresource| {
+    let subresource = |sub: &crate::registry::Subresource| {
         let (group, speaks, kind) = &sub.speaks;
         let mut value = json!({
             "name": format!("{}/{}", resource.plural, sub.name),
@@ -300,7 +300,7 @@ fn entry(resource: &Resource, version: &Version) -> Value {
         value["categories"] = json!(resource.categories);
     }
     if !version.subresources.is_empty() {
-        let sub = |s: &super::registry::Subresource| {
+        let sub = |s: &crate::registry::Subresource| {
             let (group, version, name) = &s.speaks;
             json!({ "subresource": s.name, "responseKind": kind(group, version, name), "verbs": s.verbs })
         };

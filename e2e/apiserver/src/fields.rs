@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::registry::{Resource, Served};
-use super::selectors::FieldRequirement;
+use crate::registry::{Resource, Served};
+use crate::selectors::FieldRequirement;
 
 /// A selectable field: its label, the path to its value, and what it is when nothing is there.
 type Field = (&'static str, &'static str, &'static str);

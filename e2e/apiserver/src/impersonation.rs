@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use http::HeaderMap;
 
-use super::authorize::{self, Attributes};
-use super::identity::User;
-use super::refusal::{GroupName, Refusal};
-use super::server::Server;
+use crate::authorize::{self, Attributes};
+use crate::identity::User;
+use crate::refusal::{GroupName, Refusal};
+use crate::server::Server;
 
 const EXTRA: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -46,7 +46,7 @@ impl Wanted {
         };
         for name in headers.keys() {
             if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-                let key = super::request::decoded(key).into_owned();
+                let key = crate::request::decoded(key).into_owned();
                 wanted.extra.insert(key, all(name.as_str()));
             }
         }

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::names::{self, NameRule};
-use super::refusal::Refusal;
-use super::schema::FieldError;
+use crate::names::{self, NameRule};
+use crate::refusal::Refusal;
+use crate::schema::FieldError;
 
 /// Bytes of all annotations of an object together, keys included.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;

@@ -7,13 +7,13 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::discovery;
-use super::faults::Effect;
-use super::openapi;
-use super::refusal::Refusal;
-use super::request::Query;
-use super::server::Server;
-use super::wire::{self, Accept, Body};
+use crate::discovery;
+use crate::faults::Effect;
+use crate::openapi;
+use crate::refusal::Refusal;
+use crate::request::Query;
+use crate::server::Server;
+use crate::wire::{self, Accept, Body};
 
 /// The version that the server says it is.
 pub const VERSION: (&str, &str, &str) = ("1", "33", "v1.33.6");

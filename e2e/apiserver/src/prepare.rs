@@ -7,10 +7,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::refusal::{GroupName, Refusal};
-use super::schema::FieldError;
-use super::verbs::Call;
-use super::{certificates, crd, metadata, rbac};
+use crate::certificates;
+use crate::crd;
+use crate::metadata;
+use crate::rbac;
+use crate::refusal::{GroupName, Refusal};
+use crate::schema::FieldError;
+use crate::verbs::Call;
 
 /// Counts the changes of a daemon set's template, from before there were controller revisions.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";

@@ -7,8 +7,8 @@ use std::fmt;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::apply::Conflict;
-use super::schema::{FieldError, aggregate};
+use crate::apply::Conflict;
+use crate::schema::{FieldError, aggregate};
 
 /// A group and a plural, as messages name a resource: `deployments.apps`, `pods`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
-use super::kinds;
-use super::refusal::GroupName;
-use super::schema::Schema;
-use super::store::{Collection, Store};
-use super::table::Columns;
-use super::traits::Traits;
+use crate::kinds;
+use crate::refusal::GroupName;
+use crate::schema::Schema;
+use crate::store::{Collection, Store};
+use crate::table::Columns;
+use crate::traits::Traits;
 
 /// A resource with all its versions.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use http::Method;
 
-use super::refusal::Refusal;
-use super::selectors::{self, FieldRequirement};
+use crate::refusal::Refusal;
+use crate::selectors::{self, FieldRequirement};
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,12 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::authorize::{self, Attributes, Reason};
-use super::identity::User;
-use super::refusal::{GroupName, Refusal};
-use super::schema::FieldError;
-use super::verbs::Call;
-use super::{admission, apply, bootstrap_tokens, metadata, tokens};
+use crate::admission;
+use crate::apply;
+use crate::authorize::{self, Attributes, Reason};
+use crate::bootstrap_tokens;
+use crate::identity::User;
+use crate::metadata;
+use crate::refusal::{GroupName, Refusal};
+use crate::schema::FieldError;
+use crate::tokens;
+use crate::verbs::Call;
 
 /// Answers a review.
 pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal> {

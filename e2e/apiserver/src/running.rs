@@ -11,17 +11,17 @@ use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::admission::Admission;
-use super::audit::Audit;
-use super::clock::Clock;
-use super::controllers::{self, Enabled, Inside};
-use super::faults::Faults;
-use super::identity::{Authority, Credentials, IdentityError, TlsError, User};
-use super::rbac::Rbac;
-use super::registry::Registry;
-use super::serve;
-use super::server::Server;
-use super::store::{HISTORY, Store};
+use crate::admission::Admission;
+use crate::audit::Audit;
+use crate::clock::Clock;
+use crate::controllers::{self, Enabled, Inside};
+use crate::faults::Faults;
+use crate::identity::{Authority, Credentials, IdentityError, TlsError, User};
+use crate::rbac::Rbac;
+use crate::registry::Registry;
+use crate::serve;
+use crate::server::Server;
+use crate::store::{HISTORY, Store};
 
 /// How a server is set up.
 #[allow(clippy::struct_excessive_bools)] // independent switches, as a command line has them
@@ -174,7 +174,7 @@ impl ApiServer {
 /// Makes what every cluster has from its first second.
 async fn bootstrap(server: &Arc<Server>, port: u16, crds: &[Value]) -> Result<(), StartError> {
     let inside = Inside::new(Arc::clone(server), "system:apiserver", "kube-apiserver");
-    let failed = |refusal: super::refusal::Refusal| StartError::Bootstrap(refusal.to_string());
+    let failed = |refusal: crate::refusal::Refusal| StartError::Bootstrap(refusal.to_string());
     for name in ["kube-system", "kube-public", "kube-node-lease", "default"] {
         let object =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
@@ -198,7 +198,7 @@ async fn bootstrap(server: &Arc<Server>, port: u16, crds: &[Value]) -> Result<()
         .create(&inside.builtin("", "services"), "default", &service)
         .await
         .map_err(failed)?;
-    for (plural, object) in super::rbac::bootstrap() {
+    for (plural, object) in crate::rbac::bootstrap() {
         let roles = inside.builtin("rbac.authorization.k8s.io", plural);
         inside.create(&roles, "", &object).await.map_err(failed)?;
     }
@@ -209,7 +209,7 @@ async fn bootstrap(server: &Arc<Server>, port: u16, crds: &[Value]) -> Result<()
     // The controllers serve them in the order of creation; a start is complete when the last one is
     // there.
     for crd in crds {
-        let name = super::metadata::text(crd, "name");
+        let name = crate::metadata::text(crd, "name");
         for _ in 0..1000 {
             let there = server
                 .registry
@@ -237,7 +237,7 @@ impl Running {
     }
 
     /// The objects.
-    pub fn store(&self) -> &super::store::Store {
+    pub fn store(&self) -> &crate::store::Store {
         &self.server.store
     }
 
@@ -303,7 +303,7 @@ impl Running {
 
     /// A kubeconfig with a bearer token for a user in these groups.
     pub fn token_kubeconfig(&self, user: &str, groups: &[&str]) -> Result<Kubeconfig, StartError> {
-        let token = super::clock::secret();
+        let token = crate::clock::secret();
         self.server
             .authority
             .allow_token(&token, User::authenticated(user, groups));

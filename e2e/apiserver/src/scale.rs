@@ -3,13 +3,14 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::admission::{self, Operation, Written};
-use super::refusal::{GroupName, Refusal};
-use super::registry::Scale;
-use super::request::Verb;
-use super::schema::FieldError;
-use super::verbs::{self, Call, Outcome, Prepared};
-use super::{metadata, wire};
+use crate::admission::{self, Operation, Written};
+use crate::metadata;
+use crate::refusal::{GroupName, Refusal};
+use crate::registry::Scale;
+use crate::request::Verb;
+use crate::schema::FieldError;
+use crate::verbs::{self, Call, Outcome, Prepared};
+use crate::wire;
 
 /// Where built-in kinds keep their replicas.
 fn paths(call: &Call<'_>) -> Scale {
@@ -33,13 +34,13 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
     let stored = call.stored()?;
     let current = of(
         call,
-        &super::codec::to_request(&call.served, stored.value()),
+        &crate::codec::to_request(&call.served, stored.value()),
     );
     let wanted = match verb {
         Verb::Get => return Ok(Outcome::Tree(StatusCode::OK, current)),
         Verb::Update => wire::tree_of(call.content_type, body)?,
         _ if call.content_type == "application/apply-patch+yaml" => {
-            super::patch::merge(&current, &wire::tree_of("application/yaml", body)?)
+            crate::patch::merge(&current, &wire::tree_of("application/yaml", body)?)
         }
         _ => verbs::patched(call, &current, &wire::tree_of("application/json", body)?)?,
     };
@@ -96,7 +97,7 @@ pub fn check(scale: &Scale, object: &Value) -> Vec<FieldError> {
         let detail = format!(
             "{} accessor error: {} is of the type {}, expected {expected}",
             scale.spec,
-            super::patch::in_go(value),
+            crate::patch::in_go(value),
             go_type(value)
         );
         errors.push(FieldError::invalid(scale.spec.as_str(), &0.into(), detail));

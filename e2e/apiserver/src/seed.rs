@@ -7,10 +7,12 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::registry::Served;
-use super::running::Running;
-use super::store::{Draft, Expect, Head, Scan};
-use super::{clock, fields, metadata};
+use crate::clock;
+use crate::fields;
+use crate::metadata;
+use crate::registry::Served;
+use crate::running::Running;
+use crate::store::{Draft, Expect, Head, Scan};
 
 /// Why an object could not be put into the store.
 #[derive(Debug, thiserror::Error)]
@@ -146,8 +148,8 @@ mod tests {
     use kube::Api;
     use kube::api::ListParams;
 
-    use super::super::ApiServer;
     use super::*;
+    use crate::ApiServer;
 
     #[tokio::test]
     async fn what_was_sown_is_listed_selected_and_gone_when_removed() {

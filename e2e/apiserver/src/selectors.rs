@@ -1,7 +1,7 @@
 //! Label and field selectors as query strings write them, with the error texts of Kubernetes' own
 //! parsers.
 
-use super::store::{Head, Object};
+use crate::store::{Head, Object};
 
 /// What an object must be to be listed or watched.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -291,7 +291,7 @@ impl<'a> Parser<'a> {
             Token::Word(word) => word.to_owned(),
             other => return Err(format!("found '{}', expected: identifier", other.text())),
         };
-        super::names::label_key(&key).map_err(|e| format!("<nil>: Invalid value: {key:?}: {e}"))?;
+        crate::names::label_key(&key).map_err(|e| format!("<nil>: Invalid value: {key:?}: {e}"))?;
         if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             let operator = if negated {
                 Operator::Absent
@@ -332,7 +332,7 @@ impl<'a> Parser<'a> {
                     ));
                 }
             } else {
-                super::names::label_value(value)
+                crate::names::label_value(value)
                     .map_err(|e| format!("values[{i}][{key}]: Invalid value: {value:?}: {e}"))?;
             }
         }

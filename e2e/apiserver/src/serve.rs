@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::faults::{Effect, refuses};
-use super::identity::user_of_certificate;
-use super::server::Server;
+use crate::faults::{Effect, refuses};
+use crate::identity::user_of_certificate;
+use crate::server::Server;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -77,7 +77,7 @@ pub async fn run(
 
 async fn until_refused(
     down: &mut watch::Receiver<bool>,
-    faults: &mut watch::Receiver<Vec<(super::faults::Scope, Effect)>>,
+    faults: &mut watch::Receiver<Vec<(crate::faults::Scope, Effect)>>,
 ) {
     loop {
         if *down.borrow() || refuses(&faults.borrow()) {

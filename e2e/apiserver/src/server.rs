@@ -6,21 +6,24 @@ use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
-use super::admission::Admission;
-use super::audit::Audit;
-use super::authorize::{self, Attributes};
-use super::clock::Clock;
-use super::faults::{Effect, Faults};
-use super::identity::{Authority, User};
-use super::protobuf::encode;
-use super::rbac::Rbac;
-use super::refusal::{GroupName, Refusal};
-use super::registry::{Registry, Resource, Served};
-use super::request::{Query, ResourcePath, Target, Verb, verb};
-use super::store::{Object, Store};
-use super::verbs::{self, Call};
-use super::wire::{self, Accept, Body};
-use super::{bootstrap_tokens, impersonation, paths, tokens};
+use crate::admission::Admission;
+use crate::audit::Audit;
+use crate::authorize::{self, Attributes};
+use crate::bootstrap_tokens;
+use crate::clock::Clock;
+use crate::faults::{Effect, Faults};
+use crate::identity::{Authority, User};
+use crate::impersonation;
+use crate::paths;
+use crate::protobuf::encode;
+use crate::rbac::Rbac;
+use crate::refusal::{GroupName, Refusal};
+use crate::registry::{Registry, Resource, Served};
+use crate::request::{Query, ResourcePath, Target, Verb, verb};
+use crate::store::{Object, Store};
+use crate::tokens;
+use crate::verbs::{self, Call};
+use crate::wire::{self, Accept, Body};
 
 /// Something that happened to an object, for the controllers inside the server.
 #[derive(Debug, Clone)]

@@ -3,10 +3,13 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::refusal::{GroupName, Refusal};
-use super::request::Verb;
-use super::verbs::{self, Call, Outcome, Prepared};
-use super::{admission, metadata, scale, wire};
+use crate::admission;
+use crate::metadata;
+use crate::refusal::{GroupName, Refusal};
+use crate::request::Verb;
+use crate::scale;
+use crate::verbs::{self, Call, Outcome, Prepared};
+use crate::wire;
 
 /// Answers a request on a subresource.
 pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcome, Refusal> {
@@ -22,7 +25,7 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
     }
     match (name, verb) {
         ("scale", _) => scale::dispatch(call, verb, body).await,
-        ("token", _) => super::tokens::request(call, body).await,
+        ("token", _) => crate::tokens::request(call, body).await,
         ("binding", _) => bind(call, body).await,
         ("eviction", _) => evict(call, body).await,
         ("finalize", _) => finalize(call, body).await,

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::{ApiServer, Options, Running};
+use crate::ApiServer;
+use crate::Options;
+use crate::Running;
 
 impl ApiServer {
     /// A server with nothing but what every cluster has.

@@ -6,13 +6,16 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::identity::{CREDENTIAL, User};
-use super::refusal::{GroupName, Refusal};
-use super::schema::FieldError;
-use super::server::Server;
-use super::store::Object;
-use super::verbs::{Call, Outcome};
-use super::{admission, clock, metadata, subresources};
+use crate::admission;
+use crate::clock;
+use crate::identity::{CREDENTIAL, User};
+use crate::metadata;
+use crate::refusal::{GroupName, Refusal};
+use crate::schema::FieldError;
+use crate::server::Server;
+use crate::store::Object;
+use crate::subresources;
+use crate::verbs::{Call, Outcome};
 
 /// The audience and issuer of tokens for the API itself.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";

@@ -11,9 +11,9 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use serde_json::Value;
 
-use super::json::{self, Document};
-use super::protobuf;
-use super::refusal::Refusal;
+use crate::json::{self, Document};
+use crate::protobuf;
+use crate::refusal::Refusal;
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;

@@ -8,9 +8,11 @@ use serde_json::json;
 use super::client::Service;
 use super::hooks::Hook;
 use super::review::{self, Attributes, Invocation, Verdict};
+use crate::clock;
+use crate::json;
+use crate::patch;
 use crate::refusal::Refusal;
 use crate::verbs::Call;
-use crate::{clock, json, patch};
 
 /// What came between us and a verdict.
 pub enum Trouble {

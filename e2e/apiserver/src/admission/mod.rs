@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::{Value, json};
 
-use super::refusal::Refusal;
-use super::store::{Collection, Store};
-use super::verbs::{Call, DeleteOptions, is_dry_run};
+use crate::refusal::Refusal;
+use crate::store::{Collection, Store};
+use crate::verbs::{Call, DeleteOptions, is_dry_run};
 use hooks::Hook;
 use matching::Resource;
 use policies::Policies;
@@ -164,7 +164,7 @@ pub async fn answerable(call: &Call<'_>, object: &mut Value) -> Result<(), Refus
 /// What a webhook writes into the managed fields counts only if it makes sense.
 fn keep_owners(call: &Call<'_>, before: &Value, object: &mut Value) {
     let now = &object["metadata"]["managedFields"];
-    if now == before || super::apply::is_readable(object) {
+    if now == before || crate::apply::is_readable(object) {
         return;
     }
     let what = "metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests";
@@ -186,7 +186,7 @@ pub async fn validate(
     let mut attributes = attributes(call, written, object);
     if attributes.name.is_empty() {
         // It may have been generated meanwhile.
-        attributes.name = super::metadata::text(object, "name").to_owned();
+        attributes.name = crate::metadata::text(object, "name").to_owned();
     }
     admission.policies.validate(call, &attributes)?;
     match hooks {
@@ -209,7 +209,7 @@ pub async fn delete(call: &Call<'_>, old: &Value, options: &DeleteOptions) -> Re
         old: Some(old.clone()),
         options: options.tree(),
         dry_run: options.dry_run,
-        ..of(call, super::metadata::text(old, "namespace"))
+        ..of(call, crate::metadata::text(old, "namespace"))
     };
     if let Some(hooks) = mutating
         && !matching::is_exempt(&attributes.resource)
@@ -225,7 +225,7 @@ pub async fn delete(call: &Call<'_>, old: &Value, options: &DeleteOptions) -> Re
 
 fn attributes<'a>(call: &'a Call<'_>, written: Written<'_>, object: &Value) -> Attributes<'a> {
     let name = match call.path.name.as_ref() {
-        "" => super::metadata::text(object, "name"),
+        "" => crate::metadata::text(object, "name"),
         name => name,
     };
     let base = of(call, &call.path.namespace);

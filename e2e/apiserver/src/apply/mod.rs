@@ -15,7 +15,7 @@ mod typed;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::schema::Schema;
+use crate::schema::Schema;
 use combine::Comparison;
 pub use conflict::Conflict;
 pub use managed::manager_name;

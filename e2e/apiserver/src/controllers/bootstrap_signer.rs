@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::bootstrap_tokens::{self, INFO, NAMESPACE, PREFIX};
-use super::super::registry::Served;
-use super::super::server::Notice;
-use super::super::store::Scan;
 use super::Inside;
+use crate::bootstrap_tokens::{self, INFO, NAMESPACE, PREFIX};
+use crate::registry::Served;
+use crate::server::Notice;
+use crate::store::Scan;
 
 /// What the keys of signatures begin with.
 const SIGNATURE: &str = "jws-kubeconfig-";

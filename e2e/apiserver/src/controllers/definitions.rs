@@ -5,13 +5,14 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::super::prepare::CRD_FINALIZER;
-use super::super::registry::{Served, collection_name};
-use super::super::server::Notice;
-use super::super::store::Scan;
-use super::super::verbs::DeleteOptions;
-use super::super::{crd, metadata};
 use super::Inside;
+use crate::crd;
+use crate::metadata;
+use crate::prepare::CRD_FINALIZER;
+use crate::registry::{Served, collection_name};
+use crate::server::Notice;
+use crate::store::Scan;
+use crate::verbs::DeleteOptions;
 
 /// The controller of CRDs.
 pub struct Definitions {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::super::metadata;
-use super::super::registry::Served;
-use super::super::server::Notice;
-use super::super::store::Object;
-use super::super::verbs::DeleteOptions;
 use super::Inside;
+use crate::metadata;
+use crate::registry::Served;
+use crate::server::Notice;
+use crate::store::Object;
+use crate::verbs::DeleteOptions;
 
 /// Where an object is: group and plural of its resource, and its key.
 type Place = (String, String, Arc<str>);

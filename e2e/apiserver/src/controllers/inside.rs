@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use super::super::identity::User;
-use super::super::refusal::Refusal;
-use super::super::registry::Served;
-use super::super::request::{Query, ResourcePath};
-use super::super::server::Server;
-use super::super::verbs::{self, Call, DeleteOptions, Outcome, Prepared};
-use super::super::wire::Accept;
+use crate::identity::User;
+use crate::refusal::Refusal;
+use crate::registry::Served;
+use crate::request::{Query, ResourcePath};
+use crate::server::Server;
+use crate::verbs::{self, Call, DeleteOptions, Outcome, Prepared};
+use crate::wire::Accept;
 
 /// A client inside the server.
 pub struct Inside {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::server::{Notice, Server};
+use crate::server::{Notice, Server};
 
 pub use inside::Inside;
 

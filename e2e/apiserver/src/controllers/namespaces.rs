@@ -5,12 +5,13 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::super::registry::Served;
-use super::super::server::Notice;
-use super::super::store::Scan;
-use super::super::verbs::DeleteOptions;
-use super::super::{crd, metadata};
 use super::Inside;
+use crate::crd;
+use crate::metadata;
+use crate::registry::Served;
+use crate::server::Notice;
+use crate::store::Scan;
+use crate::verbs::DeleteOptions;
 
 /// The controller of namespaces.
 pub struct Namespaces {

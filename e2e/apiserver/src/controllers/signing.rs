@@ -4,11 +4,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::super::certificates::{self, Decision};
-use super::super::metadata;
-use super::super::registry::Served;
-use super::super::server::Notice;
 use super::Inside;
+use crate::certificates::{self, Decision};
+use crate::metadata;
+use crate::registry::Served;
+use crate::server::Notice;
 
 /// The controller of certificate requests.
 pub struct Signing {

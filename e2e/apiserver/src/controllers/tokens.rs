@@ -1,12 +1,13 @@
 //! Fills secrets that ask for a service account's token of the old kind, and removes them with the
 //! account.
 
-use super::super::registry::Served;
-use super::super::server::Notice;
-use super::super::store::Scan;
-use super::super::verbs::DeleteOptions;
-use super::super::{metadata, tokens};
 use super::Inside;
+use crate::metadata;
+use crate::registry::Served;
+use crate::server::Notice;
+use crate::store::Scan;
+use crate::tokens;
+use crate::verbs::DeleteOptions;
 
 /// The controller of old tokens.
 pub struct Tokens {

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http::header::ACCEPT;
 use serde_json::{Map, Value, json};
 
-use super::kinds::{self, Kind};
+use crate::kinds::{self, Kind};
 use paths::Resource;
 use schemas::{Dialect, Schemas};
 

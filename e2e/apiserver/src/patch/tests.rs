@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{PatchError, json as json_patch, merge, strategic};
-use crate::{kinds, schema::Schema};
+use crate::kinds;
+use crate::schema::Schema;
 
 fn deployment() -> Schema {
     Schema::builtin(kinds::of_object("apps/v1", "Deployment").expect("deployments"))

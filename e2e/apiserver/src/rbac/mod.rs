@@ -6,11 +6,11 @@ mod rule;
 
 use serde_json::{Value, json};
 
-use super::authorize::{self, Attributes};
-use super::identity::User;
-use super::refusal::Refusal;
-use super::server::Server;
-use super::verbs::Call;
+use crate::authorize::{self, Attributes};
+use crate::identity::User;
+use crate::refusal::Refusal;
+use crate::server::Server;
+use crate::verbs::Call;
 
 pub use bootstrap::bootstrap;
 pub use index::{Grant, Rbac};
@@ -58,7 +58,7 @@ pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<()
         authorize::decide(call.server, call.user, &attributes).is_ok()
     };
     let index = call.server.roles.index();
-    let name = super::metadata::text(new, "name");
+    let name = crate::metadata::text(new, "name");
     let named = resource.name();
     let plural = resource.plural.as_str();
     let wanted: Vec<Rule> = if matches!(plural, "roles" | "clusterroles") {

@@ -28,7 +28,7 @@ pub use crd::check_crd;
 pub use error::{FieldError, Reason, aggregate};
 use node::{At, Id, Node};
 
-use super::kinds::Kind;
+use crate::kinds::Kind;
 
 /// The shape of one kind. Cheap to clone.
 #[derive(Debug, Clone)]

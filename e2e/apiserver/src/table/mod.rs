@@ -11,7 +11,7 @@ mod workloads;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::kinds::Kind;
+use crate::kinds::Kind;
 use custom::CustomColumn;
 
 /// What goes into `object` of every row (`includeObject` in the query).
@@ -238,7 +238,7 @@ fn described(column: &str) -> &'static str {
         _ => return "",
     };
     let metadata = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-    let metadata = super::schema::builtin::DEFINITIONS.get(metadata);
+    let metadata = crate::schema::builtin::DEFINITIONS.get(metadata);
     metadata
         .and_then(|m| m["properties"][field]["description"].as_str())
         .unwrap_or_default()

@@ -3,15 +3,20 @@
 use http::StatusCode;
 use serde_json::Value;
 
-use super::super::admission::{self, Operation, Written};
-use super::super::refusal::{GroupName, Refusal};
-use super::super::registry::Served;
-use super::super::store::Expect;
-use super::super::traits::Generation;
-use super::super::{apply, clock, metadata, prepare, reviews, scale};
 use super::decode::decode;
 use super::write::{draft, is_dry_run, options};
 use super::{Call, Outcome};
+use crate::admission::{self, Operation, Written};
+use crate::apply;
+use crate::clock;
+use crate::metadata;
+use crate::prepare;
+use crate::refusal::{GroupName, Refusal};
+use crate::registry::Served;
+use crate::reviews;
+use crate::scale;
+use crate::store::Expect;
+use crate::traits::Generation;
 
 /// How often another name is generated when one is taken, as in a real server.
 const NAME_ATTEMPTS: usize = 8;

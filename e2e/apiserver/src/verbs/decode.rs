@@ -2,13 +2,16 @@
 
 use serde_json::Value;
 
-use super::super::discovery::priority;
-use super::super::refusal::{GroupName, Refusal};
-use super::super::schema::FieldError;
-use super::super::wire::{self, Unread};
-use super::super::{clock, kinds, metadata, prepare};
 use super::Call;
 use super::write::{FieldValidation, WriteOptions};
+use crate::clock;
+use crate::discovery::priority;
+use crate::kinds;
+use crate::metadata;
+use crate::prepare;
+use crate::refusal::{GroupName, Refusal};
+use crate::schema::FieldError;
+use crate::wire::{self, Unread};
 
 /// How much of a body that can't be read is quoted, in bytes.
 const QUOTED: usize = 30;

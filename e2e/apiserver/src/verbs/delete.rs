@@ -6,13 +6,16 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::super::admission;
-use super::super::refusal::{GroupName, Refusal};
-use super::super::schema::FieldError;
-use super::super::store::{Expect, Object};
-use super::super::{codec, metadata, prepare, wire};
 use super::write::{draft, options};
 use super::{Call, Outcome, read};
+use crate::admission;
+use crate::codec;
+use crate::metadata;
+use crate::prepare;
+use crate::refusal::{GroupName, Refusal};
+use crate::schema::FieldError;
+use crate::store::{Expect, Object};
+use crate::wire;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";

@@ -15,17 +15,17 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::codec;
-use super::identity::User;
-use super::refusal::{GroupName, Refusal};
-use super::registry::Served;
-use super::request::{Query, ResourcePath, Verb};
-use super::schema::FieldError;
-use super::server::Server;
-use super::store::Object;
-use super::subresources;
-use super::table::{self, IncludeObject};
-use super::wire::{self, Accept, Body, Form};
+use crate::codec;
+use crate::identity::User;
+use crate::refusal::{GroupName, Refusal};
+use crate::registry::Served;
+use crate::request::{Query, ResourcePath, Verb};
+use crate::schema::FieldError;
+use crate::server::Server;
+use crate::store::Object;
+use crate::subresources;
+use crate::table::{self, IncludeObject};
+use crate::wire::{self, Accept, Body, Form};
 
 pub use create::create;
 pub use delete::{Options as DeleteOptions, delete};

@@ -3,15 +3,16 @@
 use http::StatusCode;
 use serde_json::Value;
 
-use super::super::apply::{self, ApplyError};
-use super::super::patch::{self as forms, PatchError};
-use super::super::refusal::{GroupName, Refusal};
-use super::super::schema::FieldError;
-use super::super::{json, metadata};
 use super::decode::{decode_tree, registered};
 use super::update::{Prepared, check_name, update_with};
 use super::write::{WriteOptions, options};
 use super::{Call, Outcome, create};
+use crate::apply::{self, ApplyError};
+use crate::json;
+use crate::metadata;
+use crate::patch::{self as forms, PatchError};
+use crate::refusal::{GroupName, Refusal};
+use crate::schema::FieldError;
 
 const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";

@@ -9,14 +9,15 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::super::protobuf::{self, encode};
-use super::super::refusal::{GroupName, Refusal};
-use super::super::schema::FieldError;
-use super::super::selectors::{self, Selection};
-use super::super::store::{Compacted, Object, Page, Scan};
-use super::super::wire::{self, Accept, Body, Form};
-use super::super::{codec, fields};
 use super::{Call, Outcome};
+use crate::codec;
+use crate::fields;
+use crate::protobuf::{self, encode};
+use crate::refusal::{GroupName, Refusal};
+use crate::schema::FieldError;
+use crate::selectors::{self, Selection};
+use crate::store::{Compacted, Object, Page, Scan};
+use crate::wire::{self, Accept, Body, Form};
 
 /// Bytes of a list that are written at once.
 const PIECE: usize = 256 * 1024;

@@ -5,15 +5,19 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::super::admission::{self, Operation, Written};
-use super::super::refusal::Refusal;
-use super::super::schema::FieldError;
-use super::super::store::{Expect, Object};
-use super::super::traits::Generation;
-use super::super::{apply, codec, metadata, prepare, scale};
 use super::decode::decode;
 use super::write::{draft, is_dry_run, options};
 use super::{Call, Outcome, create};
+use crate::admission::{self, Operation, Written};
+use crate::apply;
+use crate::codec;
+use crate::metadata;
+use crate::prepare;
+use crate::refusal::Refusal;
+use crate::scale;
+use crate::schema::FieldError;
+use crate::store::{Expect, Object};
+use crate::traits::Generation;
 
 /// Tries after losing a race against other writers. A real server tries as long as the request
 /// lives.

@@ -9,18 +9,20 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
-use super::super::faults::{Effect, Scope, silences};
-use super::super::protobuf::encode;
-use super::super::refusal::Refusal;
-use super::super::registry::Served;
-use super::super::schema::FieldError;
-use super::super::selectors::Selection;
-use super::super::server::Server;
-use super::super::store::{Change, Compacted, Event, FRAME_END, Object, Scan};
-use super::super::table::{self, IncludeObject};
-use super::super::wire::{self, Accept, Body, Form};
-use super::super::{clock, codec, metadata};
 use super::{Call, read};
+use crate::clock;
+use crate::codec;
+use crate::faults::{Effect, Scope, silences};
+use crate::metadata;
+use crate::protobuf::encode;
+use crate::refusal::Refusal;
+use crate::registry::Served;
+use crate::schema::FieldError;
+use crate::selectors::Selection;
+use crate::server::Server;
+use crate::store::{Change, Compacted, Event, FRAME_END, Object, Scan};
+use crate::table::{self, IncludeObject};
+use crate::wire::{self, Accept, Body, Form};
 
 /// Time between bookmarks, as in a real server.
 const BOOKMARKS: Duration = Duration::from_mins(1);
@@ -41,7 +43,7 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
         let only = format!("metadata.name={}", call.path.name);
         selection
             .fields
-            .extend(super::super::selectors::fields(&only).map_err(Refusal::bad_request)?);
+            .extend(crate::selectors::fields(&only).map_err(Refusal::bad_request)?);
     }
     let asked = read::version(call).map_err(|e| Refusal::unknown(e.to_string()))?;
     let initial = initial_events(call)?;

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::refusal::{GroupName, Refusal};
-use super::super::registry::Served;
-use super::super::schema::FieldError;
-use super::super::store::{Draft, Head};
-use super::super::{codec, fields, metadata};
 use super::Call;
+use crate::codec;
+use crate::fields;
+use crate::metadata;
+use crate::refusal::{GroupName, Refusal};
+use crate::registry::Served;
+use crate::schema::FieldError;
+use crate::store::{Draft, Head};
 
 /// The longest name of a field manager, in bytes.
 const MANAGER_LIMIT: usize = 128;
