@@ -11,7 +11,7 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::PostParams;
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::apiserver::protobuf::encode;
+use muster_e2e::apiserver::protobuf::encode::Kind;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
 use muster_shared::capacity::{Census, NodeView, PodView};
 use muster_shared::k8s::{Api, ObjectMeta, Pod, Resource};
@@ -111,8 +111,16 @@ prop_compose! {
     }
 }
 
+/// The object as the embedded server writes it.
+fn protobuf(kind: &str, object: &Value) -> Vec<u8> {
+    let mut written = Vec::new();
+    let form = Kind::of("v1", kind).unwrap();
+    form.object(object.to_string().as_bytes(), &mut written);
+    written
+}
+
 fn from_wire<K: FromProtobuf>(kind: &str, object: &Value) -> K {
-    let written = encode::object("v1", kind, object);
+    let written = protobuf(kind, object);
     K::from_protobuf(message(&written).unwrap()).unwrap()
 }
 
@@ -131,7 +139,7 @@ proptest! {
 
     #[test]
     fn cut_messages_are_errors_or_shorter_and_never_the_end_of_us(pod in pod(), cut in 0.0..1.0) {
-        let written = encode::object("v1", "Pod", &pod);
+        let written = protobuf("Pod", &pod);
         let whole = message(&written).unwrap();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a part of a length")]
         let length = (whole.len() as f64 * cut) as usize;

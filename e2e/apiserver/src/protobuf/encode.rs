@@ -29,15 +29,23 @@ impl Kind {
         })
     }
 
-    /// Appends an object with its envelope, as a frame of a watch.
-    pub fn frame(&self, event: &str, json: &[u8], out: &mut Vec<u8>) {
-        frame(event, out, |out| {
-            out.extend_from_slice(&self.head);
-            nested(2, out, |out| {
-                message(&mut Reader::new(json), self.message, out);
-            });
-            out.extend_from_slice(&TAIL);
+    /// Appends an object with its envelope.
+    pub fn object(&self, json: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head);
+        nested(2, out, |out| {
+            message(&mut Reader::new(json), self.message, out);
         });
+        out.extend_from_slice(&TAIL);
+    }
+
+    /// Appends an object as a frame of a watch: an event without an envelope, around an object that has its own, behind its length.
+    pub fn frame(&self, event: &str, json: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        bytes(1, event.as_bytes(), out);
+        nested(2, out, |out| nested(1, out, |out| self.object(json, out)));
+        let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
+        out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     }
 
     /// Appends an object as an item of a list.
@@ -93,16 +101,6 @@ fn head(version: &str, kind: &str) -> Vec<u8> {
         bytes(2, kind.as_bytes(), out);
     });
     out
-}
-
-/// A frame of a watch: an event without an envelope, around an object that has its own, behind its length.
-fn frame(event: &str, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    bytes(1, event.as_bytes(), out);
-    nested(2, out, |out| nested(1, out, write));
-    let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
-    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
 /// Appends the fields of a message from the members of an object.
