@@ -10,12 +10,12 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer, ParsedExtension};
 
 use crate::authorize::{self, Attributes};
-use crate::metadata;
-use crate::pem;
-use crate::refusal::Refusal;
-use crate::schema::FieldError;
 use crate::verbs::Call;
-use crate::x509;
+use crate::wire::field_error::FieldError;
+use crate::wire::metadata;
+use crate::wire::pem;
+use crate::wire::status_error::StatusError;
+use crate::wire::x509;
 
 /// Signs certificates by which clients of the API are known.
 pub const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
@@ -208,13 +208,13 @@ pub fn settle(subresource: &str, old: &Value, new: &mut Value, now: &str) {
     }
 }
 
-/// Refuses what may not be asked for, approved or signed by this user (the plugins
-/// CertificateSubjectRestriction, CertificateApproval and CertificateSigning).
-pub fn admit(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Refusal> {
+/// Refuses what may not be asked for, approved or signed by this user (the plugins CertificateSubjectRestriction,
+/// CertificateApproval and CertificateSigning).
+pub fn admit(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), StatusError> {
     let resource = call.served.resource.name();
     let signer = new["spec"]["signerName"].as_str().unwrap_or_default();
     let name = metadata::text(new, "name");
-    let forbidden = |why: String| Err(Refusal::forbidden(resource, name, &why));
+    let forbidden = |why: String| Err(StatusError::forbidden(resource, name, &why));
     let Some(old) = old else {
         let masters = read(&new["spec"]["request"])
             .is_ok_and(|r| r.groups.iter().any(|g| g == "system:masters"));

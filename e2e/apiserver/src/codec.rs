@@ -3,9 +3,9 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value, json};
 
-use crate::protobuf::encode;
 use crate::registry::Served;
 use crate::store::Object;
+use crate::wire::protobuf::encode;
 
 /// Core events and `events.k8s.io` events are the same objects with other field names:
 /// `(core, events.k8s.io)`.

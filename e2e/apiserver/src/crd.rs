@@ -7,13 +7,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::discovery::priority;
-use crate::metadata;
 use crate::registry::{Custom, Resource, Scale, Subresource, Version, collection_name};
-use crate::schema::{FieldError, Schema};
+use crate::schema::Schema;
 use crate::server::Server;
 use crate::store::Scan;
 use crate::table::Columns;
 use crate::traits::Traits;
+use crate::wire::field_error::FieldError;
+use crate::wire::metadata;
 
 /// Verbs of custom resources, in the order of a real server's discovery.
 const VERBS: [&str; 8] = [

@@ -4,10 +4,10 @@
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::refusal::Refusal;
 use crate::registry::{Resource, Version};
 use crate::server::Server;
-use crate::wire::{self, Accept, Body};
+use crate::wire::media::{self, Accept, Body};
+use crate::wire::status_error::StatusError;
 
 /// Groups in the order of preference that a real server gives them; others follow by name.
 const ORDER: [&str; 15] = [
@@ -112,7 +112,7 @@ pub fn core(server: &Server, headers: &HeaderMap) -> Response<Body> {
         "versions": ["v1"],
         "serverAddressByClientCIDRs": [{ "clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443" }],
     });
-    wire::tree(StatusCode::OK, Accept::default(), &versions)
+    media::tree(StatusCode::OK, Accept::default(), &versions)
 }
 
 /// `/apis`
@@ -126,7 +126,7 @@ pub fn groups(server: &Server, headers: &HeaderMap) -> Response<Body> {
         .map(group_value)
         .collect();
     let list = json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups });
-    wire::tree(StatusCode::OK, Accept::default(), &list)
+    media::tree(StatusCode::OK, Accept::default(), &list)
 }
 
 fn group_value(group: &Group) -> Value {
@@ -140,22 +140,22 @@ fn group_value(group: &Group) -> Value {
 }
 
 /// `/apis/GROUP`
-pub fn group(server: &Server, name: &str) -> Result<Response<Body>, Refusal> {
+pub fn group(server: &Server, name: &str) -> Result<Response<Body>, StatusError> {
     let groups = all_groups(server);
     let group = groups
         .iter()
         .find(|g| g.name == name && !name.is_empty())
-        .ok_or_else(Refusal::no_such_path)?;
+        .ok_or_else(StatusError::no_such_path)?;
     let mut value = group_value(group);
     value["kind"] = "APIGroup".into();
     value["apiVersion"] = "v1".into();
-    Ok(wire::tree(StatusCode::OK, Accept::default(), &value))
+    Ok(media::tree(StatusCode::OK, Accept::default(), &value))
 }
 
 /// `/apis/GROUP/VERSION`
-pub fn version(server: &Server, group: &str, version: &str) -> Result<Response<Body>, Refusal> {
+pub fn version(server: &Server, group: &str, version: &str) -> Result<Response<Body>, StatusError> {
     if !server.registry.has_version(group, version) {
-        return Err(Refusal::no_such_path());
+        return Err(StatusError::no_such_path());
     }
     let all = server.registry.all();
     let mut resources = Vec::new();
@@ -176,7 +176,7 @@ pub fn version(server: &Server, group: &str, version: &str) -> Result<Response<B
     let list = json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources,
     });
-    Ok(wire::tree(StatusCode::OK, Accept::default(), &list))
+    Ok(media::tree(StatusCode::OK, Accept::default(), &list))
 }
 
 fn classic(resource: &Resource, version: &Version) -> Vec<Value> {
@@ -228,7 +228,7 @@ fn storage_hash(resource: &Resource) -> String {
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 fn wants_aggregated(headers: &HeaderMap) -> bool {
-    let first = wire::ranges(headers).into_iter().find(|range| {
+    let first = media::ranges(headers).into_iter().find(|range| {
         let plain = range.parameter("as").is_none();
         let ours = range.parameter("as") == Some("APIGroupDiscoveryList")
             && range.parameter("g") == Some("apidiscovery.k8s.io")
@@ -277,7 +277,7 @@ fn aggregated(server: &Server, core: bool) -> Response<Body> {
     let list = json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
     });
-    let mut response = wire::tree(StatusCode::OK, Accept::default(), &list);
+    let mut response = media::tree(StatusCode::OK, Accept::default(), &list);
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::registry::{Resource, Served};
-use crate::selectors::FieldRequirement;
+use crate::wire::selectors::FieldRequirement;
 
 /// A selectable field: its label, the path to its value, and what it is when nothing is there.
 type Field = (&'static str, &'static str, &'static str);

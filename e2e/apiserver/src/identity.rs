@@ -17,8 +17,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::clock;
-use crate::x509;
+use crate::wire::clock;
+use crate::wire::x509;
 
 /// How long before now certificates begin to be good: clocks of test machines differ, and a day of
 /// grace costs nothing.

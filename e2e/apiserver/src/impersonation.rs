@@ -6,8 +6,8 @@ use http::HeaderMap;
 
 use crate::authorize::{self, Attributes};
 use crate::identity::User;
-use crate::refusal::{GroupName, Refusal};
 use crate::server::Server;
+use crate::wire::status_error::{GroupName, StatusError};
 
 const EXTRA: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -46,7 +46,7 @@ impl Wanted {
         };
         for name in headers.keys() {
             if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-                let key = crate::request::decoded(key).into_owned();
+                let key = crate::wire::request::decoded(key).into_owned();
                 wanted.extra.insert(key, all(name.as_str()));
             }
         }
@@ -138,13 +138,13 @@ fn account(name: &str) -> Option<(&str, &str)> {
 }
 
 /// Who the request is from in the end.
-pub fn resolve(server: &Server, user: User, headers: &HeaderMap) -> Result<User, Refusal> {
+pub fn resolve(server: &Server, user: User, headers: &HeaderMap) -> Result<User, StatusError> {
     let Some(wanted) = Wanted::read(headers) else {
         return Ok(user);
     };
     if wanted.name.is_empty() {
         let wanted = wanted.in_go();
-        return Err(Refusal::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "requested {wanted} without impersonating a user name"
         )));
     }
@@ -154,7 +154,7 @@ pub fn resolve(server: &Server, user: User, headers: &HeaderMap) -> Result<User,
                 group: &ask.group,
                 name: &ask.resource,
             };
-            Refusal::forbidden(resource, &ask.name, &denied.to_string())
+            StatusError::forbidden(resource, &ask.name, &denied.to_string())
         })?;
     }
     Ok(wanted.user())

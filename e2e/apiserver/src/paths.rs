@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::discovery;
 use crate::faults::Effect;
 use crate::openapi;
-use crate::refusal::Refusal;
-use crate::request::Query;
 use crate::server::Server;
-use crate::wire::{self, Accept, Body};
+use crate::wire::media::{self, Accept, Body};
+use crate::wire::request::Query;
+use crate::wire::status_error::StatusError;
 
 /// The version that the server says it is.
 pub const VERSION: (&str, &str, &str) = ("1", "33", "v1.33.6");
@@ -26,21 +26,21 @@ pub fn answer(
     server: &Arc<Server>,
     parts: &Parts,
     query: &Query,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<Body>, StatusError> {
     let path = parts.uri.path().trim_end_matches('/');
     let probe = ["/healthz", "/livez", "/readyz"]
         .iter()
         .any(|p| path.starts_with(p));
     if !probe && !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(if path.starts_with("/api") {
-            Refusal::method_not_allowed()
+            StatusError::method_not_allowed()
         } else {
-            Refusal::no_such_path()
+            StatusError::no_such_path()
         });
     }
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     let accept = Accept::default();
-    let tree = |value: &Value| Ok(wire::tree(StatusCode::OK, accept, value));
+    let tree = |value: &Value| Ok(media::tree(StatusCode::OK, accept, value));
     match segments.as_slice() {
         ["healthz" | "livez", ..] => Ok(health(segments[0], query, true)),
         ["readyz", ..] => {
@@ -55,14 +55,14 @@ pub fn answer(
         ["apis"] => Ok(discovery::groups(server, &parts.headers)),
         ["apis", group] => discovery::group(server, group),
         ["api", version] if !server.registry.has_version("", version) => {
-            Err(Refusal::no_such_resource())
+            Err(StatusError::no_such_resource())
         }
         ["api", version] => discovery::version(server, "", version),
         ["apis", group, version] => discovery::version(server, group, version),
-        ["openapi", "v2"] if openapi::wants_protobuf(&parts.headers) => Ok(wire::answer(
+        ["openapi", "v2"] if openapi::wants_protobuf(&parts.headers) => Ok(media::answer(
             StatusCode::OK,
             openapi::PROTOBUF,
-            wire::full(openapi::v2_protobuf()),
+            media::full(openapi::v2_protobuf()),
         )),
         ["openapi", "v2"] => {
             let value = openapi::v2(
@@ -90,10 +90,10 @@ pub fn answer(
             let (group, version) = match rest {
                 ["api", version] => ("", *version),
                 ["apis", group, version] => (*group, *version),
-                _ => return Err(Refusal::no_such_path()),
+                _ => return Err(StatusError::no_such_path()),
             };
             if !server.registry.has_version(group, version) {
-                return Err(Refusal::no_such_path());
+                return Err(StatusError::no_such_path());
             }
             let crds = definitions(server);
             tree(&openapi::v3_group(
@@ -122,7 +122,7 @@ pub fn answer(
             );
             tree(&json!({ "paths": paths }))
         }
-        _ => Err(Refusal::no_such_path()),
+        _ => Err(StatusError::no_such_path()),
     }
 }
 
@@ -146,7 +146,7 @@ fn version() -> Value {
 fn health(name: &str, query: &Query, well: bool) -> Response<Body> {
     let verbose = query.optional_flag("verbose").is_some();
     if well && !verbose {
-        return wire::text(StatusCode::OK, "ok");
+        return media::text(StatusCode::OK, "ok");
     }
     let mut lines = String::new();
     for check in CHECKS {
@@ -167,5 +167,5 @@ fn health(name: &str, query: &Query, well: bool) -> Response<Body> {
         )
     };
     lines.push_str(&end);
-    wire::text(code, lines)
+    media::text(code, lines)
 }

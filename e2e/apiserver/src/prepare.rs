@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::certificates;
 use crate::crd;
-use crate::metadata;
 use crate::rbac;
-use crate::refusal::{GroupName, Refusal};
-use crate::schema::FieldError;
 use crate::verbs::Call;
+use crate::wire::field_error::FieldError;
+use crate::wire::metadata;
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// Counts the changes of a daemon set's template, from before there were controller revisions.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -165,7 +165,7 @@ pub fn check_update(call: &Call<'_>, old: &Value, new: &Value) -> Vec<FieldError
 }
 
 /// Refuses what RBAC lets nobody grant who doesn't have it. Before validation.
-pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Refusal> {
+pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), StatusError> {
     if kind(call).0 == rbac::GROUP {
         return rbac::may_grant(call, old, new);
     }
@@ -173,7 +173,7 @@ pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<()
 }
 
 /// Refuses what a plugin of the server's own refuses. After validation.
-pub fn may_write(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Refusal> {
+pub fn may_write(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), StatusError> {
     if kind(call) == CSR {
         return certificates::admit(call, old, new);
     }
@@ -214,13 +214,13 @@ pub fn updated(call: &Call<'_>, old: &Value, new: &mut Value) {
 }
 
 /// Refuses deletions that are never allowed.
-pub fn may_delete(call: &Call<'_>, name: &str) -> Result<(), Refusal> {
+pub fn may_delete(call: &Call<'_>, name: &str) -> Result<(), StatusError> {
     if kind(call) == ("", "namespaces") && IMMORTAL.contains(&name) {
         let namespaces = GroupName {
             group: "",
             name: "namespaces",
         };
-        return Err(Refusal::forbidden(
+        return Err(StatusError::forbidden(
             namespaces,
             name,
             "this namespace may not be deleted",

@@ -6,11 +6,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde_json::Value;
 
 use crate::kinds;
-use crate::refusal::GroupName;
 use crate::schema::Schema;
 use crate::store::{Collection, Store};
 use crate::table::Columns;
 use crate::traits::Traits;
+use crate::wire::status_error::GroupName;
 
 /// A resource with all its versions.
 #[derive(Debug)]

@@ -7,14 +7,14 @@ use crate::apply;
 use crate::authorize::{self, Attributes, Reason};
 use crate::bootstrap_tokens;
 use crate::identity::User;
-use crate::metadata;
-use crate::refusal::{GroupName, Refusal};
-use crate::schema::FieldError;
 use crate::tokens;
 use crate::verbs::Call;
+use crate::wire::field_error::FieldError;
+use crate::wire::metadata;
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// Answers a review.
-pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal> {
+pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, StatusError> {
     let version = call.served.version();
     let (manager, api_version, now) = (
         call.manager(),
@@ -60,7 +60,7 @@ pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal
             rules
         }
         "tokenreviews" => token(call, &review["spec"]),
-        _ => return Err(Refusal::method_not_allowed()),
+        _ => return Err(StatusError::method_not_allowed()),
     };
     review["status"] = status;
     // The real server answers with empty metadata, whatever came in.
@@ -74,14 +74,14 @@ pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, Refusal
 }
 
 /// Refuses reviews that ask nothing, or two things at once.
-fn check(call: &Call<'_>, spec: &Value) -> Result<(), Refusal> {
+fn check(call: &Call<'_>, spec: &Value) -> Result<(), StatusError> {
     let invalid = |field: &str, value: &Value, detail: &str| {
         // The real server names neither kind nor object here.
         let kind = GroupName {
             group: "authorization.k8s.io",
             name: "",
         };
-        Err(Refusal::invalid(
+        Err(StatusError::invalid(
             kind,
             "",
             &[FieldError::invalid(field, value, detail)],
@@ -91,10 +91,10 @@ fn check(call: &Call<'_>, spec: &Value) -> Result<(), Refusal> {
     match plural {
         "tokenreviews" if spec["token"].as_str().is_none_or(str::is_empty) => {
             let message = "token is required for TokenReview in authentication";
-            return Err(Refusal::bad_request(message));
+            return Err(StatusError::bad_request(message));
         }
         "selfsubjectrulesreviews" if spec["namespace"].as_str().is_none_or(str::is_empty) => {
-            return Err(Refusal::bad_request("no namespace on request"));
+            return Err(StatusError::bad_request("no namespace on request"));
         }
         "selfsubjectaccessreviews" | "subjectaccessreviews" | "localsubjectaccessreviews" => {}
         _ => return Ok(()),

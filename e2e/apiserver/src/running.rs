@@ -13,7 +13,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::admission::Admission;
 use crate::audit::Audit;
-use crate::clock::Clock;
 use crate::controllers::{self, Enabled, Inside};
 use crate::faults::Faults;
 use crate::identity::{Authority, Credentials, IdentityError, TlsError, User};
@@ -22,6 +21,7 @@ use crate::registry::Registry;
 use crate::serve;
 use crate::server::Server;
 use crate::store::{HISTORY, Store};
+use crate::wire::clock::Clock;
 
 /// How a server is set up.
 #[allow(clippy::struct_excessive_bools)] // independent switches, as a command line has them
@@ -174,7 +174,9 @@ impl ApiServer {
 /// Makes what every cluster has from its first second.
 async fn bootstrap(server: &Arc<Server>, port: u16, crds: &[Value]) -> Result<(), StartError> {
     let inside = Inside::new(Arc::clone(server), "system:apiserver", "kube-apiserver");
-    let failed = |refusal: crate::refusal::Refusal| StartError::Bootstrap(refusal.to_string());
+    let failed = |refusal: crate::wire::status_error::StatusError| {
+        StartError::Bootstrap(refusal.to_string())
+    };
     for name in ["kube-system", "kube-public", "kube-node-lease", "default"] {
         let object =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
@@ -209,7 +211,7 @@ async fn bootstrap(server: &Arc<Server>, port: u16, crds: &[Value]) -> Result<()
     // The controllers serve them in the order of creation; a start is complete when the last one is
     // there.
     for crd in crds {
-        let name = crate::metadata::text(crd, "name");
+        let name = crate::wire::metadata::text(crd, "name");
         for _ in 0..1000 {
             let there = server
                 .registry
@@ -303,7 +305,7 @@ impl Running {
 
     /// A kubeconfig with a bearer token for a user in these groups.
     pub fn token_kubeconfig(&self, user: &str, groups: &[&str]) -> Result<Kubeconfig, StartError> {
-        let token = crate::clock::secret();
+        let token = crate::wire::clock::secret();
         self.server
             .authority
             .allow_token(&token, User::authenticated(user, groups));

@@ -4,13 +4,13 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::admission::{self, Operation, Written};
-use crate::metadata;
-use crate::refusal::{GroupName, Refusal};
 use crate::registry::Scale;
-use crate::request::Verb;
-use crate::schema::FieldError;
 use crate::verbs::{self, Call, Outcome, Prepared};
-use crate::wire;
+use crate::wire::field_error::FieldError;
+use crate::wire::media;
+use crate::wire::metadata;
+use crate::wire::request::Verb;
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// Where built-in kinds keep their replicas.
 fn paths(call: &Call<'_>) -> Scale {
@@ -30,7 +30,7 @@ fn pointer(path: &str) -> String {
 }
 
 /// Answers a request on the scale of an object.
-pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcome, Refusal> {
+pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcome, StatusError> {
     let stored = call.stored()?;
     let current = of(
         call,
@@ -38,11 +38,11 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
     );
     let wanted = match verb {
         Verb::Get => return Ok(Outcome::Tree(StatusCode::OK, current)),
-        Verb::Update => wire::tree_of(call.content_type, body)?,
+        Verb::Update => media::tree_of(call.content_type, body)?,
         _ if call.content_type == "application/apply-patch+yaml" => {
-            crate::patch::merge(&current, &wire::tree_of("application/yaml", body)?)
+            crate::patch::merge(&current, &media::tree_of("application/yaml", body)?)
         }
-        _ => verbs::patched(call, &current, &wire::tree_of("application/json", body)?)?,
+        _ => verbs::patched(call, &current, &media::tree_of("application/json", body)?)?,
     };
     let written = Written {
         operation: Operation::Update,
@@ -57,7 +57,7 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
     let given = metadata::text(&wanted, "resourceVersion").to_owned();
     let name = metadata::text(&wanted, "name");
     if !name.is_empty() && name != call.path.name {
-        return Err(Refusal::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             call.path.name
         )));
@@ -135,12 +135,12 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-fn replicas(call: &Call<'_>, scale: &Value) -> Result<i64, Refusal> {
+fn replicas(call: &Call<'_>, scale: &Value) -> Result<i64, StatusError> {
     let value = &scale["spec"]["replicas"];
     let count = match value {
         Value::Null => 0,
         other => other.as_i64().ok_or_else(|| {
-            Refusal::bad_request(format!(
+            StatusError::bad_request(format!(
                 "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal {other} into Go struct field ScaleSpec.spec.replicas of type int32"
             ))
         })?,
@@ -152,7 +152,7 @@ fn replicas(call: &Call<'_>, scale: &Value) -> Result<i64, Refusal> {
         };
         let error =
             FieldError::invalid("spec.replicas", value, "must be greater than or equal to 0");
-        return Err(Refusal::invalid(kind, &call.path.name, &[error]));
+        return Err(StatusError::invalid(kind, &call.path.name, &[error]));
     }
     Ok(count)
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::clock;
 use crate::fields;
-use crate::metadata;
 use crate::registry::Served;
 use crate::running::Running;
 use crate::store::{Draft, Expect, Head, Scan};
+use crate::wire::clock;
+use crate::wire::metadata;
 
 /// Why an object could not be put into the store.
 #[derive(Debug, thiserror::Error)]

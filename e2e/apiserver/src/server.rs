@@ -10,20 +10,20 @@ use crate::admission::Admission;
 use crate::audit::Audit;
 use crate::authorize::{self, Attributes};
 use crate::bootstrap_tokens;
-use crate::clock::Clock;
 use crate::faults::{Effect, Faults};
 use crate::identity::{Authority, User};
 use crate::impersonation;
 use crate::paths;
-use crate::protobuf::encode;
 use crate::rbac::Rbac;
-use crate::refusal::{GroupName, Refusal};
 use crate::registry::{Registry, Resource, Served};
-use crate::request::{Query, ResourcePath, Target, Verb, verb};
 use crate::store::{Object, Store};
 use crate::tokens;
 use crate::verbs::{self, Call};
-use crate::wire::{self, Accept, Body};
+use crate::wire::clock::Clock;
+use crate::wire::media::{self, Accept, Body};
+use crate::wire::protobuf::encode;
+use crate::wire::request::{Query, ResourcePath, Target, Verb, verb};
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// Something that happened to an object, for the controllers inside the server.
 #[derive(Debug, Clone)]
@@ -127,7 +127,7 @@ impl Server {
         let name = user.as_ref().map(|u| u.name.clone()).unwrap_or_default();
         let method = request.method().clone();
         if let Some(refusal) = self.suffer(&name, &path).await? {
-            return Ok(wire::refused(&refusal, Accept::default()));
+            return Ok(media::refused(&refusal, Accept::default()));
         }
         let accept = Accept::negotiate(request.headers());
         let shown = accept.clone().unwrap_or_default();
@@ -137,7 +137,7 @@ impl Server {
             Err(refusal) => Err(refusal),
         };
         let mut response = answer.unwrap_or_else(|refusal| {
-            wire::refused(
+            media::refused(
                 &refusal,
                 Accept {
                     yaml: shown.yaml,
@@ -156,7 +156,7 @@ impl Server {
     }
 
     /// Undergoes the injected faults that concern this request.
-    async fn suffer(&self, user: &str, path: &str) -> Result<Option<Refusal>, Cut> {
+    async fn suffer(&self, user: &str, path: &str) -> Result<Option<StatusError>, Cut> {
         for effect in self.faults.effects(Some(user), Some(path)) {
             match effect {
                 Effect::Refuse | Effect::Cut => return Err(Cut),
@@ -174,7 +174,7 @@ impl Server {
                     return Err(Cut);
                 }
                 Effect::Delay(time) => tokio::time::sleep(time).await,
-                Effect::Answer(code) => return Ok(Some(Refusal::injected(code))),
+                Effect::Answer(code) => return Ok(Some(StatusError::injected(code))),
                 Effect::SlowReady(time) if path.starts_with("/readyz") => {
                     tokio::time::sleep(time).await;
                 }
@@ -184,7 +184,7 @@ impl Server {
         Ok(None)
     }
 
-    fn authenticate(&self, peer: Option<User>, headers: &HeaderMap) -> Result<User, Refusal> {
+    fn authenticate(&self, peer: Option<User>, headers: &HeaderMap) -> Result<User, StatusError> {
         if let Some(user) = peer {
             return impersonation::resolve(self, user, headers);
         }
@@ -195,17 +195,17 @@ impl Server {
         let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         match token.and_then(|(_, token)| self.user_of_token(token.trim())) {
             Some(user) => impersonation::resolve(self, user, headers),
-            None => Err(Refusal::unauthorized()),
+            None => Err(StatusError::unauthorized()),
         }
     }
 
     async fn route(
         self: &Arc<Self>,
         user: &User,
-        accept: Result<Accept, Refusal>,
+        accept: Result<Accept, StatusError>,
         request: Request<Incoming>,
         warnings: &mut Vec<String>,
-    ) -> Result<Response<Body>, Refusal> {
+    ) -> Result<Response<Body>, StatusError> {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let path = match Target::parse(parts.uri.path()) {
@@ -217,16 +217,16 @@ impl Server {
                     ..Attributes::default()
                 };
                 authorize::decide(self, user, &attributes)
-                    .map_err(|denied| Refusal::forbidden_path(&denied.to_string()))?;
+                    .map_err(|denied| StatusError::forbidden_path(&denied.to_string()))?;
                 return paths::answer(self, &parts, &query);
             }
         };
         let Some(verb) = verb(&parts.method, &path, &query) else {
-            return Err(Refusal::method_not_allowed());
+            return Err(StatusError::method_not_allowed());
         };
         self.permit(user, verb, &path, &query)?;
         let served = self.served(&path, verb)?;
-        let content_type = wire::content_type(&parts.headers);
+        let content_type = media::content_type(&parts.headers);
         let agent = parts
             .headers
             .get(header::USER_AGENT)
@@ -260,7 +260,7 @@ impl Server {
         };
         let body = match verb {
             Verb::Get | Verb::List | Verb::Watch => bytes::Bytes::new(),
-            _ => wire::read(body).await?,
+            _ => media::read(body).await?,
         };
         let answer = verbs::dispatch(&call, verb, body).await;
         warnings.extend(call.warnings.into_inner().unwrap_or_default());
@@ -275,9 +275,8 @@ impl Server {
         verb: Verb,
         path: &ResourcePath<'_>,
         query: &Query,
-    ) -> Result<(), Refusal> {
-        // A collection narrowed to one name is asked for like the object of that name, so that
-        // roles can allow just that.
+    ) -> Result<(), StatusError> {
+        // A collection narrowed to one name is asked for like the object of that name, so that roles can allow just that.
         let selected = match verb {
             Verb::List | Verb::Watch | Verb::DeleteCollection => query.selected_name(),
             _ => None,
@@ -299,7 +298,7 @@ impl Server {
         authorize::decide(self, user, &attributes)
             .map(|_| ())
             .map_err(|denied| {
-                Refusal::forbidden(
+                StatusError::forbidden(
                     GroupName {
                         group: &path.group,
                         name: &path.resource,
@@ -310,7 +309,7 @@ impl Server {
             })
     }
 
-    fn served(&self, path: &ResourcePath<'_>, verb: Verb) -> Result<Served, Refusal> {
+    fn served(&self, path: &ResourcePath<'_>, verb: Verb) -> Result<Served, StatusError> {
         let Some(served) = self
             .registry
             .find(&path.group, &path.version, &path.resource)
@@ -320,30 +319,30 @@ impl Server {
                 .iter()
                 .any(|r| r.custom.is_none() && r.group == path.group);
             return Err(if builtin {
-                Refusal::no_such_resource()
+                StatusError::no_such_resource()
             } else {
-                Refusal::no_such_path()
+                StatusError::no_such_path()
             });
         };
         let namespaced = served.resource.namespaced;
         if namespaced && path.namespace.is_empty() {
             // Across namespaces one can only read.
             if !path.name.is_empty() {
-                return Err(Refusal::no_such_resource());
+                return Err(StatusError::no_such_resource());
             }
             if !matches!(verb, Verb::List | Verb::Watch) {
-                return Err(Refusal::method_not_allowed());
+                return Err(StatusError::method_not_allowed());
             }
         }
         if !namespaced && !path.namespace.is_empty() {
-            return Err(Refusal::no_such_resource());
+            return Err(StatusError::no_such_resource());
         }
         if path.surplus {
-            return Err(Refusal::no_such_resource());
+            return Err(StatusError::no_such_resource());
         }
         let all = served.resource.versions.iter().flat_map(|v| &v.verbs);
         if verb == Verb::DeleteCollection && !all.into_iter().any(|v| v == "deletecollection") {
-            return Err(Refusal::method_not_allowed());
+            return Err(StatusError::method_not_allowed());
         }
         Ok(served)
     }

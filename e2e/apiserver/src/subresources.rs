@@ -4,24 +4,24 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::admission;
-use crate::metadata;
-use crate::refusal::{GroupName, Refusal};
-use crate::request::Verb;
 use crate::scale;
 use crate::verbs::{self, Call, Outcome, Prepared};
-use crate::wire;
+use crate::wire::media;
+use crate::wire::metadata;
+use crate::wire::request::Verb;
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// Answers a request on a subresource.
-pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcome, Refusal> {
+pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcome, StatusError> {
     let name = call.path.subresource.as_ref();
     let subresource = call
         .served
         .version()
         .subresource(name)
-        .ok_or_else(Refusal::no_such_resource)?;
+        .ok_or_else(StatusError::no_such_resource)?;
     let offered = subresource.verbs.iter().any(|v| v == verb.name());
     if !offered || call.path.surplus {
-        return Err(Refusal::method_not_allowed());
+        return Err(StatusError::method_not_allowed());
     }
     match (name, verb) {
         ("scale", _) => scale::dispatch(call, verb, body).await,
@@ -32,15 +32,15 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
         (_, Verb::Get) => Ok(Outcome::Stored(StatusCode::OK, call.stored()?)),
         (_, Verb::Update) => verbs::replace(call, body).await,
         (_, Verb::Patch) => verbs::patch(call, body).await,
-        _ => Err(Refusal::method_not_allowed()),
+        _ => Err(StatusError::method_not_allowed()),
     }
 }
 
 /// Reads a body as an object of the kind that the subresource speaks.
-pub fn spoken(call: &Call<'_>, body: &[u8]) -> Result<Value, Refusal> {
-    let mut object = wire::tree_of(call.content_type, body)?;
+pub fn spoken(call: &Call<'_>, body: &[u8]) -> Result<Value, StatusError> {
+    let mut object = media::tree_of(call.content_type, body)?;
     if !object.is_object() {
-        return Err(Refusal::bad_request("the body is no object"));
+        return Err(StatusError::bad_request("the body is no object"));
     }
     let subresource = call.served.version().subresource(&call.path.subresource);
     if let Some((group, version, kind)) = subresource.map(|s| &s.speaks) {
@@ -57,15 +57,15 @@ pub fn spoken(call: &Call<'_>, body: &[u8]) -> Result<Value, Refusal> {
 }
 
 /// Gives a pod its node.
-async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
     let mut binding = spoken(call, body)?;
     admission::answerable(call, &mut binding).await?;
     let Some(node) = binding["target"]["name"].as_str().filter(|n| !n.is_empty()) else {
-        return Err(Refusal::bad_request("target.name is required"));
+        return Err(StatusError::bad_request("target.name is required"));
     };
     let name = call.path.name.as_ref();
     if binding["metadata"]["name"] != name {
-        return Err(Refusal::bad_request(
+        return Err(StatusError::bad_request(
             "name in URL does not match name in Binding object",
         ));
     }
@@ -83,7 +83,7 @@ async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
                 group: "",
                 name: "pods/binding",
             };
-            return Err(Refusal::conflict(bindings, name, &why));
+            return Err(StatusError::conflict(bindings, name, &why));
         }
         pod["spec"]["nodeName"] = node.into();
         let scheduled = json!({
@@ -110,7 +110,7 @@ async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
 }
 
 /// Deletes a pod as an eviction does.
-async fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+async fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
     let mut eviction = spoken(call, body)?;
     call.stored()?;
     admission::answerable(call, &mut eviction).await?;
@@ -133,8 +133,8 @@ async fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
 }
 
 /// Writes a namespace's own finalizers; without any left, a namespace whose deletion began goes.
-async fn finalize(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
-    let namespace = wire::tree_of(call.content_type, body)?;
+async fn finalize(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let namespace = media::tree_of(call.content_type, body)?;
     let finalizers = namespace["spec"]["finalizers"].clone();
     verbs::update_with(call, |old| {
         let mut new = old.clone();

@@ -7,15 +7,15 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::admission;
-use crate::clock;
 use crate::identity::{CREDENTIAL, User};
-use crate::metadata;
-use crate::refusal::{GroupName, Refusal};
-use crate::schema::FieldError;
 use crate::server::Server;
 use crate::store::Object;
 use crate::subresources;
 use crate::verbs::{Call, Outcome};
+use crate::wire::clock;
+use crate::wire::field_error::FieldError;
+use crate::wire::metadata;
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// The audience and issuer of tokens for the API itself.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -41,7 +41,7 @@ const BINDINGS: [(&str, &str, &str, bool); 3] = [
 ];
 
 /// Answers a TokenRequest for the service account of the call.
-pub async fn request(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+pub async fn request(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
     let mut request = subresources::spoken(call, body)?;
     let account = call.stored()?;
     let (namespace, name) = (account.head.namespace(), account.head.name());
@@ -85,13 +85,13 @@ pub async fn request(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
         .checked_add(SignedDuration::from_secs(seconds))
         .unwrap_or(now);
     request["status"] = json!({
-        "token": token.map_err(Refusal::internal)?,
+        "token": token.map_err(StatusError::internal)?,
         "expirationTimestamp": metadata::time(end),
     });
     Ok(Outcome::Tree(StatusCode::CREATED, request))
 }
 
-fn seconds(asked: &Value) -> Result<i64, Refusal> {
+fn seconds(asked: &Value) -> Result<i64, StatusError> {
     let seconds = asked.as_i64().unwrap_or_default();
     let detail = if seconds < SHORTEST {
         "may not specify a duration less than 10 minutes"
@@ -105,7 +105,7 @@ fn seconds(asked: &Value) -> Result<i64, Refusal> {
         name: "TokenRequest",
     };
     let error = FieldError::invalid("spec.expirationSeconds", asked, detail);
-    Err(Refusal::invalid(kind, "", &[error]))
+    Err(StatusError::invalid(kind, "", &[error]))
 }
 
 /// The claim about the object that a token is to be bound to.
@@ -114,13 +114,13 @@ fn bound(
     reference: &Value,
     namespace: &str,
     account: &str,
-) -> Result<(&'static str, Value), Refusal> {
+) -> Result<(&'static str, Value), StatusError> {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let (version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
     let found = BINDINGS.iter().find(|b| b.0 == kind && version == "v1");
     let Some((_, collection, claim, namespaced)) = found else {
         let slash = if version.contains('/') { "" } else { "/" };
-        return Err(Refusal::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "cannot bind token to object of type {slash}{version}, Kind={kind}"
         )));
     };
@@ -134,7 +134,7 @@ fn bound(
         name: &collection[1..],
     };
     let object = call.server.store.collection(collection).get(&key);
-    let object = object.ok_or_else(|| Refusal::not_found(resource, name))?;
+    let object = object.ok_or_else(|| StatusError::not_found(resource, name))?;
     if !text("uid").is_empty() && *text("uid") != *object.head.uid {
         let why = format!(
             "the UID in the bound object reference ({}) does not match the UID in record. The object might have been deleted and then recreated",
@@ -144,10 +144,10 @@ fn bound(
             group: "",
             name: kind,
         };
-        return Err(Refusal::conflict(resource, name, &why));
+        return Err(StatusError::conflict(resource, name, &why));
     }
     if kind == "Pod" && object.value()["spec"]["serviceAccountName"] != account {
-        return Err(Refusal::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
         )));
     }

@@ -1,7 +1,7 @@
 //! Where kinds differ in how the server treats them: names, generations, unconditional writes,
 //! answers to deletions.
 
-use crate::names::NameRule;
+use crate::wire::names::NameRule;
 
 /// When `metadata.generation` exists and grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,11 +8,11 @@ use serde_json::json;
 use super::client::Service;
 use super::hooks::Hook;
 use super::review::{self, Attributes, Invocation, Verdict};
-use crate::clock;
-use crate::json;
 use crate::patch;
-use crate::refusal::Refusal;
 use crate::verbs::Call;
+use crate::wire::clock;
+use crate::wire::json;
+use crate::wire::status_error::StatusError;
 
 /// What came between us and a verdict.
 pub enum Trouble {
@@ -24,12 +24,12 @@ pub enum Trouble {
 
 impl Trouble {
     /// The refusal that it makes, where it makes one.
-    pub fn refusal(self, hook: &Hook) -> Refusal {
+    pub fn refusal(self, hook: &Hook) -> StatusError {
         match self {
             Self::Calling(why) => {
-                Refusal::internal(format!("failed calling webhook {:?}: {why}", hook.name))
+                StatusError::internal(format!("failed calling webhook {:?}: {why}", hook.name))
             }
-            Self::Internal(why) => Refusal::internal(why),
+            Self::Internal(why) => StatusError::internal(why),
         }
     }
 }

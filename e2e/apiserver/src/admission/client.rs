@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::json;
+use crate::wire::json;
 
 /// The largest answer that is read.
 const LIMIT: usize = 3 * 1024 * 1024;

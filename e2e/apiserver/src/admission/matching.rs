@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::json::texts;
 use crate::rbac::any;
 use crate::schema::cel::{self, Expr, Failure};
-use crate::selectors::{Operator, Requirement};
+use crate::wire::json::texts;
+use crate::wire::selectors::{Operator, Requirement};
 
 /// A group, a version and a plural.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::{Value, json};
 
-use crate::refusal::Refusal;
 use crate::store::{Collection, Store};
 use crate::verbs::{Call, DeleteOptions, is_dry_run};
+use crate::wire::status_error::StatusError;
 use hooks::Hook;
 use matching::Resource;
 use policies::Policies;
@@ -133,7 +133,7 @@ pub async fn mutate(
     call: &Call<'_>,
     written: Written<'_>,
     object: &mut Value,
-) -> Result<bool, Refusal> {
+) -> Result<bool, StatusError> {
     let Some(hooks) = call.server.admission.mutating.hooks() else {
         return Ok(false);
     };
@@ -150,9 +150,8 @@ pub async fn mutate(
     Ok(true)
 }
 
-/// Asks all webhooks about something that is answered or carried out at once: reviews, bindings,
-/// evictions.
-pub async fn answerable(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
+/// Asks all webhooks about something that is answered or carried out at once: reviews, bindings, evictions.
+pub async fn answerable(call: &Call<'_>, object: &mut Value) -> Result<(), StatusError> {
     let written = Written {
         operation: Operation::Create,
         old: None,
@@ -177,7 +176,7 @@ pub async fn validate(
     call: &Call<'_>,
     written: Written<'_>,
     object: &Value,
-) -> Result<(), Refusal> {
+) -> Result<(), StatusError> {
     let admission = &call.server.admission;
     let hooks = admission.validating.hooks();
     if hooks.is_none() && admission.policies.is_empty() {
@@ -186,7 +185,7 @@ pub async fn validate(
     let mut attributes = attributes(call, written, object);
     if attributes.name.is_empty() {
         // It may have been generated meanwhile.
-        attributes.name = crate::metadata::text(object, "name").to_owned();
+        attributes.name = crate::wire::metadata::text(object, "name").to_owned();
     }
     admission.policies.validate(call, &attributes)?;
     match hooks {
@@ -196,7 +195,11 @@ pub async fn validate(
 }
 
 /// Asks everybody about a deletion.
-pub async fn delete(call: &Call<'_>, old: &Value, options: &DeleteOptions) -> Result<(), Refusal> {
+pub async fn delete(
+    call: &Call<'_>,
+    old: &Value,
+    options: &DeleteOptions,
+) -> Result<(), StatusError> {
     let admission = &call.server.admission;
     let (mutating, validating) = (admission.mutating.hooks(), admission.validating.hooks());
     if mutating.is_none() && validating.is_none() && admission.policies.is_empty() {
@@ -209,7 +212,7 @@ pub async fn delete(call: &Call<'_>, old: &Value, options: &DeleteOptions) -> Re
         old: Some(old.clone()),
         options: options.tree(),
         dry_run: options.dry_run,
-        ..of(call, crate::metadata::text(old, "namespace"))
+        ..of(call, crate::wire::metadata::text(old, "namespace"))
     };
     if let Some(hooks) = mutating
         && !matching::is_exempt(&attributes.resource)
@@ -225,7 +228,7 @@ pub async fn delete(call: &Call<'_>, old: &Value, options: &DeleteOptions) -> Re
 
 fn attributes<'a>(call: &'a Call<'_>, written: Written<'_>, object: &Value) -> Attributes<'a> {
     let name = match call.path.name.as_ref() {
-        "" => crate::metadata::text(object, "name"),
+        "" => crate::wire::metadata::text(object, "name"),
         name => name,
     };
     let base = of(call, &call.path.namespace);

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use super::matching::{self, Condition, Constraints};
 use super::review::{self, Attributes, Invocation};
 use super::rounds::selected;
-use crate::refusal::{GroupName, Refusal};
 use crate::schema::cel::{self, Expr, Failure, Names};
 use crate::store::{Collection, Scan, Store};
 use crate::verbs::Call;
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// What expressions of policies may refer to, `variables` besides.
 pub const ROOTS: &[&str] = &["object", "oldObject", "request"];
@@ -133,7 +133,11 @@ impl Policies {
     }
 
     /// Holds a request against all policies; the first that denies it is heard.
-    pub fn validate(&self, call: &Call<'_>, attributes: &Attributes<'_>) -> Result<(), Refusal> {
+    pub fn validate(
+        &self,
+        call: &Call<'_>,
+        attributes: &Attributes<'_>,
+    ) -> Result<(), StatusError> {
         let Some(bound) = self.bound() else {
             return Ok(());
         };
@@ -167,12 +171,12 @@ fn is_exempt(attributes: &Attributes<'_>) -> bool {
     resource.group == "admissionregistration.k8s.io" && resource.plural.contains("admissionpolic")
 }
 
-fn refusal(attributes: &Attributes<'_>, reason: &str, message: &str) -> Refusal {
+fn refusal(attributes: &Attributes<'_>, reason: &str, message: &str) -> StatusError {
     let resource = GroupName {
         group: &attributes.resource.group,
         name: &attributes.resource.plural,
     };
-    let forbidden = Refusal::forbidden(resource, &attributes.name, message);
+    let forbidden = StatusError::forbidden(resource, &attributes.name, message);
     let code = match reason {
         "Unauthorized" => 401,
         "Forbidden" => 403,
@@ -181,7 +185,7 @@ fn refusal(attributes: &Attributes<'_>, reason: &str, message: &str) -> Refusal 
     };
     let mut details = forbidden.status()["details"].clone();
     details["causes"] = json!([{ "message": message }]);
-    Refusal::denied(code, reason, forbidden.message().to_owned(), Some(details))
+    StatusError::denied(code, reason, forbidden.message().to_owned(), Some(details))
 }
 
 impl Bound {
@@ -189,7 +193,7 @@ impl Bound {
         &self,
         call: &Call<'_>,
         attributes: &Attributes<'_>,
-    ) -> Result<Option<Denial>, Refusal> {
+    ) -> Result<Option<Denial>, StatusError> {
         if let Some(narrower) = &self.narrower
             && !narrower.rules.is_empty()
             && selected(call, narrower, attributes)?.is_none()

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::matching::Resource;
 use crate::identity::User;
-use crate::refusal::Refusal;
+use crate::wire::status_error::StatusError;
 
 /// A request as admission sees it.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub struct Invocation {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Verdict {
     /// Why not, if not.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<StatusError>,
     /// What to change, as bytes of a JSON patch.
     pub patch: Vec<u8>,
     /// What to tell the client.
@@ -187,7 +187,7 @@ pub fn verdict(
 }
 
 /// The refusal that a webhook's `status` makes.
-fn denied(hook: &str, status: &Value) -> Refusal {
+fn denied(hook: &str, status: &Value) -> StatusError {
     let said = ["message", "reason"]
         .into_iter()
         .filter_map(|field| status[field].as_str())
@@ -200,7 +200,7 @@ fn denied(hook: &str, status: &Value) -> Refusal {
     let code = status["code"].as_u64().filter(|c| (400..1000).contains(c));
     let code = code.and_then(|c| u16::try_from(c).ok()).unwrap_or(400);
     let reason = status["reason"].as_str().unwrap_or_default();
-    Refusal::denied(code, reason, message, status.get("details").cloned())
+    StatusError::denied(code, reason, message, status.get("details").cloned())
 }
 
 #[cfg(test)]

@@ -10,15 +10,15 @@ use super::hooks::Hook;
 use super::matching::{self, Asked, Constraints, Resource, Rule};
 use super::review::{self, Attributes, Invocation};
 use crate::prepare;
-use crate::refusal::{GroupName, Refusal};
 use crate::verbs::Call;
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// Asks the mutating webhooks one after another, and those that want it once more.
 pub async fn mutate_all(
     call: &Call<'_>,
     hooks: &[Hook],
     attributes: &mut Attributes<'_>,
-) -> Result<(), Refusal> {
+) -> Result<(), StatusError> {
     // Those that want to be asked again, and have been asked before something else changed.
     let mut again: HashSet<usize> = HashSet::new();
     let mut asked: HashSet<usize> = HashSet::new();
@@ -79,7 +79,7 @@ pub async fn validate_all(
     call: &Call<'_>,
     hooks: &[Hook],
     attributes: &Attributes<'_>,
-) -> Result<(), Refusal> {
+) -> Result<(), StatusError> {
     if matching::is_exempt(&attributes.resource) {
         return Ok(());
     }
@@ -110,7 +110,7 @@ fn invocation(
     call: &Call<'_>,
     hook: &Hook,
     attributes: &Attributes<'_>,
-) -> Result<Option<Invocation>, Refusal> {
+) -> Result<Option<Invocation>, StatusError> {
     let Some(invocation) = selected(call, &hook.constraints, attributes)? else {
         return Ok(None);
     };
@@ -128,7 +128,7 @@ fn invocation(
                 group: &attributes.resource.group,
                 name: &attributes.resource.plural,
             };
-            Err(Refusal::forbidden(resource, &attributes.name, &why))
+            Err(StatusError::forbidden(resource, &attributes.name, &why))
         }
     }
 }
@@ -138,7 +138,7 @@ pub fn selected(
     call: &Call<'_>,
     constraints: &Constraints,
     attributes: &Attributes<'_>,
-) -> Result<Option<Invocation>, Refusal> {
+) -> Result<Option<Invocation>, StatusError> {
     let labels = namespace_labels(call, constraints, attributes);
     let (object, old) = (attributes.object.as_ref(), attributes.old.as_ref());
     if matches!(labels, Ok(false)) || !constraints.objects.selects_any([object, old]) {
@@ -195,7 +195,7 @@ fn namespace_labels(
     call: &Call<'_>,
     constraints: &Constraints,
     attributes: &Attributes<'_>,
-) -> Result<bool, Refusal> {
+) -> Result<bool, StatusError> {
     if constraints.namespaces.is_empty() || attributes.namespace.is_empty() {
         return Ok(true);
     }
@@ -209,7 +209,7 @@ fn namespace_labels(
                     group: "",
                     name: "namespaces",
                 };
-                return Err(Refusal::not_found(resource, &attributes.namespace));
+                return Err(StatusError::not_found(resource, &attributes.namespace));
             };
             let labels = found.head.labels.iter();
             labels

@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::Inside;
 use crate::crd;
-use crate::metadata;
 use crate::prepare::CRD_FINALIZER;
 use crate::registry::{Served, collection_name};
 use crate::server::Notice;
 use crate::store::Scan;
 use crate::verbs::DeleteOptions;
+use crate::wire::metadata;
 
 /// The controller of CRDs.
 pub struct Definitions {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Inside;
-use crate::metadata;
 use crate::registry::Served;
 use crate::server::Notice;
 use crate::store::Object;
 use crate::verbs::DeleteOptions;
+use crate::wire::metadata;
 
 /// Where an object is: group and plural of its resource, and its key.
 type Place = (String, String, Arc<str>);

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use crate::identity::User;
-use crate::refusal::Refusal;
 use crate::registry::Served;
-use crate::request::{Query, ResourcePath};
 use crate::server::Server;
 use crate::verbs::{self, Call, DeleteOptions, Outcome, Prepared};
-use crate::wire::Accept;
+use crate::wire::media::Accept;
+use crate::wire::request::{Query, ResourcePath};
+use crate::wire::status_error::StatusError;
 
 /// A client inside the server.
 pub struct Inside {
@@ -64,7 +64,7 @@ impl Inside {
         served: &Served,
         namespace: &str,
         object: &Value,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, StatusError> {
         let path = path(namespace, "", "");
         let query = Query::default();
         verbs::create(
@@ -81,7 +81,7 @@ impl Inside {
         served: &Served,
         (namespace, name, subresource): (&str, &str, &str),
         change: impl Fn(&Value) -> Option<Value>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, StatusError> {
         let path = path(namespace, name, subresource);
         let query = Query::default();
         let call = self.call(served, &path, &query);
@@ -98,7 +98,7 @@ impl Inside {
         namespace: &str,
         name: &str,
         options: &DeleteOptions,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, StatusError> {
         let path = path(namespace, name, "");
         let query = Query::default();
         verbs::delete(&self.call(served, &path, &query), name, namespace, options).await

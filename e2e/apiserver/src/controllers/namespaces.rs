@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::Inside;
 use crate::crd;
-use crate::metadata;
 use crate::registry::Served;
 use crate::server::Notice;
 use crate::store::Scan;
 use crate::verbs::DeleteOptions;
+use crate::wire::metadata;
 
 /// The controller of namespaces.
 pub struct Namespaces {

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::Inside;
 use crate::certificates::{self, Decision};
-use crate::metadata;
 use crate::registry::Served;
 use crate::server::Notice;
+use crate::wire::metadata;
 
 /// The controller of certificate requests.
 pub struct Signing {

@@ -2,12 +2,12 @@
 //! account.
 
 use super::Inside;
-use crate::metadata;
 use crate::registry::Served;
 use crate::server::Notice;
 use crate::store::Scan;
 use crate::tokens;
 use crate::verbs::DeleteOptions;
+use crate::wire::metadata;
 
 /// The controller of old tokens.
 pub struct Tokens {

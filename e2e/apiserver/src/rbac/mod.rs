@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use crate::authorize::{self, Attributes};
 use crate::identity::User;
-use crate::refusal::Refusal;
 use crate::server::Server;
 use crate::verbs::Call;
+use crate::wire::status_error::StatusError;
 
 pub use bootstrap::bootstrap;
 pub use index::{Grant, Rbac};
@@ -39,7 +39,7 @@ pub fn rules(server: &Server, user: &User, namespace: &str) -> Value {
 }
 
 /// Nobody grants what they don't have, unless a role lets them `escalate` or `bind`.
-pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Refusal> {
+pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), StatusError> {
     if call.user.is_in("system:masters") || !call.server.rbac {
         return Ok(());
     }
@@ -58,7 +58,7 @@ pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<()
         authorize::decide(call.server, call.user, &attributes).is_ok()
     };
     let index = call.server.roles.index();
-    let name = crate::metadata::text(new, "name");
+    let name = crate::wire::metadata::text(new, "name");
     let named = resource.name();
     let plural = resource.plural.as_str();
     let wanted: Vec<Rule> = if matches!(plural, "roles" | "clusterroles") {
@@ -67,7 +67,7 @@ pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<()
         }
         if new["aggregationRule"].is_object() {
             let why = "must have cluster-admin privileges to use the aggregationRule";
-            return Err(Refusal::forbidden(named, name, why));
+            return Err(StatusError::forbidden(named, name, why));
         }
         let rules = new["rules"].as_array().into_iter().flatten();
         rules.map(Rule::read).collect()
@@ -85,7 +85,7 @@ pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<()
         let found = index.role(kind, &call.path.namespace, role);
         // The real server names the binding's resource with the role's name.
         found
-            .ok_or_else(|| Refusal::not_found(named, role))?
+            .ok_or_else(|| StatusError::not_found(named, role))?
             .to_vec()
     };
     let grants = index.of(call.user, &call.path.namespace);
@@ -101,5 +101,5 @@ pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<()
         quoted(&call.user.groups),
         missing.join("\n")
     );
-    Err(Refusal::forbidden(named, name, &why))
+    Err(StatusError::forbidden(named, name, &why))
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use crate::authorize::Attributes;
-use crate::json::texts;
+use crate::wire::json::texts;
 
 /// A rule, about resources or about paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

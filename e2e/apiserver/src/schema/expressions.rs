@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::cel::{self, Failure};
-use super::error::{FieldError, Reason};
 use super::node::{At, Shape};
 use super::rules::Expression;
 use super::validate::counterpart;
 use super::walk::join;
+use crate::wire::field_error::{FieldError, Reason};
 
 /// Whether any rule is stated in the schema.
 pub fn any(at: At<'_>) -> bool {

@@ -9,7 +9,6 @@ mod conditional;
 mod crd;
 mod decode;
 mod defaults;
-mod error;
 mod expressions;
 mod facts;
 mod format;
@@ -25,10 +24,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 pub use crd::check_crd;
-pub use error::{FieldError, Reason, aggregate};
 use node::{At, Id, Node};
 
 use crate::kinds::Kind;
+use crate::wire::field_error::FieldError;
 
 /// The shape of one kind. Cheap to clone.
 #[derive(Debug, Clone)]

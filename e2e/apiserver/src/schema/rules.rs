@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::cel::{self, Expr};
 use super::node::Id;
-use crate::json::texts;
+use crate::wire::json::texts;
 
 /// Demands on one value; absent ones are `None` or empty.
 #[derive(Debug, Clone, Default)]

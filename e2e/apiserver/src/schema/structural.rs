@@ -5,9 +5,9 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::build::Builder;
-use super::error::FieldError;
 use super::node::At;
 use super::{builtin, cel, validate, walk};
+use crate::wire::field_error::FieldError;
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 

@@ -8,21 +8,21 @@ use super::write::{draft, is_dry_run, options};
 use super::{Call, Outcome};
 use crate::admission::{self, Operation, Written};
 use crate::apply;
-use crate::clock;
-use crate::metadata;
 use crate::prepare;
-use crate::refusal::{GroupName, Refusal};
 use crate::registry::Served;
 use crate::reviews;
 use crate::scale;
 use crate::store::Expect;
 use crate::traits::Generation;
+use crate::wire::clock;
+use crate::wire::metadata;
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// How often another name is generated when one is taken, as in a real server.
 const NAME_ATTEMPTS: usize = 8;
 
 /// Makes the object in the body.
-pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
     let object = decode(call, body, options(call, "CreateOptions")?)?;
     if !call.served.version().verbs.iter().any(|v| v == "get") {
         return reviews::answer(call, object)
@@ -35,7 +35,11 @@ pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
 /// Makes a decoded object.
 ///
 /// `owned` says that its managed fields are already right, as after an apply.
-pub async fn insert(call: &Call<'_>, mut object: Value, owned: bool) -> Result<Outcome, Refusal> {
+pub async fn insert(
+    call: &Call<'_>,
+    mut object: Value,
+    owned: bool,
+) -> Result<Outcome, StatusError> {
     let served = &call.served;
     let resource = &served.resource;
     let traits = resource.traits;
@@ -83,12 +87,12 @@ pub async fn insert(call: &Call<'_>, mut object: Value, owned: bool) -> Result<O
         prepare::may_write(call, None, &object)?;
         admission::validate(call, written, &object).await?;
         if version_given {
-            return Err(Refusal::unknown(
+            return Err(StatusError::unknown(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
         let name = metadata::text(&object, "name").to_owned();
-        let taken = || Refusal::already_exists(resource.name(), &name);
+        let taken = || StatusError::already_exists(resource.name(), &name);
         if is_dry_run(call) {
             if resource
                 .collection
@@ -119,10 +123,10 @@ pub async fn insert(call: &Call<'_>, mut object: Value, owned: bool) -> Result<O
             Err(_) => return Err(taken()),
         }
     }
-    Err(Refusal::internal("no attempt at a name was made"))
+    Err(StatusError::internal("no attempt at a name was made"))
 }
 
-fn validate(call: &Call<'_>, served: &Served, object: &Value) -> Result<(), Refusal> {
+fn validate(call: &Call<'_>, served: &Served, object: &Value) -> Result<(), StatusError> {
     let resource = &served.resource;
     let mut errors = served.version().schema.validate(object, None);
     errors.splice(
@@ -144,7 +148,7 @@ fn validate(call: &Call<'_>, served: &Served, object: &Value) -> Result<(), Refu
 }
 
 /// Refuses what is to be made in a namespace that is absent or going.
-pub fn admit_namespace(call: &Call<'_>, name: &str) -> Result<(), Refusal> {
+pub fn admit_namespace(call: &Call<'_>, name: &str) -> Result<(), StatusError> {
     let resource = &call.served.resource;
     let namespace = call.path.namespace.as_ref();
     if !resource.namespaced {
@@ -155,10 +159,10 @@ pub fn admit_namespace(call: &Call<'_>, name: &str) -> Result<(), Refusal> {
         name: "namespaces",
     };
     let Some(found) = call.server.store.collection("/namespaces").get(namespace) else {
-        return Err(Refusal::not_found(namespaces, namespace));
+        return Err(StatusError::not_found(namespaces, namespace));
     };
     if found.head.deleting {
-        return Err(Refusal::namespace_terminating(
+        return Err(StatusError::namespace_terminating(
             resource.name(),
             name,
             namespace,

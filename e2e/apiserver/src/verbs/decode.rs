@@ -4,22 +4,22 @@ use serde_json::Value;
 
 use super::Call;
 use super::write::{FieldValidation, WriteOptions};
-use crate::clock;
 use crate::discovery::priority;
 use crate::kinds;
-use crate::metadata;
 use crate::prepare;
-use crate::refusal::{GroupName, Refusal};
-use crate::schema::FieldError;
-use crate::wire::{self, Unread};
+use crate::wire::clock;
+use crate::wire::field_error::FieldError;
+use crate::wire::media::{self, Unread};
+use crate::wire::metadata;
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// How much of a body that can't be read is quoted, in bytes.
 const QUOTED: usize = 30;
 
 /// Reads a body as an object of the call's kind.
-pub fn decode(call: &Call<'_>, body: &[u8], options: WriteOptions) -> Result<Value, Refusal> {
+pub fn decode(call: &Call<'_>, body: &[u8], options: WriteOptions) -> Result<Value, StatusError> {
     let custom = call.served.resource.custom.is_some();
-    let read = wire::parse(call.content_type, body, !custom).map_err(|unread| match unread {
+    let read = media::parse(call.content_type, body, !custom).map_err(|unread| match unread {
         Unread::Refused(refusal) => refusal,
         Unread::Json(error) => unrecognized(call, body, &error),
     })?;
@@ -37,7 +37,7 @@ pub fn decode(call: &Call<'_>, body: &[u8], options: WriteOptions) -> Result<Val
     }
     if custom && read.tree["kind"].as_str().is_none_or(str::is_empty) {
         let text = String::from_utf8_lossy(body);
-        return Err(Refusal::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{text}' ({})",
             call.served.resource.kind,
             quote(body)
@@ -46,8 +46,8 @@ pub fn decode(call: &Call<'_>, body: &[u8], options: WriteOptions) -> Result<Val
     decode_tree(call, read.tree, &read.duplicates, options)
 }
 
-fn unrecognized(call: &Call<'_>, body: &[u8], error: &str) -> Refusal {
-    Refusal::bad_request(format!(
+fn unrecognized(call: &Call<'_>, body: &[u8], error: &str) -> StatusError {
+    StatusError::bad_request(format!(
         "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {error} ({})",
         call.served.resource.kind,
         quote(body)
@@ -73,7 +73,7 @@ pub fn decode_tree(
     mut object: Value,
     duplicates: &[String],
     options: WriteOptions,
-) -> Result<Value, Refusal> {
+) -> Result<Value, StatusError> {
     let served = &call.served;
     check_kind(call, &object)?;
     object["apiVersion"] = served.api_version().into();
@@ -125,9 +125,9 @@ fn resets_owners(object: &Value) -> bool {
     }
 }
 
-fn mishandled(call: &Call<'_>, kind: &str, version: &str, error: &str) -> Refusal {
+fn mishandled(call: &Call<'_>, kind: &str, version: &str, error: &str) -> StatusError {
     let wanted = &call.served.resource.kind;
-    Refusal::bad_request(format!(
+    StatusError::bad_request(format!(
         "{kind} in version {version:?} cannot be handled as a {wanted}: {error}"
     ))
 }
@@ -148,12 +148,12 @@ fn is_registered(version: &str, kind: &str) -> bool {
 }
 
 /// A patch may not turn the object into something of another kind.
-pub fn registered(call: &Call<'_>, object: &Value) -> Result<(), Refusal> {
+pub fn registered(call: &Call<'_>, object: &Value) -> Result<(), StatusError> {
     check_kind(call, object)
 }
 
 /// The object must say that it is of the call's kind and version, or nothing.
-fn check_kind(call: &Call<'_>, object: &Value) -> Result<(), Refusal> {
+fn check_kind(call: &Call<'_>, object: &Value) -> Result<(), StatusError> {
     let served = &call.served;
     let found = |key: &str| object[key].as_str().unwrap_or_default();
     let (api_version, kind) = (served.api_version(), served.resource.kind.as_str());
@@ -166,7 +166,7 @@ fn check_kind(call: &Call<'_>, object: &Value) -> Result<(), Refusal> {
                 group: &served.resource.group,
                 name: found_kind,
             };
-            return Err(Refusal::invalid(
+            return Err(StatusError::invalid(
                 named,
                 metadata::text(object, "name"),
                 &[error],
@@ -205,7 +205,7 @@ fn check_kind(call: &Call<'_>, object: &Value) -> Result<(), Refusal> {
         }
     }
     if !found_version.is_empty() && found_version != api_version {
-        return Err(Refusal::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the API version in the data ({found_version}) does not match the expected API version ({api_version})"
         )));
     }

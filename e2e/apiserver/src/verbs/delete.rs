@@ -10,12 +10,12 @@ use super::write::{draft, options};
 use super::{Call, Outcome, read};
 use crate::admission;
 use crate::codec;
-use crate::metadata;
 use crate::prepare;
-use crate::refusal::{GroupName, Refusal};
-use crate::schema::FieldError;
 use crate::store::{Expect, Object};
-use crate::wire;
+use crate::wire::field_error::FieldError;
+use crate::wire::media;
+use crate::wire::metadata;
+use crate::wire::status_error::{GroupName, StatusError};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -44,7 +44,7 @@ pub struct Options {
 
 impl Options {
     /// Reads the options from the body, or from the query if there is none.
-    fn read(call: &Call<'_>, body: &[u8]) -> Result<Self, Refusal> {
+    fn read(call: &Call<'_>, body: &[u8]) -> Result<Self, StatusError> {
         let mut options = Self {
             dry_run: options(call, "DeleteOptions")?.dry_run,
             ..Self::default()
@@ -63,9 +63,9 @@ impl Options {
             options.check(Vec::new())?;
             return Ok(options);
         }
-        let tree = wire::tree_of(call.content_type, body)?;
+        let tree = media::tree_of(call.content_type, body)?;
         if tree["kind"].as_str().is_some_and(|k| k != "DeleteOptions") {
-            return Err(Refusal::bad_request(format!(
+            return Err(StatusError::bad_request(format!(
                 "no kind {} is registered for version {} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
                 tree["kind"], tree["apiVersion"]
             )));
@@ -117,7 +117,7 @@ impl Options {
         tree
     }
 
-    fn check(&self, mut errors: Vec<FieldError>) -> Result<(), Refusal> {
+    fn check(&self, mut errors: Vec<FieldError>) -> Result<(), StatusError> {
         if self.propagation.is_some() && self.orphan.is_some() {
             let detail = "orphanDependents and deletionPropagation cannot be both set";
             errors.push(FieldError::invalid(
@@ -143,7 +143,7 @@ impl Options {
             group: "meta.k8s.io",
             name: "DeleteOptions",
         };
-        Err(Refusal::invalid(kind, "", &errors))
+        Err(StatusError::invalid(kind, "", &errors))
     }
 
     /// The finalizers that make the garbage collector act as asked.
@@ -166,13 +166,13 @@ impl Options {
 }
 
 /// Deletes the object of the call.
-pub async fn one(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+pub async fn one(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
     let options = Options::read(call, body)?;
     delete(call, &call.path.name, &call.path.namespace, &options).await
 }
 
 /// Deletes what the call's selectors find.
-pub async fn collection(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+pub async fn collection(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
     let options = Options::read(call, body)?;
     let (objects, version) = read::selected(call)?;
     let mut items = Vec::with_capacity(objects.len());
@@ -209,7 +209,7 @@ pub async fn delete(
     name: &str,
     namespace: &str,
     options: &Options,
-) -> Result<Outcome, Refusal> {
+) -> Result<Outcome, StatusError> {
     let resource = &call.served.resource;
     prepare::may_delete(call, name)?;
     for _ in 0..ATTEMPTS {
@@ -217,7 +217,7 @@ pub async fn delete(
         let stored = resource
             .collection
             .get(&key)
-            .ok_or_else(|| Refusal::not_found(resource.name(), name))?;
+            .ok_or_else(|| StatusError::not_found(resource.name(), name))?;
         let old = codec::to_request(&call.served, stored.value());
         check_preconditions(call, name, &old, options)?;
         let now = call.server.clock.now();
@@ -228,7 +228,7 @@ pub async fn delete(
             return Ok(outcome);
         }
     }
-    Err(Refusal::modified(resource.name(), name))
+    Err(StatusError::modified(resource.name(), name))
 }
 
 fn check_preconditions(
@@ -236,7 +236,7 @@ fn check_preconditions(
     name: &str,
     old: &Value,
     options: &Options,
-) -> Result<(), Refusal> {
+) -> Result<(), StatusError> {
     let kind = call.served.resource.kind_name();
     let (uid, version) = (
         metadata::text(old, "uid"),
@@ -246,7 +246,7 @@ fn check_preconditions(
         let why = format!(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
         );
-        return Err(Refusal::conflict(kind, name, &why));
+        return Err(StatusError::conflict(kind, name, &why));
     }
     if let Some(wanted) = options
         .resource_version
@@ -256,7 +256,7 @@ fn check_preconditions(
         let why = format!(
             "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
         );
-        return Err(Refusal::conflict(kind, name, &why));
+        return Err(StatusError::conflict(kind, name, &why));
     }
     Ok(())
 }
@@ -277,7 +277,7 @@ fn step(
     old: &Value,
     options: &Options,
     now: Timestamp,
-) -> Result<Option<Outcome>, Refusal> {
+) -> Result<Option<Outcome>, StatusError> {
     let resource = &call.served.resource;
     let accepted = if options.orphan == Some(false) {
         StatusCode::ACCEPTED

@@ -17,15 +17,15 @@ use serde_json::{Value, json};
 
 use crate::codec;
 use crate::identity::User;
-use crate::refusal::{GroupName, Refusal};
 use crate::registry::Served;
-use crate::request::{Query, ResourcePath, Verb};
-use crate::schema::FieldError;
 use crate::server::Server;
 use crate::store::Object;
 use crate::subresources;
 use crate::table::{self, IncludeObject};
-use crate::wire::{self, Accept, Body, Form};
+use crate::wire::field_error::FieldError;
+use crate::wire::media::{self, Accept, Body, Form};
+use crate::wire::request::{Query, ResourcePath, Verb};
+use crate::wire::status_error::{GroupName, StatusError};
 
 pub use create::create;
 pub use delete::{Options as DeleteOptions, delete};
@@ -83,9 +83,9 @@ impl Call<'_> {
         }
     }
 
-    /// Whether the user may also create what this change would make, under the name in the path (as
-    /// in a real server, whose roles can so limit creation to a name).
-    pub fn permit_create(&self) -> Result<(), Refusal> {
+    /// Whether the user may also create what this change would make, under the name in the path (as in a real server, whose roles
+    /// can so limit creation to a name).
+    pub fn permit_create(&self) -> Result<(), StatusError> {
         self.server
             .permit(self.user, Verb::Create, self.path, self.query)
     }
@@ -98,12 +98,12 @@ impl Call<'_> {
     }
 
     /// The object asked for.
-    pub fn stored(&self) -> Result<Arc<Object>, Refusal> {
+    pub fn stored(&self) -> Result<Arc<Object>, StatusError> {
         let resource = &self.served.resource;
         resource
             .collection
             .get(&self.key())
-            .ok_or_else(|| Refusal::not_found(resource.name(), &self.path.name))
+            .ok_or_else(|| StatusError::not_found(resource.name(), &self.path.name))
     }
 
     /// Who owns the fields that this call writes.
@@ -112,10 +112,10 @@ impl Call<'_> {
     }
 
     /// Refuses an object with all that is wrong with it.
-    pub fn invalid(&self, name: &str, errors: &[FieldError]) -> Refusal {
+    pub fn invalid(&self, name: &str, errors: &[FieldError]) -> StatusError {
         if self.served.resource.group == "events.k8s.io" {
             // The real server validates all events as those of the core group.
-            return Refusal::invalid(
+            return StatusError::invalid(
                 GroupName {
                     group: "",
                     name: "Event",
@@ -124,7 +124,7 @@ impl Call<'_> {
                 errors,
             );
         }
-        Refusal::invalid(self.served.resource.kind_name(), name, errors)
+        StatusError::invalid(self.served.resource.kind_name(), name, errors)
     }
 
     /// The answer to the client, in the form that it accepts.
@@ -133,11 +133,11 @@ impl Call<'_> {
         if let Outcome::Stored(_, object) = outcome
             && self.accept == Accept::default()
         {
-            return wire::json_bytes(code, codec::bytes(&self.served, object));
+            return media::json_bytes(code, codec::bytes(&self.served, object));
         }
         let value = outcome.value(&self.served);
         if value["kind"] == "Status" {
-            return wire::tree(code, self.accept, &value);
+            return media::tree(code, self.accept, &value);
         }
         let shown = match self.accept.form {
             Form::Object => value,
@@ -147,15 +147,15 @@ impl Call<'_> {
                 json!({ "resourceVersion": value["metadata"]["resourceVersion"] }),
             ),
         };
-        wire::tree(code, self.accept, &shown)
+        media::tree(code, self.accept, &shown)
     }
 
     /// Refuses a table with something unknown in its rows.
-    pub fn bad_include(&self) -> Option<Refusal> {
+    pub fn bad_include(&self) -> Option<StatusError> {
         let asked = self.query.get("includeObject")?;
         let known = matches!(asked, "None" | "Metadata" | "Object");
         (self.accept.form == Form::Table && !known).then(|| {
-            Refusal::bad_request(format!(
+            StatusError::bad_request(format!(
                 "Unable to convert to Table as requested: includeObject: Invalid value: {asked:?}: must be 'Metadata', 'Object', 'None', or empty"
             ))
         })
@@ -180,7 +180,11 @@ impl Call<'_> {
 }
 
 /// Does what the call asks for.
-pub async fn dispatch(call: &Call<'_>, verb: Verb, body: Bytes) -> Result<Response<Body>, Refusal> {
+pub async fn dispatch(
+    call: &Call<'_>,
+    verb: Verb,
+    body: Bytes,
+) -> Result<Response<Body>, StatusError> {
     if !call.path.subresource.is_empty() {
         return Ok(call.answer(&subresources::dispatch(call, verb, &body).await?));
     }
@@ -193,7 +197,7 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: Bytes) -> Result<Respon
         Verb::Patch if !call.path.name.is_empty() => patch::patch(call, &body).await?,
         Verb::Delete => delete::one(call, &body).await?,
         Verb::DeleteCollection => delete::collection(call, &body).await?,
-        _ => return Err(Refusal::method_not_allowed()),
+        _ => return Err(StatusError::method_not_allowed()),
     };
     Ok(call.answer(&outcome))
 }

@@ -8,11 +8,11 @@ use super::update::{Prepared, check_name, update_with};
 use super::write::{WriteOptions, options};
 use super::{Call, Outcome, create};
 use crate::apply::{self, ApplyError};
-use crate::json;
-use crate::metadata;
 use crate::patch::{self as forms, PatchError};
-use crate::refusal::{GroupName, Refusal};
-use crate::schema::FieldError;
+use crate::wire::field_error::FieldError;
+use crate::wire::json;
+use crate::wire::metadata;
+use crate::wire::status_error::{GroupName, StatusError};
 
 const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
@@ -20,7 +20,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// Changes the object of the call as its body says.
-pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
     let custom = call.served.resource.custom.is_some();
     let offered: &[&str] = if custom {
         &[JSON, MERGE, APPLY]
@@ -29,9 +29,9 @@ pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
     };
     if !offered.contains(&call.content_type) {
         return Err(if custom {
-            Refusal::unsupported_media_type(offered)
+            StatusError::unsupported_media_type(offered)
         } else {
-            Refusal::unsupported_patch()
+            StatusError::unsupported_patch()
         });
     }
     let options = options(call, "PatchOptions")?;
@@ -56,9 +56,9 @@ pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
     .await
 }
 
-fn parse(call: &Call<'_>, body: &[u8]) -> Result<Value, Refusal> {
-    let read =
-        json::read(body).map_err(|e| Refusal::bad_request(format!("error decoding patch: {e}")))?;
+fn parse(call: &Call<'_>, body: &[u8]) -> Result<Value, StatusError> {
+    let read = json::read(body)
+        .map_err(|e| StatusError::bad_request(format!("error decoding patch: {e}")))?;
     let list = call.content_type == JSON;
     let found = match &read.tree {
         Value::Array(_) if list => return Ok(read.tree),
@@ -74,13 +74,13 @@ fn parse(call: &Call<'_>, body: &[u8]) -> Result<Value, Refusal> {
     } else {
         "map[string]interface {}"
     };
-    Err(Refusal::bad_request(format!(
+    Err(StatusError::bad_request(format!(
         "error decoding patch: json: cannot unmarshal {found} into Go value of type {expected}"
     )))
 }
 
 /// An object with a patch laid over it, by the form that the content type names.
-pub fn patched(call: &Call<'_>, old: &Value, document: &Value) -> Result<Value, Refusal> {
+pub fn patched(call: &Call<'_>, old: &Value, document: &Value) -> Result<Value, StatusError> {
     let result = match call.content_type {
         JSON => forms::json(old, document),
         STRATEGIC => forms::strategic(old, document, &call.served.version().schema),
@@ -96,16 +96,21 @@ pub fn patched(call: &Call<'_>, old: &Value, document: &Value) -> Result<Value, 
         // Whatever keeps the operations from being carried out, the real server says no more than
         // this.
         (JSON, PatchError::Malformed(message)) if message.contains("maximum operations") => {
-            Refusal::bad_request(message)
+            StatusError::bad_request(message)
         }
-        (JSON, _) => Refusal::patch_does_not_fit(),
-        (_, PatchError::Malformed(message)) => Refusal::bad_request(message),
-        (_, PatchError::Unprocessable(message)) => Refusal::unknown(message),
+        (JSON, _) => StatusError::patch_does_not_fit(),
+        (_, PatchError::Malformed(message)) => StatusError::bad_request(message),
+        (_, PatchError::Unprocessable(message)) => StatusError::unknown(message),
     })
 }
 
 /// A patch may fit the document and still leave something that is no object of the kind.
-fn undecodable(call: &Call<'_>, document: &Value, patched: &Value, refusal: Refusal) -> Refusal {
+fn undecodable(
+    call: &Call<'_>,
+    document: &Value,
+    patched: &Value,
+    refusal: StatusError,
+) -> StatusError {
     let Some((_, error)) = refusal.message().split_once("cannot be handled as a ") else {
         return refusal;
     };
@@ -116,7 +121,7 @@ fn undecodable(call: &Call<'_>, document: &Value, patched: &Value, refusal: Refu
         patched.to_string()
     };
     let error = FieldError::invalid("patch", &quoted.into(), error);
-    Refusal::invalid(
+    StatusError::invalid(
         GroupName {
             group: "",
             name: "",
@@ -147,13 +152,12 @@ async fn server_side(
     call: &Call<'_>,
     body: &[u8],
     options: WriteOptions,
-) -> Result<Outcome, Refusal> {
-    // What is applied is not decoded: an applier owns what it wrote, not what a Go type would print
-    // for it.
+) -> Result<Outcome, StatusError> {
+    // What is applied is not decoded: an applier owns what it wrote, not what a Go type would print for it.
     let mut config = applied(body)?;
     if !config.is_object() {
         let message = "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal into Go value of type map[string]interface {}";
-        return Err(Refusal::bad_request(message));
+        return Err(StatusError::bad_request(message));
     }
     check_kind(call, &config)?;
     let resource = &call.served.resource;
@@ -165,7 +169,11 @@ async fn server_side(
                 "uid mismatch: the provided object specified uid {}, and no existing object was found",
                 metadata::text(&config, "uid")
             );
-            return Err(Refusal::conflict(resource.name(), &call.path.name, &why));
+            return Err(StatusError::conflict(
+                resource.name(),
+                &call.path.name,
+                &why,
+            ));
         }
         call.permit_create()?;
         metadata::of(&mut config).remove("resourceVersion");
@@ -195,7 +203,7 @@ async fn server_side(
 }
 
 /// Reads what is applied: YAML, and nearly always JSON, which is read a good deal faster.
-fn applied(body: &[u8]) -> Result<Value, Refusal> {
+fn applied(body: &[u8]) -> Result<Value, StatusError> {
     if body.first() == Some(&b'{')
         && let Ok(read) = json::read(body)
         && read.duplicates.is_empty()
@@ -203,14 +211,14 @@ fn applied(body: &[u8]) -> Result<Value, Refusal> {
         return Ok(read.tree);
     }
     serde_saphyr::from_slice(body).map_err(|e| {
-        Refusal::bad_request(format!(
+        StatusError::bad_request(format!(
             "error decoding YAML: error converting YAML to JSON: {e}"
         ))
     })
 }
 
 /// What is applied must say that it is of the kind and version of the path.
-fn check_kind(call: &Call<'_>, config: &Value) -> Result<(), Refusal> {
+fn check_kind(call: &Call<'_>, config: &Value) -> Result<(), StatusError> {
     let text = |key: &str| config[key].as_str().unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
     if version == call.served.api_version() && kind == call.served.resource.kind {
@@ -221,7 +229,7 @@ fn check_kind(call: &Call<'_>, config: &Value) -> Result<(), Refusal> {
     } else {
         format!("/{version}")
     };
-    Err(Refusal::bad_request(format!(
+    Err(StatusError::bad_request(format!(
         "invalid object type: {version}, Kind={kind}"
     )))
 }
@@ -231,7 +239,7 @@ fn merged(
     live: Option<&Value>,
     config: &Value,
     options: WriteOptions,
-) -> Result<Value, Refusal> {
+) -> Result<Value, StatusError> {
     let applied = apply::apply(
         live,
         config,
@@ -244,10 +252,10 @@ fn merged(
     )
     .map_err(|error| match error {
         ApplyError::Conflicts { message, conflicts } => {
-            Refusal::apply_conflict(message, &conflicts)
+            StatusError::apply_conflict(message, &conflicts)
         }
-        ApplyError::BadRequest(message) => Refusal::bad_request(message),
-        ApplyError::Typed(message) => Refusal::unknown(message),
+        ApplyError::BadRequest(message) => StatusError::bad_request(message),
+        ApplyError::Typed(message) => StatusError::unknown(message),
     })?;
     decode_tree(call, applied, &[], options)
 }

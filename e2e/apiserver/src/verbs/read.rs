@@ -12,12 +12,12 @@ use serde_json::{Map, Value, json};
 use super::{Call, Outcome};
 use crate::codec;
 use crate::fields;
-use crate::protobuf::{self, encode};
-use crate::refusal::{GroupName, Refusal};
-use crate::schema::FieldError;
-use crate::selectors::{self, Selection};
 use crate::store::{Compacted, Object, Page, Scan};
-use crate::wire::{self, Accept, Body, Form};
+use crate::wire::field_error::FieldError;
+use crate::wire::media::{self, Accept, Body, Form};
+use crate::wire::protobuf::{self, encode};
+use crate::wire::selectors::{self, Selection};
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// Bytes of a list that are written at once.
 const PIECE: usize = 256 * 1024;
@@ -26,20 +26,24 @@ const PIECE: usize = 256 * 1024;
 const FUTURE: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// What the call selects.
-pub fn selection(call: &Call<'_>) -> Result<Selection, Refusal> {
+pub fn selection(call: &Call<'_>) -> Result<Selection, StatusError> {
     let labels = call
         .query
         .get("labelSelector")
         .map(selectors::labels)
         .transpose();
-    let labels = labels.map_err(Refusal::bad_request)?.unwrap_or_default();
+    let labels = labels
+        .map_err(StatusError::bad_request)?
+        .unwrap_or_default();
     let parsed = call
         .query
         .get("fieldSelector")
         .map(selectors::fields)
         .transpose();
-    let parsed = parsed.map_err(Refusal::bad_request)?.unwrap_or_default();
-    let fields = fields::known(&call.served, parsed).map_err(Refusal::bad_request)?;
+    let parsed = parsed
+        .map_err(StatusError::bad_request)?
+        .unwrap_or_default();
+    let fields = fields::known(&call.served, parsed).map_err(StatusError::bad_request)?;
     Ok(Selection { labels, fields })
 }
 
@@ -53,7 +57,7 @@ pub fn prefix(call: &Call<'_>) -> String {
 }
 
 /// Everything that the call selects, and the version of that state.
-pub fn selected(call: &Call<'_>) -> Result<(Vec<Arc<Object>>, u64), Refusal> {
+pub fn selected(call: &Call<'_>) -> Result<(Vec<Arc<Object>>, u64), StatusError> {
     let selection = selection(call)?;
     let prefix = prefix(call);
     let scan = Scan {
@@ -66,7 +70,7 @@ pub fn selected(call: &Call<'_>) -> Result<(Vec<Arc<Object>>, u64), Refusal> {
         .collection
         .scan(scan, |o| selection.matches(o));
     page.map(|p| (p.objects, p.version))
-        .map_err(|_| Refusal::internal("the present is never compacted"))
+        .map_err(|_| StatusError::internal("the present is never compacted"))
 }
 
 /// A resource version in the query, or what is wrong with it.
@@ -81,7 +85,7 @@ pub fn version(call: &Call<'_>) -> Result<Option<u64>, FieldError> {
 }
 
 /// Answers a read of one object.
-pub async fn get(call: &Call<'_>) -> Result<Outcome, Refusal> {
+pub async fn get(call: &Call<'_>) -> Result<Outcome, StatusError> {
     if let Some(asked) = version(call).map_err(bad_version)? {
         reach(call, asked).await?;
     }
@@ -89,22 +93,22 @@ pub async fn get(call: &Call<'_>) -> Result<Outcome, Refusal> {
 }
 
 #[allow(clippy::needless_pass_by_value)] // for map_err
-fn bad_version(error: FieldError) -> Refusal {
-    Refusal::bad_request(format!("invalid resource version: {error}"))
+fn bad_version(error: FieldError) -> StatusError {
+    StatusError::bad_request(format!("invalid resource version: {error}"))
 }
 
 /// Refuses the options of a list or watch.
-pub fn list_invalid(error: FieldError) -> Refusal {
+pub fn list_invalid(error: FieldError) -> StatusError {
     list_invalid_all(&[error])
 }
 
 /// Refuses the options of a list or watch for several reasons.
-pub fn list_invalid_all(errors: &[FieldError]) -> Refusal {
+pub fn list_invalid_all(errors: &[FieldError]) -> StatusError {
     let options = GroupName {
         group: "meta.k8s.io",
         name: "ListOptions",
     };
-    Refusal::invalid(options, "", errors)
+    StatusError::invalid(options, "", errors)
 }
 
 /// Where a list goes on.
@@ -124,9 +128,9 @@ impl Continue {
         URL_SAFE_NO_PAD.encode(token.to_string())
     }
 
-    fn decode(text: &str) -> Result<Self, Refusal> {
+    fn decode(text: &str) -> Result<Self, StatusError> {
         let wrong = || {
-            Refusal::bad_request(
+            StatusError::bad_request(
                 "invalid continue token: continue key is not valid: invalid continue token",
             )
         };
@@ -154,7 +158,7 @@ impl Continue {
 }
 
 /// Answers a list.
-pub async fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+pub async fn list(call: &Call<'_>) -> Result<Response<Body>, StatusError> {
     let selection = selection(call)?;
     let prefix = prefix(call);
     let limit = call
@@ -202,17 +206,17 @@ pub async fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
                     version: None,
                     after: from.after.clone(),
                 };
-                Refusal::continue_expired(on.encode())
+                StatusError::continue_expired(on.encode())
             }
-            None => {
-                Refusal::expired("The resourceVersion for the provided list is too old.".to_owned())
-            }
+            None => StatusError::expired(
+                "The resourceVersion for the provided list is too old.".to_owned(),
+            ),
         },
     )?;
     Ok(write(call, page, selection.is_everything()).await)
 }
 
-fn check_match(call: &Call<'_>, asked: Option<u64>, continued: bool) -> Result<bool, Refusal> {
+fn check_match(call: &Call<'_>, asked: Option<u64>, continued: bool) -> Result<bool, StatusError> {
     let forbidden = |detail: &str| {
         Err(list_invalid(FieldError::forbidden(
             "resourceVersionMatch",
@@ -220,7 +224,7 @@ fn check_match(call: &Call<'_>, asked: Option<u64>, continued: bool) -> Result<b
         )))
     };
     if continued && asked.is_some_and(|v| v != 0) {
-        return Err(Refusal::bad_request(
+        return Err(StatusError::bad_request(
             "specifying resource version is not allowed when using continue",
         ));
     }
@@ -246,7 +250,7 @@ fn check_match(call: &Call<'_>, asked: Option<u64>, continued: bool) -> Result<b
 }
 
 /// Waits a little for a version that isn't there yet.
-pub async fn reach(call: &Call<'_>, asked: u64) -> Result<(), Refusal> {
+pub async fn reach(call: &Call<'_>, asked: u64) -> Result<(), StatusError> {
     if asked <= call.server.store.version() {
         return Ok(());
     }
@@ -255,7 +259,7 @@ pub async fn reach(call: &Call<'_>, asked: u64) -> Result<(), Refusal> {
     if asked <= current {
         Ok(())
     } else {
-        Err(Refusal::too_large_version(asked, current))
+        Err(StatusError::too_large_version(asked, current))
     }
 }
 
@@ -306,7 +310,7 @@ async fn write(call: &Call<'_>, page: Page, counted: bool) -> Response<Body> {
             "items": items,
         }),
     };
-    wire::tree(StatusCode::OK, call.accept, &list)
+    media::tree(StatusCode::OK, call.accept, &list)
 }
 
 /// Writes a list in protobuf. Its length stands before it, so all of it is there before the first byte is sent; it is held in pieces
@@ -335,8 +339,8 @@ async fn compact(
     }
     pieces.push_front(list.head(length).into());
     pieces.push_back(Bytes::from_static(&encode::TAIL));
-    let body = wire::pieces(futures::stream::iter(pieces));
-    wire::answer(StatusCode::OK, protobuf::MEDIA_TYPE, body)
+    let body = media::pieces(futures::stream::iter(pieces));
+    media::answer(StatusCode::OK, protobuf::MEDIA_TYPE, body)
 }
 
 /// Writes a list piece by piece from the stored bytes, so that a large one never exists as a whole.
@@ -372,12 +376,12 @@ fn stream(call: &Call<'_>, objects: Vec<Arc<Object>>, metadata: &Value) -> Respo
     });
     if size < PIECE / 2 {
         let whole: Vec<u8> = pieces.by_ref().flatten().collect();
-        return wire::json_bytes(StatusCode::OK, whole);
+        return media::json_bytes(StatusCode::OK, whole);
     }
-    wire::answer(
+    media::answer(
         StatusCode::OK,
         "application/json",
-        wire::pieces(futures::stream::iter(pieces)),
+        media::pieces(futures::stream::iter(pieces)),
     )
 }
 

@@ -11,13 +11,13 @@ use super::{Call, Outcome, create};
 use crate::admission::{self, Operation, Written};
 use crate::apply;
 use crate::codec;
-use crate::metadata;
 use crate::prepare;
-use crate::refusal::Refusal;
 use crate::scale;
-use crate::schema::FieldError;
 use crate::store::{Expect, Object};
 use crate::traits::Generation;
+use crate::wire::field_error::FieldError;
+use crate::wire::metadata;
+use crate::wire::status_error::StatusError;
 
 /// Tries after losing a race against other writers. A real server tries as long as the request
 /// lives.
@@ -42,7 +42,7 @@ impl From<Value> for Prepared {
 }
 
 /// Puts the object in the body in the place of the stored one.
-pub async fn replace(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
+pub async fn replace(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
     let mut object = decode(call, body, options(call, "UpdateOptions")?)?;
     check_name(call, &mut object)?;
     let resource = &call.served.resource;
@@ -59,7 +59,7 @@ pub async fn replace(call: &Call<'_>, body: &[u8]) -> Result<Outcome, Refusal> {
 }
 
 /// An identity in a replacement is a precondition.
-fn check_uid(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), Refusal> {
+fn check_uid(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), StatusError> {
     let (uid, old_uid) = (metadata::text(new, "uid"), metadata::text(old, "uid"));
     if uid.is_empty() || uid == old_uid {
         return Ok(());
@@ -68,7 +68,7 @@ fn check_uid(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), Refusal> {
         "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}",
         registry_key(call)
     );
-    Err(Refusal::conflict(
+    Err(StatusError::conflict(
         call.served.resource.name(),
         &call.path.name,
         &why,
@@ -76,17 +76,17 @@ fn check_uid(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), Refusal> {
 }
 
 /// The name in an object must be that in the path.
-pub fn check_name(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
+pub fn check_name(call: &Call<'_>, object: &mut Value) -> Result<(), StatusError> {
     metadata::settle_namespace(object, &call.path.namespace)?;
     let url = call.path.name.as_ref();
     let name = metadata::text(object, "name");
     if name.is_empty() {
-        return Err(Refusal::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the name of the object ({url} based on URL) was undeterminable: name must be provided"
         )));
     }
     if name != url {
-        return Err(Refusal::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({url})"
         )));
     }
@@ -97,8 +97,8 @@ pub fn check_name(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
 /// faster, unless the new state names the version that it replaces.
 pub async fn update_with(
     call: &Call<'_>,
-    change: impl Fn(&Value) -> Result<Prepared, Refusal>,
-) -> Result<Outcome, Refusal> {
+    change: impl Fn(&Value) -> Result<Prepared, StatusError>,
+) -> Result<Outcome, StatusError> {
     let resource = &call.served.resource;
     for _ in 0..ATTEMPTS {
         let stored = call.stored()?;
@@ -109,10 +109,10 @@ pub async fn update_with(
             return Ok(outcome);
         }
     }
-    Err(Refusal::modified(resource.name(), &call.path.name))
+    Err(StatusError::modified(resource.name(), &call.path.name))
 }
 
-fn check_version(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), Refusal> {
+fn check_version(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), StatusError> {
     let resource = &call.served.resource;
     let name = call.path.name.as_ref();
     let version = metadata::text(new, "resourceVersion");
@@ -125,14 +125,14 @@ fn check_version(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), Refusa
         let detail = "must be specified for an update";
         let error = FieldError::invalid("metadata.resourceVersion", &0.into(), detail);
         // Here the real server names the resource, not the kind.
-        return Err(Refusal::invalid(resource.name(), name, &[error]));
+        return Err(StatusError::invalid(resource.name(), name, &[error]));
     }
     if version.parse::<u64>().is_err() {
         let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
-        return Err(Refusal::unknown(message));
+        return Err(StatusError::unknown(message));
     }
     if version != metadata::text(old, "resourceVersion") {
-        return Err(Refusal::modified(resource.name(), name));
+        return Err(StatusError::modified(resource.name(), name));
     }
     Ok(())
 }
@@ -159,7 +159,7 @@ async fn commit(
     stored: &Arc<Object>,
     old: &Value,
     prepared: Prepared,
-) -> Result<Option<Outcome>, Refusal> {
+) -> Result<Option<Outcome>, StatusError> {
     let served = &call.served;
     let resource = &served.resource;
     let version = served.version();
@@ -252,7 +252,7 @@ fn has_a_kind_of_its_own(call: &Call<'_>) -> bool {
 }
 
 /// Puts back what this path doesn't write, and fills in what is the server's to say.
-fn settle(call: &Call<'_>, old: &Value, new: &mut Value) -> Result<(), Refusal> {
+fn settle(call: &Call<'_>, old: &Value, new: &mut Value) -> Result<(), StatusError> {
     metadata::settle_namespace(new, &call.path.namespace)?;
     metadata::carry_over(old, new);
     prepare::update(call, old, new);

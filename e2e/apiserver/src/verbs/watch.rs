@@ -10,19 +10,19 @@ use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use super::{Call, read};
-use crate::clock;
 use crate::codec;
 use crate::faults::{Effect, Scope, silences};
-use crate::metadata;
-use crate::protobuf::encode;
-use crate::refusal::Refusal;
 use crate::registry::Served;
-use crate::schema::FieldError;
-use crate::selectors::Selection;
 use crate::server::Server;
 use crate::store::{Change, Compacted, Event, FRAME_END, Object, Scan};
 use crate::table::{self, IncludeObject};
-use crate::wire::{self, Accept, Body, Form};
+use crate::wire::clock;
+use crate::wire::field_error::FieldError;
+use crate::wire::media::{self, Accept, Body, Form};
+use crate::wire::metadata;
+use crate::wire::protobuf::encode;
+use crate::wire::selectors::Selection;
+use crate::wire::status_error::StatusError;
 
 /// Time between bookmarks, as in a real server.
 const BOOKMARKS: Duration = Duration::from_mins(1);
@@ -37,15 +37,15 @@ const BATCH: usize = 500;
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
 /// Starts a watch.
-pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+pub async fn start(call: &Call<'_>) -> Result<Response<Body>, StatusError> {
     let mut selection = read::selection(call)?;
     if call.path.watch && !call.path.name.is_empty() {
         let only = format!("metadata.name={}", call.path.name);
         selection
             .fields
-            .extend(crate::selectors::fields(&only).map_err(Refusal::bad_request)?);
+            .extend(crate::wire::selectors::fields(&only).map_err(StatusError::bad_request)?);
     }
-    let asked = read::version(call).map_err(|e| Refusal::unknown(e.to_string()))?;
+    let asked = read::version(call).map_err(|e| StatusError::unknown(e.to_string()))?;
     let initial = initial_events(call)?;
     let bookmarks = call.query.flag("allowWatchBookmarks");
     let collection = &call.served.resource.collection;
@@ -62,7 +62,7 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
                 ..Scan::default()
             };
             let page = collection.scan(scan, |o| selection.matches(o));
-            let page = page.map_err(|_| Refusal::internal("the present is never compacted"))?;
+            let page = page.map_err(|_| StatusError::internal("the present is never compacted"))?;
             backlog = page.objects;
             page.version
         }
@@ -70,7 +70,7 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
         (_, Some(version)) => {
             let oldest = collection.oldest();
             if version < oldest {
-                error = Some(Refusal::expired(format!(
+                error = Some(StatusError::expired(format!(
                     "too old resource version: {version} ({oldest})"
                 )));
             }
@@ -121,15 +121,15 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     } else {
         "application/json"
     };
-    Ok(wire::answer(
+    Ok(media::answer(
         StatusCode::OK,
         media_type,
-        wire::pieces(stream),
+        media::pieces(stream),
     ))
 }
 
 /// Whether initial events are asked for in so many words.
-fn initial_events(call: &Call<'_>) -> Result<Option<bool>, Refusal> {
+fn initial_events(call: &Call<'_>) -> Result<Option<bool>, StatusError> {
     let asked = call.query.optional_flag("sendInitialEvents");
     let matching = call.query.get("resourceVersionMatch");
     if asked.is_some() && !call.server.watch_list {
@@ -180,7 +180,7 @@ struct Follower {
     faults: Receiver<Vec<(Scope, Effect)>>,
     bookmarks: Option<Instant>,
     deadline: Instant,
-    error: Option<Refusal>,
+    error: Option<StatusError>,
     done: bool,
 }
 
@@ -268,7 +268,7 @@ impl Follower {
             }
             Err(Compacted { oldest }) => {
                 let message = format!("too old resource version: {} ({oldest})", self.cursor);
-                self.error = Some(Refusal::expired(message));
+                self.error = Some(StatusError::expired(message));
             }
         }
     }
@@ -392,7 +392,7 @@ impl Follower {
         out.push(b'\n');
     }
 
-    fn error_frame(&self, refusal: &Refusal) -> Bytes {
+    fn error_frame(&self, refusal: &StatusError) -> Bytes {
         if self.compact.is_some()
             && let Some(kind) = encode::Kind::of("v1", "Status")
         {

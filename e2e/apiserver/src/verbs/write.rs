@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use super::Call;
 use crate::codec;
 use crate::fields;
-use crate::metadata;
-use crate::refusal::{GroupName, Refusal};
 use crate::registry::Served;
-use crate::schema::FieldError;
 use crate::store::{Draft, Head};
+use crate::wire::field_error::FieldError;
+use crate::wire::metadata;
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// The longest name of a field manager, in bytes.
 const MANAGER_LIMIT: usize = 128;
@@ -37,7 +37,7 @@ pub struct WriteOptions {
 }
 
 /// Reads the options of a write; `kind` is what the API calls them (`CreateOptions`).
-pub fn options(call: &Call<'_>, kind: &str) -> Result<WriteOptions, Refusal> {
+pub fn options(call: &Call<'_>, kind: &str) -> Result<WriteOptions, StatusError> {
     let mut errors = Vec::new();
     if call
         .query
@@ -77,7 +77,7 @@ pub fn options(call: &Call<'_>, kind: &str) -> Result<WriteOptions, Refusal> {
             fields,
         });
     }
-    Err(Refusal::invalid(
+    Err(StatusError::invalid(
         GroupName {
             group: "meta.k8s.io",
             name: kind,
@@ -93,7 +93,7 @@ pub fn is_dry_run(call: &Call<'_>) -> bool {
 }
 
 /// An object of the request's version, ready for the store.
-pub fn draft(served: &Served, object: Value) -> Result<Draft, Refusal> {
+pub fn draft(served: &Served, object: Value) -> Result<Draft, StatusError> {
     let resource = &served.resource;
     let object = codec::to_storage(served, object);
     let key = resource.key(
@@ -101,5 +101,5 @@ pub fn draft(served: &Served, object: Value) -> Result<Draft, Refusal> {
         metadata::text(&object, "name"),
     );
     let head = Head::of(Arc::from(key), &object, fields::of(resource, &object));
-    Draft::new(head, &object).map_err(Refusal::internal)
+    Draft::new(head, &object).map_err(StatusError::internal)
 }

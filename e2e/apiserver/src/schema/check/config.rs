@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::Check;
 use crate::certificates;
-use crate::names::NameRule;
-use crate::schema::error::FieldError;
+use crate::wire::field_error::FieldError;
+use crate::wire::names::NameRule;
 
 /// Bytes that a config map or secret may hold.
 const MAX_SIZE: usize = 1024 * 1024;

@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use super::Check;
-use crate::schema::error::FieldError;
+use crate::wire::field_error::FieldError;
 
 /// Conditions that say how a Job ends.
 const ENDS: [&str; 4] = ["Failed", "Complete", "FailureTarget", "SuccessCriteriaMet"];

@@ -16,8 +16,8 @@ mod workloads;
 use serde_json::Value;
 
 use super::crd;
-use super::error::FieldError;
 use crate::kinds::Kind;
+use crate::wire::field_error::FieldError;
 
 /// What is wrong with an object of a built-in kind, as create (`old` is `None`) or as update.
 pub fn builtin(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<FieldError> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Check, each, label, port};
-use crate::schema::error::FieldError;
+use crate::wire::field_error::FieldError;
 
 /// Services have ports that can be told apart, and keep their address.
 pub fn service(check: &mut Check<'_>) {

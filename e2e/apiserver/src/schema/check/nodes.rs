@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Check;
-use crate::schema::error::FieldError;
+use crate::wire::field_error::FieldError;
 
 /// A node. The real server reports taints below `metadata`, and so do we.
 pub fn node(check: &mut Check<'_>) {

@@ -4,7 +4,7 @@ use muster_quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::{Check, each, get, label, port};
-use crate::schema::error::FieldError;
+use crate::wire::field_error::FieldError;
 
 /// Which restart policies a pod spec may have; it depends on what owns the pods.
 #[derive(Clone, Copy, PartialEq, Eq)]

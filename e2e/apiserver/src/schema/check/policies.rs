@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Check, webhooks};
 use crate::admission::policies::names;
-use crate::schema::error::FieldError;
+use crate::wire::field_error::FieldError;
 
 /// A policy. What is not implemented (parameters, the authorizer) is refused, so that no policy
 /// passes for one that it is not.

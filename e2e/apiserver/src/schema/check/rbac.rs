@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Check;
-use crate::schema::error::FieldError;
+use crate::wire::field_error::FieldError;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::Check;
-use crate::names::{self, NameRule};
 use crate::schema::cel;
-use crate::schema::error::FieldError;
+use crate::wire::field_error::FieldError;
+use crate::wire::names::{self, NameRule};
 
 const MAX_CONDITIONS: usize = 64;
 const URL_FORM: &str = "; desired format: https://host[/path]";

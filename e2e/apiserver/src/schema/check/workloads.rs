@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Check;
 use super::pods::{self, Restarts};
 use crate::kinds::Kind;
-use crate::schema::error::FieldError;
+use crate::wire::field_error::FieldError;
 
 /// Deployments and their like.
 pub fn apps(check: &mut Check<'_>, kind: &Kind) {

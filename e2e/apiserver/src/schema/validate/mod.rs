@@ -3,12 +3,12 @@
 
 use serde_json::Value;
 
-use super::error::FieldError;
 use super::expressions;
 use super::format;
 use super::node::{At, ListKind, Node, Shape};
 use super::rules::Rules;
 use super::walk::join;
+use crate::wire::field_error::FieldError;
 
 /// What is wrong with `new`. Where `old` has the same value, nothing is said: objects that were
 /// accepted once may be kept ("ratcheting").

@@ -291,7 +291,8 @@ impl<'a> Parser<'a> {
             Token::Word(word) => word.to_owned(),
             other => return Err(format!("found '{}', expected: identifier", other.text())),
         };
-        crate::names::label_key(&key).map_err(|e| format!("<nil>: Invalid value: {key:?}: {e}"))?;
+        crate::wire::names::label_key(&key)
+            .map_err(|e| format!("<nil>: Invalid value: {key:?}: {e}"))?;
         if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             let operator = if negated {
                 Operator::Absent
@@ -332,7 +333,7 @@ impl<'a> Parser<'a> {
                     ));
                 }
             } else {
-                crate::names::label_value(value)
+                crate::wire::names::label_value(value)
                     .map_err(|e| format!("values[{i}][{key}]: Invalid value: {value:?}: {e}"))?;
             }
         }

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::names::{self, NameRule};
-use crate::refusal::Refusal;
-use crate::schema::FieldError;
+use crate::wire::field_error::FieldError;
+use crate::wire::names::{self, NameRule};
+use crate::wire::status_error::StatusError;
 
 /// Bytes of all annotations of an object together, keys included.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -53,7 +53,7 @@ pub fn wipe_system_fields(object: &mut Value) {
 }
 
 /// Makes the object's namespace that of the request.
-pub fn settle_namespace(object: &mut Value, namespace: &str) -> Result<(), Refusal> {
+pub fn settle_namespace(object: &mut Value, namespace: &str) -> Result<(), StatusError> {
     let metadata = of(object);
     match metadata
         .get("namespace")
@@ -68,7 +68,7 @@ pub fn settle_namespace(object: &mut Value, namespace: &str) -> Result<(), Refus
         _ if namespace.is_empty() => {}
         _ => {
             let message = "the namespace of the provided object does not match the namespace sent on the request";
-            return Err(Refusal::bad_request(message));
+            return Err(StatusError::bad_request(message));
         }
     }
     if namespace.is_empty() {

@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::apply::Conflict;
-use crate::schema::{FieldError, aggregate};
+use crate::wire::field_error::{FieldError, aggregate};
 
 /// A group and a plural, as messages name a resource: `deployments.apps`, `pods`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl fmt::Display for GroupName<'_> {
 
 /// A refusal of a request. Boxed: it travels through every `Result` of the server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Refusal(Box<Body>);
+pub struct StatusError(Box<Body>);
 
 #[derive(Debug, Clone, PartialEq)]
 struct Body {
@@ -43,7 +43,7 @@ struct Body {
     plain: bool,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for StatusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -55,9 +55,9 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for StatusError {}
 
-impl Refusal {
+impl StatusError {
     fn build(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Body {
             code,
@@ -418,14 +418,18 @@ mod tests {
             name: "pods",
         };
         let cases = [
-            (Refusal::not_found(core, "a"), 404, r#"pods "a" not found"#),
             (
-                Refusal::already_exists(DEPLOYMENTS, "a"),
+                StatusError::not_found(core, "a"),
+                404,
+                r#"pods "a" not found"#,
+            ),
+            (
+                StatusError::already_exists(DEPLOYMENTS, "a"),
                 409,
                 r#"deployments.apps "a" already exists"#,
             ),
             (
-                Refusal::forbidden(core, "", "no"),
+                StatusError::forbidden(core, "", "no"),
                 403,
                 "pods is forbidden: no",
             ),
@@ -438,7 +442,7 @@ mod tests {
 
     #[test]
     fn details_leave_out_what_is_empty() {
-        let status = Refusal::not_found(
+        let status = StatusError::not_found(
             GroupName {
                 group: "",
                 name: "pods",
@@ -462,11 +466,11 @@ mod tests {
             "must be greater than or equal to 0",
         );
         assert_eq!(
-            Refusal::invalid(kind, "a", std::slice::from_ref(&one)).message(),
+            StatusError::invalid(kind, "a", std::slice::from_ref(&one)).message(),
             r#"Deployment.apps "a" is invalid: spec.selector: Required value"#
         );
         assert_eq!(
-            Refusal::invalid(kind, "a", &[one, two]).message(),
+            StatusError::invalid(kind, "a", &[one, two]).message(),
             r#"Deployment.apps "a" is invalid: [spec.selector: Required value, spec.replicas: Invalid value: -1: must be greater than or equal to 0]"#
         );
     }

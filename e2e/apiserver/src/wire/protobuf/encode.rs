@@ -274,7 +274,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::protobuf::decode;
+    use crate::wire::protobuf::decode;
 
     /// An object as it comes back from a frame.
     fn read_back(object: &Value) -> Value {

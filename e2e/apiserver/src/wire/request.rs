@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use http::Method;
 
-use crate::refusal::Refusal;
-use crate::selectors::{self, FieldRequirement};
+use crate::wire::selectors::{self, FieldRequirement};
+use crate::wire::status_error::StatusError;
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,10 +191,10 @@ impl Query {
     }
 
     /// A whole number.
-    pub fn number(&self, key: &str) -> Result<Option<i64>, Refusal> {
+    pub fn number(&self, key: &str) -> Result<Option<i64>, StatusError> {
         let parse = |text: &str| {
             text.parse().map_err(|_| {
-                Refusal::bad_request(format!(
+                StatusError::bad_request(format!(
                     "strconv.ParseInt: parsing {text:?}: invalid syntax"
                 ))
             })

@@ -11,9 +11,9 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use serde_json::Value;
 
-use crate::json::{self, Document};
-use crate::protobuf;
-use crate::refusal::Refusal;
+use crate::wire::json::{self, Document};
+use crate::wire::protobuf;
+use crate::wire::status_error::StatusError;
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -49,7 +49,7 @@ pub struct Accept {
 
 impl Accept {
     /// The best of what the client accepts that we offer.
-    pub fn negotiate(headers: &HeaderMap) -> Result<Self, Refusal> {
+    pub fn negotiate(headers: &HeaderMap) -> Result<Self, StatusError> {
         let ranges = ranges(headers);
         if ranges.is_empty() {
             return Ok(Self::default());
@@ -59,9 +59,9 @@ impl Accept {
                 OFFERED.contains(&r.kind.as_str()) && r.kind != protobuf::MEDIA_TYPE
             };
             if ranges.iter().any(known) {
-                Refusal::form_not_acceptable()
+                StatusError::form_not_acceptable()
             } else {
-                Refusal::not_acceptable()
+                StatusError::not_acceptable()
             }
         })
     }
@@ -169,11 +169,11 @@ pub fn content_type(headers: &HeaderMap) -> String {
 }
 
 /// Reads a body up to the limit.
-pub async fn read(body: Incoming) -> Result<Bytes, Refusal> {
+pub async fn read(body: Incoming) -> Result<Bytes, StatusError> {
     match Limited::new(body, BODY_LIMIT).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(e) if e.is::<LengthLimitError>() => Err(Refusal::too_large(BODY_LIMIT)),
-        Err(e) => Err(Refusal::bad_request(format!("reading the body: {e}"))),
+        Err(e) if e.is::<LengthLimitError>() => Err(StatusError::too_large(BODY_LIMIT)),
+        Err(e) => Err(StatusError::bad_request(format!("reading the body: {e}"))),
     }
 }
 
@@ -181,7 +181,7 @@ pub async fn read(body: Incoming) -> Result<Bytes, Refusal> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unread {
     /// The reason is known in full.
-    Refused(Refusal),
+    Refused(StatusError),
     /// It is no JSON; the words are those of Go's parser.
     Json(String),
 }
@@ -195,29 +195,31 @@ pub fn parse(content_type: &str, body: &[u8], builtin: bool) -> Result<Document,
     match content_type {
         "" | "application/json" => json::read(body).map_err(Unread::Json),
         "application/yaml" => serde_saphyr::from_slice(body).map(document).map_err(|e| {
-            Unread::Refused(Refusal::bad_request(format!(
+            Unread::Refused(StatusError::bad_request(format!(
                 "error converting YAML to JSON: {e}"
             )))
         }),
         protobuf::MEDIA_TYPE if builtin => protobuf::decode(body).map(document).map_err(|e| {
-            Unread::Refused(Refusal::bad_request(format!(
+            Unread::Refused(StatusError::bad_request(format!(
                 "unable to decode the body: {e}"
             )))
         }),
         _ => {
             let offered = if builtin { &OFFERED[..] } else { &OFFERED[..2] };
-            Err(Unread::Refused(Refusal::unsupported_media_type(offered)))
+            Err(Unread::Refused(StatusError::unsupported_media_type(
+                offered,
+            )))
         }
     }
 }
 
 /// Reads the body of a request that is about no kind of its own.
-pub fn tree_of(content_type: &str, body: &[u8]) -> Result<Value, Refusal> {
+pub fn tree_of(content_type: &str, body: &[u8]) -> Result<Value, StatusError> {
     parse(content_type, body, true)
         .map(|read| read.tree)
         .map_err(|unread| match unread {
             Unread::Refused(refusal) => refusal,
-            Unread::Json(error) => Refusal::bad_request(format!(
+            Unread::Json(error) => StatusError::bad_request(format!(
                 "couldn't get version/kind; json parse error: {error}"
             )),
         })
@@ -270,7 +272,7 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
 }
 
 /// The answer that a refusal is.
-pub fn refused(refusal: &Refusal, accept: Accept) -> Response<Body> {
+pub fn refused(refusal: &StatusError, accept: Accept) -> Response<Body> {
     if refusal.is_plain() {
         return text(refusal.code(), refusal.message().to_owned());
     }
