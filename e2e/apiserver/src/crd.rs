@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::discovery::priority;
+use crate::registry::kind_facts::KindFacts;
 use crate::registry::{Custom, Resource, Scale, Subresource, Version, collection_name};
 use crate::schema::Schema;
 use crate::server::Server;
 use crate::store::Scan;
 use crate::table::Columns;
-use crate::traits::Traits;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
 
@@ -81,7 +81,7 @@ pub fn resource(server: &Server, crd: &Value) -> Result<Resource, FieldError> {
         namespaced: crd["spec"]["scope"] == "Namespaced",
         versions,
         storage,
-        traits: Traits::CUSTOM,
+        facts: KindFacts::CUSTOM,
         custom: Some(Custom {
             crd: metadata::text(crd, "name").to_owned(),
             definition: Arc::new(crd.clone()),

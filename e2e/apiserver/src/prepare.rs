@@ -7,9 +7,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::certificates;
+use crate::auth::certificates;
+use crate::auth::rbac;
 use crate::crd;
-use crate::rbac;
 use crate::verbs::Call;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
@@ -119,20 +119,20 @@ pub fn update(call: &Call<'_>, old: &Value, new: &mut Value) {
     if call.path.subresource.is_empty() {
         read_change(call, old, new);
     }
-    let traits = call.served.resource.traits;
+    let facts = call.served.resource.facts;
     match call.path.subresource.as_ref() {
         "status" => {
             agree_on_addresses(call, new);
             let status = new.get("status").cloned();
             let written = std::mem::replace(new, old.clone());
             put(new, "status", status);
-            if traits.status_keeps_metadata {
+            if facts.status_keeps_metadata {
                 // Who owns the status may still be said.
                 keep(&written, new, "managedFields");
             } else {
                 let labels = old["metadata"].get("labels").cloned();
                 new["metadata"] = written["metadata"].clone();
-                if traits.status_keeps_labels {
+                if facts.status_keeps_labels {
                     let fields = metadata::of(new);
                     match labels {
                         Some(labels) => fields.insert("labels".to_owned(), labels),

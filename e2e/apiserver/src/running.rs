@@ -13,10 +13,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::admission::Admission;
 use crate::audit::Audit;
+use crate::auth::identity::{Authority, Credentials, IdentityError, TlsError, User};
+use crate::auth::rbac::Rbac;
 use crate::controllers::{self, Enabled, Inside};
 use crate::faults::Faults;
-use crate::identity::{Authority, Credentials, IdentityError, TlsError, User};
-use crate::rbac::Rbac;
 use crate::registry::Registry;
 use crate::serve;
 use crate::server::Server;
@@ -200,7 +200,7 @@ async fn bootstrap(server: &Arc<Server>, port: u16, crds: &[Value]) -> Result<()
         .create(&inside.builtin("", "services"), "default", &service)
         .await
         .map_err(failed)?;
-    for (plural, object) in crate::rbac::bootstrap() {
+    for (plural, object) in crate::auth::rbac::bootstrap() {
         let roles = inside.builtin("rbac.authorization.k8s.io", plural);
         inside.create(&roles, "", &object).await.map_err(failed)?;
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::fields;
 use crate::registry::Served;
+use crate::registry::fields;
 use crate::running::Running;
 use crate::store::{Draft, Expect, Head, Scan};
 use crate::wire::clock;

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use crate::auth::identity::user_of_certificate;
 use crate::faults::{Effect, refuses};
-use crate::identity::user_of_certificate;
 use crate::server::Server;
 
 /// Connections that wait to be accepted.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::rbac::any;
+use crate::auth::rbac::any;
 use crate::schema::cel::{self, Expr, Failure};
 use crate::wire::json::texts;
 use crate::wire::selectors::{Operator, Requirement};

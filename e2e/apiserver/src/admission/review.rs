@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::matching::Resource;
-use crate::identity::User;
+use crate::auth::identity::User;
 use crate::wire::status_error::StatusError;
 
 /// A request as admission sees it.

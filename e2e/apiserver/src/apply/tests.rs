@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{ApplyError, apply, keep_times, manager_name, track_update};
-use crate::kinds;
+use crate::kinds::catalog;
 use crate::schema::Schema;
 
 fn at(second: i64) -> Timestamp {
@@ -13,7 +13,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn builtin(api_version: &str, kind: &str) -> Schema {
-    Schema::builtin(kinds::of_object(api_version, kind).expect("a built-in kind"))
+    Schema::builtin(catalog::of_object(api_version, kind).expect("a built-in kind"))
 }
 
 /// An object that several managers write to, one step after the other.

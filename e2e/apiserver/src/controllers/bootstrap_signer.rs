@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::Inside;
-use crate::bootstrap_tokens::{self, INFO, NAMESPACE, PREFIX};
+use crate::auth::bootstrap_tokens::{self, INFO, NAMESPACE, PREFIX};
 use crate::registry::Served;
 use crate::server::Notice;
 use crate::store::Scan;

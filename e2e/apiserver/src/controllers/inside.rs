@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::identity::User;
+use crate::auth::identity::User;
 use crate::registry::Served;
 use crate::server::Server;
 use crate::verbs::{self, Call, DeleteOptions, Outcome, Prepared};

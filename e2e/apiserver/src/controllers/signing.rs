@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::Inside;
-use crate::certificates::{self, Decision};
+use crate::auth::certificates::{self, Decision};
 use crate::registry::Served;
 use crate::server::Notice;
 use crate::wire::metadata;

@@ -2,10 +2,10 @@
 //! account.
 
 use super::Inside;
+use crate::auth::tokens;
 use crate::registry::Served;
 use crate::server::Notice;
 use crate::store::Scan;
-use crate::tokens;
 use crate::verbs::DeleteOptions;
 use crate::wire::metadata;
 

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http::header::ACCEPT;
 use serde_json::{Map, Value, json};
 
-use crate::kinds::{self, Kind};
+use crate::kinds::catalog::{self, Kind};
 use paths::Resource;
 use schemas::{Dialect, Schemas};
 
@@ -61,7 +61,7 @@ pub fn v3_group(group: &str, version: &str, crds: &[&Value]) -> Value {
 pub fn v2(crds: &[&Value]) -> Value {
     let mut schemas = Schemas::new(Dialect::V2);
     let mut paths = Map::new();
-    for kind in kinds::all() {
+    for kind in catalog::all() {
         schemas.builtin(kind);
         paths::add(&mut paths, &Resource::builtin(kind), Dialect::V2);
     }
@@ -106,7 +106,7 @@ fn info() -> Value {
 }
 
 fn builtin<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Kind> + use<'a> {
-    kinds::all()
+    catalog::all()
         .iter()
         .filter(move |kind| kind.group == group && kind.version == version)
 }

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::schemas::Dialect;
-use crate::kinds::Kind;
+use crate::kinds::catalog::Kind;
 
 /// What a path is about.
 pub struct Resource {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::Kind;
+use crate::kinds::catalog::Kind;
 use crate::schema::builtin::{ARENA, DEFINITIONS, definition_name};
 use crate::schema::node::{At, ListKind, Shape};
 

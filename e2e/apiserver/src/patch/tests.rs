@@ -4,15 +4,15 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{PatchError, json as json_patch, merge, strategic};
-use crate::kinds;
+use crate::kinds::catalog;
 use crate::schema::Schema;
 
 fn deployment() -> Schema {
-    Schema::builtin(kinds::of_object("apps/v1", "Deployment").expect("deployments"))
+    Schema::builtin(catalog::of_object("apps/v1", "Deployment").expect("deployments"))
 }
 
 fn pod() -> Schema {
-    Schema::builtin(kinds::of_object("v1", "Pod").expect("pods"))
+    Schema::builtin(catalog::of_object("v1", "Pod").expect("pods"))
 }
 
 #[test]

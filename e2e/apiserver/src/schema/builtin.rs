@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use super::build::{Builder, OBJECT_META};
 use super::node::{At, Id, Node};
-use crate::kinds::{self, Kind};
+use crate::kinds::catalog::{self, Kind};
 
 /// OpenAPI definitions of the built-in kinds and all they refer to, by full type name; references
 /// read `#/$defs/NAME`.
@@ -30,7 +30,7 @@ pub static ARENA: LazyLock<Builtins> = LazyLock::new(|| {
     let mut builder = Builder::new(&DEFINITIONS);
     // Metadata first: the overlay recognises the fields that hold it.
     builder.definition(OBJECT_META);
-    for kind in kinds::all() {
+    for kind in catalog::all() {
         builder.definition(&definition_name(kind));
     }
     for name in SUBRESOURCES {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_definition() {
-        for kind in kinds::all() {
+        for kind in catalog::all() {
             let name = definition_name(kind);
             assert!(DEFINITIONS.contains_key(&name), "{name}");
             assert!(ARENA.root(&name).is_some(), "{name}");

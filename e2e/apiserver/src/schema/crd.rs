@@ -292,8 +292,11 @@ mod tests {
             let crd = serde_json::to_value(crd).expect("serializes");
             let mut named = crd.clone();
             crate::schema::Schema::builtin(
-                crate::kinds::of_object("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-                    .unwrap(),
+                crate::kinds::catalog::of_object(
+                    "apiextensions.k8s.io/v1",
+                    "CustomResourceDefinition",
+                )
+                .unwrap(),
             )
             .default(&mut named);
             assert_eq!(check_crd(&named), [], "{}", crd["metadata"]["name"]);

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 pub use crd::check_crd;
 use node::{At, Id, Node};
 
-use crate::kinds::Kind;
+use crate::kinds::catalog::Kind;
 use crate::wire::field_error::FieldError;
 
 /// The shape of one kind. Cheap to clone.

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::Schema;
-use crate::kinds;
+use crate::kinds::catalog;
 
 fn schema(api_version: &str, kind: &str) -> Schema {
-    Schema::builtin(kinds::of_object(api_version, kind).expect("a built-in kind"))
+    Schema::builtin(catalog::of_object(api_version, kind).expect("a built-in kind"))
 }
 
 fn admitted(mut object: Value) -> Value {
@@ -190,7 +190,7 @@ fn custom_objects_are_pruned_and_defaulted_by_their_schema() {
 
 #[test]
 fn defaulting_twice_changes_nothing() {
-    for kind in kinds::all().iter().filter(|kind| kind.stored()) {
+    for kind in catalog::all().iter().filter(|kind| kind.stored()) {
         let schema = Schema::builtin(kind);
         let mut once =
             json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "n"}});

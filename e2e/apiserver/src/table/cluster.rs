@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{AGE, Column, NAME, Printer, Row, age, boolean, joined, number, text, wide};
-use crate::kinds::Kind;
+use crate::kinds::catalog::Kind;
 
 /// The printer of `kind`, if it has one here.
 pub fn printer(kind: &Kind) -> Option<&'static Printer> {

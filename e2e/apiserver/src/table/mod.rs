@@ -11,7 +11,7 @@ mod workloads;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::kinds::Kind;
+use crate::kinds::catalog::Kind;
 use custom::CustomColumn;
 
 /// What goes into `object` of every row (`includeObject` in the query).

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{AGE, NAME, Printer, Row, SELECTOR, joined, labels, selector, text, wide};
-use crate::kinds::Kind;
+use crate::kinds::catalog::Kind;
 
 /// The printer of `kind`, if it is about networks or storage.
 pub fn printer(kind: &Kind) -> Option<&'static Printer> {

@@ -4,14 +4,14 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Columns, IncludeObject, age, table};
-use crate::kinds;
+use crate::kinds::catalog;
 
 fn now() -> Timestamp {
     "2026-01-02T00:00:00Z".parse().expect("a time")
 }
 
 fn cells(object: &Value) -> Vec<Value> {
-    let kind = kinds::of_object(
+    let kind = catalog::of_object(
         object["apiVersion"].as_str().unwrap(),
         object["kind"].as_str().unwrap(),
     );
@@ -54,7 +54,7 @@ fn durations_have_two_or_three_figures() {
 
 #[test]
 fn every_kind_has_as_many_cells_as_columns_even_for_an_empty_object() {
-    for kind in kinds::all().iter().filter(|kind| kind.stored()) {
+    for kind in catalog::all().iter().filter(|kind| kind.stored()) {
         cells(
             &json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "n"}}),
         );

@@ -6,7 +6,7 @@ use super::{
     AGE, CONTAINERS, IMAGES, NAME, Printer, Row, SELECTOR, age, boolean, joined, labels, number,
     pods, selector, text,
 };
-use crate::kinds::Kind;
+use crate::kinds::catalog::Kind;
 
 /// The printer of `kind`, if it is a workload.
 pub fn printer(kind: &Kind) -> Option<&'static Printer> {

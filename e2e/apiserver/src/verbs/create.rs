@@ -10,10 +10,10 @@ use crate::admission::{self, Operation, Written};
 use crate::apply;
 use crate::prepare;
 use crate::registry::Served;
-use crate::reviews;
-use crate::scale;
+use crate::registry::kind_facts::Generation;
 use crate::store::Expect;
-use crate::traits::Generation;
+use crate::subresources::reviews;
+use crate::subresources::scale;
 use crate::wire::clock;
 use crate::wire::metadata;
 use crate::wire::status_error::{GroupName, StatusError};
@@ -42,7 +42,7 @@ pub async fn insert(
 ) -> Result<Outcome, StatusError> {
     let served = &call.served;
     let resource = &served.resource;
-    let traits = resource.traits;
+    let facts = resource.facts;
     metadata::wipe_system_fields(&mut object);
     metadata::settle_namespace(&mut object, &call.path.namespace)?;
     admit_namespace(call, metadata::text(&object, "name"))?;
@@ -65,7 +65,7 @@ pub async fn insert(
     let fields = metadata::of(&mut object);
     fields.insert("uid".to_owned(), clock::uid().into());
     fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
-    if traits.generation != Generation::None {
+    if facts.generation != Generation::None {
         fields.insert("generation".to_owned(), 1.into());
     }
     prepare::create(call, &mut object);
@@ -133,7 +133,7 @@ fn validate(call: &Call<'_>, served: &Served, object: &Value) -> Result<(), Stat
         0..0,
         metadata::validate(
             object,
-            resource.traits.names,
+            resource.facts.names,
             resource.namespaced,
             resource.custom.is_none(),
         ),

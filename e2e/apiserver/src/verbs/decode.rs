@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Call;
 use super::write::{FieldValidation, WriteOptions};
 use crate::discovery::priority;
-use crate::kinds;
+use crate::kinds::catalog;
 use crate::prepare;
 use crate::wire::clock;
 use crate::wire::field_error::FieldError;
@@ -135,14 +135,14 @@ fn mishandled(call: &Call<'_>, kind: &str, version: &str, error: &str) -> Status
 /// Whether the API has ever had this kind in this version: old versions are known, though no longer
 /// served.
 fn is_registered(version: &str, kind: &str) -> bool {
-    if kinds::of_object(version, kind).is_some() {
+    if catalog::of_object(version, kind).is_some() {
         return true;
     }
     let Some((group, version)) = version.split_once('/') else {
         return false;
     };
     priority(version).0 > 0
-        && kinds::all()
+        && catalog::all()
             .iter()
             .any(|k| k.group == group && k.kind == kind)
 }

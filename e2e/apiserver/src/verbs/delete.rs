@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use super::write::{draft, options};
 use super::{Call, Outcome, read};
 use crate::admission;
-use crate::codec;
 use crate::prepare;
+use crate::registry::codec;
 use crate::store::{Expect, Object};
 use crate::wire::field_error::FieldError;
 use crate::wire::media;
@@ -333,14 +333,14 @@ fn step(
         {
             Ok(gone) => {
                 call.server.removed(resource, &gone);
-                if resource.traits.return_deleted {
+                if resource.facts.return_deleted {
                     return Ok(Some(Outcome::Stored(StatusCode::OK, gone)));
                 }
             }
             Err(_) => return Ok(None),
         }
     }
-    if resource.traits.return_deleted {
+    if resource.facts.return_deleted {
         return Ok(Some(Outcome::Tree(StatusCode::OK, new)));
     }
     Ok(Some(Outcome::Tree(StatusCode::OK, success(call, &new))))

@@ -15,9 +15,9 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::codec;
-use crate::identity::User;
+use crate::auth::identity::User;
 use crate::registry::Served;
+use crate::registry::codec;
 use crate::server::Server;
 use crate::store::Object;
 use crate::subresources;

@@ -10,8 +10,8 @@ use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::{Call, Outcome};
-use crate::codec;
-use crate::fields;
+use crate::registry::codec;
+use crate::registry::fields;
 use crate::store::{Compacted, Object, Page, Scan};
 use crate::wire::field_error::FieldError;
 use crate::wire::media::{self, Accept, Body, Form};

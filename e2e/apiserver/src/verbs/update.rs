@@ -10,11 +10,11 @@ use super::write::{draft, is_dry_run, options};
 use super::{Call, Outcome, create};
 use crate::admission::{self, Operation, Written};
 use crate::apply;
-use crate::codec;
 use crate::prepare;
-use crate::scale;
+use crate::registry::codec;
+use crate::registry::kind_facts::Generation;
 use crate::store::{Expect, Object};
-use crate::traits::Generation;
+use crate::subresources::scale;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
 use crate::wire::status_error::StatusError;
@@ -47,7 +47,7 @@ pub async fn replace(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusErro
     check_name(call, &mut object)?;
     let resource = &call.served.resource;
     let absent = resource.collection.get(&call.key()).is_none();
-    if absent && resource.traits.create_on_update && call.path.subresource.is_empty() {
+    if absent && resource.facts.create_on_update && call.path.subresource.is_empty() {
         call.permit_create()?;
         return create::insert(call, object, false).await;
     }
@@ -117,7 +117,7 @@ fn check_version(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), Status
     let name = call.path.name.as_ref();
     let version = metadata::text(new, "resourceVersion");
     if version.is_empty() || version == "0" {
-        if resource.traits.unconditional_update
+        if resource.facts.unconditional_update
             || !call.path.subresource.is_empty() && resource.custom.is_none()
         {
             return Ok(());
@@ -196,7 +196,7 @@ async fn commit(
     prepare::may_grant(call, Some(old), &new)?;
     let mut errors = metadata::validate(
         &new,
-        resource.traits.names,
+        resource.facts.names,
         resource.namespaced,
         resource.custom.is_none(),
     );
@@ -282,7 +282,7 @@ fn grow_generation(call: &Call<'_>, old: &Value, new: &mut Value) {
     // Writing the status never counts, even where it may touch annotations.
     // Neither does a binding: the node is not what somebody wants of the pod.
     let changed = !["status", "binding"].contains(&call.path.subresource.as_ref())
-        && match call.served.resource.traits.generation {
+        && match call.served.resource.facts.generation {
             Generation::None => false,
             Generation::SpecAndAnnotations => {
                 old["spec"] != new["spec"]

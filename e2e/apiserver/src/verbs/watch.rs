@@ -10,9 +10,9 @@ use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use super::{Call, read};
-use crate::codec;
 use crate::faults::{Effect, Scope, silences};
 use crate::registry::Served;
+use crate::registry::codec;
 use crate::server::Server;
 use crate::store::{Change, Compacted, Event, FRAME_END, Object, Scan};
 use crate::table::{self, IncludeObject};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Call;
-use crate::codec;
-use crate::fields;
 use crate::registry::Served;
+use crate::registry::codec;
+use crate::registry::fields;
 use crate::store::{Draft, Head};
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Check;
-use crate::certificates;
+use crate::auth::certificates;
 use crate::wire::field_error::FieldError;
 use crate::wire::names::NameRule;
 

@@ -16,7 +16,7 @@ mod workloads;
 use serde_json::Value;
 
 use super::crd;
-use crate::kinds::Kind;
+use crate::kinds::catalog::Kind;
 use crate::wire::field_error::FieldError;
 
 /// What is wrong with an object of a built-in kind, as create (`old` is `None`) or as update.

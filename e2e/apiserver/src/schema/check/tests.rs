@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds;
+use crate::kinds::catalog;
 use crate::schema::Schema;
 
 fn admitted(mut object: Value) -> (Schema, Value) {
-    let kind = kinds::of_object(
+    let kind = catalog::of_object(
         object["apiVersion"].as_str().unwrap(),
         object["kind"].as_str().unwrap(),
     );

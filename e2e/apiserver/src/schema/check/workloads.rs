@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Check;
 use super::pods::{self, Restarts};
-use crate::kinds::Kind;
+use crate::kinds::catalog::Kind;
 use crate::wire::field_error::FieldError;
 
 /// Deployments and their like.

@@ -192,7 +192,7 @@ fn field(names: &HashMap<String, usize>, package: &str, text: &'static str) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds;
+    use crate::kinds::catalog;
 
     #[test]
     fn every_message_that_is_referred_to_is_there_or_too_new() {
@@ -228,7 +228,10 @@ mod tests {
             "ValidatingAdmissionPolicy",
             "ValidatingAdmissionPolicyBinding",
         ];
-        for kind in kinds::all().iter().filter(|k| !json_only.contains(&k.kind)) {
+        for kind in catalog::all()
+            .iter()
+            .filter(|k| !json_only.contains(&k.kind))
+        {
             let name = super::super::message_name(&kind.api_version(), kind.kind);
             assert!(FACTS.named(&name).is_some(), "{name}");
         }

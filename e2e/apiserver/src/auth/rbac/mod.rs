@@ -6,8 +6,8 @@ mod rule;
 
 use serde_json::{Value, json};
 
-use crate::authorize::{self, Attributes};
-use crate::identity::User;
+use crate::auth::authorize::{self, Attributes};
+use crate::auth::identity::User;
 use crate::server::Server;
 use crate::verbs::Call;
 use crate::wire::status_error::StatusError;

@@ -34,7 +34,7 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
     let stored = call.stored()?;
     let current = of(
         call,
-        &crate::codec::to_request(&call.served, stored.value()),
+        &crate::registry::codec::to_request(&call.served, stored.value()),
     );
     let wanted = match verb {
         Verb::Get => return Ok(Outcome::Tree(StatusCode::OK, current)),

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use ring::hmac;
 use serde_json::Value;
 
-use crate::identity::User;
+use crate::auth::identity::User;
 use crate::server::Server;
 
 /// The type of secrets that hold such a token.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::identity::User;
-use crate::rbac::Grant;
+use crate::auth::identity::User;
+use crate::auth::rbac::Grant;
 use crate::server::Server;
 
 /// What somebody wants to do.
@@ -85,7 +85,7 @@ pub fn decide(server: &Server, user: &User, attributes: &Attributes) -> Result<R
     if user.is_in("system:masters") || !server.rbac {
         return Ok(Reason::Everything);
     }
-    if let Some(grant) = crate::rbac::grant(server, user, attributes) {
+    if let Some(grant) = crate::auth::rbac::grant(server, user, attributes) {
         return Ok(Reason::Granted(grant));
     }
     Err(Denied {
@@ -104,5 +104,5 @@ pub fn rules(server: &Server, user: &User, namespace: &str) -> Value {
     if user.is_in("system:masters") || !server.rbac {
         return everything;
     }
-    crate::rbac::rules(server, user, namespace)
+    crate::auth::rbac::rules(server, user, namespace)
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::GROUP;
 use super::rule::Rule;
-use crate::identity::User;
+use crate::auth::identity::User;
 use crate::store::{Collection, Object, Scan, Store};
 
 /// The resources of the index, roles first.

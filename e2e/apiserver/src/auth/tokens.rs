@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::admission;
-use crate::identity::{CREDENTIAL, User};
+use crate::auth::identity::{CREDENTIAL, User};
 use crate::server::Server;
 use crate::store::Object;
 use crate::subresources;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer, ParsedExtension};
 
-use crate::authorize::{self, Attributes};
+use crate::auth::authorize::{self, Attributes};
 use crate::verbs::Call;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use http::HeaderMap;
 
-use crate::authorize::{self, Attributes};
-use crate::identity::User;
+use crate::auth::authorize::{self, Attributes};
+use crate::auth::identity::User;
 use crate::server::Server;
 use crate::wire::status_error::{GroupName, StatusError};
 

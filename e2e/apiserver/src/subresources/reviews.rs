@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::admission;
 use crate::apply;
-use crate::authorize::{self, Attributes, Reason};
-use crate::bootstrap_tokens;
-use crate::identity::User;
-use crate::tokens;
+use crate::auth::authorize::{self, Attributes, Reason};
+use crate::auth::bootstrap_tokens;
+use crate::auth::identity::User;
+use crate::auth::tokens;
 use crate::verbs::Call;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;

@@ -1,15 +1,18 @@
 //! The resources that are served right now: built-in ones and those that CRDs define.
 
+pub mod codec;
+pub mod fields;
+pub mod kind_facts;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
-use crate::kinds;
+use crate::kinds::catalog;
+use crate::registry::kind_facts::KindFacts;
 use crate::schema::Schema;
 use crate::store::{Collection, Store};
 use crate::table::Columns;
-use crate::traits::Traits;
 use crate::wire::status_error::GroupName;
 
 /// A resource with all its versions.
@@ -36,7 +39,7 @@ pub struct Resource {
     /// The version that objects are stored in.
     pub storage: String,
     /// What the kind does differently.
-    pub traits: Traits,
+    pub facts: KindFacts,
     /// The definition, if the resource is a custom one.
     pub custom: Option<Custom>,
     /// The objects.
@@ -179,7 +182,7 @@ impl Registry {
     /// The built-in resources.
     pub fn new(store: &Store) -> Self {
         let mut resources: Vec<Resource> = Vec::new();
-        for kind in kinds::all() {
+        for kind in catalog::all() {
             let version = builtin_version(kind);
             let same = |r: &&mut Resource| r.group == kind.group && r.plural == kind.plural;
             if let Some(resource) = resources.iter_mut().find(same) {
@@ -203,7 +206,7 @@ impl Registry {
                 namespaced: kind.namespaced,
                 versions: vec![version],
                 storage: kind.version.to_owned(),
-                traits: Traits::of(kind.group, kind.plural),
+                facts: KindFacts::of(kind.group, kind.plural),
                 custom: None,
                 collection: store.collection(&collection_name(group, kind.plural)),
             });
@@ -292,8 +295,8 @@ fn owned(list: &[&str]) -> Vec<String> {
     list.iter().map(|&s| s.to_owned()).collect()
 }
 
-fn builtin_version(kind: &'static kinds::Kind) -> Version {
-    let subresource = |s: &kinds::Subresource| Subresource {
+fn builtin_version(kind: &'static catalog::Kind) -> Version {
+    let subresource = |s: &catalog::Subresource| Subresource {
         name: s.name.to_owned(),
         speaks: (s.group.to_owned(), s.version.to_owned(), s.kind.to_owned()),
         verbs: owned(s.verbs),

@@ -1,10 +1,11 @@
 //! What hangs below objects: status, scale, finalize, token, binding, eviction, approval.
 
+pub mod reviews;
+pub mod scale;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::admission;
-use crate::scale;
 use crate::verbs::{self, Call, Outcome, Prepared};
 use crate::wire::media;
 use crate::wire::metadata;
@@ -25,7 +26,7 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
     }
     match (name, verb) {
         ("scale", _) => scale::dispatch(call, verb, body).await,
-        ("token", _) => crate::tokens::request(call, body).await,
+        ("token", _) => crate::auth::tokens::request(call, body).await,
         ("binding", _) => bind(call, body).await,
         ("eviction", _) => evict(call, body).await,
         ("finalize", _) => finalize(call, body).await,

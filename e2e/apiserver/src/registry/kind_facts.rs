@@ -20,7 +20,7 @@ pub enum Generation {
 /// What a kind does differently from the plain one.
 #[allow(clippy::struct_excessive_bools)] // independent facts, read one by one
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Traits {
+pub struct KindFacts {
     /// What names are allowed.
     pub names: NameRule,
     /// Whether an update may leave the resource version out.
@@ -37,7 +37,7 @@ pub struct Traits {
     pub status_keeps_metadata: bool,
 }
 
-impl Traits {
+impl KindFacts {
     /// Custom resources.
     pub const CUSTOM: Self = Self {
         names: NameRule::Subdomain,
@@ -49,7 +49,7 @@ impl Traits {
         status_keeps_metadata: true,
     };
 
-    /// The traits of a built-in resource, from the strategies of the Kubernetes registry.
+    /// The facts of a built-in resource, from the strategies of the Kubernetes registry.
     pub fn of(group: &str, plural: &str) -> Self {
         let names = match (group, plural) {
             ("", "namespaces") => NameRule::Label,

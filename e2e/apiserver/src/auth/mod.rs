@@ -1,0 +1,9 @@
+//! Who asks, and what they may do.
+
+pub mod authorize;
+pub mod bootstrap_tokens;
+pub mod certificates;
+pub mod identity;
+pub mod impersonation;
+pub mod rbac;
+pub mod tokens;
