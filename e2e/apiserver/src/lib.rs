@@ -9,7 +9,6 @@ pub mod apply;
 pub mod audit;
 pub mod auth;
 mod controllers;
-mod crd;
 mod discovery;
 pub mod faults;
 pub mod kinds;

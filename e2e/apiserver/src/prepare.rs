@@ -8,9 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::auth::certificates;
+use crate::auth::escalation;
 use crate::auth::rbac;
-use crate::crd;
 use crate::verbs::Call;
+use crate::wire::conditions;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
 use crate::wire::status_error::{GroupName, StatusError};
@@ -167,7 +168,7 @@ pub fn check_update(call: &Call<'_>, old: &Value, new: &Value) -> Vec<FieldError
 /// Refuses what RBAC lets nobody grant who doesn't have it. Before validation.
 pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), StatusError> {
     if kind(call).0 == rbac::GROUP {
-        return rbac::may_grant(call, old, new);
+        return escalation::may_grant(call, old, new);
     }
     Ok(())
 }
@@ -261,7 +262,7 @@ pub fn deleting(call: &Call<'_>, object: &mut Value) {
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
         let now = metadata::time(call.server.clock.now());
         let condition = ("True", "InstanceDeletionPending", message);
-        crd::set(&mut object["status"], "Terminating", condition, &now);
+        conditions::set(&mut object["status"], "Terminating", condition, &now);
     }
 }
 

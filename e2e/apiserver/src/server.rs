@@ -8,10 +8,11 @@ use tokio::sync::mpsc;
 
 use crate::admission::Admission;
 use crate::audit::Audit;
-use crate::auth::authorize::{self, Attributes};
+use crate::auth::authorize;
 use crate::auth::bootstrap_tokens;
 use crate::auth::identity::{Authority, User};
 use crate::auth::impersonation;
+use crate::auth::rbac::Attributes;
 use crate::auth::rbac::Rbac;
 use crate::auth::tokens;
 use crate::faults::{Effect, Faults};

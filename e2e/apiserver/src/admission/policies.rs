@@ -18,9 +18,6 @@ use crate::store::{Collection, Scan, Store};
 use crate::verbs::Call;
 use crate::wire::status_error::{GroupName, StatusError};
 
-/// What expressions of policies may refer to, `variables` besides.
-pub const ROOTS: &[&str] = &["object", "oldObject", "request"];
-
 /// The policies of a server, parsed as of two versions: of the policies and of their bindings.
 #[derive(Debug)]
 pub struct Policies {
@@ -213,7 +210,7 @@ impl Policy {
         let spec = &object["spec"];
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().trim().to_owned();
-        let names = names(spec).ok()?;
+        let names = Names::of_policy(spec).ok()?;
         let compile = |source: &Value| names.compile(source.as_str().unwrap_or_default()).ok();
         let validations = list(&spec["validations"]);
         let validations = validations.iter().map(|validation| {
@@ -288,20 +285,4 @@ impl Validation {
             _ => format!("failed expression: {}", self.source),
         }
     }
-}
-
-/// What the expressions of a policy may refer to; the error is about the variable at this index.
-pub fn names(spec: &Value) -> Result<Names, (usize, String)> {
-    let mut names = Names {
-        roots: ROOTS,
-        variables: Vec::new(),
-    };
-    let variables = spec["variables"].as_array().into_iter().flatten();
-    for (index, variable) in variables.enumerate() {
-        let text = |field: &str| variable[field].as_str().unwrap_or_default();
-        let expression = names.compile(text("expression"));
-        let expression = expression.map_err(|why| (index, why))?;
-        names.variables.push((text("name").to_owned(), expression));
-    }
-    Ok(names)
 }

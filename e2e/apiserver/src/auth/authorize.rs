@@ -5,27 +5,8 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::auth::identity::User;
-use crate::auth::rbac::Grant;
+use crate::auth::rbac::{self, Attributes, Grant};
 use crate::server::Server;
-
-/// What somebody wants to do.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Attributes {
-    /// `get`, `list`, ...
-    pub verb: String,
-    /// API group.
-    pub group: String,
-    /// Plural.
-    pub resource: String,
-    /// Subresource, empty for the object itself.
-    pub subresource: String,
-    /// Namespace, empty for all of them or for cluster-scoped resources.
-    pub namespace: String,
-    /// Name, empty for collections.
-    pub name: String,
-    /// A path that is no resource; the fields about resources are empty then.
-    pub path: Option<String>,
-}
 
 /// Nobody grants it. Displays the sentence that follows "is forbidden: ".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +66,7 @@ pub fn decide(server: &Server, user: &User, attributes: &Attributes) -> Result<R
     if user.is_in("system:masters") || !server.rbac {
         return Ok(Reason::Everything);
     }
-    if let Some(grant) = crate::auth::rbac::grant(server, user, attributes) {
+    if let Some(grant) = rbac::grant(&server.roles, user, attributes) {
         return Ok(Reason::Granted(grant));
     }
     Err(Denied {
@@ -104,5 +85,5 @@ pub fn rules(server: &Server, user: &User, namespace: &str) -> Value {
     if user.is_in("system:masters") || !server.rbac {
         return everything;
     }
-    crate::auth::rbac::rules(server, user, namespace)
+    rbac::rules(&server.roles, user, namespace)
 }

@@ -3,19 +3,15 @@
 
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::prelude::{FromDer, ParsedExtension};
 
-use crate::auth::authorize::{self, Attributes};
+use crate::auth::authorize;
+use crate::auth::rbac::Attributes;
 use crate::verbs::Call;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
-use crate::wire::pem;
+use crate::wire::signing_request::{Request, read};
 use crate::wire::status_error::StatusError;
-use crate::wire::x509;
 
 /// Signs certificates by which clients of the API are known.
 pub const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
@@ -26,48 +22,6 @@ pub const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const LIFE: Duration = Duration::from_hours(24 * 365);
 /// The shortest life, whatever is asked for.
 const SHORTEST: Duration = Duration::from_mins(10);
-
-/// The subject and the key of a request, as DER, with what a signer looks at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// Subject, as it is signed.
-    pub subject: Vec<u8>,
-    /// Public key.
-    pub key: Vec<u8>,
-    name: String,
-    groups: Vec<String>,
-    alternatives: bool,
-}
-
-/// Reads the PEM text of a request (`spec.request`) and checks that it is signed with its own key.
-pub fn read(encoded: &Value) -> Result<Request, String> {
-    let pem = STANDARD
-        .decode(encoded.as_str().unwrap_or_default())
-        .unwrap_or_default();
-    let (_, der) = pem::first(&String::from_utf8_lossy(&pem))
-        .filter(|(label, _)| label == "CERTIFICATE REQUEST")
-        .ok_or("PEM block type must be CERTIFICATE REQUEST")?;
-    let (_, csr) = X509CertificationRequest::from_der(&der)
-        .map_err(|_| "asn1: syntax error: truncated tag or length")?;
-    csr.verify_signature()
-        .map_err(|_| "x509: signature verification failed")?;
-    let info = &csr.certification_request_info;
-    let text = |a: &x509_parser::x509::AttributeTypeAndValue<'_>| {
-        a.as_str().unwrap_or_default().to_owned()
-    };
-    let mut extensions = csr.requested_extensions().into_iter().flatten();
-    let name = info.subject.iter_common_name().map(text).next();
-    let name = name.unwrap_or_default();
-    let groups: Vec<String> = info.subject.iter_organization().map(text).collect();
-    let names: Vec<&str> = groups.iter().map(String::as_str).collect();
-    Ok(Request {
-        subject: x509::signed_subject(&name, &names),
-        key: info.subject_pki.raw.to_vec(),
-        alternatives: extensions.any(|e| matches!(e, ParsedExtension::SubjectAlternativeName(_))),
-        name,
-        groups,
-    })
-}
 
 /// What a signer does about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -329,6 +283,8 @@ pub fn conditions(subresource: &str, old: Option<&Value>, new: &Value) -> Vec<Fi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
     use rcgen::{CertificateParams, DnType, KeyPair};
 
     fn csr(name: &str, group: &str) -> Value {

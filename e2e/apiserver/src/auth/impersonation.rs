@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use http::HeaderMap;
 
-use crate::auth::authorize::{self, Attributes};
+use crate::auth::authorize;
 use crate::auth::identity::User;
+use crate::auth::rbac::Attributes;
 use crate::server::Server;
 use crate::wire::status_error::{GroupName, StatusError};
 

@@ -3,6 +3,7 @@
 pub mod authorize;
 pub mod bootstrap_tokens;
 pub mod certificates;
+pub mod escalation;
 pub mod identity;
 pub mod impersonation;
 pub mod rbac;

@@ -6,12 +6,13 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::Inside;
-use crate::crd;
 use crate::prepare::CRD_FINALIZER;
+use crate::registry::definition;
 use crate::registry::{Served, collection_name};
 use crate::server::Notice;
 use crate::store::Scan;
 use crate::verbs::DeleteOptions;
+use crate::wire::conditions;
 use crate::wire::metadata;
 
 /// The controller of CRDs.
@@ -81,16 +82,18 @@ impl Definitions {
             return;
         }
         let server = &self.inside.server;
-        let status = crd::status(server, &crd);
-        if crd::condition_is(&status, "NamesAccepted", "True") {
-            match crd::resource(server, &crd) {
+        let status = definition::status(&server.store, server.clock.now(), &crd);
+        if conditions::condition_is(&status, "NamesAccepted", "True") {
+            match definition::resource(&server.store, &crd) {
                 Ok(resource) => server.registry.put(resource),
                 Err(error) => tracing::warn!(crd = name, %error, "serving a custom resource"),
             }
         }
         if crd["status"] != status {
-            self.write_status(name, |crd| crd::status(server, crd))
-                .await;
+            self.write_status(name, |crd| {
+                definition::status(&server.store, server.clock.now(), crd)
+            })
+            .await;
         }
     }
 
@@ -119,7 +122,7 @@ impl Definitions {
             let message = "CustomResource deletion is in progress";
             self.write_status(name, |crd| {
                 let mut status = crd["status"].clone();
-                crd::set(&mut status, "Terminating", ("True", reason, message), &now);
+                conditions::set(&mut status, "Terminating", ("True", reason, message), &now);
                 status
             })
             .await;

@@ -6,11 +6,11 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::Inside;
-use crate::crd;
 use crate::registry::Served;
 use crate::server::Notice;
 use crate::store::Scan;
 use crate::verbs::DeleteOptions;
+use crate::wire::conditions;
 use crate::wire::metadata;
 
 /// The controller of namespaces.
@@ -216,7 +216,7 @@ fn conditions(status: &mut Value, left: &[(String, usize, Vec<String>)], now: &s
         ),
     ];
     for (kind, reason, message) in fine {
-        crd::set(status, kind, ("False", reason, message), now);
+        conditions::set(status, kind, ("False", reason, message), now);
     }
     let counts: Vec<String> = left
         .iter()
@@ -232,7 +232,7 @@ fn conditions(status: &mut Value, left: &[(String, usize, Vec<String>)], now: &s
     } else {
         ("True", "SomeResourcesRemain", some.as_str())
     };
-    crd::set(status, "NamespaceContentRemaining", remaining, now);
+    conditions::set(status, "NamespaceContentRemaining", remaining, now);
     let mut finalizers: Vec<(String, usize)> = Vec::new();
     for finalizer in left.iter().flat_map(|(_, _, f)| f) {
         match finalizers.iter_mut().find(|(name, _)| name == finalizer) {
@@ -243,7 +243,7 @@ fn conditions(status: &mut Value, left: &[(String, usize, Vec<String>)], now: &s
     finalizers.sort();
     if finalizers.is_empty() {
         let message = "All content-preserving finalizers finished";
-        crd::set(
+        conditions::set(
             status,
             "NamespaceFinalizersRemaining",
             ("False", "ContentHasNoFinalizers", message),
@@ -258,7 +258,7 @@ fn conditions(status: &mut Value, left: &[(String, usize, Vec<String>)], now: &s
             "Some content in the namespace has finalizers remaining: {}",
             counts.join(", ")
         );
-        crd::set(
+        conditions::set(
             status,
             "NamespaceFinalizersRemaining",
             ("True", "SomeFinalizersRemain", &message),

@@ -1,6 +1,7 @@
 //! The resources that are served right now: built-in ones and those that CRDs define.
 
 pub mod codec;
+pub mod definition;
 pub mod fields;
 pub mod kind_facts;
 use std::collections::HashMap;

@@ -3,6 +3,7 @@
 
 mod collection;
 mod object;
+mod selection;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 pub use collection::{Collection, Compacted, Event, Expect, Lost, Page, Scan, Since};
 pub use object::{Change, Draft, FRAME_END, Head, Object};
+pub use selection::Selection;
 
 /// How many changes a resource remembers for watches and for consistent paging.
 ///

@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use crate::admission;
 use crate::apply;
-use crate::auth::authorize::{self, Attributes, Reason};
+use crate::auth::authorize::{self, Reason};
 use crate::auth::bootstrap_tokens;
 use crate::auth::identity::User;
+use crate::auth::rbac::Attributes;
 use crate::auth::tokens;
 use crate::verbs::Call;
 use crate::wire::field_error::FieldError;

@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::Call;
 use super::write::{FieldValidation, WriteOptions};
-use crate::discovery::priority;
 use crate::kinds::catalog;
 use crate::prepare;
 use crate::wire::clock;
@@ -12,6 +11,7 @@ use crate::wire::field_error::FieldError;
 use crate::wire::media::{self, Unread};
 use crate::wire::metadata;
 use crate::wire::status_error::{GroupName, StatusError};
+use crate::wire::versions::priority;
 
 /// How much of a body that can't be read is quoted, in bytes.
 const QUOTED: usize = 30;

@@ -252,7 +252,8 @@ fn merged(
     )
     .map_err(|error| match error {
         ApplyError::Conflicts { message, conflicts } => {
-            StatusError::apply_conflict(message, &conflicts)
+            let fields = conflicts.iter().map(|c| (&*c.field, &*c.message));
+            StatusError::apply_conflict(message, fields)
         }
         ApplyError::BadRequest(message) => StatusError::bad_request(message),
         ApplyError::Typed(message) => StatusError::unknown(message),

@@ -12,11 +12,12 @@ use serde_json::{Map, Value, json};
 use super::{Call, Outcome};
 use crate::registry::codec;
 use crate::registry::fields;
+use crate::store::Selection;
 use crate::store::{Compacted, Object, Page, Scan};
 use crate::wire::field_error::FieldError;
 use crate::wire::media::{self, Accept, Body, Form};
 use crate::wire::protobuf::{self, encode};
-use crate::wire::selectors::{self, Selection};
+use crate::wire::selectors;
 use crate::wire::status_error::{GroupName, StatusError};
 
 /// Bytes of a list that are written at once.

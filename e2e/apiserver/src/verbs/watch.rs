@@ -14,6 +14,7 @@ use crate::faults::{Effect, Scope, silences};
 use crate::registry::Served;
 use crate::registry::codec;
 use crate::server::Server;
+use crate::store::Selection;
 use crate::store::{Change, Compacted, Event, FRAME_END, Object, Scan};
 use crate::table::{self, IncludeObject};
 use crate::wire::clock;
@@ -21,7 +22,6 @@ use crate::wire::field_error::FieldError;
 use crate::wire::media::{self, Accept, Body, Form};
 use crate::wire::metadata;
 use crate::wire::protobuf::encode;
-use crate::wire::selectors::Selection;
 use crate::wire::status_error::StatusError;
 
 /// Time between bookmarks, as in a real server.

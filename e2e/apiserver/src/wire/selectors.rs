@@ -1,34 +1,6 @@
 //! Label and field selectors as query strings write them, with the error texts of Kubernetes' own
 //! parsers.
 
-use crate::store::{Head, Object};
-
-/// What an object must be to be listed or watched.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Selection {
-    /// Requirements on labels, all of which must hold.
-    pub labels: Vec<Requirement>,
-    /// Requirements on fields, all of which must hold.
-    pub fields: Vec<FieldRequirement>,
-}
-
-impl Selection {
-    /// Whether everything is selected.
-    pub fn is_everything(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
-    }
-
-    /// Whether the object is selected.
-    pub fn matches(&self, object: &Object) -> bool {
-        self.matches_head(&object.head)
-    }
-
-    /// Whether an object with this head is selected.
-    pub fn matches_head(&self, head: &Head) -> bool {
-        self.labels.iter().all(|r| r.holds(head)) && self.fields.iter().all(|r| r.holds(head))
-    }
-}
-
 /// A requirement on a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldRequirement {
@@ -41,8 +13,9 @@ pub struct FieldRequirement {
 }
 
 impl FieldRequirement {
-    fn holds(&self, head: &Head) -> bool {
-        (head.field(&self.field).unwrap_or_default() == self.value) == self.equal
+    /// Whether a field with this value (or none) meets the requirement.
+    pub fn holds_for(&self, value: Option<&str>) -> bool {
+        (value.unwrap_or_default() == self.value) == self.equal
     }
 }
 
@@ -75,10 +48,6 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    fn holds(&self, head: &Head) -> bool {
-        self.holds_for(head.label(&self.key))
-    }
-
     /// Whether a label with this value (or none) meets the requirement.
     pub fn holds_for(&self, label: Option<&str>) -> bool {
         let listed = || label.is_some_and(|l| self.values.iter().any(|v| v == l));

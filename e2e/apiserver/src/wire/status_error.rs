@@ -7,7 +7,6 @@ use std::fmt;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use crate::apply::Conflict;
 use crate::wire::field_error::{FieldError, aggregate};
 
 /// A group and a plural, as messages name a resource: `deployments.apps`, `pods`.
@@ -125,11 +124,14 @@ impl StatusError {
         Self::conflict(resource, name, why)
     }
 
-    /// Server-side apply met fields that others own.
-    pub fn apply_conflict(message: String, conflicts: &[Conflict]) -> Self {
-        let causes: Vec<Value> = conflicts
-            .iter()
-            .map(|c| json!({ "reason": "FieldManagerConflict", "message": c.message, "field": c.field }))
+    /// Server-side apply met fields that others own,
+    /// that are given with what is said about each.
+    pub fn apply_conflict<'a>(
+        message: String,
+        fields: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        let causes: Vec<Value> = fields
+            .map(|(field, said)| json!({ "reason": "FieldManagerConflict", "message": said, "field": field }))
             .collect();
         let mut refusal = Self::build(StatusCode::CONFLICT, "Conflict", message);
         refusal.0.details = Some(json!({ "causes": causes }));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::auth::authorize::Attributes;
+use super::Attributes;
 use crate::wire::json::texts;
 
 /// A rule, about resources or about paths.

@@ -2,6 +2,8 @@
 //! for one that it is not. What is not implemented here is refused, where the real server would
 //! take it.
 
+use serde_json::Value;
+
 use super::parse::{self, Expr};
 
 /// Functions that take one argument and no target.
@@ -30,6 +32,9 @@ const METHODS: &[&str] = &[
 /// Macros over a list or a map, whose first argument is a variable.
 const MACROS: &[&str] = &["all", "exists", "exists_one", "filter", "map"];
 
+/// What expressions of policies may refer to, `variables` besides.
+const ROOTS: &[&str] = &["object", "oldObject", "request"];
+
 /// What expressions may refer to.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
@@ -41,6 +46,22 @@ pub struct Names {
 }
 
 impl Names {
+    /// What the expressions of an admission policy may refer to; the error is about the variable at this index.
+    pub fn of_policy(spec: &Value) -> Result<Self, (usize, String)> {
+        let mut names = Self {
+            roots: ROOTS,
+            variables: Vec::new(),
+        };
+        let variables = spec["variables"].as_array().into_iter().flatten();
+        for (index, variable) in variables.enumerate() {
+            let text = |field: &str| variable[field].as_str().unwrap_or_default();
+            let expression = names.compile(text("expression"));
+            let expression = expression.map_err(|why| (index, why))?;
+            names.variables.push((text("name").to_owned(), expression));
+        }
+        Ok(names)
+    }
+
     /// Reads an expression; the error says what is not known.
     pub fn compile(&self, source: &str) -> Result<Expr, String> {
         let mut expression = parse::parse(source)?;

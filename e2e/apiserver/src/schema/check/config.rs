@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::Check;
-use crate::auth::certificates;
 use crate::wire::field_error::FieldError;
 use crate::wire::names::NameRule;
+use crate::wire::signing_request;
 
 /// Bytes that a config map or secret may hold.
 const MAX_SIZE: usize = 1024 * 1024;
@@ -271,7 +271,7 @@ pub fn signing_request(check: &mut Check<'_>) {
         return;
     }
     let spec = check.at("spec");
-    if let Err(detail) = certificates::read(&spec["request"]) {
+    if let Err(detail) = signing_request::read(&spec["request"]) {
         check.invalid("spec.request", &spec["request"], &detail);
     }
     if spec["usages"].as_array().is_none_or(Vec::is_empty) {

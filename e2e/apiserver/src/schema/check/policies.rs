@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::{Check, webhooks};
-use crate::admission::policies::names;
+use crate::schema::cel::Names;
 use crate::wire::field_error::FieldError;
 
 /// A policy. What is not implemented (parameters, the authorizer) is refused, so that no policy
@@ -37,7 +37,7 @@ pub fn policy(check: &mut Check<'_>) {
         let detail = "validations or auditAnnotations must be specified";
         check.push(FieldError::required("spec.validations", detail));
     }
-    let names = match names(spec) {
+    let names = match Names::of_policy(spec) {
         Ok(names) => names,
         Err((index, why)) => {
             let path = format!("spec.variables[{index}].expression");
@@ -46,7 +46,7 @@ pub fn policy(check: &mut Check<'_>) {
             return;
         }
     };
-    let without = crate::schema::cel::Names {
+    let without = Names {
         variables: Vec::new(),
         ..names.clone()
     };

@@ -4,17 +4,18 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::discovery::priority;
 use crate::registry::kind_facts::KindFacts;
 use crate::registry::{Custom, Resource, Scale, Subresource, Version, collection_name};
 use crate::schema::Schema;
-use crate::server::Server;
-use crate::store::Scan;
+use crate::store::{Scan, Store};
 use crate::table::Columns;
+use crate::wire::conditions::{condition_is, set};
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
+use crate::wire::versions::priority;
 
 /// Verbs of custom resources, in the order of a real server's discovery.
 const VERBS: [&str; 8] = [
@@ -51,7 +52,7 @@ pub fn names(crd: &Value) -> Value {
 }
 
 /// The resource that a CRD defines.
-pub fn resource(server: &Server, crd: &Value) -> Result<Resource, FieldError> {
+pub fn resource(store: &Store, crd: &Value) -> Result<Resource, FieldError> {
     let names = names(crd);
     let group = text(&crd["spec"]["group"]);
     let plural = text(&names["plural"]);
@@ -72,7 +73,7 @@ pub fn resource(server: &Server, crd: &Value) -> Result<Resource, FieldError> {
     }
     versions.sort_by_key(|v| std::cmp::Reverse(priority(&v.name)));
     Ok(Resource {
-        collection: server.store.collection(&collection_name(&group, &plural)),
+        collection: store.collection(&collection_name(&group, &plural)),
         kind: text(&names["kind"]),
         list_kind: text(&names["listKind"]),
         singular: text(&names["singular"]),
@@ -165,11 +166,9 @@ struct Taken {
 }
 
 impl Taken {
-    fn by_others(server: &Server, crd: &Value) -> Self {
+    fn by_others(store: &Store, crd: &Value) -> Self {
         let mut taken = Self::default();
-        let crds = server
-            .store
-            .collection("apiextensions.k8s.io/customresourcedefinitions");
+        let crds = store.collection("apiextensions.k8s.io/customresourcedefinitions");
         let Ok(page) = crds.scan(Scan::default(), |_| true) else {
             return taken;
         };
@@ -230,8 +229,8 @@ fn accepted(
 }
 
 /// The status that a CRD should have.
-pub fn status(server: &Server, crd: &Value) -> Value {
-    let now = metadata::time(server.clock.now());
+pub fn status(store: &Store, now: Timestamp, crd: &Value) -> Value {
+    let now = metadata::time(now);
     let mut status = crd["status"].clone();
     if !status.is_object() {
         status = json!({});
@@ -240,7 +239,7 @@ pub fn status(server: &Server, crd: &Value) -> Value {
         status["acceptedNames"] = json!({ "plural": "", "kind": "" });
     }
     let established = condition_is(&status, "Established", "True");
-    let taken = Taken::by_others(server, crd);
+    let taken = Taken::by_others(store, crd);
     let (names, conflict) = accepted(&names(crd), &status["acceptedNames"], &taken);
     status["acceptedNames"] = names;
     let (accepted, initial) = match &conflict {
@@ -270,39 +269,6 @@ pub fn status(server: &Server, crd: &Value) -> Value {
     }
     status["storedVersions"] = json!(stored);
     status
-}
-
-/// Whether a status has a condition with this value.
-pub fn condition_is(status: &Value, kind: &str, value: &str) -> bool {
-    let mut conditions = status["conditions"].as_array().into_iter().flatten();
-    conditions.any(|c| c["type"] == kind && c["status"] == value)
-}
-
-/// Sets a condition (status, reason, message); its time moves only with its status.
-pub fn set(
-    status: &mut Value,
-    kind: &str,
-    (value, reason, message): (&str, &str, &str),
-    now: &str,
-) {
-    if !status["conditions"].is_array() {
-        status["conditions"] = json!([]);
-    }
-    let Some(conditions) = status["conditions"].as_array_mut() else {
-        return;
-    };
-    let mut made = json!({
-        "type": kind, "status": value, "reason": reason, "message": message, "lastTransitionTime": now,
-    });
-    match conditions.iter_mut().find(|c| c["type"] == kind) {
-        Some(old) => {
-            if old["status"] == value {
-                made["lastTransitionTime"] = old["lastTransitionTime"].clone();
-            }
-            *old = made;
-        }
-        None => conditions.push(made),
-    }
 }
 
 #[cfg(test)]
@@ -337,16 +303,5 @@ mod tests {
         // What a CRD has it keeps, whoever else has it.
         let (_, conflict) = accepted(&wanted, &wanted, &taken);
         assert_eq!(conflict, None);
-    }
-
-    #[test]
-    fn the_time_of_a_condition_moves_only_with_its_status() {
-        let mut status = json!({});
-        set(&mut status, "A", ("True", "R", "m"), "1");
-        set(&mut status, "A", ("True", "R", "n"), "2");
-        assert_eq!(status["conditions"][0]["lastTransitionTime"], "1");
-        set(&mut status, "A", ("False", "R", "n"), "3");
-        assert_eq!(status["conditions"][0]["lastTransitionTime"], "3");
-        assert!(condition_is(&status, "A", "False"));
     }
 }

@@ -1,0 +1,52 @@
+//! Conditions in the status of an object.
+
+use serde_json::{Value, json};
+
+/// Whether a status has a condition with this value.
+pub fn condition_is(status: &Value, kind: &str, value: &str) -> bool {
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions.any(|c| c["type"] == kind && c["status"] == value)
+}
+
+/// Sets a condition (status, reason, message); its time moves only with its status.
+pub fn set(
+    status: &mut Value,
+    kind: &str,
+    (value, reason, message): (&str, &str, &str),
+    now: &str,
+) {
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let Some(conditions) = status["conditions"].as_array_mut() else {
+        return;
+    };
+    let mut made = json!({
+        "type": kind, "status": value, "reason": reason, "message": message, "lastTransitionTime": now,
+    });
+    match conditions.iter_mut().find(|c| c["type"] == kind) {
+        Some(old) => {
+            if old["status"] == value {
+                made["lastTransitionTime"] = old["lastTransitionTime"].clone();
+            }
+            *old = made;
+        }
+        None => conditions.push(made),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_condition_moves_only_with_its_status() {
+        let mut status = json!({});
+        set(&mut status, "A", ("True", "R", "m"), "1");
+        set(&mut status, "A", ("True", "R", "n"), "2");
+        assert_eq!(status["conditions"][0]["lastTransitionTime"], "1");
+        set(&mut status, "A", ("False", "R", "n"), "3");
+        assert_eq!(status["conditions"][0]["lastTransitionTime"], "3");
+        assert!(condition_is(&status, "A", "False"));
+    }
+}
