@@ -4,8 +4,8 @@
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::context::Server;
 use crate::registry::{Resource, Version};
-use crate::server::Server;
 use crate::wire::media::{self, Accept, Body};
 use crate::wire::status_error::StatusError;
 use crate::wire::versions::priority;

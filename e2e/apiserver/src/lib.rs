@@ -8,6 +8,7 @@ mod admission;
 pub mod apply;
 pub mod audit;
 pub mod auth;
+mod context;
 mod controllers;
 mod discovery;
 pub mod faults;

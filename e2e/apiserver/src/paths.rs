@@ -7,10 +7,10 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
+use crate::context::Server;
 use crate::discovery;
 use crate::faults::Effect;
 use crate::openapi;
-use crate::server::Server;
 use crate::wire::media::{self, Accept, Body};
 use crate::wire::request::Query;
 use crate::wire::status_error::StatusError;

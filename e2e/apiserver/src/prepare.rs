@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::auth::certificates;
 use crate::auth::escalation;
 use crate::auth::rbac;
-use crate::verbs::Call;
+use crate::context::Call;
 use crate::wire::conditions;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;

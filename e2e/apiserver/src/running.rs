@@ -15,11 +15,11 @@ use crate::admission::Admission;
 use crate::audit::Audit;
 use crate::auth::identity::{Authority, Credentials, IdentityError, TlsError, User};
 use crate::auth::rbac::Rbac;
+use crate::context::Server;
 use crate::controllers::{self, Enabled, Inside};
 use crate::faults::Faults;
 use crate::registry::Registry;
 use crate::serve;
-use crate::server::Server;
 use crate::store::{HISTORY, Store};
 use crate::wire::clock::Clock;
 
@@ -139,6 +139,7 @@ impl ApiServer {
             rbac: options.rbac,
             watch_list: options.watch_list,
             protobuf: options.protobuf,
+            concerns_controllers: controllers::concerns,
             notices,
         });
         let tls = TlsAcceptor::from(Arc::new(server.authority.server_tls()?));

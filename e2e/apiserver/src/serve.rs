@@ -12,8 +12,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::identity::user_of_certificate;
+use crate::context::Server;
 use crate::faults::{Effect, refuses};
-use crate::server::Server;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;

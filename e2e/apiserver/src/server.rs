@@ -4,73 +4,21 @@ use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
-use tokio::sync::mpsc;
 
-use crate::admission::Admission;
-use crate::audit::Audit;
-use crate::auth::authorize;
-use crate::auth::bootstrap_tokens;
-use crate::auth::identity::{Authority, User};
+use crate::auth::identity::User;
 use crate::auth::impersonation;
 use crate::auth::rbac::Attributes;
-use crate::auth::rbac::Rbac;
-use crate::auth::tokens;
-use crate::faults::{Effect, Faults};
+use crate::auth::{authenticate, authorize};
+use crate::context::Call;
+use crate::context::Server;
+use crate::faults::Effect;
 use crate::paths;
-use crate::registry::{Registry, Resource, Served};
-use crate::store::{Object, Store};
-use crate::verbs::{self, Call};
-use crate::wire::clock::Clock;
+use crate::registry::Served;
+use crate::verbs;
 use crate::wire::media::{self, Accept, Body};
 use crate::wire::protobuf::encode;
 use crate::wire::request::{Query, ResourcePath, Target, Verb, verb};
-use crate::wire::status_error::{GroupName, StatusError};
-
-/// Something that happened to an object, for the controllers inside the server.
-#[derive(Debug, Clone)]
-pub struct Notice {
-    /// Group of the resource.
-    pub group: String,
-    /// Plural of the resource.
-    pub plural: String,
-    /// The object, in its last state if it is gone.
-    pub object: Arc<Object>,
-    /// Whether it is gone.
-    pub gone: bool,
-}
-
-/// The state of one API server.
-#[derive(Debug)]
-pub struct Server {
-    /// A name for logs and certificates.
-    pub name: String,
-    /// The objects.
-    pub store: Store,
-    /// What is served.
-    pub registry: Registry,
-    /// Certificates and tokens.
-    pub authority: Authority,
-    /// Webhooks.
-    pub admission: Admission,
-    /// Roles and bindings, sorted by whom they concern.
-    pub roles: Rbac,
-    /// Failures on demand.
-    pub faults: Faults,
-    /// Writes that were asked for.
-    pub audit: Audit,
-    /// Wall clock.
-    pub clock: Clock,
-    /// The last cluster address given to a service.
-    pub addresses: Mutex<u32>,
-    /// Whether roles are enforced; members of `system:masters` may do everything either way.
-    pub rbac: bool,
-    /// Whether lists are streamed to watches that ask for it.
-    pub watch_list: bool,
-    /// Whether protobuf is written for those who prefer it.
-    pub protobuf: bool,
-    /// Where the controllers hear of changes.
-    pub notices: mpsc::UnboundedSender<Notice>,
-}
+use crate::wire::status_error::StatusError;
 
 /// The connection is to be closed without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -78,45 +26,6 @@ pub struct Server {
 pub struct Cut;
 
 impl Server {
-    /// Tells the controllers of a write that may concern them.
-    pub fn written(&self, resource: &Resource, object: &Arc<Object>) {
-        let head = &object.head;
-        let structural = matches!(
-            resource.plural.as_str(),
-            "namespaces" | "customresourcedefinitions" | "certificatesigningrequests"
-        );
-        // A secret of the old kind waits for its token.
-        let token = resource.plural == "secrets" && head.field("type") == Some(tokens::SECRET);
-        let registration =
-            bootstrap_tokens::concerns(&resource.plural, head.namespace(), head.name());
-        if structural || token || registration || head.deleting || !head.owners.is_empty() {
-            self.notify(resource, object, false);
-        }
-    }
-
-    /// Tells the controllers that an object is gone.
-    pub fn removed(&self, resource: &Resource, object: &Arc<Object>) {
-        self.notify(resource, object, true);
-    }
-
-    fn notify(&self, resource: &Resource, object: &Arc<Object>, gone: bool) {
-        // Without controllers nobody listens.
-        let _ = self.notices.send(Notice {
-            group: resource.group.clone(),
-            plural: resource.plural.clone(),
-            object: Arc::clone(object),
-            gone,
-        });
-    }
-
-    /// Who a bearer token stands for.
-    pub fn user_of_token(&self, token: &str) -> Option<User> {
-        self.authority
-            .user_of_token(token)
-            .or_else(|| bootstrap_tokens::bearer(self, token))
-            .or_else(|| tokens::bearer(self, token, &[]).ok().map(|b| b.user))
-    }
-
     /// Answers a request. An error closes the connection.
     pub async fn handle(
         self: Arc<Self>,
@@ -194,7 +103,7 @@ impl Server {
         };
         let token = value.to_str().ok().and_then(|v| v.split_once(' '));
         let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        match token.and_then(|(_, token)| self.user_of_token(token.trim())) {
+        match token.and_then(|(_, token)| authenticate::user_of_token(self, token.trim())) {
             Some(user) => impersonation::resolve(self, user, headers),
             None => Err(StatusError::unauthorized()),
         }
@@ -225,7 +134,7 @@ impl Server {
         let Some(verb) = verb(&parts.method, &path, &query) else {
             return Err(StatusError::method_not_allowed());
         };
-        self.permit(user, verb, &path, &query)?;
+        authorize::permit(&self, user, verb, &path, &query)?;
         let served = self.served(&path, verb)?;
         let content_type = media::content_type(&parts.headers);
         let agent = parts
@@ -266,48 +175,6 @@ impl Server {
         let answer = verbs::dispatch(&call, verb, body).await;
         warnings.extend(call.warnings.into_inner().unwrap_or_default());
         answer
-    }
-
-    /// Whether the user may do this. Asked once more for the verb `create` when a change makes an
-    /// object that was not there.
-    pub fn permit(
-        &self,
-        user: &User,
-        verb: Verb,
-        path: &ResourcePath<'_>,
-        query: &Query,
-    ) -> Result<(), StatusError> {
-        // A collection narrowed to one name is asked for like the object of that name, so that roles can allow just that.
-        let selected = match verb {
-            Verb::List | Verb::Watch | Verb::DeleteCollection => query.selected_name(),
-            _ => None,
-        };
-        let attributes = Attributes {
-            verb: verb.name().to_owned(),
-            group: path.group.to_string(),
-            resource: path.resource.to_string(),
-            subresource: path.subresource.to_string(),
-            // A namespace is asked about as an object in itself.
-            namespace: if path.resource == "namespaces" {
-                path.name.to_string()
-            } else {
-                path.namespace.to_string()
-            },
-            name: selected.unwrap_or_else(|| path.name.to_string()),
-            path: None,
-        };
-        authorize::decide(self, user, &attributes)
-            .map(|_| ())
-            .map_err(|denied| {
-                StatusError::forbidden(
-                    GroupName {
-                        group: &path.group,
-                        name: &path.resource,
-                    },
-                    &attributes.name,
-                    &denied.to_string(),
-                )
-            })
     }
 
     fn served(&self, path: &ResourcePath<'_>, verb: Verb) -> Result<Served, StatusError> {

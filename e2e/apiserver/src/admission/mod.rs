@@ -19,8 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::{Value, json};
 
+use crate::context::Call;
 use crate::store::{Collection, Store};
-use crate::verbs::{Call, DeleteOptions, is_dry_run};
+use crate::verbs::DeleteOptions;
 use crate::wire::status_error::StatusError;
 use hooks::Hook;
 use matching::Resource;
@@ -244,7 +245,7 @@ fn attributes<'a>(call: &'a Call<'_>, written: Written<'_>, object: &Value) -> A
         object: Some(object.clone()),
         old: written.old.cloned(),
         options: options(call, written.operation.options()),
-        dry_run: is_dry_run(call),
+        dry_run: call.is_dry_run(),
         ..base
     }
 }
@@ -297,7 +298,7 @@ fn options(call: &Call<'_>, kind: &str) -> Value {
             options[field] = value.into();
         }
     }
-    if is_dry_run(call) {
+    if call.is_dry_run() {
         options["dryRun"] = json!(["All"]);
     }
     options

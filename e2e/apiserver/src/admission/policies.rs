@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use super::matching::{self, Condition, Constraints};
 use super::review::{self, Attributes, Invocation};
 use super::rounds::selected;
+use crate::context::Call;
 use crate::schema::cel::{self, Expr, Failure, Names};
 use crate::store::{Collection, Scan, Store};
-use crate::verbs::Call;
 use crate::wire::status_error::{GroupName, StatusError};
 
 /// The policies of a server, parsed as of two versions: of the policies and of their bindings.

@@ -9,8 +9,8 @@ use super::asking::{Trouble, ask, lay_over};
 use super::hooks::Hook;
 use super::matching::{self, Asked, Constraints, Resource, Rule};
 use super::review::{self, Attributes, Invocation};
+use crate::context::Call;
 use crate::prepare;
-use crate::verbs::Call;
 use crate::wire::status_error::{GroupName, StatusError};
 
 /// Asks the mutating webhooks one after another, and those that want it once more.

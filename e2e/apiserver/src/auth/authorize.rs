@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use crate::auth::identity::User;
 use crate::auth::rbac::{self, Attributes, Grant};
-use crate::server::Server;
+use crate::context::Server;
+use crate::wire::request::{Query, ResourcePath, Verb};
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// Nobody grants it. Displays the sentence that follows "is forbidden: ".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +75,47 @@ pub fn decide(server: &Server, user: &User, attributes: &Attributes) -> Result<R
         user: user.name.clone(),
         attributes: Box::new(attributes.clone()),
     })
+}
+
+/// Whether the user may do this. Asked once more for the verb `create` when a change makes an object that was not there.
+pub fn permit(
+    server: &Server,
+    user: &User,
+    verb: Verb,
+    path: &ResourcePath<'_>,
+    query: &Query,
+) -> Result<(), StatusError> {
+    // A collection narrowed to one name is asked for like the object of that name, so that roles can allow just that.
+    let selected = match verb {
+        Verb::List | Verb::Watch | Verb::DeleteCollection => query.selected_name(),
+        _ => None,
+    };
+    let attributes = Attributes {
+        verb: verb.name().to_owned(),
+        group: path.group.to_string(),
+        resource: path.resource.to_string(),
+        subresource: path.subresource.to_string(),
+        // A namespace is asked about as an object in itself.
+        namespace: if path.resource == "namespaces" {
+            path.name.to_string()
+        } else {
+            path.namespace.to_string()
+        },
+        name: selected.unwrap_or_else(|| path.name.to_string()),
+        path: None,
+    };
+    decide(server, user, &attributes)
+        .map(|_| ())
+        .map_err(|denied| {
+            StatusError::forbidden(
+                GroupName {
+                    group: &path.group,
+                    name: &path.resource,
+                },
+                &attributes.name,
+                &denied.to_string(),
+            )
+        })
 }
 
 /// The `status` of a SelfSubjectRulesReview.

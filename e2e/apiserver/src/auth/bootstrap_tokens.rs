@@ -9,7 +9,7 @@ use ring::hmac;
 use serde_json::Value;
 
 use crate::auth::identity::User;
-use crate::server::Server;
+use crate::context::Server;
 
 /// The type of secrets that hold such a token.
 pub const SECRET: &str = "bootstrap.kubernetes.io/token";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::auth::authorize;
 use crate::auth::rbac::Attributes;
-use crate::verbs::Call;
+use crate::context::Call;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
 use crate::wire::signing_request::{Request, read};

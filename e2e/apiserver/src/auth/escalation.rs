@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::authorize;
 use super::rbac::{Attributes, GROUP, Grant, Rule, missing, quoted};
-use crate::verbs::Call;
+use crate::context::Call;
 use crate::wire::metadata;
 use crate::wire::status_error::StatusError;
 

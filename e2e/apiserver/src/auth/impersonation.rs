@@ -7,7 +7,7 @@ use http::HeaderMap;
 use crate::auth::authorize;
 use crate::auth::identity::User;
 use crate::auth::rbac::Attributes;
-use crate::server::Server;
+use crate::context::Server;
 use crate::wire::status_error::{GroupName, StatusError};
 
 const EXTRA: &str = "impersonate-extra-";

@@ -1,5 +1,6 @@
 //! Who asks, and what they may do.
 
+pub mod authenticate;
 pub mod authorize;
 pub mod bootstrap_tokens;
 pub mod certificates;

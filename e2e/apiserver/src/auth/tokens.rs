@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::admission;
 use crate::auth::identity::{CREDENTIAL, User};
-use crate::server::Server;
+use crate::context::Server;
+use crate::context::{Call, Outcome};
 use crate::store::Object;
 use crate::subresources;
-use crate::verbs::{Call, Outcome};
 use crate::wire::clock;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::Inside;
 use crate::auth::bootstrap_tokens::{self, INFO, NAMESPACE, PREFIX};
+use crate::context::Notice;
 use crate::registry::Served;
-use crate::server::Notice;
 use crate::store::Scan;
 
 /// What the keys of signatures begin with.

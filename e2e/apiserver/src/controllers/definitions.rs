@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::Inside;
+use crate::context::Notice;
 use crate::prepare::CRD_FINALIZER;
 use crate::registry::definition;
 use crate::registry::{Served, collection_name};
-use crate::server::Notice;
 use crate::store::Scan;
 use crate::verbs::DeleteOptions;
 use crate::wire::conditions;

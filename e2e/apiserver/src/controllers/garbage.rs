@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Inside;
+use crate::context::Notice;
 use crate::registry::Served;
-use crate::server::Notice;
 use crate::store::Object;
 use crate::verbs::DeleteOptions;
 use crate::wire::metadata;

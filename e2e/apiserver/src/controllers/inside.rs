@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use crate::auth::identity::User;
+use crate::context::Server;
+use crate::context::{Call, Outcome};
 use crate::registry::Served;
-use crate::server::Server;
-use crate::verbs::{self, Call, DeleteOptions, Outcome, Prepared};
+use crate::verbs::{self, DeleteOptions, Prepared};
 use crate::wire::media::Accept;
 use crate::wire::request::{Query, ResourcePath};
 use crate::wire::status_error::StatusError;

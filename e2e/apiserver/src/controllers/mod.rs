@@ -16,7 +16,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::server::{Notice, Server};
+use crate::auth::{self, bootstrap_tokens};
+use crate::context::{Notice, Server};
+use crate::registry::Resource;
+use crate::store::Object;
 
 pub use inside::Inside;
 
@@ -32,6 +35,19 @@ pub struct Enabled {
     /// Garbage collection, namespaces, service accounts: what kube-controller-manager does beside a
     /// real server. Without it the server behaves like a bare kube-apiserver.
     pub manager: bool,
+}
+
+/// Whether a write may concern a controller; they hear of every deletion.
+pub fn concerns(resource: &Resource, object: &Object) -> bool {
+    let head = &object.head;
+    let structural = matches!(
+        resource.plural.as_str(),
+        "namespaces" | "customresourcedefinitions" | "certificatesigningrequests"
+    );
+    // A secret of the old kind waits for its token.
+    let token = resource.plural == "secrets" && head.field("type") == Some(auth::tokens::SECRET);
+    let registration = bootstrap_tokens::concerns(&resource.plural, head.namespace(), head.name());
+    structural || token || registration || head.deleting || !head.owners.is_empty()
 }
 
 /// Runs until `shutdown`.

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::Inside;
+use crate::context::Notice;
 use crate::registry::Served;
-use crate::server::Notice;
 use crate::store::Scan;
 use crate::verbs::DeleteOptions;
 use crate::wire::conditions;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::Inside;
 use crate::auth::certificates::{self, Decision};
+use crate::context::Notice;
 use crate::registry::Served;
-use crate::server::Notice;
 use crate::wire::metadata;
 
 /// The controller of certificate requests.

@@ -3,8 +3,8 @@
 
 use super::Inside;
 use crate::auth::tokens;
+use crate::context::Notice;
 use crate::registry::Served;
-use crate::server::Notice;
 use crate::store::Scan;
 use crate::verbs::DeleteOptions;
 use crate::wire::metadata;

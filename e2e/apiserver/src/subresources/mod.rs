@@ -6,7 +6,8 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::admission;
-use crate::verbs::{self, Call, Outcome, Prepared};
+use crate::context::{Call, Outcome};
+use crate::verbs::{self, Prepared};
 use crate::wire::media;
 use crate::wire::metadata;
 use crate::wire::request::Verb;
@@ -123,7 +124,7 @@ async fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
         resource_version: text(&wanted["preconditions"]["resourceVersion"]),
         propagation: text(&wanted["propagationPolicy"]),
         orphan: None,
-        dry_run: verbs::is_dry_run(call),
+        dry_run: call.is_dry_run(),
         admitted: true,
     };
     verbs::delete(call, &call.path.name, &call.path.namespace, &options).await?;

@@ -9,7 +9,7 @@ use crate::auth::bootstrap_tokens;
 use crate::auth::identity::User;
 use crate::auth::rbac::Attributes;
 use crate::auth::tokens;
-use crate::verbs::Call;
+use crate::context::Call;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
 use crate::wire::status_error::{GroupName, StatusError};

@@ -4,8 +4,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::admission::{self, Operation, Written};
+use crate::context::{Call, Outcome};
 use crate::registry::Scale;
-use crate::verbs::{self, Call, Outcome, Prepared};
+use crate::verbs::{self, Prepared};
 use crate::wire::field_error::FieldError;
 use crate::wire::media;
 use crate::wire::metadata;

@@ -4,10 +4,10 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::decode::decode;
-use super::write::{draft, is_dry_run, options};
-use super::{Call, Outcome};
+use super::write::{draft, options};
 use crate::admission::{self, Operation, Written};
 use crate::apply;
+use crate::context::{Call, Outcome};
 use crate::prepare;
 use crate::registry::Served;
 use crate::registry::kind_facts::Generation;
@@ -93,7 +93,7 @@ pub async fn insert(
         }
         let name = metadata::text(&object, "name").to_owned();
         let taken = || StatusError::already_exists(resource.name(), &name);
-        if is_dry_run(call) {
+        if call.is_dry_run() {
             if resource
                 .collection
                 .get(&resource.key(&call.path.namespace, &name))

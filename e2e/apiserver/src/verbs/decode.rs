@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::Call;
 use super::write::{FieldValidation, WriteOptions};
+use crate::context::Call;
 use crate::kinds::catalog;
 use crate::prepare;
 use crate::wire::clock;

@@ -6,9 +6,10 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
+use super::read;
 use super::write::{draft, options};
-use super::{Call, Outcome, read};
 use crate::admission;
+use crate::context::{Call, Outcome};
 use crate::prepare;
 use crate::registry::codec;
 use crate::store::{Expect, Object};

@@ -3,15 +3,18 @@
 use http::StatusCode;
 use serde_json::Value;
 
+use super::create;
 use super::decode::{decode_tree, registered};
 use super::update::{Prepared, check_name, update_with};
 use super::write::{WriteOptions, options};
-use super::{Call, Outcome, create};
 use crate::apply::{self, ApplyError};
+use crate::auth::authorize;
+use crate::context::{Call, Outcome};
 use crate::patch::{self as forms, PatchError};
 use crate::wire::field_error::FieldError;
 use crate::wire::json;
 use crate::wire::metadata;
+use crate::wire::request::Verb;
 use crate::wire::status_error::{GroupName, StatusError};
 
 const JSON: &str = "application/json-patch+json";
@@ -175,7 +178,7 @@ async fn server_side(
                 &why,
             ));
         }
-        call.permit_create()?;
+        authorize::permit(call.server, call.user, Verb::Create, call.path, call.query)?;
         metadata::of(&mut config).remove("resourceVersion");
         let object = merged(call, None, &config, options)?;
         return create::insert(call, object, true).await;

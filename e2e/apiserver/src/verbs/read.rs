@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::{Call, Outcome};
+use crate::context::{Call, Outcome};
 use crate::registry::codec;
 use crate::registry::fields;
 use crate::store::Selection;

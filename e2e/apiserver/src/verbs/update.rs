@@ -5,11 +5,13 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::Value;
 
+use super::create;
 use super::decode::decode;
-use super::write::{draft, is_dry_run, options};
-use super::{Call, Outcome, create};
+use super::write::{draft, options};
 use crate::admission::{self, Operation, Written};
 use crate::apply;
+use crate::auth::authorize;
+use crate::context::{Call, Outcome};
 use crate::prepare;
 use crate::registry::codec;
 use crate::registry::kind_facts::Generation;
@@ -17,6 +19,7 @@ use crate::store::{Expect, Object};
 use crate::subresources::scale;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
+use crate::wire::request::Verb;
 use crate::wire::status_error::StatusError;
 
 /// Tries after losing a race against other writers. A real server tries as long as the request
@@ -48,7 +51,7 @@ pub async fn replace(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusErro
     let resource = &call.served.resource;
     let absent = resource.collection.get(&call.key()).is_none();
     if absent && resource.facts.create_on_update && call.path.subresource.is_empty() {
-        call.permit_create()?;
+        authorize::permit(call.server, call.user, Verb::Create, call.path, call.query)?;
         return create::insert(call, object, false).await;
     }
     update_with(call, |old| {
@@ -219,7 +222,7 @@ async fn commit(
     if new == *old {
         return Ok(Some(Outcome::Stored(StatusCode::OK, Arc::clone(stored))));
     }
-    if is_dry_run(call) {
+    if call.is_dry_run() {
         return Ok(Some(Outcome::Tree(StatusCode::OK, new)));
     }
     if goes_now(call, &new) {

@@ -9,11 +9,12 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
-use super::{Call, read};
+use super::read;
+use crate::context::Call;
+use crate::context::Server;
 use crate::faults::{Effect, Scope, silences};
 use crate::registry::Served;
 use crate::registry::codec;
-use crate::server::Server;
 use crate::store::Selection;
 use crate::store::{Change, Compacted, Event, FRAME_END, Object, Scan};
 use crate::table::{self, IncludeObject};

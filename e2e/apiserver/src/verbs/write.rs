@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Call;
+use crate::context::Call;
 use crate::registry::Served;
 use crate::registry::codec;
 use crate::registry::fields;
@@ -85,11 +85,6 @@ pub fn options(call: &Call<'_>, kind: &str) -> Result<WriteOptions, StatusError>
         "",
         &errors,
     ))
-}
-
-/// Whether the call is only a rehearsal. Its options have been checked before.
-pub fn is_dry_run(call: &Call<'_>) -> bool {
-    call.query.all("dryRun").any(|v| v == "All")
 }
 
 /// An object of the request's version, ready for the store.

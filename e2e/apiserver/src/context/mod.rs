@@ -1,0 +1,165 @@
+//! One request that has been understood and permitted, and the server that it is for.
+
+mod server;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::auth::identity::User;
+use crate::registry::Served;
+use crate::registry::codec;
+use crate::store::Object;
+use crate::table::{self, IncludeObject};
+use crate::wire::field_error::FieldError;
+use crate::wire::media::{self, Accept, Body, Form};
+use crate::wire::request::{Query, ResourcePath};
+use crate::wire::status_error::{GroupName, StatusError};
+
+pub use server::{Notice, Server};
+
+/// One request on a resource.
+pub struct Call<'a> {
+    /// The server asked.
+    pub server: &'a Arc<Server>,
+    /// Who asks.
+    pub user: &'a User,
+    /// What resource, in which version.
+    pub served: Served,
+    /// The path.
+    pub path: &'a ResourcePath<'a>,
+    /// The query.
+    pub query: &'a Query,
+    /// What the client wants to read.
+    pub accept: Accept,
+    /// Media type of the body.
+    pub content_type: &'a str,
+    /// First part of the user agent: the field manager of those who name none.
+    pub agent: &'a str,
+    /// Warnings for the client.
+    pub warnings: Mutex<Vec<String>>,
+}
+
+/// The result of a verb.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// An object as it is stored.
+    Stored(StatusCode, Arc<Object>),
+    /// An object (or `Status`) that isn't.
+    Tree(StatusCode, Value),
+}
+
+impl Outcome {
+    /// The object in the version of the request.
+    pub fn value(&self, served: &Served) -> Value {
+        match self {
+            Self::Stored(_, object) => codec::to_request(served, object.value()),
+            Self::Tree(_, value) => value.clone(),
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Adds a warning to the answer.
+    pub fn warn(&self, text: impl Into<String>) {
+        let text = text.into();
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
+
+    /// Whether the request is only a rehearsal. Its options have been checked before.
+    pub fn is_dry_run(&self) -> bool {
+        self.query.all("dryRun").any(|v| v == "All")
+    }
+
+    /// The key of the object asked for.
+    pub fn key(&self) -> String {
+        self.served
+            .resource
+            .key(&self.path.namespace, &self.path.name)
+    }
+
+    /// The object asked for.
+    pub fn stored(&self) -> Result<Arc<Object>, StatusError> {
+        let resource = &self.served.resource;
+        resource
+            .collection
+            .get(&self.key())
+            .ok_or_else(|| StatusError::not_found(resource.name(), &self.path.name))
+    }
+
+    /// Who owns the fields that this call writes.
+    pub fn manager(&self) -> &str {
+        self.query.get("fieldManager").unwrap_or(self.agent)
+    }
+
+    /// Refuses an object with all that is wrong with it.
+    pub fn invalid(&self, name: &str, errors: &[FieldError]) -> StatusError {
+        if self.served.resource.group == "events.k8s.io" {
+            // The real server validates all events as those of the core group.
+            return StatusError::invalid(
+                GroupName {
+                    group: "",
+                    name: "Event",
+                },
+                name,
+                errors,
+            );
+        }
+        StatusError::invalid(self.served.resource.kind_name(), name, errors)
+    }
+
+    /// The answer to the client, in the form that it accepts.
+    pub fn answer(&self, outcome: &Outcome) -> Response<Body> {
+        let (Outcome::Stored(code, _) | Outcome::Tree(code, _)) = *outcome;
+        if let Outcome::Stored(_, object) = outcome
+            && self.accept == Accept::default()
+        {
+            return media::json_bytes(code, codec::bytes(&self.served, object));
+        }
+        let value = outcome.value(&self.served);
+        if value["kind"] == "Status" {
+            return media::tree(code, self.accept, &value);
+        }
+        let shown = match self.accept.form {
+            Form::Object => value,
+            Form::Metadata => codec::metadata_only(&value),
+            Form::Table => self.table(
+                &[&value],
+                json!({ "resourceVersion": value["metadata"]["resourceVersion"] }),
+            ),
+        };
+        media::tree(code, self.accept, &shown)
+    }
+
+    /// Refuses a table with something unknown in its rows.
+    pub fn bad_include(&self) -> Option<StatusError> {
+        let asked = self.query.get("includeObject")?;
+        let known = matches!(asked, "None" | "Metadata" | "Object");
+        (self.accept.form == Form::Table && !known).then(|| {
+            StatusError::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {asked:?}: must be 'Metadata', 'Object', 'None', or empty"
+            ))
+        })
+    }
+
+    /// A table of objects.
+    pub fn table(&self, items: &[&Value], metadata: Value) -> Value {
+        let include = match self.query.get("includeObject") {
+            Some("None") => IncludeObject::None,
+            Some("Object") => IncludeObject::Object,
+            _ => IncludeObject::Metadata,
+        };
+        let mut table = table::table(
+            &self.served.version().columns,
+            items,
+            include,
+            self.server.clock.now(),
+        );
+        table["metadata"] = metadata;
+        table
+    }
+}
