@@ -151,7 +151,8 @@ pub async fn mutate(
     Ok(true)
 }
 
-/// Asks all webhooks about something that is answered or carried out at once: reviews, bindings, evictions.
+/// Asks all webhooks about something that is answered or carried out at once: reviews, bindings,
+/// evictions.
 pub async fn answerable(call: &Call<'_>, object: &mut Value) -> Result<(), StatusError> {
     let written = Written {
         operation: Operation::Create,

@@ -77,7 +77,8 @@ pub fn decide(server: &Server, user: &User, attributes: &Attributes) -> Result<R
     })
 }
 
-/// Whether the user may do this. Asked once more for the verb `create` when a change makes an object that was not there.
+/// Whether the user may do this. Asked once more for the verb `create` when a change makes an
+/// object that was not there.
 pub fn permit(
     server: &Server,
     user: &User,
@@ -85,7 +86,8 @@ pub fn permit(
     path: &ResourcePath<'_>,
     query: &Query,
 ) -> Result<(), StatusError> {
-    // A collection narrowed to one name is asked for like the object of that name, so that roles can allow just that.
+    // A collection narrowed to one name is asked for like the object of that name, so that roles
+    // can allow just that.
     let selected = match verb {
         Verb::List | Verb::Watch | Verb::DeleteCollection => query.selected_name(),
         _ => None,

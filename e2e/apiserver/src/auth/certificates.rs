@@ -162,8 +162,8 @@ pub fn settle(subresource: &str, old: &Value, new: &mut Value, now: &str) {
     }
 }
 
-/// Refuses what may not be asked for, approved or signed by this user (the plugins CertificateSubjectRestriction,
-/// CertificateApproval and CertificateSigning).
+/// Refuses what may not be asked for, approved or signed by this user (the plugins
+/// CertificateSubjectRestriction, CertificateApproval and CertificateSigning).
 pub fn admit(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), StatusError> {
     let resource = call.served.resource.name();
     let signer = new["spec"]["signerName"].as_str().unwrap_or_default();

@@ -8,7 +8,8 @@ use crate::context::Call;
 use crate::wire::metadata;
 use crate::wire::status_error::StatusError;
 
-/// Refuses a role or a binding that grants what its author does not have, unless a role lets them `escalate` or `bind`.
+/// Refuses a role or a binding that grants what its author does not have, unless a role lets them
+/// `escalate` or `bind`.
 pub fn may_grant(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), StatusError> {
     if call.user.is_in("system:masters") || !call.server.rbac {
         return Ok(());

@@ -1,3 +1,4 @@
-//! What single kinds do: the table of the built-in ones, and the strategies by which they are created, changed and deleted.
+//! What single kinds do: the table of the built-in ones, and the strategies by which they are
+//! created, changed and deleted.
 
 pub mod catalog;

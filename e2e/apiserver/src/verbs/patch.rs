@@ -156,7 +156,8 @@ async fn server_side(
     body: &[u8],
     options: WriteOptions,
 ) -> Result<Outcome, StatusError> {
-    // What is applied is not decoded: an applier owns what it wrote, not what a Go type would print for it.
+    // What is applied is not decoded: an applier owns what it wrote, not what a Go type would print
+    // for it.
     let mut config = applied(body)?;
     if !config.is_object() {
         let message = "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal into Go value of type map[string]interface {}";

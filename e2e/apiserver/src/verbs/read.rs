@@ -314,8 +314,8 @@ async fn write(call: &Call<'_>, page: Page, counted: bool) -> Response<Body> {
     media::tree(StatusCode::OK, call.accept, &list)
 }
 
-/// Writes a list in protobuf. Its length stands before it, so all of it is there before the first byte is sent; it is held in pieces
-/// that go as they are sent.
+/// Writes a list in protobuf. Its length stands before it, so all of it is there before the first
+/// byte is sent; it is held in pieces that go as they are sent.
 async fn compact(
     call: &Call<'_>,
     kind: &encode::Kind,

@@ -1,4 +1,5 @@
-//! What requests and answers are made of: paths and queries, media types, JSON and protobuf, selectors, names, errors.
+//! What requests and answers are made of: paths and queries, media types, JSON and protobuf,
+//! selectors, names, errors.
 
 pub mod clock;
 pub mod conditions;

@@ -46,7 +46,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// What the expressions of an admission policy may refer to; the error is about the variable at this index.
+    /// What the expressions of an admission policy may refer to; the error is about the variable at
+    /// this index.
     pub fn of_policy(spec: &Value) -> Result<Self, (usize, String)> {
         let mut names = Self {
             roots: ROOTS,

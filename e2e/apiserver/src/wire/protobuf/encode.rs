@@ -1,7 +1,8 @@
 //! Answers in protobuf: objects, items of lists, and frames of watches.
 //!
-//! Everything is written straight from JSON as this server stores it, member by member, without a tree in between. The fields of a message
-//! stand in the order of the JSON: readers take them in any order.
+//! Everything is written straight from JSON as this server stores it, member by member, without a
+//! tree in between. The fields of a message stand in the order of the JSON: readers take them in
+//! any order.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -38,7 +39,8 @@ impl Kind {
         out.extend_from_slice(&TAIL);
     }
 
-    /// Appends an object as a frame of a watch: an event without an envelope, around an object that has its own, behind its length.
+    /// Appends an object as a frame of a watch: an event without an envelope, around an object that
+    /// has its own, behind its length.
     pub fn frame(&self, event: &str, json: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
@@ -90,7 +92,8 @@ impl List {
     }
 }
 
-/// What stands after an object in its envelope: content encoding and type, which are always there and always empty.
+/// What stands after an object in its envelope: content encoding and type, which are always there
+/// and always empty.
 pub const TAIL: [u8; 4] = [3 << 3 | 2, 0, 4 << 3 | 2, 0];
 
 /// What stands before an object in its envelope.

@@ -72,8 +72,8 @@ pub struct Member {
 }
 
 impl Message {
-    /// The field that JSON has under a name. `from` is where it is sought first and becomes where the next one is likely:
-    /// names come sorted, too.
+    /// The field that JSON has under a name. `from` is where it is sought first and becomes where
+    /// the next one is likely: names come sorted, too.
     pub fn member(&self, name: &[u8], from: &mut usize) -> Option<&Member> {
         let is = |m: &Member| m.field.name.as_bytes() == name;
         let (before, after) = self.members.split_at(*from);

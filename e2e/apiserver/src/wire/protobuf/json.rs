@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// A place in a text of JSON. Where the text is not what it should be, what is read is short or empty.
+/// A place in a text of JSON. Where the text is not what it should be, what is read is short or
+/// empty.
 pub struct Reader<'a> {
     rest: &'a [u8],
 }

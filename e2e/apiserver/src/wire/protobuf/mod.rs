@@ -83,7 +83,8 @@ pub fn decode(body: &[u8]) -> Result<Value, Malformed> {
 
 /// The name of a kind's message in the facts: `core.v1.Pod`.
 fn message_name(version: &str, kind: &str) -> String {
-    // Every group has its DeleteOptions, and they are all the same; `Status` is said to be of the core group and defined elsewhere.
+    // Every group has its DeleteOptions, and they are all the same; `Status` is said to be of the
+    // core group and defined elsewhere.
     if matches!(kind, "DeleteOptions" | "Status") {
         return format!("meta.v1.{kind}");
     }
