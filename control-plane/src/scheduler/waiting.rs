@@ -322,6 +322,9 @@ impl<K: Clone + Ord + Hash> State<K> {
                 } else {
                     pause(entry.vain).saturating_sub(GATHER_ROOM)
                 };
+                if !after.is_zero() {
+                    group.rest(binding.clone());
+                }
                 woken.push((binding, after));
             }
             if group.is_due() {
@@ -369,7 +372,11 @@ impl<K: Clone + Ord + Hash> State<K> {
             entry.group.range = self.ranges.insert(entry.demand.as_ref());
             let due = self.in_group(entry.choice, entry.group, |group| {
                 group.members += 1;
-                let was = was.filter(|_| !entry.woken)?;
+                let was = was?;
+                if entry.woken {
+                    group.adopt_woken(key, was);
+                    return None;
+                }
                 Some(group.adopt(key.clone(), entry.wish, entry.due, was))
             });
             entry.due = due.flatten().unwrap_or(entry.due);

@@ -134,7 +134,7 @@ impl Server {
         let Some(verb) = verb(&parts.method, &path, &query) else {
             return Err(StatusError::method_not_allowed());
         };
-        authorize::permit(&self, user, verb, &path, &query)?;
+        authorize::permit(self, user, verb, &path, &query)?;
         let served = self.served(&path, verb)?;
         let content_type = media::content_type(&parts.headers);
         let agent = parts

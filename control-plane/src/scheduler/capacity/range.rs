@@ -1,9 +1,15 @@
 //! Demands that are alike, as one: what may be said of all of them without asking each.
 
-use super::{Amounts, Capacity, Demand, GradeRule, amount_of};
+use super::{Amounts, CPU, Capacity, Demand, GradeRule, PODS, amount_of};
 
 /// Halvings of the precision after which all amounts of one resource are alike.
 const LAST_AMOUNTS: u32 = 10;
+/// Coarseness from which on resources that are not built in are not told apart, so that many names
+/// of them do not make the ranges of other demands wider.
+const WITHOUT_NAMES: u32 = 3;
+/// Resources that the upper end of a range names at most. With more of them it counts as fitting
+/// nowhere, so that widening a range does not cost more with every name.
+const MOST_NAMES: usize = 64;
 
 /// How much demands may differ that count as alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -14,6 +20,8 @@ pub struct Coarseness(u32);
 pub enum Likeness {
     /// They ask for these amounts, or amounts near them; for `None` only pod slots count.
     Amounts(Option<Amounts>),
+    /// They ask for amounts near these of built-in resources, and for some others.
+    WithOthers(Amounts),
     /// They have nothing in common.
     Any,
 }
@@ -33,13 +41,20 @@ impl Coarseness {
         if self.0 > LAST_AMOUNTS {
             return Likeness::Any;
         }
-        let amounts = demand.map(|demand| {
-            let requests = demand.requests.iter();
-            requests
-                .map(|(name, request)| (name.clone(), self.rounded(*request)))
-                .collect()
-        });
-        Likeness::Amounts(amounts)
+        let Some(demand) = demand else {
+            return Likeness::Amounts(None);
+        };
+        let is_told_apart = |name: &str| self.0 < WITHOUT_NAMES || is_built_in(name);
+        let requests = demand.requests.iter();
+        let amounts: Amounts = requests
+            .filter(|(name, _)| is_told_apart(name))
+            .map(|(name, request)| (name.clone(), self.rounded(*request)))
+            .collect();
+        if amounts.len() == demand.requests.len() {
+            Likeness::Amounts(Some(amounts))
+        } else {
+            Likeness::WithOthers(amounts)
+        }
     }
 
     /// The place of an amount on a scale whose steps grow with the amounts, eight to an octave at
@@ -58,13 +73,25 @@ impl Coarseness {
     }
 }
 
+fn is_built_in(name: &str) -> bool {
+    matches!(name, CPU | "memory" | "ephemeral-storage" | PODS)
+}
+
 /// One demand, or the demands between two ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
     /// It fits wherever one of them fits.
     least: Option<Demand>,
-    /// Where it fits, each of them fits.
-    most: Option<Demand>,
+    most: Most,
+}
+
+/// The upper end of a range.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Most {
+    /// Where it fits, each demand of the range fits.
+    Demand(Option<Demand>),
+    /// Too many resources to tell: nothing is known to fit.
+    Nowhere,
 }
 
 impl Range {
@@ -72,13 +99,21 @@ impl Range {
     pub fn of(demand: Option<&Demand>) -> Self {
         Self {
             least: demand.cloned(),
-            most: demand.cloned(),
+            most: Most::Demand(demand.cloned()),
+        }
+    }
+
+    /// The demand, if it is the only one.
+    fn single(&self) -> Option<Option<&Demand>> {
+        match &self.most {
+            Most::Demand(most) if *most == self.least => Some(most.as_ref()),
+            _ => None,
         }
     }
 
     /// Makes the range wide enough for a further demand.
     pub fn include(&mut self, demand: Option<&Demand>) {
-        if self.least.as_ref() == demand && self.most.as_ref() == demand {
+        if self.single() == Some(demand) {
             return;
         }
         self.least = match (&self.least, demand) {
@@ -86,9 +121,18 @@ impl Range {
             // Where only pod slots count, as many fit as of any demand, or more.
             _ => None,
         };
-        self.most = match (&self.most, demand) {
+        let Most::Demand(most) = &self.most else {
+            return;
+        };
+        let most = match (most, demand) {
             (Some(most), Some(demand)) => Some(most.combined(demand)),
             (most, demand) => most.as_ref().or(demand).cloned(),
+        };
+        let is_long = |most: &Demand| most.requests.len() > MOST_NAMES;
+        self.most = if most.as_ref().is_some_and(is_long) {
+            Most::Nowhere
+        } else {
+            Most::Demand(most)
         };
     }
 
@@ -99,10 +143,13 @@ impl Range {
         if fit_now == 0 {
             return 0;
         }
-        let fitted = before.map_or(0, |before| before.replicas(self.most.as_ref(), rule));
+        let fitted = match (before, &self.most) {
+            (Some(before), Most::Demand(most)) => before.replicas(most.as_ref(), rule),
+            _ => 0,
+        };
         let growth = (fit_now - fitted).max(0);
         match before {
-            Some(before) if growth > 0 && self.least != self.most => {
+            Some(before) if growth > 0 && self.single().is_none() => {
                 growth.min(self.gain(before, now, rule).unwrap_or(growth))
             }
             _ => growth,
@@ -137,7 +184,9 @@ impl Range {
 
     /// The same for sums: of no resource more is gained than rounded up fits into what it grew by.
     fn gain_of_sums(&self, least: &Demand, before: &Capacity, now: &Capacity) -> Option<i64> {
-        let most = self.most.as_ref()?;
+        let Most::Demand(Some(most)) = &self.most else {
+            return None;
+        };
         let names = |demand: &Demand| demand.requests.len();
         if names(most) != names(least) {
             return None;

@@ -181,3 +181,30 @@ proptest! {
         prop_assert!(alike(coarseness));
     }
 }
+
+#[test]
+fn a_range_of_ever_more_names_stays_small_and_still_grows_by_no_less_than_each() {
+    let named = |number: usize| -> Demand {
+        let requests = [
+            ("cpu".into(), 500),
+            (format!("a.example/{number:04}").into(), 1),
+        ];
+        requests.into_iter().collect()
+    };
+    let mut range = Range::of(Some(&named(0)));
+    for number in 1..200 {
+        range.include(Some(&named(number)));
+    }
+    assert!(format!("{range:?}").len() < 1_000, "{range:?}");
+    let mut having = cluster("m", 1);
+    having["status"]["resourceSummary"]["allocatable"]["a.example/0150"] = json!("9");
+    let capacity = |cluster: &Value| Capacity::of(&decoded(cluster));
+    let before = capacity(&having);
+    having["status"]["resourceSummary"]["allocatable"]["cpu"] = json!("3");
+    let growth = range.growth(
+        before.as_ref(),
+        &capacity(&having).unwrap(),
+        GradeRule::Minimums,
+    );
+    assert!(growth >= 4, "{growth}");
+}

@@ -2,6 +2,7 @@
 //! priority.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use super::line::Line;
 use super::ranges::RangeId;
@@ -32,6 +33,11 @@ pub struct Group<K> {
     /// The count of `anything` up to which a change of admission, and not only room, concerns the
     /// bindings.
     touched: i64,
+    /// Bindings that were woken for a later time, because only room had appeared, and were not
+    /// looked at since.
+    resting: BTreeSet<K>,
+    /// Those of them that are woken a second time, because admission changed meanwhile.
+    roused: BTreeSet<K>,
 }
 
 impl<K> Default for Group<K> {
@@ -43,6 +49,8 @@ impl<K> Default for Group<K> {
             room: Line::default(),
             anything: Line::default(),
             touched: BEFORE_ALL,
+            resting: BTreeSet::new(),
+            roused: BTreeSet::new(),
         }
     }
 }
@@ -63,6 +71,8 @@ impl<K: Clone + Ord> Group<K> {
         if let Some(line) = self.line(wish) {
             line.leave(due, key);
         }
+        self.resting.remove(key);
+        self.roused.remove(key);
     }
 
     /// Takes a binding over from another group, with what it lacks still. Returns the value that it
@@ -72,6 +82,20 @@ impl<K: Clone + Ord> Group<K> {
         let left = former.line(wish).map_or(0, |line| line.left(due));
         let lacking = if is_touched { BEFORE_ALL } else { left.max(0) };
         self.join(key, wish, lacking)
+    }
+
+    /// Takes a binding over from another group that has been woken there.
+    pub fn adopt_woken(&mut self, key: &K, former: &mut Self) {
+        if let Some(key) = former.resting.take(key) {
+            self.resting.insert(key);
+        } else if let Some(key) = former.roused.take(key) {
+            self.roused.insert(key);
+        }
+    }
+
+    /// A binding that was woken is looked at only after a while, unless admission changes before.
+    pub fn rest(&mut self, key: K) {
+        self.resting.insert(key);
     }
 
     /// A cluster lets in what it did not let in.
@@ -85,6 +109,7 @@ impl<K: Clone + Ord> Group<K> {
         self.touched = self.anything.release();
         // Who joins from now on waits for more than this.
         self.anything.advance(1);
+        self.roused.append(&mut self.resting);
     }
 
     /// Room for more replicas has appeared.
@@ -95,13 +120,19 @@ impl<K: Clone + Ord> Group<K> {
 
     /// Whether there is a binding to be woken.
     pub fn is_due(&self) -> bool {
-        self.admission.is_due() || self.room.is_due() || self.anything.is_due()
+        self.admission.is_due()
+            || self.room.is_due()
+            || self.anything.is_due()
+            || !self.roused.is_empty()
     }
 
     /// Takes a binding that is to be woken, and tells whether it is likely to be helped.
     pub fn pop(&mut self) -> Option<(K, bool)> {
         let likely = self.admission.pop().or_else(|| self.room.pop());
         if let Some((_, key)) = likely {
+            return Some((key, true));
+        }
+        if let Some(key) = self.roused.pop_first() {
             return Some((key, true));
         }
         let (due, key) = self.anything.pop()?;

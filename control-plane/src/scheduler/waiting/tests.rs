@@ -140,6 +140,66 @@ fn looks_in_vain_become_rarer() {
     assert_eq!(waiting.turn(), [("m", Duration::ZERO)]);
 }
 
+#[test]
+fn who_is_to_be_looked_at_later_is_looked_at_at_once_when_admission_changes() {
+    let spec = deployment(30, &aggregated());
+    let wait = Wait {
+        wish: Wish::Anything,
+        lacking: 1,
+    };
+    let at = |cores| cluster("m", cores);
+    let ill = tainted("m", 11, "x", "NoSchedule");
+    for regroups in [false, true] {
+        let waiting = Waiting::new(false, 2);
+        for _ in 0..10 {
+            waiting.put(&0, Some((&spec, wait)));
+        }
+        hear(&waiting, &at(10), &at(11));
+        let later = LONGEST_GATHER.saturating_sub(GATHER_ROOM);
+        assert_eq!(waiting.turn(), [(0, later)]);
+        if regroups {
+            for number in 1..9 {
+                let other = asking(&format!("{number}"));
+                waiting.put(&number, Some((&other, room(1_000))));
+            }
+        }
+        hear(&waiting, &at(11), &ill);
+        assert_eq!(waiting.turn(), [(0, Duration::ZERO)], "{regroups}");
+        assert!(waiting.turn().is_empty(), "once");
+        // Looked at since, it waits as before.
+        waiting.put(&0, Some((&spec, wait)));
+        hear(&waiting, &at(11), &at(12));
+        assert_eq!(waiting.turn(), [(0, later)]);
+        waiting.put(&0, None);
+        hear(&waiting, &at(11), &ill);
+        assert!(waiting.turn().is_empty());
+    }
+}
+
+#[test]
+fn many_names_of_resources_wake_nobody_who_asks_for_none_of_them() {
+    let waiting = Waiting::new(false, 16);
+    for number in 0..100 {
+        let mut spec = deployment(30, &aggregated());
+        let requests = json!({ "cpu": "1", format!("a.example/{number}"): "1" });
+        spec.replica_requirements =
+            serde_json::from_value(json!({ "resourceRequest": requests })).unwrap();
+        waiting.put(&number, Some((&spec, room(1))));
+    }
+    waiting.put(&100, Some((&asking("500m"), room(1))));
+    let mut roomier = cluster("m", 10);
+    roomier["status"]["resourceSummary"]["allocatable"]["pods"] = json!("2000");
+    hear(&waiting, &cluster("m", 10), &roomier);
+    let woken: Vec<i32> = std::iter::repeat_with(|| waiting.turn())
+        .take_while(|turn| !turn.is_empty())
+        .flatten()
+        .map(|(key, _)| key)
+        .collect();
+    assert!(!woken.contains(&100), "cores have not become more");
+    hear(&waiting, &roomier, &cluster("m", 11));
+    assert!(waiting.turn().iter().any(|(key, _)| *key == 100));
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_is_woken_by_room_is_woken_in_turns_that_grow_while_it_helps() {
     for (is_helped, expected) in [(true, [64, 128, 256]), (false, [64, 64, 64])] {
