@@ -20,9 +20,10 @@ pub fn of(object: &mut Value) -> &mut Map<String, Value> {
     if !object.get("metadata").is_some_and(Value::is_object) {
         object["metadata"] = json!({});
     }
-    object["metadata"]
-        .as_object_mut()
-        .expect("just made a map: invariant")
+    match &mut object["metadata"] {
+        Value::Object(metadata) => metadata,
+        _ => unreachable!("the metadata has just been made a map"),
+    }
 }
 
 /// A string in the metadata, empty if it isn't there.
