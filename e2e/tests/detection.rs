@@ -140,7 +140,7 @@ spec:
         roll.cut(["member2"]);
         roll::until(roll, "the other taint comes", |view| {
             let tainted = roll::tainted(view);
-            (tainted == 1).then_some(()).ok_or(format!("{tainted} are tainted"))
+            (tainted == 1).then_some(()).ok_or_else(|| format!("{tainted} are tainted"))
         })
         .await?;
         roll::told(roll, "member2", &["TaintRefused"]).await?;
@@ -148,7 +148,7 @@ spec:
         roll.heal(["member2"]);
         roll::until(roll, "it goes", |view| {
             let tainted = roll::tainted(view);
-            (tainted == 0).then_some(()).ok_or(format!("{tainted} are tainted"))
+            (tainted == 0).then_some(()).ok_or_else(|| format!("{tainted} are tainted"))
         })
         .await?;
         Ok(())

@@ -350,11 +350,11 @@ impl Desk {
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {
                 let why = bounded(why);
-                return self.strand(errand, key, Turn::Nowhere { why }, now);
+                return self.strand(errand, &key, Turn::Nowhere { why }, now);
             }
             Outcome::Unpreserved(why) => {
                 let why = bounded(why);
-                return self.strand(errand, key, Turn::Unpreserved { why }, now);
+                return self.strand(errand, &key, Turn::Unpreserved { why }, now);
             }
             Outcome::Conflict => {
                 self.failures.insert(key.clone(), failures);
@@ -384,19 +384,20 @@ impl Desk {
         }
     }
 
-    fn strand(&mut self, errand: &Errand, key: Key, turn: Turn, now: Now) {
+    fn strand(&mut self, errand: &Errand, key: &Key, turn: Turn, now: Now) {
         let (cluster, rank) = (&errand.cluster, errand.rank);
-        if self.is_on(cluster, &key) {
+        if self.is_on(cluster, key) {
             self.note(key.clone(), cluster, turn);
             self.backlog
                 .put(cluster, key.clone(), Place::Stranded(rank));
-            // What woke the others meanwhile may help this one, which was judged by the clusters as they were before.
+            // What woke the others meanwhile may help this one, which was judged by the clusters as
+            // they were before.
             if errand.wakes != self.wakes {
-                self.backlog.wake(cluster, &key);
+                self.backlog.wake(cluster, key);
                 self.retry.get_or_insert(now.tick);
             }
         } else {
-            self.note_end(&key, cluster);
+            self.note_end(key, cluster);
         }
     }
 

@@ -56,8 +56,8 @@ pub enum Unavailable<'a> {
     /// `Ready` is not True; `Unknown` also if it was never reported.
     #[error("has Ready={0}")]
     NotReady(&'a str),
-    /// `WorksUpToDate` is False: the agent would not learn of a new copy. Existing copies continue to
-    /// run.
+    /// `WorksUpToDate` is False: the agent would not learn of a new copy. Existing copies continue
+    /// to run.
     #[error("cannot read its Works (WorksUpToDate=False)")]
     WorksUnread,
     /// A taint keeps the workload out, or evicts it.

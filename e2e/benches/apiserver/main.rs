@@ -1,9 +1,11 @@
 //! What the embedded API server costs: processor time for a thousand writes of each kind, and the
 //! memory of a whole fleet.
 //!
-//! The server runs in a process of its own with a single thread, so that what it uses is told apart from what its clients use
-//! and holds on a busy machine, too: `cargo bench -p muster-e2e --bench apiserver -- --writes 5000 --watchers 0,20`, `-- --reads 20000`
-//! for lists and watches in JSON and protobuf, and `-- --fleet` for one process with everything in it. Prints figures, judges none.
+//! The server runs in a process of its own with a single thread, so that what it uses is told apart
+//! from what its clients use and holds on a busy machine, too: `cargo bench -p muster-e2e --bench
+//! apiserver -- --writes 5000 --watchers 0,20`, `-- --reads 20000` for lists and watches in JSON
+//! and protobuf, and `-- --fleet` for one process with everything in it. Prints figures, judges
+//! none.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,5 @@
-//! Objects a second that lists and watches bring, in JSON and in protobuf, and which of the two is faster.
+//! Objects a second that lists and watches bring, in JSON and in protobuf, and which of the two is
+//! faster.
 
 use std::time::{Duration, Instant};
 
@@ -114,7 +115,8 @@ async fn pages(client: &Client) -> anyhow::Result<Vec<String>> {
     }
 }
 
-/// Reads what is at these paths, up to the end or the end of the initial events, and throws it away.
+/// Reads what is at these paths, up to the end or the end of the initial events, and throws it
+/// away.
 async fn read(
     client: &Client,
     paths: &[String],

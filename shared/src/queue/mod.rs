@@ -70,8 +70,8 @@ pub enum Next {
     Done,
     /// The key is due again after this time.
     After(Duration),
-    /// The key is due again after a pause that doubles each time in a row ([`again`]): another client
-    /// wrote the object first, or a cache does not show yet what the work needs.
+    /// The key is due again after a pause that doubles each time in a row ([`again`]): another
+    /// client wrote the object first, or a cache does not show yet what the work needs.
     Again,
 }
 

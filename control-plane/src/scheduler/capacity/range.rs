@@ -103,17 +103,14 @@ impl Range {
         }
     }
 
-    /// The demand, if it is the only one.
-    fn single(&self) -> Option<Option<&Demand>> {
-        match &self.most {
-            Most::Demand(most) if *most == self.least => Some(most.as_ref()),
-            _ => None,
-        }
+    /// Whether the range holds one demand only.
+    fn is_single(&self) -> bool {
+        matches!(&self.most, Most::Demand(most) if *most == self.least)
     }
 
     /// Makes the range wide enough for a further demand.
     pub fn include(&mut self, demand: Option<&Demand>) {
-        if self.single() == Some(demand) {
+        if self.is_single() && self.least.as_ref() == demand {
             return;
         }
         self.least = match (&self.least, demand) {
@@ -149,7 +146,7 @@ impl Range {
         };
         let growth = (fit_now - fitted).max(0);
         match before {
-            Some(before) if growth > 0 && self.single().is_none() => {
+            Some(before) if growth > 0 && !self.is_single() => {
                 growth.min(self.gain(before, now, rule).unwrap_or(growth))
             }
             _ => growth,
