@@ -13,7 +13,7 @@ use muster_e2e::harness::observer::View;
 use muster_e2e::harness::roll::{Roll, name};
 use muster_e2e::harness::route::Effect;
 use muster_shared::api::cluster::Cluster;
-use roll::{GRACE, Setting, left, pending, silent, tainted, told};
+use roll::{Setting, left, pending, silent, tainted, told};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

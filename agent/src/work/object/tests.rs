@@ -112,7 +112,7 @@ fn two_groups(uids: [&'static str; 2], writes: &Arc<Mutex<Vec<String>>>) -> Memb
                 let api_version = path.split('/').nth(2).unwrap_or_default();
                 let object = json!({"apiVersion": format!("{api_version}/v1"), "kind": "Ingress",
                     "metadata": {"name": "web", "namespace": "shop"}});
-                let mut object = desired(&object, "es", "w");
+                let mut object = desired(&object, ("es", "w"), None);
                 object["metadata"]["uid"] = json!(uid);
                 object
             }
@@ -142,9 +142,16 @@ async fn an_object_that_is_wanted_in_another_group_is_not_removed_in_the_former_
             let member = two_groups(uids, &writes);
             let others = wanted.then(|| key("networking.k8s.io"));
             let former = key("extensions");
-            remove(&member, &former, others.as_slice(), ("es", "w"), preserve)
-                .await
-                .unwrap();
+            remove(
+                &member,
+                &former,
+                others.as_slice(),
+                ("es", "w"),
+                preserve,
+                &FleetId::Unknown(String::new()),
+            )
+            .await
+            .unwrap();
             let writes = writes.lock().unwrap();
             assert_eq!(writes.len(), removed, "{what}: {writes:?}");
             assert!(writes.iter().all(|path| path.contains("/extensions/")));
@@ -163,9 +170,16 @@ async fn what_the_server_made_of_an_object_is_forgotten_with_it() {
         answer["spec"]["timeout"] = json!("1m0s");
         member.echoes().applied(&key, &wanted, &answer);
         assert_eq!(member.echoes().len(), 1);
-        remove(&member, &key, &[], ("es", "w"), false)
-            .await
-            .unwrap();
+        remove(
+            &member,
+            &key,
+            &[],
+            ("es", "w"),
+            false,
+            &FleetId::Unknown(String::new()),
+        )
+        .await
+        .unwrap();
     }
     assert_eq!(member.echoes().len(), 0);
 }
