@@ -548,7 +548,7 @@ mod tests {
             .as_str()
             .unwrap();
         assert!(
-            says.contains("uid") && says.contains("`kube-system`"),
+            says.to_lowercase().contains("uid") && says.contains("`kube-system`"),
             "{says}"
         );
         assert!(!says.contains("ClusterProperty"), "{says}");

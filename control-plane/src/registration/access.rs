@@ -182,6 +182,8 @@ fn is_former(found: &DynamicObject, now: &DynamicObject, cluster: &str) -> bool 
         format!("karmada-agent-{cluster}"),
         execution_namespace(cluster),
         CLUSTER_NAMESPACE.to_owned(),
+        // Read to tell fleets apart.
+        "kube-system".to_owned(),
     ];
     let rules = |object: &DynamicObject| object.data["rules"].as_array().cloned();
     let resources = |object: &DynamicObject| {

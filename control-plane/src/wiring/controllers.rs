@@ -109,7 +109,7 @@ mod tests {
     fn the_page_of_the_crate_names_every_controller() {
         let page = include_str!("../lib.rs");
         for (name, _) in CONTROLLERS {
-            assert!(page.contains(&format!("//! | `{name}` |")), "{name}");
+            assert!(page.contains(&format!("//! * `{name}` watches ")), "{name}");
         }
     }
 }
