@@ -45,7 +45,7 @@ impl ServerNormalization {
 
     /// Number of objects that are remembered.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub fn remembered(&self) -> usize {
         self.lock().len()
     }
 

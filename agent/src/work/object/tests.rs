@@ -169,7 +169,7 @@ async fn what_the_server_made_of_an_object_is_forgotten_with_it() {
         let mut answer = wanted.clone();
         answer["spec"]["timeout"] = json!("1m0s");
         member.echoes().applied(&key, &wanted, &answer);
-        assert_eq!(member.echoes().len(), 1);
+        assert_eq!(member.echoes().remembered(), 1);
         remove(
             &member,
             &key,
@@ -181,5 +181,5 @@ async fn what_the_server_made_of_an_object_is_forgotten_with_it() {
         .await
         .unwrap();
     }
-    assert_eq!(member.echoes().len(), 0);
+    assert_eq!(member.echoes().remembered(), 0);
 }
