@@ -41,7 +41,7 @@ enum Error {
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::<String>::new("cluster");
     // Listens first: whoever looks at a cluster knows what it claims.
-    let identities = twins::listen(&fleet.clusters, &queue);
+    let identities = twins::listen(&fleet.clusters, &fleet.namespaces, &queue);
     fleet.clusters.on_change({
         let queue = queue.clone();
         move |change| queue.add(change.object().name_any())

@@ -80,7 +80,8 @@ pub fn judge(cluster: &Cluster, claims: &[Claim], now: Timestamp) -> Option<Cond
     (!same).then_some(observation)
 }
 
-/// Who claims which id.
+/// Who claims which id, and whose id is recorded. A Cluster that could not be read since this
+/// process began has no claim here; what it held is known from its execution namespace.
 #[derive(Debug, Default)]
 pub struct Identities {
     inner: Mutex<Inner>,
@@ -91,6 +92,9 @@ struct Inner {
     count: u64,
     holders: HashMap<String, BTreeSet<String>>,
     claims: HashMap<String, (String, u64)>,
+    /// The clusters by the ids that are recorded on their execution namespaces.
+    recorded: HashMap<String, BTreeSet<String>>,
+    records: HashMap<String, String>,
 }
 
 impl Identities {
@@ -127,16 +131,67 @@ impl Identities {
         others.into_iter().collect()
     }
 
-    /// Everybody who claims the id that a Cluster claims, with when we saw them do so; itself
-    /// included.
+    /// Takes note of the id that is recorded on the execution namespace of a Cluster. Gives the
+    /// others whose case that changes.
+    pub fn note_record(&self, name: &str, id: Option<&str>) -> Vec<String> {
+        let mut inner = self.lock();
+        let before = inner.records.get(name).cloned();
+        if before.as_deref() == id {
+            return Vec::new();
+        }
+        let mut others = BTreeSet::new();
+        if let Some(before) = before {
+            inner.records.remove(name);
+            if let Some(recorded) = inner.recorded.get_mut(&before) {
+                recorded.remove(name);
+                if recorded.is_empty() {
+                    inner.recorded.remove(&before);
+                }
+            }
+            others.extend(inner.holders.get(&before).into_iter().flatten().cloned());
+        }
+        if let Some(id) = id {
+            inner.records.insert(name.to_owned(), id.to_owned());
+            let recorded = inner.recorded.entry(id.to_owned()).or_default();
+            recorded.insert(name.to_owned());
+            others.extend(inner.holders.get(id).into_iter().flatten().cloned());
+        }
+        others.remove(name);
+        others.into_iter().collect()
+    }
+
+    /// Takes note that a Cluster has gone that could not be read. Gives the others whose case that
+    /// changes.
+    pub fn note_departure(&self, name: &str) -> Vec<String> {
+        let others = self.note(name, None, false);
+        let inner = self.lock();
+        let recorded = inner.records.get(name);
+        let holders = recorded.and_then(|id| inner.holders.get(id));
+        let others: BTreeSet<_> = holders
+            .into_iter()
+            .flatten()
+            .cloned()
+            .chain(others)
+            .collect();
+        others.into_iter().collect()
+    }
+
+    /// The Clusters that claim the id that a Cluster claims, itself included, with the time when
+    /// the claim was seen; and those that claim nothing and on whose execution namespace the id is
+    /// recorded.
     pub fn holders(&self, name: &str) -> Vec<(String, u64)> {
         let inner = self.lock();
         let Some((id, _)) = inner.claims.get(name) else {
             return Vec::new();
         };
         let holders = inner.holders.get(id).into_iter().flatten();
+        let recorded = inner.recorded.get(id).into_iter().flatten();
+        let unread = recorded.filter(|name| !inner.claims.contains_key(*name));
         let since = |name: &String| inner.claims.get(name).map_or(0, |(_, since)| *since);
-        holders.map(|name| (name.clone(), since(name))).collect()
+        let all: BTreeSet<_> = holders.chain(unread).collect();
+        all.into_iter()
+            .map(|name| (name.clone(), since(name)))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -352,5 +407,33 @@ mod tests {
         assert!(identities.holders("c").is_empty());
         identities.note("e", Some("9"), true);
         assert_eq!(identities.holders("e"), [("e".into(), 0)]);
+    }
+
+    #[test]
+    fn what_is_recorded_counts_for_a_cluster_that_was_never_read() {
+        let identities = Identities::default();
+        assert!(identities.note_record("first", Some("1")).is_empty());
+        assert!(identities.note("second", Some("1"), true).is_empty());
+        let both = [("first".to_owned(), 0), ("second".to_owned(), 0)];
+        assert_eq!(identities.holders("second"), both);
+        // It is read at last, and is another member: the record counts for nothing.
+        assert!(identities.note("first", Some("2"), false).is_empty());
+        assert_eq!(identities.holders("second"), both[1..]);
+        identities.note("first", None, false);
+        assert_eq!(identities.holders("second"), both);
+        for change in [
+            identities.note_departure("first"),
+            identities.note_record("first", Some("3")),
+            identities.note_record("first", Some("1")),
+            identities.note_record("first", None),
+        ] {
+            assert_eq!(change, ["second"]);
+        }
+        assert_eq!(identities.holders("second"), both[1..]);
+        assert!(
+            identities.note_record("second", Some("1")).is_empty(),
+            "its own"
+        );
+        assert_eq!(identities.holders("second"), both[1..]);
     }
 }

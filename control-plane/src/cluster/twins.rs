@@ -8,9 +8,9 @@ use kube::api::{Api, Patch, PatchParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Namespace;
-use muster_shared::names::execution_namespace;
+use muster_shared::names::{cluster_of_execution_namespace, execution_namespace};
 use muster_shared::queue::Queue;
-use muster_shared::watch::{Change, Doubt, Informer, Presence};
+use muster_shared::watch::{Change, Doubt, Followed, Informer, Presence};
 use muster_shared::{client, conditions};
 use serde_json::json;
 
@@ -20,8 +20,31 @@ use crate::fleet::Fleet;
 
 /// Keeps account of who claims which id; a change of one Cluster's puts those on the queue whose
 /// case that changes.
-pub fn listen(clusters: &Informer<Cluster>, queue: &Queue<String>) -> Arc<Identities> {
+pub fn listen(
+    clusters: &Informer<Cluster>,
+    namespaces: &Informer<Namespace>,
+    queue: &Queue<String>,
+) -> Arc<Identities> {
     let identities = Arc::new(Identities::default());
+    namespaces.on_change({
+        let (queue, identities) = (queue.clone(), Arc::clone(&identities));
+        let namespaces = namespaces.clone();
+        move |change| {
+            let name = change.object().name_any();
+            let Some(cluster) = cluster_of_execution_namespace(&name) else {
+                return;
+            };
+            let id = match change {
+                Change::Applied { new, .. } => identity::recorded(new),
+                // What a list lacks may be there, and its record with it.
+                Change::Deleted { .. } if !is_gone(&namespaces, &name) => return,
+                Change::Deleted { .. } => None,
+            };
+            for other in identities.note_record(cluster, id) {
+                queue.add(other);
+            }
+        }
+    });
     clusters.on_change({
         let (queue, identities) = (queue.clone(), Arc::clone(&identities));
         let clusters = clusters.clone();
@@ -40,7 +63,7 @@ pub fn listen(clusters: &Informer<Cluster>, queue: &Queue<String>) -> Arc<Identi
     clusters.on_unread_departure({
         let (queue, identities) = (queue.clone(), Arc::clone(&identities));
         move |_, name| {
-            for other in identities.note(name, None, false) {
+            for other in identities.note_departure(name) {
                 queue.add(other);
             }
         }
@@ -48,8 +71,8 @@ pub fn listen(clusters: &Informer<Cluster>, queue: &Queue<String>) -> Arc<Identi
     identities
 }
 
-fn is_gone(clusters: &Informer<Cluster>, name: &str) -> bool {
-    clusters.presence(None, name).is_gone()
+fn is_gone<K: Followed>(informer: &Informer<K>, name: &str) -> bool {
+    informer.presence(None, name).is_gone()
 }
 
 /// Says on the Cluster that came later that its member has one already.
@@ -67,8 +90,10 @@ pub async fn tell_apart(
         let namespace = fleet.namespaces.get(None, &execution_namespace(&name));
         let namespace = namespace.as_deref();
         match fleet.clusters.presence(None, &name) {
-            Presence::There(cluster) => claims.push(identity::claim(&cluster, namespace, since)),
-            Presence::Gone => {}
+            Presence::There(other) if other.spec.id == cluster.spec.id => {
+                claims.push(identity::claim(&other, namespace, since));
+            }
+            Presence::There(_) | Presence::Gone => {}
             Presence::Unknown(doubt) => {
                 let is_there = matches!(doubt, Doubt::Unreadable { .. })
                     || api.get_metadata_opt(&name).await?.is_some();

@@ -126,6 +126,39 @@ async fn an_older_cluster_that_takes_a_members_id_while_the_control_plane_is_awa
 }
 
 #[tokio::test]
+async fn a_second_registration_is_refused_while_the_first_has_not_been_readable_since_the_start() {
+    let bench = Bench::start().await;
+    let control_plane = control_plane(&bench);
+    register(&bench, OTHER).await;
+    let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
+    let recorded = |it: &Namespace| it.annotations().contains_key("clusters.muster.io/id");
+    until(&namespaces, "karmada-es-m0", "it is recorded", recorded).await;
+    control_plane.stop().await.unwrap();
+    let seeds = bench
+        .fleet
+        .seeds("cluster.karmada.io", "v1alpha1", "clusters");
+    let seeds = seeds.unwrap();
+    let mut first = seeds.get("", OTHER).unwrap();
+    first["spec"]["taints"] = json!("none");
+    seeds.put(first).unwrap();
+
+    let _agent = bench.agent();
+    let _control_plane = self::control_plane(&bench);
+    until(&bench.clusters(), MEMBER, "it is refused", |cluster| {
+        condition(cluster, "UniqueIdentity") == Some(("False", "RegisteredAlready"))
+    })
+    .await;
+    let second = namespaces.get("karmada-es-m1").await.unwrap();
+    assert!(!recorded(&second));
+    // The first goes, and cannot be read at its end either.
+    seeds.remove("", OTHER).unwrap();
+    until(&bench.clusters(), MEMBER, "it is the only one", |cluster| {
+        condition(cluster, "UniqueIdentity") == Some(("True", "OnlyRegistration"))
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_member_at_work_is_not_driven_out_by_a_cluster_that_claims_its_id() {
     let bench = Bench::start().await;
     let control_plane = control_plane(&bench);
