@@ -36,12 +36,16 @@ pub fn check(cluster: &Cluster) -> Findings {
 /// Writes what a cluster gets: grades (nine default ones for a new cluster without any, when
 /// `modeling` is on), and `now` as the time of taints that drive out and have none. A taint that
 /// was there before keeps the time it had.
+///
+/// Taints and grades that are as they were before stay so, whatever they lack: the author of an
+/// update answers for what it changes, and the policies for agents refuse one that changes these.
 pub fn default(cluster: &mut Value, old: Option<&Cluster>, modeling: bool, now: Timestamp) {
     let Ok(Cluster { mut spec }) = Cluster::deserialize(&*cluster) else {
         // The schema refuses it in a moment, and says why.
         return;
     };
-    if modeling {
+    let stays = old.is_some_and(|old| old.spec.resource_models == spec.resource_models);
+    if modeling && !stays {
         let stated = spec.resource_models.clone();
         if stated.is_empty() && old.is_none() {
             spec.resource_models = default_models();
@@ -54,6 +58,9 @@ pub fn default(cluster: &mut Value, old: Option<&Cluster>, modeling: bool, now: 
     for (index, taint) in spec.taints.iter().enumerate() {
         if taint.effect == NO_EXECUTE && taint.time_added.is_none() {
             let before = old.and_then(|old| taints::find(&old.spec.taints, &taint.key, NO_EXECUTE));
+            if before == Some(taint) {
+                continue;
+            }
             let time = before.and_then(|taint| taint.time_added.clone());
             let time = time.unwrap_or(Time(now));
             cluster["spec"]["taints"][index]["timeAdded"] = json!(time);
@@ -100,6 +107,7 @@ mod tests {
         let written = defaulted(&stated, None, true);
         assert_eq!(written["resourceModels"], standard);
         assert_eq!(defaulted(&written, Some(&stated), true), written);
+        assert_eq!(defaulted(&stated, Some(&stated), true), stated, "as it was");
     }
 
     #[test]
@@ -126,6 +134,16 @@ mod tests {
                 dated("NoExecute", before),
             ),
             (taint("NoSchedule"), json!([]), taint("NoSchedule")),
+            (
+                taint("NoExecute"),
+                json!([taint("NoExecute")]),
+                taint("NoExecute"),
+            ),
+            (
+                json!({ "key": "a", "effect": "NoExecute", "value": "v" }),
+                json!([taint("NoExecute")]),
+                json!({ "key": "a", "effect": "NoExecute", "value": "v", "timeAdded": today }),
+            ),
         ] {
             let spec = json!({ "taints": [stated] });
             let written = defaulted(&spec, Some(&json!({ "taints": old })), true);

@@ -10,9 +10,12 @@ mod server;
 use certificate::{SelfSigned, free_port};
 use http::Request;
 use http_body_util::BodyExt as _;
+use kube::Client;
 use kube::api::DeleteParams;
 use muster_control_plane::settings::Settings;
+use muster_e2e::harness::access;
 use muster_e2e::harness::apply::{apply, apply_all, objects};
+use muster_e2e::harness::fleet;
 use muster_e2e::harness::ground::{Ground, PATIENCE, Scratch, Task, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::k8s::{Api, Secret};
@@ -100,6 +103,11 @@ impl Stage {
 
     /// Sends a request; the answer is the object or `Status`.
     async fn send(&self, method: &str, path: &str, body: &Value) -> Value {
+        self.send_as(&self.ground.client, method, path, body).await
+    }
+
+    /// The same with another client.
+    async fn send_as(&self, client: &Client, method: &str, path: &str, body: &Value) -> Value {
         let kind = match method {
             "PATCH" if path.contains("fieldManager") => "application/apply-patch+yaml",
             "PATCH" => "application/merge-patch+json",
@@ -108,7 +116,7 @@ impl Stage {
         let request = Request::builder().method(method).uri(path);
         let request = request.header("content-type", kind);
         let request = request.body(body.to_string().into_bytes().into()).unwrap();
-        let response = self.ground.client.send(request).await.unwrap();
+        let response = client.send(request).await.unwrap();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         serde_json::from_slice(&body).unwrap()
     }
@@ -393,4 +401,49 @@ async fn what_is_taken_and_not_acted_on_is_told() {
         (&event["type"], &event["reason"]),
         (&json!("Warning"), &json!("NotSupported"))
     );
+}
+
+/// The policies for agents refuse a write that changes taints or grades, whoever changed them.
+#[tokio::test]
+async fn an_agent_may_change_its_cluster_although_it_has_what_admission_would_write_otherwise() {
+    let stage = Stage::set("webhook-agent").await;
+    let client = &stage.ground.client;
+    let account = access::admit_member(client, "m1").await.unwrap();
+    let config = stage.ground.server.admin_kubeconfig().unwrap();
+    let config = access::kubeconfig(client, config, &account).await.unwrap();
+    let agent = Client::try_from(fleet::config(config).await.unwrap()).unwrap();
+    // From before there was admission: a taint without a time, and grades that are not sorted.
+    let mut old = cluster("m1");
+    let taint = json!({ "key": "quarantine", "effect": "NoExecute" });
+    old["spec"]["taints"] = json!([taint]);
+    old["spec"]["resourceModels"] = json!([
+        { "grade": 1, "ranges": [{ "name": "cpu", "min": "2", "max": "4" }] },
+        { "grade": 0, "ranges": [{ "name": "cpu", "min": "0", "max": "2" }] },
+    ]);
+    let old = stage.send("POST", CLUSTERS, &old).await;
+    let _control_plane = stage.answering().await;
+    let own = format!("{CLUSTERS}/m1");
+    let moved = json!({ "spec": { "region": "eu" } });
+    let answer = stage.send_as(&agent, "PATCH", &own, &moved).await;
+    assert_eq!(answer["spec"]["region"], "eu", "{answer}");
+    assert_eq!(
+        answer["spec"]["resourceModels"],
+        old["spec"]["resourceModels"]
+    );
+    let taints = answer["spec"]["taints"].as_array().unwrap();
+    assert!(taints.contains(&taint), "{answer}");
+
+    // What a person writes is defaulted, and nothing beside it.
+    let mut more = answer["spec"]["taints"].clone();
+    let failed = json!({ "key": "failed", "effect": "NoExecute" });
+    more.as_array_mut().unwrap().push(failed);
+    let sorted = json!([{ "grade": 0, "ranges": [{ "name": "cpu", "min": "1", "max": "2" }] }]);
+    let spec = json!({ "spec": { "taints": more, "resourceModels": sorted } });
+    let answer = stage.send("PATCH", &own, &spec).await;
+    let taints = answer["spec"]["taints"].as_array().unwrap();
+    assert!(taints.contains(&taint), "{answer}");
+    let dated = |it: &&Value| it["key"] == "failed" && it["timeAdded"].is_string();
+    assert_eq!(taints.iter().filter(dated).count(), 1, "{answer}");
+    let lowest = &answer["spec"]["resourceModels"][0]["ranges"][0]["min"];
+    assert_eq!(lowest, "0", "{answer}");
 }

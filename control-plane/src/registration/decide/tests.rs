@@ -3,7 +3,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use muster_shared::certificate::request::NewKey;
-use muster_shared::certificate::subject;
+use muster_shared::certificate::{pem, subject};
 
 use super::*;
 
@@ -230,6 +230,43 @@ fn a_name_is_promised_by_another_request_that_was_approved() {
     ] {
         assert_eq!(is_promised("a", "m1", [&other]), expected, "{other:?}");
     }
+}
+
+/// A request whose signature is wrong is one only as long as nobody verifies it.
+#[test]
+fn of_all_requests_only_the_one_under_decision_is_verified() {
+    let forged: Vec<CertificateSigningRequest> = (0..50)
+        .map(|number| {
+            let mut request = asked(AGENT_GROUP, &format!("system:karmada:agent:member{number}"));
+            request["metadata"]["name"] = format!("request{number}").into();
+            let text = STANDARD.decode(request["spec"]["request"].as_str().unwrap());
+            let text = String::from_utf8(text.unwrap()).unwrap();
+            let body: String = text
+                .lines()
+                .filter(|line| !line.starts_with("--"))
+                .collect();
+            let mut der = STANDARD.decode(body).unwrap();
+            *der.last_mut().unwrap() ^= 1;
+            let text = pem("CERTIFICATE REQUEST", &der);
+            request["spec"]["request"] = STANDARD.encode(text).into();
+            serde_json::from_value(request).unwrap()
+        })
+        .collect();
+    let verified = |request: &CertificateSigningRequest| match read(request) {
+        Request::Foreign | Request::Odd(_) => true,
+        Request::Settled | Request::Agent { .. } => false,
+    };
+    assert_eq!(forged.iter().filter(|it| verified(it)).count(), 50);
+    let mut approved = forged;
+    for request in &mut approved {
+        let status = json!({"conditions": [{"type": "Approved", "status": "True"}]});
+        request.status = serde_json::from_value(status).unwrap();
+    }
+    let unverified = (0..50).filter(|number| {
+        let cluster = format!("member{number}");
+        is_promised("new", &cluster, &approved)
+    });
+    assert_eq!(unverified.count(), 50);
 }
 
 #[test]
