@@ -16,7 +16,6 @@ pub mod kinds;
 pub mod openapi;
 pub mod patch;
 mod paths;
-mod prepare;
 mod registry;
 mod running;
 pub mod schema;

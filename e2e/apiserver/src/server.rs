@@ -9,7 +9,7 @@ use crate::auth::identity::User;
 use crate::auth::impersonation;
 use crate::auth::rbac::Attributes;
 use crate::auth::{authenticate, authorize};
-use crate::context::Call;
+use crate::context::RequestContext;
 use crate::context::Server;
 use crate::faults::Effect;
 use crate::paths;
@@ -157,7 +157,7 @@ impl Server {
         let compact = compact
             .then(|| Accept::prefers_protobuf(&parts.headers))
             .flatten();
-        let call = Call {
+        let context = RequestContext {
             server: self,
             user,
             served,
@@ -172,8 +172,8 @@ impl Server {
             Verb::Get | Verb::List | Verb::Watch => bytes::Bytes::new(),
             _ => media::read(body).await?,
         };
-        let answer = verbs::dispatch(&call, verb, body).await;
-        warnings.extend(call.warnings.into_inner().unwrap_or_default());
+        let answer = verbs::dispatch(&context, verb, body).await;
+        warnings.extend(context.warnings.into_inner().unwrap_or_default());
         answer
     }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::client::Service;
 use super::hooks::Hook;
 use super::review::{self, Attributes, Invocation, Verdict};
-use crate::context::Call;
+use crate::context::RequestContext;
 use crate::patch;
 use crate::wire::clock;
 use crate::wire::json;
@@ -36,7 +36,7 @@ impl Trouble {
 
 /// Asks a webhook.
 pub async fn ask(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     hook: &Hook,
     invocation: &Invocation,
     attributes: &Attributes<'_>,
@@ -56,7 +56,7 @@ pub async fn ask(
     let posted = async {
         let address = match &hook.endpoint.service {
             Some(service) => Some(
-                resolve(call, service)
+                resolve(context, service)
                     .map_err(|why| format!("Post {:?}: {why}", hook.endpoint.url(seconds)))?,
             ),
             None => None,
@@ -87,9 +87,9 @@ pub async fn ask(
 }
 
 /// Where a service is: as it was told to us, or at its cluster address, as in a real server.
-fn resolve(call: &Call<'_>, service: &Service) -> Result<SocketAddr, String> {
+fn resolve(context: &RequestContext<'_>, service: &Service) -> Result<SocketAddr, String> {
     let key = format!("{}/{}", service.namespace, service.name);
-    let told = &call.server.admission.services;
+    let told = &context.server.admission.services;
     let told = told
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -99,7 +99,7 @@ fn resolve(call: &Call<'_>, service: &Service) -> Result<SocketAddr, String> {
         return Ok(address);
     }
     let name = &service.name;
-    let found = call.server.store.collection("/services").get(&key);
+    let found = context.server.store.collection("/services").get(&key);
     let found = found
         .ok_or_else(|| format!("service {name:?} not found"))?
         .value();
@@ -119,7 +119,7 @@ fn resolve(call: &Call<'_>, service: &Service) -> Result<SocketAddr, String> {
 
 /// Lays a webhook's patch over the object; tells whether that changed anything.
 pub fn lay_over(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     hook: &Hook,
     attributes: &mut Attributes<'_>,
     patch: &[u8],
@@ -150,9 +150,9 @@ pub fn lay_over(
         patch::json(object, &document).map_err(|e| Trouble::Internal(e.to_string()))?;
     patched["apiVersion"] = object["apiVersion"].clone();
     patched["kind"] = object["kind"].clone();
-    let schema = &call.served.version().schema;
+    let schema = &context.served.version().schema;
     // What subresources speak has no schema of its own here.
-    if attributes.kind.1 == call.served.resource.kind {
+    if attributes.kind.1 == context.served.resource.kind {
         schema.decode(&mut patched).map_err(Trouble::Internal)?;
         schema.prune(&mut patched);
         schema.default(&mut patched);

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::{Value, json};
 
-use crate::context::Call;
+use crate::context::RequestContext;
 use crate::store::{Collection, Store};
 use crate::verbs::DeleteOptions;
 use crate::wire::status_error::StatusError;
@@ -131,109 +131,115 @@ pub struct Written<'a> {
 /// Asks the mutating webhooks, and makes of the object what they want; tells whether they wanted
 /// anything.
 pub async fn mutate(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     written: Written<'_>,
     object: &mut Value,
 ) -> Result<bool, StatusError> {
-    let Some(hooks) = call.server.admission.mutating.hooks() else {
+    let Some(hooks) = context.server.admission.mutating.hooks() else {
         return Ok(false);
     };
-    let mut attributes = attributes(call, written, object);
+    let mut attributes = attributes(context, written, object);
     if matching::is_exempt(&attributes.resource) {
         return Ok(false);
     }
-    mutate_all(call, &hooks, &mut attributes).await?;
+    mutate_all(context, &hooks, &mut attributes).await?;
     let Some(mut new) = attributes.object.filter(|new| new != object) else {
         return Ok(false);
     };
-    keep_owners(call, &object["metadata"]["managedFields"], &mut new);
+    keep_owners(context, &object["metadata"]["managedFields"], &mut new);
     *object = new;
     Ok(true)
 }
 
-/// Asks all webhooks about something that is answered or carried out at once: reviews, bindings,
-/// evictions.
-pub async fn answerable(call: &Call<'_>, object: &mut Value) -> Result<(), StatusError> {
+/// Asks all webhooks about something that is answered or carried out at once: reviews, bindings, evictions.
+pub async fn answerable(
+    context: &RequestContext<'_>,
+    object: &mut Value,
+) -> Result<(), StatusError> {
     let written = Written {
         operation: Operation::Create,
         old: None,
     };
-    mutate(call, written, object).await?;
-    validate(call, written, object).await
+    mutate(context, written, object).await?;
+    validate(context, written, object).await
 }
 
 /// What a webhook writes into the managed fields counts only if it makes sense.
-fn keep_owners(call: &Call<'_>, before: &Value, object: &mut Value) {
+fn keep_owners(context: &RequestContext<'_>, before: &Value, object: &mut Value) {
     let now = &object["metadata"]["managedFields"];
     if now == before || crate::apply::is_readable(object) {
         return;
     }
     let what = "metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests";
-    call.warn(what);
+    context.warn(what);
     object["metadata"]["managedFields"] = before.clone();
 }
 
 /// Asks the policies and the validating webhooks about an object that is ready to be stored.
 pub async fn validate(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     written: Written<'_>,
     object: &Value,
 ) -> Result<(), StatusError> {
-    let admission = &call.server.admission;
+    let admission = &context.server.admission;
     let hooks = admission.validating.hooks();
     if hooks.is_none() && admission.policies.is_empty() {
         return Ok(());
     }
-    let mut attributes = attributes(call, written, object);
+    let mut attributes = attributes(context, written, object);
     if attributes.name.is_empty() {
         // It may have been generated meanwhile.
         attributes.name = crate::wire::metadata::text(object, "name").to_owned();
     }
-    admission.policies.validate(call, &attributes)?;
+    admission.policies.validate(context, &attributes)?;
     match hooks {
-        Some(hooks) => validate_all(call, &hooks, &attributes).await,
+        Some(hooks) => validate_all(context, &hooks, &attributes).await,
         None => Ok(()),
     }
 }
 
 /// Asks everybody about a deletion.
 pub async fn delete(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     old: &Value,
     options: &DeleteOptions,
 ) -> Result<(), StatusError> {
-    let admission = &call.server.admission;
+    let admission = &context.server.admission;
     let (mutating, validating) = (admission.mutating.hooks(), admission.validating.hooks());
     if mutating.is_none() && validating.is_none() && admission.policies.is_empty() {
         return Ok(());
     }
     let mut attributes = Attributes {
         operation: "DELETE",
-        name: call.path.name.to_string(),
+        name: context.path.name.to_string(),
         object: None,
         old: Some(old.clone()),
         options: options.tree(),
         dry_run: options.dry_run,
-        ..of(call, crate::wire::metadata::text(old, "namespace"))
+        ..of(context, crate::wire::metadata::text(old, "namespace"))
     };
     if let Some(hooks) = mutating
         && !matching::is_exempt(&attributes.resource)
     {
-        mutate_all(call, &hooks, &mut attributes).await?;
+        mutate_all(context, &hooks, &mut attributes).await?;
     }
-    admission.policies.validate(call, &attributes)?;
+    admission.policies.validate(context, &attributes)?;
     match validating {
-        Some(hooks) => validate_all(call, &hooks, &attributes).await,
+        Some(hooks) => validate_all(context, &hooks, &attributes).await,
         None => Ok(()),
     }
 }
 
-fn attributes<'a>(call: &'a Call<'_>, written: Written<'_>, object: &Value) -> Attributes<'a> {
-    let name = match call.path.name.as_ref() {
+fn attributes<'a>(
+    context: &'a RequestContext<'_>,
+    written: Written<'_>,
+    object: &Value,
+) -> Attributes<'a> {
+    let name = match context.path.name.as_ref() {
         "" => crate::wire::metadata::text(object, "name"),
         name => name,
     };
-    let base = of(call, &call.path.namespace);
+    let base = of(context, &context.path.namespace);
     let namespace = if matching::is_namespaces(&base.resource) {
         name.to_owned()
     } else {
@@ -245,21 +251,21 @@ fn attributes<'a>(call: &'a Call<'_>, written: Written<'_>, object: &Value) -> A
         namespace,
         object: Some(object.clone()),
         old: written.old.cloned(),
-        options: options(call, written.operation.options()),
-        dry_run: call.is_dry_run(),
+        options: options(context, written.operation.options()),
+        dry_run: context.is_dry_run(),
         ..base
     }
 }
 
 /// What is the same for all operations.
-fn of<'a>(call: &'a Call<'_>, namespace: &str) -> Attributes<'a> {
-    let served = &call.served;
+fn of<'a>(context: &'a RequestContext<'_>, namespace: &str) -> Attributes<'a> {
+    let served = &context.served;
     let resource = Resource {
         group: served.resource.group.clone(),
         version: served.version().name.clone(),
         plural: served.resource.plural.clone(),
     };
-    let subresource = call.path.subresource.as_ref();
+    let subresource = context.path.subresource.as_ref();
     let kind = match served.version().subresource(subresource) {
         Some(s) if !s.speaks.2.is_empty() => {
             let (group, version, kind) = &s.speaks;
@@ -273,7 +279,7 @@ fn of<'a>(call: &'a Call<'_>, namespace: &str) -> Attributes<'a> {
         _ => (served.api_version(), served.resource.kind.clone()),
     };
     let namespace = if matching::is_namespaces(&resource) {
-        &call.path.name
+        &context.path.name
     } else {
         namespace
     };
@@ -288,18 +294,18 @@ fn of<'a>(call: &'a Call<'_>, namespace: &str) -> Attributes<'a> {
         old: None,
         options: Value::Null,
         dry_run: false,
-        user: call.user,
+        user: context.user,
     }
 }
 
-fn options(call: &Call<'_>, kind: &str) -> Value {
+fn options(context: &RequestContext<'_>, kind: &str) -> Value {
     let mut options = json!({ "kind": kind, "apiVersion": "meta.k8s.io/v1" });
     for field in ["fieldManager", "fieldValidation"] {
-        if let Some(value) = call.query.get(field) {
+        if let Some(value) = context.query.get(field) {
             options[field] = value.into();
         }
     }
-    if call.is_dry_run() {
+    if context.is_dry_run() {
         options["dryRun"] = json!(["All"]);
     }
     options

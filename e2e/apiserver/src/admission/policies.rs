@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::matching::{self, Condition, Constraints};
 use super::review::{self, Attributes, Invocation};
 use super::rounds::selected;
-use crate::context::Call;
+use crate::context::RequestContext;
 use crate::schema::cel::{self, Expr, Failure, Names};
 use crate::store::{Collection, Scan, Store};
 use crate::wire::status_error::{GroupName, StatusError};
@@ -132,7 +132,7 @@ impl Policies {
     /// Holds a request against all policies; the first that denies it is heard.
     pub fn validate(
         &self,
-        call: &Call<'_>,
+        context: &RequestContext<'_>,
         attributes: &Attributes<'_>,
     ) -> Result<(), StatusError> {
         let Some(bound) = self.bound() else {
@@ -142,12 +142,12 @@ impl Policies {
             return Ok(());
         }
         for bound in bound.iter() {
-            let Some((reason, message)) = bound.denial(call, attributes)? else {
+            let Some((reason, message)) = bound.denial(context, attributes)? else {
                 continue;
             };
             let (policy, binding) = (&bound.policy.name, &bound.binding);
             if bound.warns {
-                call.warn(format!(
+                context.warn(format!(
                     "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
                 ));
             }
@@ -188,16 +188,16 @@ fn refusal(attributes: &Attributes<'_>, reason: &str, message: &str) -> StatusEr
 impl Bound {
     fn denial(
         &self,
-        call: &Call<'_>,
+        context: &RequestContext<'_>,
         attributes: &Attributes<'_>,
     ) -> Result<Option<Denial>, StatusError> {
         if let Some(narrower) = &self.narrower
             && !narrower.rules.is_empty()
-            && selected(call, narrower, attributes)?.is_none()
+            && selected(context, narrower, attributes)?.is_none()
         {
             return Ok(None);
         }
-        match selected(call, &self.policy.constraints, attributes)? {
+        match selected(context, &self.policy.constraints, attributes)? {
             Some(invocation) => Ok(self.policy.denial(attributes, &invocation)),
             None => Ok(None),
         }

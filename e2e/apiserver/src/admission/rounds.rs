@@ -9,13 +9,13 @@ use super::asking::{Trouble, ask, lay_over};
 use super::hooks::Hook;
 use super::matching::{self, Asked, Constraints, Resource, Rule};
 use super::review::{self, Attributes, Invocation};
-use crate::context::Call;
-use crate::prepare;
+use crate::context::RequestContext;
+use crate::kinds::strategy;
 use crate::wire::status_error::{GroupName, StatusError};
 
 /// Asks the mutating webhooks one after another, and those that want it once more.
 pub async fn mutate_all(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     hooks: &[Hook],
     attributes: &mut Attributes<'_>,
 ) -> Result<(), StatusError> {
@@ -33,27 +33,29 @@ pub async fn mutate_all(
                 && attributes.operation == "CREATE"
             {
                 let before = object.clone();
-                prepare::admit(call, object);
+                if attributes.subresource.is_empty() {
+                    strategy(&context.served.resource).admit(object);
+                }
                 if *object != before {
                     again.extend(asked.drain());
                 }
             }
         }
         for (index, hook) in hooks.iter().enumerate() {
-            let Some(invocation) = invocation(call, hook, attributes)? else {
+            let Some(invocation) = invocation(context, hook, attributes)? else {
                 continue;
             };
             if round == 1 && !again.contains(&index) {
                 continue;
             }
-            let verdict = ask(call, hook, &invocation, attributes, true).await;
+            let verdict = ask(context, hook, &invocation, attributes, true).await;
             let changed = match verdict {
                 Ok(verdict) => {
-                    verdict.warnings.into_iter().for_each(|w| call.warn(w));
+                    verdict.warnings.into_iter().for_each(|w| context.warn(w));
                     if let Some(refusal) = verdict.refusal {
                         return Err(refusal);
                     }
-                    match lay_over(call, hook, attributes, &verdict.patch) {
+                    match lay_over(context, hook, attributes, &verdict.patch) {
                         Ok(changed) => changed,
                         Err(Trouble::Calling(_)) if hook.ignore_failure => false,
                         Err(trouble) => return Err(trouble.refusal(hook)),
@@ -76,7 +78,7 @@ pub async fn mutate_all(
 
 /// Asks the validating webhooks, all at once; the first in the list that refuses is heard.
 pub async fn validate_all(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     hooks: &[Hook],
     attributes: &Attributes<'_>,
 ) -> Result<(), StatusError> {
@@ -85,16 +87,20 @@ pub async fn validate_all(
     }
     let mut calls = Vec::new();
     for hook in hooks {
-        if let Some(invocation) = invocation(call, hook, attributes)? {
-            calls
-                .push(async move { (hook, ask(call, hook, &invocation, attributes, false).await) });
+        if let Some(invocation) = invocation(context, hook, attributes)? {
+            calls.push(async move {
+                (
+                    hook,
+                    ask(context, hook, &invocation, attributes, false).await,
+                )
+            });
         }
     }
     let mut refused = None;
     for (hook, verdict) in join_all(calls).await {
         let refusal = match verdict {
             Ok(verdict) => {
-                verdict.warnings.into_iter().for_each(|w| call.warn(w));
+                verdict.warnings.into_iter().for_each(|w| context.warn(w));
                 verdict.refusal
             }
             Err(_) if hook.ignore_failure => None,
@@ -107,11 +113,11 @@ pub async fn validate_all(
 
 /// Whether a webhook is asked, and about which version of the object.
 fn invocation(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     hook: &Hook,
     attributes: &Attributes<'_>,
 ) -> Result<Option<Invocation>, StatusError> {
-    let Some(invocation) = selected(call, &hook.constraints, attributes)? else {
+    let Some(invocation) = selected(context, &hook.constraints, attributes)? else {
         return Ok(None);
     };
     if hook.conditions.is_empty() {
@@ -135,11 +141,11 @@ fn invocation(
 
 /// Whether a request is what the constraints are about, and in which version of the object.
 pub fn selected(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     constraints: &Constraints,
     attributes: &Attributes<'_>,
 ) -> Result<Option<Invocation>, StatusError> {
-    let labels = namespace_labels(call, constraints, attributes);
+    let labels = namespace_labels(context, constraints, attributes);
     let (object, old) = (attributes.object.as_ref(), attributes.old.as_ref());
     if matches!(labels, Ok(false)) || !constraints.objects.selects_any([object, old]) {
         return Ok(None);
@@ -158,7 +164,7 @@ pub fn selected(
         return Ok(None);
     }
     let covers = |resource: &Resource| covered(&constraints.rules, resource);
-    let served = &call.served;
+    let served = &context.served;
     let own = covers(&attributes.resource).then(|| Invocation {
         resource: attributes.resource.clone(),
         kind: attributes.kind.clone(),
@@ -192,7 +198,7 @@ pub fn selected(
 
 /// Whether the namespace of a request is one that is wanted; an error if it isn't there.
 fn namespace_labels(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     constraints: &Constraints,
     attributes: &Attributes<'_>,
 ) -> Result<bool, StatusError> {
@@ -203,7 +209,7 @@ fn namespace_labels(
     let labels = match &attributes.object {
         Some(namespace) if own => namespace["metadata"]["labels"].clone(),
         _ => {
-            let found = call.server.store.collection("/namespaces");
+            let found = context.server.store.collection("/namespaces");
             let Some(found) = found.get(&attributes.namespace) else {
                 let resource = GroupName {
                     group: "",

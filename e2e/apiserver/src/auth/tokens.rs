@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::admission;
 use crate::auth::identity::{CREDENTIAL, User};
 use crate::context::Server;
-use crate::context::{Call, Outcome};
+use crate::context::{Outcome, RequestContext};
 use crate::store::Object;
 use crate::subresources;
 use crate::wire::clock;
@@ -41,9 +41,9 @@ const BINDINGS: [(&str, &str, &str, bool); 3] = [
 ];
 
 /// Answers a TokenRequest for the service account of the call.
-pub async fn request(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let mut request = subresources::spoken(call, body)?;
-    let account = call.stored()?;
+pub async fn request(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let mut request = subresources::spoken(context, body)?;
+    let account = context.stored()?;
     let (namespace, name) = (account.head.namespace(), account.head.name());
     let spec = &mut request["spec"];
     if spec["expirationSeconds"].is_null() {
@@ -56,13 +56,13 @@ pub async fn request(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusErro
         spec["boundObjectRef"] = Value::Null;
     }
     request["status"] = json!({ "token": "", "expirationTimestamp": null });
-    let now = call.server.clock.now();
+    let now = context.server.clock.now();
     let fields = metadata::of(&mut request);
     fields.insert("name".to_owned(), name.into());
     fields.insert("uid".to_owned(), (&*account.head.uid).into());
     fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
     let seconds = seconds(&request["spec"]["expirationSeconds"])?;
-    admission::answerable(call, &mut request).await?;
+    admission::answerable(context, &mut request).await?;
     let mut claims = json!({
         "aud": request["spec"]["audiences"],
         "exp": now.as_second() + seconds,
@@ -77,10 +77,10 @@ pub async fn request(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusErro
         "sub": format!("system:serviceaccount:{namespace}:{name}"),
     });
     if request["spec"]["boundObjectRef"].is_object() {
-        let (claim, object) = bound(call, &request["spec"]["boundObjectRef"], namespace, name)?;
+        let (claim, object) = bound(context, &request["spec"]["boundObjectRef"], namespace, name)?;
         claims["kubernetes.io"][claim] = object;
     }
-    let token = call.server.authority.sign(&claims);
+    let token = context.server.authority.sign(&claims);
     let end = now
         .checked_add(SignedDuration::from_secs(seconds))
         .unwrap_or(now);
@@ -110,7 +110,7 @@ fn seconds(asked: &Value) -> Result<i64, StatusError> {
 
 /// The claim about the object that a token is to be bound to.
 fn bound(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     reference: &Value,
     namespace: &str,
     account: &str,
@@ -133,7 +133,7 @@ fn bound(
         group: "",
         name: &collection[1..],
     };
-    let object = call.server.store.collection(collection).get(&key);
+    let object = context.server.store.collection(collection).get(&key);
     let object = object.ok_or_else(|| StatusError::not_found(resource, name))?;
     if !text("uid").is_empty() && *text("uid") != *object.head.uid {
         let why = format!(

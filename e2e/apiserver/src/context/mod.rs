@@ -20,7 +20,7 @@ use crate::wire::status_error::{GroupName, StatusError};
 pub use server::{Notice, Server};
 
 /// One request on a resource.
-pub struct Call<'a> {
+pub struct RequestContext<'a> {
     /// The server asked.
     pub server: &'a Arc<Server>,
     /// Who asks.
@@ -60,7 +60,7 @@ impl Outcome {
     }
 }
 
-impl Call<'_> {
+impl RequestContext<'_> {
     /// Adds a warning to the answer.
     pub fn warn(&self, text: impl Into<String>) {
         let text = text.into();

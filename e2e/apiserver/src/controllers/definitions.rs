@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Inside;
 use crate::context::Notice;
-use crate::prepare::CRD_FINALIZER;
+use crate::kinds::definitions::FINALIZER;
 use crate::registry::definition;
 use crate::registry::{Served, collection_name};
 use crate::store::Scan;
@@ -111,7 +111,7 @@ impl Definitions {
     /// Deletes the objects of a CRD; when none is left, lets the CRD go.
     async fn clear(&mut self, name: &str, crd: &Value) {
         let finalizers = metadata::finalizers(crd);
-        if !finalizers.contains(&CRD_FINALIZER) {
+        if !finalizers.contains(&FINALIZER) {
             return;
         }
         self.going.insert(name.to_owned());
@@ -134,7 +134,7 @@ impl Definitions {
             let mut new = crd.clone();
             new["metadata"]["finalizers"]
                 .as_array_mut()?
-                .retain(|f| f != CRD_FINALIZER);
+                .retain(|f| f != FINALIZER);
             Some(new)
         });
         if released.await.is_ok() {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::auth::identity::User;
 use crate::context::Server;
-use crate::context::{Call, Outcome};
+use crate::context::{Outcome, RequestContext};
 use crate::registry::Served;
 use crate::verbs::{self, DeleteOptions, Prepared};
 use crate::wire::media::Accept;
@@ -32,13 +32,13 @@ impl Inside {
         }
     }
 
-    fn call<'a>(
+    fn context<'a>(
         &'a self,
         served: &Served,
         path: &'a ResourcePath<'a>,
         query: &'a Query,
-    ) -> Call<'a> {
-        Call {
+    ) -> RequestContext<'a> {
+        RequestContext {
             server: &self.server,
             user: &self.user,
             served: served.clone(),
@@ -69,7 +69,7 @@ impl Inside {
         let path = path(namespace, "", "");
         let query = Query::default();
         verbs::create(
-            &self.call(served, &path, &query),
+            &self.context(served, &path, &query),
             object.to_string().as_bytes(),
         )
         .await
@@ -85,8 +85,8 @@ impl Inside {
     ) -> Result<Outcome, StatusError> {
         let path = path(namespace, name, subresource);
         let query = Query::default();
-        let call = self.call(served, &path, &query);
-        verbs::update_with(&call, |old| {
+        let context = self.context(served, &path, &query);
+        verbs::update_with(&context, |old| {
             Ok(Prepared::from(change(old).unwrap_or_else(|| old.clone())))
         })
         .await
@@ -102,7 +102,13 @@ impl Inside {
     ) -> Result<Outcome, StatusError> {
         let path = path(namespace, name, "");
         let query = Query::default();
-        verbs::delete(&self.call(served, &path, &query), name, namespace, options).await
+        verbs::delete(
+            &self.context(served, &path, &query),
+            name,
+            namespace,
+            options,
+        )
+        .await
     }
 }
 

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::admission;
-use crate::context::{Call, Outcome};
+use crate::context::{Outcome, RequestContext};
 use crate::verbs::{self, Prepared};
 use crate::wire::media;
 use crate::wire::metadata;
@@ -14,37 +14,44 @@ use crate::wire::request::Verb;
 use crate::wire::status_error::{GroupName, StatusError};
 
 /// Answers a request on a subresource.
-pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcome, StatusError> {
-    let name = call.path.subresource.as_ref();
-    let subresource = call
+pub async fn dispatch(
+    context: &RequestContext<'_>,
+    verb: Verb,
+    body: &[u8],
+) -> Result<Outcome, StatusError> {
+    let name = context.path.subresource.as_ref();
+    let subresource = context
         .served
         .version()
         .subresource(name)
         .ok_or_else(StatusError::no_such_resource)?;
     let offered = subresource.verbs.iter().any(|v| v == verb.name());
-    if !offered || call.path.surplus {
+    if !offered || context.path.surplus {
         return Err(StatusError::method_not_allowed());
     }
     match (name, verb) {
-        ("scale", _) => scale::dispatch(call, verb, body).await,
-        ("token", _) => crate::auth::tokens::request(call, body).await,
-        ("binding", _) => bind(call, body).await,
-        ("eviction", _) => evict(call, body).await,
-        ("finalize", _) => finalize(call, body).await,
-        (_, Verb::Get) => Ok(Outcome::Stored(StatusCode::OK, call.stored()?)),
-        (_, Verb::Update) => verbs::replace(call, body).await,
-        (_, Verb::Patch) => verbs::patch(call, body).await,
+        ("scale", _) => scale::dispatch(context, verb, body).await,
+        ("token", _) => crate::auth::tokens::request(context, body).await,
+        ("binding", _) => bind(context, body).await,
+        ("eviction", _) => evict(context, body).await,
+        ("finalize", _) => finalize(context, body).await,
+        (_, Verb::Get) => Ok(Outcome::Stored(StatusCode::OK, context.stored()?)),
+        (_, Verb::Update) => verbs::replace(context, body).await,
+        (_, Verb::Patch) => verbs::patch(context, body).await,
         _ => Err(StatusError::method_not_allowed()),
     }
 }
 
 /// Reads a body as an object of the kind that the subresource speaks.
-pub fn spoken(call: &Call<'_>, body: &[u8]) -> Result<Value, StatusError> {
-    let mut object = media::tree_of(call.content_type, body)?;
+pub fn spoken(context: &RequestContext<'_>, body: &[u8]) -> Result<Value, StatusError> {
+    let mut object = media::tree_of(context.content_type, body)?;
     if !object.is_object() {
         return Err(StatusError::bad_request("the body is no object"));
     }
-    let subresource = call.served.version().subresource(&call.path.subresource);
+    let subresource = context
+        .served
+        .version()
+        .subresource(&context.path.subresource);
     if let Some((group, version, kind)) = subresource.map(|s| &s.speaks) {
         let api_version = if group.is_empty() {
             version.clone()
@@ -54,24 +61,24 @@ pub fn spoken(call: &Call<'_>, body: &[u8]) -> Result<Value, StatusError> {
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.as_str().into();
     }
-    metadata::settle_namespace(&mut object, &call.path.namespace)?;
+    metadata::settle_namespace(&mut object, &context.path.namespace)?;
     Ok(object)
 }
 
 /// Gives a pod its node.
-async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let mut binding = spoken(call, body)?;
-    admission::answerable(call, &mut binding).await?;
+async fn bind(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let mut binding = spoken(context, body)?;
+    admission::answerable(context, &mut binding).await?;
     let Some(node) = binding["target"]["name"].as_str().filter(|n| !n.is_empty()) else {
         return Err(StatusError::bad_request("target.name is required"));
     };
-    let name = call.path.name.as_ref();
+    let name = context.path.name.as_ref();
     if binding["metadata"]["name"] != name {
         return Err(StatusError::bad_request(
             "name in URL does not match name in Binding object",
         ));
     }
-    verbs::update_with(call, |old| {
+    verbs::update_with(context, |old| {
         let mut pod = old.clone();
         if old["spec"]["nodeName"]
             .as_str()
@@ -90,7 +97,7 @@ async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
         pod["spec"]["nodeName"] = node.into();
         let scheduled = json!({
             "type": "PodScheduled", "status": "True", "lastProbeTime": null,
-            "lastTransitionTime": metadata::time(call.server.clock.now()),
+            "lastTransitionTime": metadata::time(context.server.clock.now()),
         });
         if let Some(conditions) = pod["status"]["conditions"].as_array_mut() {
             conditions.retain(|c| c["type"] != "PodScheduled");
@@ -112,10 +119,10 @@ async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
 }
 
 /// Deletes a pod as an eviction does.
-async fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let mut eviction = spoken(call, body)?;
-    call.stored()?;
-    admission::answerable(call, &mut eviction).await?;
+async fn evict(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let mut eviction = spoken(context, body)?;
+    context.stored()?;
+    admission::answerable(context, &mut eviction).await?;
     let wanted = &eviction["deleteOptions"];
     let text = |v: &Value| v.as_str().map(str::to_owned);
     let options = verbs::DeleteOptions {
@@ -124,10 +131,16 @@ async fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
         resource_version: text(&wanted["preconditions"]["resourceVersion"]),
         propagation: text(&wanted["propagationPolicy"]),
         orphan: None,
-        dry_run: call.is_dry_run(),
+        dry_run: context.is_dry_run(),
         admitted: true,
     };
-    verbs::delete(call, &call.path.name, &call.path.namespace, &options).await?;
+    verbs::delete(
+        context,
+        &context.path.name,
+        &context.path.namespace,
+        &options,
+    )
+    .await?;
     Ok(Outcome::Tree(
         StatusCode::CREATED,
         success(StatusCode::CREATED),
@@ -135,10 +148,10 @@ async fn evict(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
 }
 
 /// Writes a namespace's own finalizers; without any left, a namespace whose deletion began goes.
-async fn finalize(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let namespace = media::tree_of(call.content_type, body)?;
+async fn finalize(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let namespace = media::tree_of(context.content_type, body)?;
     let finalizers = namespace["spec"]["finalizers"].clone();
-    verbs::update_with(call, |old| {
+    verbs::update_with(context, |old| {
         let mut new = old.clone();
         let given = namespace["metadata"]["resourceVersion"]
             .as_str()

@@ -9,18 +9,18 @@ use crate::auth::bootstrap_tokens;
 use crate::auth::identity::User;
 use crate::auth::rbac::Attributes;
 use crate::auth::tokens;
-use crate::context::Call;
+use crate::context::RequestContext;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
 use crate::wire::status_error::{GroupName, StatusError};
 
 /// Answers a review.
-pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, StatusError> {
-    let version = call.served.version();
+pub async fn answer(context: &RequestContext<'_>, mut review: Value) -> Result<Value, StatusError> {
+    let version = context.served.version();
     let (manager, api_version, now) = (
-        call.manager(),
-        call.served.api_version(),
-        call.server.clock.now(),
+        context.manager(),
+        context.served.api_version(),
+        context.server.clock.now(),
     );
     apply::track_update(
         None,
@@ -31,11 +31,11 @@ pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, StatusE
         &version.schema,
         now,
     );
-    check(call, &review["spec"])?;
-    admission::answerable(call, &mut review).await?;
-    let status = match call.served.resource.plural.as_str() {
-        "selfsubjectreviews" => json!({ "userInfo": admission::user_info(call.user) }),
-        "selfsubjectaccessreviews" => access(call, call.user, &review["spec"]),
+    check(context, &review["spec"])?;
+    admission::answerable(context, &mut review).await?;
+    let status = match context.served.resource.plural.as_str() {
+        "selfsubjectreviews" => json!({ "userInfo": admission::user_info(context.user) }),
+        "selfsubjectaccessreviews" => access(context, context.user, &review["spec"]),
         "subjectaccessreviews" | "localsubjectaccessreviews" => {
             let spec = &review["spec"];
             let name = spec["user"].as_str().unwrap_or_default();
@@ -44,7 +44,7 @@ pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, StatusE
                 .filter_map(|g| g.as_str().map(str::to_owned))
                 .collect();
             access(
-                call,
+                context,
                 &User {
                     name: name.to_owned(),
                     groups,
@@ -55,19 +55,19 @@ pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, StatusE
         }
         "selfsubjectrulesreviews" => {
             let namespace = review["spec"]["namespace"].as_str().unwrap_or_default();
-            let rules = authorize::rules(call.server, call.user, namespace);
+            let rules = authorize::rules(context.server, context.user, namespace);
             // The real server answers without the question.
             review["spec"] = json!({});
             rules
         }
-        "tokenreviews" => token(call, &review["spec"]),
+        "tokenreviews" => token(context, &review["spec"]),
         _ => return Err(StatusError::method_not_allowed()),
     };
     review["status"] = status;
     // The real server answers with empty metadata, whatever came in.
     if let Some(fields) = review["metadata"].as_object_mut() {
         fields.retain(|key, _| key == "namespace" || key == "managedFields");
-        if call.served.resource.plural == "selfsubjectreviews" {
+        if context.served.resource.plural == "selfsubjectreviews" {
             fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
         }
     }
@@ -75,7 +75,7 @@ pub async fn answer(call: &Call<'_>, mut review: Value) -> Result<Value, StatusE
 }
 
 /// Refuses reviews that ask nothing, or two things at once.
-fn check(call: &Call<'_>, spec: &Value) -> Result<(), StatusError> {
+fn check(context: &RequestContext<'_>, spec: &Value) -> Result<(), StatusError> {
     let invalid = |field: &str, value: &Value, detail: &str| {
         // The real server names neither kind nor object here.
         let kind = GroupName {
@@ -88,7 +88,7 @@ fn check(call: &Call<'_>, spec: &Value) -> Result<(), StatusError> {
             &[FieldError::invalid(field, value, detail)],
         ))
     };
-    let plural = call.served.resource.plural.as_str();
+    let plural = context.served.resource.plural.as_str();
     match plural {
         "tokenreviews" if spec["token"].as_str().is_none_or(str::is_empty) => {
             let message = "token is required for TokenReview in authentication";
@@ -116,7 +116,7 @@ fn check(call: &Call<'_>, spec: &Value) -> Result<(), StatusError> {
         let detail = "at least one of user or group must be specified";
         return invalid("spec.user", &"".into(), detail);
     }
-    if plural == "localsubjectaccessreviews" && resource["namespace"] != *call.path.namespace {
+    if plural == "localsubjectaccessreviews" && resource["namespace"] != *context.path.namespace {
         let detail = "must match metadata.namespace";
         return invalid(
             "spec.resourceAttributes.namespace",
@@ -127,17 +127,17 @@ fn check(call: &Call<'_>, spec: &Value) -> Result<(), StatusError> {
     Ok(())
 }
 
-fn token(call: &Call<'_>, spec: &Value) -> Value {
+fn token(context: &RequestContext<'_>, spec: &Value) -> Value {
     let token = spec["token"].as_str().unwrap_or_default();
     let audiences = spec["audiences"].as_array().into_iter().flatten();
     let audiences: Vec<String> = audiences
         .filter_map(|a| a.as_str().map(str::to_owned))
         .collect();
-    let known = call.server.authority.user_of_token(token);
-    if let Some(user) = known.or_else(|| bootstrap_tokens::bearer(call.server, token)) {
+    let known = context.server.authority.user_of_token(token);
+    if let Some(user) = known.or_else(|| bootstrap_tokens::bearer(context.server, token)) {
         return json!({ "authenticated": true, "user": admission::user_info(&user) });
     }
-    match tokens::bearer(call.server, token, &audiences) {
+    match tokens::bearer(context.server, token, &audiences) {
         Ok(bearer) => json!({
             "authenticated": true,
             "user": admission::user_info(&bearer.user),
@@ -147,7 +147,7 @@ fn token(call: &Call<'_>, spec: &Value) -> Value {
     }
 }
 
-fn access(call: &Call<'_>, user: &User, spec: &Value) -> Value {
+fn access(context: &RequestContext<'_>, user: &User, spec: &Value) -> Value {
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     let resource = &spec["resourceAttributes"];
     let attributes = if resource.is_object() {
@@ -168,7 +168,7 @@ fn access(call: &Call<'_>, user: &User, spec: &Value) -> Value {
             ..Attributes::default()
         }
     };
-    match authorize::decide(call.server, user, &attributes) {
+    match authorize::decide(context.server, user, &attributes) {
         Ok(Reason::Everything) => json!({ "allowed": true }),
         Ok(reason) => json!({ "allowed": true, "reason": reason.to_string() }),
         Err(_) => json!({ "allowed": false }),

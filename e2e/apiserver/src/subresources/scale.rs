@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::admission::{self, Operation, Written};
-use crate::context::{Call, Outcome};
+use crate::context::{Outcome, RequestContext};
 use crate::registry::Scale;
 use crate::verbs::{self, Prepared};
 use crate::wire::field_error::FieldError;
@@ -14,8 +14,9 @@ use crate::wire::request::Verb;
 use crate::wire::status_error::{GroupName, StatusError};
 
 /// Where built-in kinds keep their replicas.
-fn paths(call: &Call<'_>) -> Scale {
-    call.served
+fn paths(context: &RequestContext<'_>) -> Scale {
+    context
+        .served
         .version()
         .scale
         .clone()
@@ -31,19 +32,27 @@ fn pointer(path: &str) -> String {
 }
 
 /// Answers a request on the scale of an object.
-pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcome, StatusError> {
-    let stored = call.stored()?;
+pub async fn dispatch(
+    context: &RequestContext<'_>,
+    verb: Verb,
+    body: &[u8],
+) -> Result<Outcome, StatusError> {
+    let stored = context.stored()?;
     let current = of(
-        call,
-        &crate::registry::codec::to_request(&call.served, stored.value()),
+        context,
+        &crate::registry::codec::to_request(&context.served, stored.value()),
     );
     let wanted = match verb {
         Verb::Get => return Ok(Outcome::Tree(StatusCode::OK, current)),
-        Verb::Update => media::tree_of(call.content_type, body)?,
-        _ if call.content_type == "application/apply-patch+yaml" => {
+        Verb::Update => media::tree_of(context.content_type, body)?,
+        _ if context.content_type == "application/apply-patch+yaml" => {
             crate::patch::merge(&current, &media::tree_of("application/yaml", body)?)
         }
-        _ => verbs::patched(call, &current, &media::tree_of("application/json", body)?)?,
+        _ => verbs::patched(
+            context,
+            &current,
+            &media::tree_of("application/json", body)?,
+        )?,
     };
     let written = Written {
         operation: Operation::Update,
@@ -51,92 +60,36 @@ pub async fn dispatch(call: &Call<'_>, verb: Verb, body: &[u8]) -> Result<Outcom
     };
     let mut wanted = wanted;
     if wanted.is_object() {
-        admission::mutate(call, written, &mut wanted).await?;
-        admission::validate(call, written, &wanted).await?;
+        admission::mutate(context, written, &mut wanted).await?;
+        admission::validate(context, written, &wanted).await?;
     }
-    let replicas = replicas(call, &wanted)?;
+    let replicas = replicas(context, &wanted)?;
     let given = metadata::text(&wanted, "resourceVersion").to_owned();
     let name = metadata::text(&wanted, "name");
-    if !name.is_empty() && name != call.path.name {
+    if !name.is_empty() && name != context.path.name {
         return Err(StatusError::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
-            call.path.name
+            context.path.name
         )));
     }
     let patched_only = verb == Verb::Patch;
-    let outcome = verbs::update_with(call, |old| {
+    let outcome = verbs::update_with(context, |old| {
         let mut new = old.clone();
         let version = metadata::text(&current, "resourceVersion");
         if !(given.is_empty() || patched_only && given == version) {
             metadata::of(&mut new).insert("resourceVersion".to_owned(), given.as_str().into());
         }
-        set(&mut new, &pointer(&paths(call).spec), replicas.into());
+        set(&mut new, &pointer(&paths(context).spec), replicas.into());
         Ok(Prepared::from(new))
     })
     .await?;
     Ok(Outcome::Tree(
         StatusCode::OK,
-        of(call, &outcome.value(&call.served)),
+        of(context, &outcome.value(&context.served)),
     ))
 }
 
-/// The real server notes no time with what is owned through the scale, and lists it first.
-pub fn forget_time(object: &mut Value) {
-    if let Some(entries) = object["metadata"]["managedFields"].as_array_mut() {
-        for entry in entries.iter_mut().filter(|e| e["subresource"] == "scale") {
-            entry.as_object_mut().map(|e| e.remove("time"));
-        }
-        entries.sort_by_key(|e| e.get("time").is_some());
-    }
-}
-
-/// What is wrong with the values in a custom resource that its scale subresource shows.
-pub fn check(scale: &Scale, object: &Value) -> Vec<FieldError> {
-    let mut at = object;
-    let mut errors = Vec::new();
-    let mut wrong = |value: &Value, expected: &str| {
-        let detail = format!(
-            "{} accessor error: {} is of the type {}, expected {expected}",
-            scale.spec,
-            crate::patch::in_go(value),
-            go_type(value)
-        );
-        errors.push(FieldError::invalid(scale.spec.as_str(), &0.into(), detail));
-    };
-    for part in scale.spec.split('.').filter(|p| !p.is_empty()) {
-        if !at.is_object() {
-            wrong(at, "map[string]interface{}");
-            return errors;
-        }
-        match at.get(part) {
-            Some(next) => at = next,
-            None => return errors,
-        }
-    }
-    match at.as_i64() {
-        None => wrong(at, "int64"),
-        Some(count) if count < 0 => errors.push(FieldError::invalid(
-            scale.spec.as_str(),
-            at,
-            "should be a non-negative integer",
-        )),
-        Some(_) => {}
-    }
-    errors
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-fn replicas(call: &Call<'_>, scale: &Value) -> Result<i64, StatusError> {
+fn replicas(context: &RequestContext<'_>, scale: &Value) -> Result<i64, StatusError> {
     let value = &scale["spec"]["replicas"];
     let count = match value {
         Value::Null => 0,
@@ -153,7 +106,7 @@ fn replicas(call: &Call<'_>, scale: &Value) -> Result<i64, StatusError> {
         };
         let error =
             FieldError::invalid("spec.replicas", value, "must be greater than or equal to 0");
-        return Err(StatusError::invalid(kind, &call.path.name, &[error]));
+        return Err(StatusError::invalid(kind, &context.path.name, &[error]));
     }
     Ok(count)
 }
@@ -170,8 +123,8 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
 }
 
 /// The scale of an object.
-fn of(call: &Call<'_>, object: &Value) -> Value {
-    let paths = paths(call);
+fn of(context: &RequestContext<'_>, object: &Value) -> Value {
+    let paths = paths(context);
     let number = |path: &str| {
         object
             .pointer(&pointer(path))

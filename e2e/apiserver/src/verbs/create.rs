@@ -7,13 +7,12 @@ use super::decode::decode;
 use super::write::{draft, options};
 use crate::admission::{self, Operation, Written};
 use crate::apply;
-use crate::context::{Call, Outcome};
-use crate::prepare;
+use crate::context::{Outcome, RequestContext};
+use crate::kinds::{scale, strategy};
 use crate::registry::Served;
 use crate::registry::kind_facts::Generation;
 use crate::store::Expect;
 use crate::subresources::reviews;
-use crate::subresources::scale;
 use crate::wire::clock;
 use crate::wire::metadata;
 use crate::wire::status_error::{GroupName, StatusError};
@@ -22,53 +21,56 @@ use crate::wire::status_error::{GroupName, StatusError};
 const NAME_ATTEMPTS: usize = 8;
 
 /// Makes the object in the body.
-pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let object = decode(call, body, options(call, "CreateOptions")?)?;
-    if !call.served.version().verbs.iter().any(|v| v == "get") {
-        return reviews::answer(call, object)
+pub async fn create(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let object = decode(context, body, options(context, "CreateOptions")?)?;
+    if !context.served.version().verbs.iter().any(|v| v == "get") {
+        return reviews::answer(context, object)
             .await
             .map(|value| Outcome::Tree(StatusCode::CREATED, value));
     }
-    insert(call, object, false).await
+    insert(context, object, false).await
 }
 
 /// Makes a decoded object.
 ///
 /// `owned` says that its managed fields are already right, as after an apply.
 pub async fn insert(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     mut object: Value,
     owned: bool,
 ) -> Result<Outcome, StatusError> {
-    let served = &call.served;
+    let served = &context.served;
     let resource = &served.resource;
     let facts = resource.facts;
     metadata::wipe_system_fields(&mut object);
-    metadata::settle_namespace(&mut object, &call.path.namespace)?;
-    admit_namespace(call, metadata::text(&object, "name"))?;
-    let now = call.server.clock.now();
+    metadata::settle_namespace(&mut object, &context.path.namespace)?;
+    admit_namespace(context, metadata::text(&object, "name"))?;
+    let now = context.server.clock.now();
     let version_given = !matches!(metadata::text(&object, "resourceVersion"), "" | "0");
     metadata::of(&mut object).remove("resourceVersion");
-    prepare::read(call, &mut object);
+    let strategy = strategy(resource);
+    strategy.prepare_for_create(&mut object);
     served.version().schema.default(&mut object);
     if !owned {
         let schema = &served.version().schema;
-        let (manager, api_version) = (call.manager(), served.api_version());
+        let (manager, api_version) = (context.manager(), served.api_version());
         apply::track_update(None, &mut object, manager, &api_version, "", schema, now);
     }
-    prepare::admit(call, &mut object);
+    if context.path.subresource.is_empty() {
+        strategy.admit(&mut object);
+    }
     let written = Written {
         operation: Operation::Create,
         old: None,
     };
-    admission::mutate(call, written, &mut object).await?;
+    admission::mutate(context, written, &mut object).await?;
     let fields = metadata::of(&mut object);
     fields.insert("uid".to_owned(), clock::uid().into());
     fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
     if facts.generation != Generation::None {
         fields.insert("generation".to_owned(), 1.into());
     }
-    prepare::create(call, &mut object);
+    strategy.complete(context, &mut object);
     let generate = metadata::text(&object, "name").is_empty()
         && !metadata::text(&object, "generateName").is_empty();
     let attempts = if generate { NAME_ATTEMPTS } else { 1 };
@@ -82,10 +84,10 @@ pub async fn insert(
             let name = format!("{prefix}{}", clock::suffix());
             metadata::of(&mut object).insert("name".to_owned(), name.into());
         }
-        prepare::may_grant(call, None, &object)?;
-        validate(call, served, &object)?;
-        prepare::may_write(call, None, &object)?;
-        admission::validate(call, written, &object).await?;
+        strategy.may_grant(context, None, &object)?;
+        validate(context, served, &object)?;
+        strategy.may_write(context, None, &object)?;
+        admission::validate(context, written, &object).await?;
         if version_given {
             return Err(StatusError::unknown(
                 "resourceVersion should not be set on objects to be created",
@@ -93,10 +95,10 @@ pub async fn insert(
         }
         let name = metadata::text(&object, "name").to_owned();
         let taken = || StatusError::already_exists(resource.name(), &name);
-        if call.is_dry_run() {
+        if context.is_dry_run() {
             if resource
                 .collection
-                .get(&resource.key(&call.path.namespace, &name))
+                .get(&resource.key(&context.path.namespace, &name))
                 .is_some()
             {
                 return Err(taken());
@@ -114,9 +116,8 @@ pub async fn insert(
             .put(draft(served, wanted)?, Expect::Absent)
         {
             Ok(stored) => {
-                // A namespace may have begun to go since it was looked at; what came late goes with
-                // it.
-                call.server.written(resource, &stored);
+                // A namespace may have begun to go since it was looked at; what came late goes with it.
+                context.server.written(resource, &stored);
                 return Ok(Outcome::Stored(StatusCode::CREATED, stored));
             }
             Err(_) if attempt < attempts => {}
@@ -126,7 +127,11 @@ pub async fn insert(
     Err(StatusError::internal("no attempt at a name was made"))
 }
 
-fn validate(call: &Call<'_>, served: &Served, object: &Value) -> Result<(), StatusError> {
+fn validate(
+    context: &RequestContext<'_>,
+    served: &Served,
+    object: &Value,
+) -> Result<(), StatusError> {
     let resource = &served.resource;
     let mut errors = served.version().schema.validate(object, None);
     errors.splice(
@@ -144,13 +149,13 @@ fn validate(call: &Call<'_>, served: &Served, object: &Value) -> Result<(), Stat
     if errors.is_empty() {
         return Ok(());
     }
-    Err(call.invalid(metadata::text(object, "name"), &errors))
+    Err(context.invalid(metadata::text(object, "name"), &errors))
 }
 
 /// Refuses what is to be made in a namespace that is absent or going.
-pub fn admit_namespace(call: &Call<'_>, name: &str) -> Result<(), StatusError> {
-    let resource = &call.served.resource;
-    let namespace = call.path.namespace.as_ref();
+pub fn admit_namespace(context: &RequestContext<'_>, name: &str) -> Result<(), StatusError> {
+    let resource = &context.served.resource;
+    let namespace = context.path.namespace.as_ref();
     if !resource.namespaced {
         return Ok(());
     }
@@ -158,7 +163,12 @@ pub fn admit_namespace(call: &Call<'_>, name: &str) -> Result<(), StatusError> {
         group: "",
         name: "namespaces",
     };
-    let Some(found) = call.server.store.collection("/namespaces").get(namespace) else {
+    let Some(found) = context
+        .server
+        .store
+        .collection("/namespaces")
+        .get(namespace)
+    else {
         return Err(StatusError::not_found(namespaces, namespace));
     };
     if found.head.deleting {

@@ -3,9 +3,8 @@
 use serde_json::Value;
 
 use super::write::{FieldValidation, WriteOptions};
-use crate::context::Call;
+use crate::context::RequestContext;
 use crate::kinds::catalog;
-use crate::prepare;
 use crate::wire::clock;
 use crate::wire::field_error::FieldError;
 use crate::wire::media::{self, Unread};
@@ -17,12 +16,17 @@ use crate::wire::versions::priority;
 const QUOTED: usize = 30;
 
 /// Reads a body as an object of the call's kind.
-pub fn decode(call: &Call<'_>, body: &[u8], options: WriteOptions) -> Result<Value, StatusError> {
-    let custom = call.served.resource.custom.is_some();
-    let read = media::parse(call.content_type, body, !custom).map_err(|unread| match unread {
-        Unread::Refused(refusal) => refusal,
-        Unread::Json(error) => unrecognized(call, body, &error),
-    })?;
+pub fn decode(
+    context: &RequestContext<'_>,
+    body: &[u8],
+    options: WriteOptions,
+) -> Result<Value, StatusError> {
+    let custom = context.served.resource.custom.is_some();
+    let read =
+        media::parse(context.content_type, body, !custom).map_err(|unread| match unread {
+            Unread::Refused(refusal) => refusal,
+            Unread::Json(error) => unrecognized(context, body, &error),
+        })?;
     if !read.tree.is_object() {
         let found = match read.tree {
             Value::Array(_) => "array",
@@ -33,23 +37,23 @@ pub fn decode(call: &Call<'_>, body: &[u8], options: WriteOptions) -> Result<Val
         let error = format!(
             "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
         );
-        return Err(unrecognized(call, body, &error));
+        return Err(unrecognized(context, body, &error));
     }
     if custom && read.tree["kind"].as_str().is_none_or(str::is_empty) {
         let text = String::from_utf8_lossy(body);
         return Err(StatusError::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{text}' ({})",
-            call.served.resource.kind,
+            context.served.resource.kind,
             quote(body)
         )));
     }
-    decode_tree(call, read.tree, &read.duplicates, options)
+    decode_tree(context, read.tree, &read.duplicates, options)
 }
 
-fn unrecognized(call: &Call<'_>, body: &[u8], error: &str) -> StatusError {
+fn unrecognized(context: &RequestContext<'_>, body: &[u8], error: &str) -> StatusError {
     StatusError::bad_request(format!(
         "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {error} ({})",
-        call.served.resource.kind,
+        context.served.resource.kind,
         quote(body)
     ))
 }
@@ -69,21 +73,21 @@ fn quote(body: &[u8]) -> String {
 /// Makes a tree an object of the call's kind: the right version and kind, known fields of the right
 /// types.
 pub fn decode_tree(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     mut object: Value,
     duplicates: &[String],
     options: WriteOptions,
 ) -> Result<Value, StatusError> {
-    let served = &call.served;
-    check_kind(call, &object)?;
+    let served = &context.served;
+    check_kind(context, &object)?;
     object["apiVersion"] = served.api_version().into();
     object["kind"] = served.resource.kind.as_str().into();
-    prepare::forget_status(call, &mut object);
+    super::status::forget(context, &mut object);
     let reset = resets_owners(&object);
     let schema = &served.version().schema;
     schema
         .decode(&mut object)
-        .map_err(|e| mishandled(call, &served.resource.kind, &served.version().name, &e))?;
+        .map_err(|e| mishandled(context, &served.resource.kind, &served.version().name, &e))?;
     let unknown = schema.prune(&mut object);
     let mut faults: Vec<String> = duplicates
         .iter()
@@ -93,11 +97,11 @@ pub fn decode_tree(
     if !faults.is_empty() {
         match options.fields {
             FieldValidation::Ignore => {}
-            FieldValidation::Warn => faults.into_iter().for_each(|fault| call.warn(fault)),
+            FieldValidation::Warn => faults.into_iter().for_each(|fault| context.warn(fault)),
             FieldValidation::Strict => {
                 let error = format!("strict decoding error: {}", faults.join(", "));
                 return Err(mishandled(
-                    call,
+                    context,
                     &served.resource.kind,
                     &served.version().name,
                     &error,
@@ -125,8 +129,8 @@ fn resets_owners(object: &Value) -> bool {
     }
 }
 
-fn mishandled(call: &Call<'_>, kind: &str, version: &str, error: &str) -> StatusError {
-    let wanted = &call.served.resource.kind;
+fn mishandled(context: &RequestContext<'_>, kind: &str, version: &str, error: &str) -> StatusError {
+    let wanted = &context.served.resource.kind;
     StatusError::bad_request(format!(
         "{kind} in version {version:?} cannot be handled as a {wanted}: {error}"
     ))
@@ -148,13 +152,13 @@ fn is_registered(version: &str, kind: &str) -> bool {
 }
 
 /// A patch may not turn the object into something of another kind.
-pub fn registered(call: &Call<'_>, object: &Value) -> Result<(), StatusError> {
-    check_kind(call, object)
+pub fn registered(context: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
+    check_kind(context, object)
 }
 
 /// The object must say that it is of the call's kind and version, or nothing.
-fn check_kind(call: &Call<'_>, object: &Value) -> Result<(), StatusError> {
-    let served = &call.served;
+fn check_kind(context: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
+    let served = &context.served;
     let found = |key: &str| object[key].as_str().unwrap_or_default();
     let (api_version, kind) = (served.api_version(), served.resource.kind.as_str());
     let (found_version, found_kind) = (found("apiVersion"), found("kind"));
@@ -188,7 +192,7 @@ fn check_kind(call: &Call<'_>, object: &Value) -> Result<(), StatusError> {
             let error = format!(
                 "no kind {found_kind:?} is registered for version {found_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
             );
-            return Err(mishandled(call, found_kind, short, &error));
+            return Err(mishandled(context, found_kind, short, &error));
         }
         if found_kind != kind {
             let group = served
@@ -201,7 +205,7 @@ fn check_kind(call: &Call<'_>, object: &Value) -> Result<(), StatusError> {
                 "converting (v1.{found_kind}) to ({}.{kind}): unknown conversion",
                 group.unwrap_or("core")
             );
-            return Err(mishandled(call, found_kind, short, &error));
+            return Err(mishandled(context, found_kind, short, &error));
         }
     }
     if !found_version.is_empty() && found_version != api_version {

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use super::read;
 use super::write::{draft, options};
 use crate::admission;
-use crate::context::{Call, Outcome};
-use crate::prepare;
+use crate::context::{Outcome, RequestContext};
+use crate::kinds::strategy;
 use crate::registry::codec;
 use crate::store::{Expect, Object};
 use crate::wire::field_error::FieldError;
@@ -45,17 +45,18 @@ pub struct Options {
 
 impl Options {
     /// Reads the options from the body, or from the query if there is none.
-    fn read(call: &Call<'_>, body: &[u8]) -> Result<Self, StatusError> {
+    fn read(context: &RequestContext<'_>, body: &[u8]) -> Result<Self, StatusError> {
         let mut options = Self {
-            dry_run: options(call, "DeleteOptions")?.dry_run,
+            dry_run: options(context, "DeleteOptions")?.dry_run,
             ..Self::default()
         };
         if body.is_empty() {
-            options.grace = call.query.number("gracePeriodSeconds")?;
-            options.propagation = call.query.get("propagationPolicy").map(str::to_owned);
-            options.orphan = call.query.optional_flag("orphanDependents");
+            options.grace = context.query.number("gracePeriodSeconds")?;
+            options.propagation = context.query.get("propagationPolicy").map(str::to_owned);
+            options.orphan = context.query.optional_flag("orphanDependents");
             let precondition = |name: &str| {
-                call.query
+                context
+                    .query
                     .get(&format!("preconditions.{name}"))
                     .map(str::to_owned)
             };
@@ -64,7 +65,7 @@ impl Options {
             options.check(Vec::new())?;
             return Ok(options);
         }
-        let tree = media::tree_of(call.content_type, body)?;
+        let tree = media::tree_of(context.content_type, body)?;
         if tree["kind"].as_str().is_some_and(|k| k != "DeleteOptions") {
             return Err(StatusError::bad_request(format!(
                 "no kind {} is registered for version {} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
@@ -167,38 +168,51 @@ impl Options {
 }
 
 /// Deletes the object of the call.
-pub async fn one(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let options = Options::read(call, body)?;
-    delete(call, &call.path.name, &call.path.namespace, &options).await
+pub async fn one(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let options = Options::read(context, body)?;
+    delete(
+        context,
+        &context.path.name,
+        &context.path.namespace,
+        &options,
+    )
+    .await
 }
 
 /// Deletes what the call's selectors find.
-pub async fn collection(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let options = Options::read(call, body)?;
-    let (objects, version) = read::selected(call)?;
+pub async fn collection(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let options = Options::read(context, body)?;
+    let (objects, version) = read::selected(context)?;
     let mut items = Vec::with_capacity(objects.len());
     for object in objects {
-        let mut item = codec::to_request(&call.served, object.value());
+        let mut item = codec::to_request(&context.served, object.value());
         if let Some(members) = item
             .as_object_mut()
-            .filter(|_| call.served.resource.custom.is_none())
+            .filter(|_| context.served.resource.custom.is_none())
         {
             members.retain(|key, _| key != "apiVersion" && key != "kind");
         }
         items.push(item);
-        match delete(call, object.head.name(), object.head.namespace(), &options).await {
+        match delete(
+            context,
+            object.head.name(),
+            object.head.namespace(),
+            &options,
+        )
+        .await
+        {
             Err(refusal) if refusal.code() != StatusCode::NOT_FOUND => return Err(refusal),
             _ => {}
         }
     }
     let list = json!({
-        "kind": call.served.resource.list_kind,
-        "apiVersion": call.served.api_version(),
+        "kind": context.served.resource.list_kind,
+        "apiVersion": context.served.api_version(),
         "metadata": { "resourceVersion": version.to_string() },
         "items": items,
     });
     let mut list = list;
-    if call.served.resource.custom.is_some() {
+    if context.served.resource.custom.is_some() {
         list["metadata"]["continue"] = "".into();
     }
     Ok(Outcome::Tree(StatusCode::OK, list))
@@ -206,26 +220,26 @@ pub async fn collection(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusE
 
 /// Deletes an object, or begins to.
 pub async fn delete(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     name: &str,
     namespace: &str,
     options: &Options,
 ) -> Result<Outcome, StatusError> {
-    let resource = &call.served.resource;
-    prepare::may_delete(call, name)?;
+    let resource = &context.served.resource;
+    strategy(resource).may_delete(name)?;
     for _ in 0..ATTEMPTS {
         let key = resource.key(namespace, name);
         let stored = resource
             .collection
             .get(&key)
             .ok_or_else(|| StatusError::not_found(resource.name(), name))?;
-        let old = codec::to_request(&call.served, stored.value());
-        check_preconditions(call, name, &old, options)?;
-        let now = call.server.clock.now();
-        if !options.admitted && !is_pending(call, &old, options, now) {
-            admission::delete(call, &old, options).await?;
+        let old = codec::to_request(&context.served, stored.value());
+        check_preconditions(context, name, &old, options)?;
+        let now = context.server.clock.now();
+        if !options.admitted && !is_pending(context, &old, options, now) {
+            admission::delete(context, &old, options).await?;
         }
-        if let Some(outcome) = step(call, &stored, &old, options, now)? {
+        if let Some(outcome) = step(context, &stored, &old, options, now)? {
             return Ok(outcome);
         }
     }
@@ -233,12 +247,12 @@ pub async fn delete(
 }
 
 fn check_preconditions(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     name: &str,
     old: &Value,
     options: &Options,
 ) -> Result<(), StatusError> {
-    let kind = call.served.resource.kind_name();
+    let kind = context.served.resource.kind_name();
     let (uid, version) = (
         metadata::text(old, "uid"),
         metadata::text(old, "resourceVersion"),
@@ -263,23 +277,30 @@ fn check_preconditions(
 }
 
 /// Whether the deletion has begun and this request has nothing to add.
-fn is_pending(call: &Call<'_>, old: &Value, options: &Options, now: Timestamp) -> bool {
+fn is_pending(
+    context: &RequestContext<'_>,
+    old: &Value,
+    options: &Options,
+    now: Timestamp,
+) -> bool {
     let begun = old["metadata"]["deletionTimestamp"].is_string();
-    prepare::grace(call, old, options.grace).is_some_and(|period| {
-        let grace = shorten(old, begun, period, options.grace.is_some(), now);
-        matches!(grace, Grace::Pending)
-    })
+    strategy(&context.served.resource)
+        .grace(old, options.grace)
+        .is_some_and(|period| {
+            let grace = shorten(old, begun, period, options.grace.is_some(), now);
+            matches!(grace, Grace::Pending)
+        })
 }
 
 /// One attempt; `None` if somebody else was faster.
 fn step(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     stored: &Arc<Object>,
     old: &Value,
     options: &Options,
     now: Timestamp,
 ) -> Result<Option<Outcome>, StatusError> {
-    let resource = &call.served.resource;
+    let resource = &context.served.resource;
     let accepted = if options.orphan == Some(false) {
         StatusCode::ACCEPTED
     } else {
@@ -287,8 +308,9 @@ fn step(
     };
     let mut new = old.clone();
     let begun = old["metadata"]["deletionTimestamp"].is_string();
+    let strategy = strategy(resource);
     let mut graceful = false;
-    if let Some(period) = prepare::grace(call, old, options.grace) {
+    if let Some(period) = strategy.grace(old, options.grace) {
         match shorten(old, begun, period, options.grace.is_some(), now) {
             Grace::Pending => return Ok(Some(Outcome::Stored(accepted, Arc::clone(stored)))),
             Grace::Over => {}
@@ -299,13 +321,14 @@ fn step(
         }
     }
     let mut current = metadata::finalizers(old);
-    current.extend(prepare::finalizers(call, begun).filter(|f| !current.contains(f)));
+    let own = strategy.deletion_finalizer().filter(|_| !begun);
+    current.extend(own.filter(|f| !current.contains(f)));
     let finalizers = options.finalizers(&current);
     set_finalizers(&mut new, &finalizers);
-    prepare::deleting(call, &mut new);
-    let held = !finalizers.is_empty() || prepare::holds(call, &new);
+    strategy.begin_deletion(context, &mut new);
+    let held = !finalizers.is_empty() || strategy.holds(&new);
     if held && !new["metadata"]["deletionTimestamp"].is_string() {
-        if prepare::goes_its_own_way(call, &new) {
+        if strategy.marks_deletion(&new) {
             let time = metadata::time(now);
             metadata::of(&mut new).insert("deletionTimestamp".to_owned(), time.into());
         } else {
@@ -319,21 +342,22 @@ fn step(
         if options.dry_run {
             return Ok(Some(Outcome::Tree(accepted, new)));
         }
-        let put = resource
-            .collection
-            .put(draft(&call.served, new)?, Expect::Version(stored.version));
+        let put = resource.collection.put(
+            draft(&context.served, new)?,
+            Expect::Version(stored.version),
+        );
         return Ok(put.ok().map(|written| {
-            call.server.written(resource, &written);
+            context.server.written(resource, &written);
             Outcome::Stored(accepted, written)
         }));
     }
     if !options.dry_run {
         match resource
             .collection
-            .remove(draft(&call.served, new.clone())?, stored.version)
+            .remove(draft(&context.served, new.clone())?, stored.version)
         {
             Ok(gone) => {
-                call.server.removed(resource, &gone);
+                context.server.removed(resource, &gone);
                 if resource.facts.return_deleted {
                     return Ok(Some(Outcome::Stored(StatusCode::OK, gone)));
                 }
@@ -344,12 +368,12 @@ fn step(
     if resource.facts.return_deleted {
         return Ok(Some(Outcome::Tree(StatusCode::OK, new)));
     }
-    Ok(Some(Outcome::Tree(StatusCode::OK, success(call, &new))))
+    Ok(Some(Outcome::Tree(StatusCode::OK, success(context, &new))))
 }
 
 /// The `Status` that answers a completed deletion.
-fn success(call: &Call<'_>, gone: &Value) -> Value {
-    let resource = &call.served.resource;
+fn success(context: &RequestContext<'_>, gone: &Value) -> Value {
+    let resource = &context.served.resource;
     let mut details = Map::new();
     for (key, value) in [
         ("name", metadata::text(gone, "name")),

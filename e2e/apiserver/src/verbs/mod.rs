@@ -1,10 +1,11 @@
-//! What can be done to objects. A [`Call`] is one request that has been understood and permitted.
+//! What can be done to objects. A [`RequestContext`] is one request that has been understood and permitted.
 
 mod create;
 mod decode;
 mod delete;
 mod patch;
 mod read;
+mod status;
 mod update;
 mod watch;
 mod write;
@@ -12,7 +13,7 @@ mod write;
 use bytes::Bytes;
 use http::Response;
 
-use crate::context::Call;
+use crate::context::RequestContext;
 use crate::subresources;
 use crate::wire::media::Body;
 use crate::wire::request::Verb;
@@ -24,25 +25,25 @@ pub use update::{Prepared, update_with};
 
 /// Does what the call asks for.
 pub async fn dispatch(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     verb: Verb,
     body: Bytes,
 ) -> Result<Response<Body>, StatusError> {
-    if !call.path.subresource.is_empty() {
-        return Ok(call.answer(&subresources::dispatch(call, verb, &body).await?));
+    if !context.path.subresource.is_empty() {
+        return Ok(context.answer(&subresources::dispatch(context, verb, &body).await?));
     }
     let outcome = match verb {
-        Verb::Get => read::get(call).await?,
-        Verb::List => return read::list(call).await,
-        Verb::Watch => return watch::start(call).await,
-        Verb::Create if call.path.name.is_empty() => create(call, &body).await?,
-        Verb::Update if !call.path.name.is_empty() => update::replace(call, &body).await?,
-        Verb::Patch if !call.path.name.is_empty() => patch::patch(call, &body).await?,
-        Verb::Delete => delete::one(call, &body).await?,
-        Verb::DeleteCollection => delete::collection(call, &body).await?,
+        Verb::Get => read::get(context).await?,
+        Verb::List => return read::list(context).await,
+        Verb::Watch => return watch::start(context).await,
+        Verb::Create if context.path.name.is_empty() => create(context, &body).await?,
+        Verb::Update if !context.path.name.is_empty() => update::replace(context, &body).await?,
+        Verb::Patch if !context.path.name.is_empty() => patch::patch(context, &body).await?,
+        Verb::Delete => delete::one(context, &body).await?,
+        Verb::DeleteCollection => delete::collection(context, &body).await?,
         _ => return Err(StatusError::method_not_allowed()),
     };
-    Ok(call.answer(&outcome))
+    Ok(context.answer(&outcome))
 }
 
 pub use patch::{patch, patched};

@@ -9,7 +9,7 @@ use super::update::{Prepared, check_name, update_with};
 use super::write::{WriteOptions, options};
 use crate::apply::{self, ApplyError};
 use crate::auth::authorize;
-use crate::context::{Call, Outcome};
+use crate::context::{Outcome, RequestContext};
 use crate::patch::{self as forms, PatchError};
 use crate::wire::field_error::FieldError;
 use crate::wire::json;
@@ -23,46 +23,46 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// Changes the object of the call as its body says.
-pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let custom = call.served.resource.custom.is_some();
+pub async fn patch(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let custom = context.served.resource.custom.is_some();
     let offered: &[&str] = if custom {
         &[JSON, MERGE, APPLY]
     } else {
         &[JSON, MERGE, STRATEGIC, APPLY]
     };
-    if !offered.contains(&call.content_type) {
+    if !offered.contains(&context.content_type) {
         return Err(if custom {
             StatusError::unsupported_media_type(offered)
         } else {
             StatusError::unsupported_patch()
         });
     }
-    let options = options(call, "PatchOptions")?;
-    if call.content_type == APPLY {
-        return server_side(call, body, options).await;
+    let options = options(context, "PatchOptions")?;
+    if context.content_type == APPLY {
+        return server_side(context, body, options).await;
     }
     // Only an object that is there makes anybody look at the patch.
-    call.stored()?;
-    let document = parse(call, body)?;
-    update_with(call, |old| {
-        let new = patched(call, old, &document)?;
-        registered(call, &new).map_err(|refusal| undecodable(call, &document, &new, refusal))?;
-        let mut new = decode_tree(call, new, &[], options).map_err(|refusal| {
-            // The refusal may quote what could not be decoded; it is made anew rather than kept for
-            // each patch.
-            let shown = patched(call, old, &document).unwrap_or_default();
-            undecodable(call, &document, &shown, refusal)
+    context.stored()?;
+    let document = parse(context, body)?;
+    update_with(context, |old| {
+        let new = patched(context, old, &document)?;
+        registered(context, &new)
+            .map_err(|refusal| undecodable(context, &document, &new, refusal))?;
+        let mut new = decode_tree(context, new, &[], options).map_err(|refusal| {
+            // The refusal may quote what could not be decoded; it is made anew rather than kept for each patch.
+            let shown = patched(context, old, &document).unwrap_or_default();
+            undecodable(context, &document, &shown, refusal)
         })?;
-        check_name(call, &mut new)?;
+        check_name(context, &mut new)?;
         Ok(new.into())
     })
     .await
 }
 
-fn parse(call: &Call<'_>, body: &[u8]) -> Result<Value, StatusError> {
+fn parse(context: &RequestContext<'_>, body: &[u8]) -> Result<Value, StatusError> {
     let read = json::read(body)
         .map_err(|e| StatusError::bad_request(format!("error decoding patch: {e}")))?;
-    let list = call.content_type == JSON;
+    let list = context.content_type == JSON;
     let found = match &read.tree {
         Value::Array(_) if list => return Ok(read.tree),
         Value::Object(_) if !list => return Ok(read.tree),
@@ -83,10 +83,14 @@ fn parse(call: &Call<'_>, body: &[u8]) -> Result<Value, StatusError> {
 }
 
 /// An object with a patch laid over it, by the form that the content type names.
-pub fn patched(call: &Call<'_>, old: &Value, document: &Value) -> Result<Value, StatusError> {
-    let result = match call.content_type {
+pub fn patched(
+    context: &RequestContext<'_>,
+    old: &Value,
+    document: &Value,
+) -> Result<Value, StatusError> {
+    let result = match context.content_type {
         JSON => forms::json(old, document),
-        STRATEGIC => forms::strategic(old, document, &call.served.version().schema),
+        STRATEGIC => forms::strategic(old, document, &context.served.version().schema),
         _ => Ok(forms::merge(old, document)),
     };
     let result = result.and_then(|new| {
@@ -95,9 +99,8 @@ pub fn patched(call: &Call<'_>, old: &Value, document: &Value) -> Result<Value, 
             .then_some(new)
             .ok_or(PatchError::Malformed(message))
     });
-    result.map_err(|error| match (call.content_type, error) {
-        // Whatever keeps the operations from being carried out, the real server says no more than
-        // this.
+    result.map_err(|error| match (context.content_type, error) {
+        // Whatever keeps the operations from being carried out, the real server says no more than this.
         (JSON, PatchError::Malformed(message)) if message.contains("maximum operations") => {
             StatusError::bad_request(message)
         }
@@ -109,7 +112,7 @@ pub fn patched(call: &Call<'_>, old: &Value, document: &Value) -> Result<Value, 
 
 /// A patch may fit the document and still leave something that is no object of the kind.
 fn undecodable(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     document: &Value,
     patched: &Value,
     refusal: StatusError,
@@ -118,7 +121,7 @@ fn undecodable(
         return refusal;
     };
     let error = error.split_once(": ").map_or(error, |(_, error)| error);
-    let quoted = if call.content_type == STRATEGIC {
+    let quoted = if context.content_type == STRATEGIC {
         forms::in_go(document)
     } else {
         patched.to_string()
@@ -135,15 +138,15 @@ fn undecodable(
 }
 
 /// Adds what is wrong with the options that only patches have.
-pub fn check_options(call: &Call<'_>, errors: &mut Vec<FieldError>) {
-    let apply = call.content_type == APPLY;
-    if apply && call.query.get("fieldManager").is_none() {
+pub fn check_options(context: &RequestContext<'_>, errors: &mut Vec<FieldError>) {
+    let apply = context.content_type == APPLY;
+    if apply && context.query.get("fieldManager").is_none() {
         errors.push(FieldError::required(
             "fieldManager",
             "is required for apply patch",
         ));
     }
-    if !apply && call.query.optional_flag("force").is_some() {
+    if !apply && context.query.optional_flag("force").is_some() {
         errors.push(FieldError::forbidden(
             "force",
             "may not be specified for non-apply patch",
@@ -152,7 +155,7 @@ pub fn check_options(call: &Call<'_>, errors: &mut Vec<FieldError>) {
 }
 
 async fn server_side(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     body: &[u8],
     options: WriteOptions,
 ) -> Result<Outcome, StatusError> {
@@ -163,11 +166,11 @@ async fn server_side(
         let message = "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal into Go value of type map[string]interface {}";
         return Err(StatusError::bad_request(message));
     }
-    check_kind(call, &config)?;
-    let resource = &call.served.resource;
-    let absent = resource.collection.get(&call.key()).is_none();
-    if absent && call.path.subresource.is_empty() {
-        check_name(call, &mut config.clone())?;
+    check_kind(context, &config)?;
+    let resource = &context.served.resource;
+    let absent = resource.collection.get(&context.key()).is_none();
+    if absent && context.path.subresource.is_empty() {
+        check_name(context, &mut config.clone())?;
         if !metadata::text(&config, "uid").is_empty() {
             let why = format!(
                 "uid mismatch: the provided object specified uid {}, and no existing object was found",
@@ -175,20 +178,26 @@ async fn server_side(
             );
             return Err(StatusError::conflict(
                 resource.name(),
-                &call.path.name,
+                &context.path.name,
                 &why,
             ));
         }
-        authorize::permit(call.server, call.user, Verb::Create, call.path, call.query)?;
+        authorize::permit(
+            context.server,
+            context.user,
+            Verb::Create,
+            context.path,
+            context.query,
+        )?;
         metadata::of(&mut config).remove("resourceVersion");
-        let object = merged(call, None, &config, options)?;
-        return create::insert(call, object, true).await;
+        let object = merged(context, None, &config, options)?;
+        return create::insert(context, object, true).await;
     }
     if !metadata::text(&config, "name").is_empty() {
-        check_name(call, &mut config.clone())?;
+        check_name(context, &mut config.clone())?;
     }
-    let outcome = update_with(call, |old| {
-        let mut object = merged(call, Some(old), &config, options)?;
+    let outcome = update_with(context, |old| {
+        let mut object = merged(context, Some(old), &config, options)?;
         let version = match metadata::text(&config, "resourceVersion") {
             "" => old["metadata"]["resourceVersion"].clone(),
             given => given.into(),
@@ -222,10 +231,10 @@ fn applied(body: &[u8]) -> Result<Value, StatusError> {
 }
 
 /// What is applied must say that it is of the kind and version of the path.
-fn check_kind(call: &Call<'_>, config: &Value) -> Result<(), StatusError> {
+fn check_kind(context: &RequestContext<'_>, config: &Value) -> Result<(), StatusError> {
     let text = |key: &str| config[key].as_str().unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
-    if version == call.served.api_version() && kind == call.served.resource.kind {
+    if version == context.served.api_version() && kind == context.served.resource.kind {
         return Ok(());
     }
     let version = if version.contains('/') {
@@ -239,7 +248,7 @@ fn check_kind(call: &Call<'_>, config: &Value) -> Result<(), StatusError> {
 }
 
 fn merged(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     live: Option<&Value>,
     config: &Value,
     options: WriteOptions,
@@ -247,12 +256,12 @@ fn merged(
     let applied = apply::apply(
         live,
         config,
-        call.manager(),
-        &call.served.api_version(),
-        &call.path.subresource,
-        call.query.flag("force"),
-        &call.served.version().schema,
-        call.server.clock.now(),
+        context.manager(),
+        &context.served.api_version(),
+        &context.path.subresource,
+        context.query.flag("force"),
+        &context.served.version().schema,
+        context.server.clock.now(),
     )
     .map_err(|error| match error {
         ApplyError::Conflicts { message, conflicts } => {
@@ -262,5 +271,5 @@ fn merged(
         ApplyError::BadRequest(message) => StatusError::bad_request(message),
         ApplyError::Typed(message) => StatusError::unknown(message),
     })?;
-    decode_tree(call, applied, &[], options)
+    decode_tree(context, applied, &[], options)
 }

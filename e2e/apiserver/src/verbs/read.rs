@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
-use crate::context::{Call, Outcome};
+use crate::context::{Outcome, RequestContext};
 use crate::registry::codec;
 use crate::registry::fields;
 use crate::store::Selection;
@@ -27,8 +27,8 @@ const PIECE: usize = 256 * 1024;
 const FUTURE: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// What the call selects.
-pub fn selection(call: &Call<'_>) -> Result<Selection, StatusError> {
-    let labels = call
+pub fn selection(context: &RequestContext<'_>) -> Result<Selection, StatusError> {
+    let labels = context
         .query
         .get("labelSelector")
         .map(selectors::labels)
@@ -36,7 +36,7 @@ pub fn selection(call: &Call<'_>) -> Result<Selection, StatusError> {
     let labels = labels
         .map_err(StatusError::bad_request)?
         .unwrap_or_default();
-    let parsed = call
+    let parsed = context
         .query
         .get("fieldSelector")
         .map(selectors::fields)
@@ -44,28 +44,28 @@ pub fn selection(call: &Call<'_>) -> Result<Selection, StatusError> {
     let parsed = parsed
         .map_err(StatusError::bad_request)?
         .unwrap_or_default();
-    let fields = fields::known(&call.served, parsed).map_err(StatusError::bad_request)?;
+    let fields = fields::known(&context.served, parsed).map_err(StatusError::bad_request)?;
     Ok(Selection { labels, fields })
 }
 
 /// The prefix of the keys that the call's namespace covers.
-pub fn prefix(call: &Call<'_>) -> String {
-    if call.path.namespace.is_empty() {
+pub fn prefix(context: &RequestContext<'_>) -> String {
+    if context.path.namespace.is_empty() {
         String::new()
     } else {
-        format!("{}/", call.path.namespace)
+        format!("{}/", context.path.namespace)
     }
 }
 
 /// Everything that the call selects, and the version of that state.
-pub fn selected(call: &Call<'_>) -> Result<(Vec<Arc<Object>>, u64), StatusError> {
-    let selection = selection(call)?;
-    let prefix = prefix(call);
+pub fn selected(context: &RequestContext<'_>) -> Result<(Vec<Arc<Object>>, u64), StatusError> {
+    let selection = selection(context)?;
+    let prefix = prefix(context);
     let scan = Scan {
         prefix: &prefix,
         ..Scan::default()
     };
-    let page = call
+    let page = context
         .served
         .resource
         .collection
@@ -75,22 +75,22 @@ pub fn selected(call: &Call<'_>) -> Result<(Vec<Arc<Object>>, u64), StatusError>
 }
 
 /// A resource version in the query, or what is wrong with it.
-pub fn version(call: &Call<'_>) -> Result<Option<u64>, FieldError> {
+pub fn version(context: &RequestContext<'_>) -> Result<Option<u64>, FieldError> {
     let parse = |text: &str| {
         text.parse().map_err(|_| {
             let message = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
             FieldError::invalid("resourceVersion", &text.into(), message)
         })
     };
-    call.query.get("resourceVersion").map(parse).transpose()
+    context.query.get("resourceVersion").map(parse).transpose()
 }
 
 /// Answers a read of one object.
-pub async fn get(call: &Call<'_>) -> Result<Outcome, StatusError> {
-    if let Some(asked) = version(call).map_err(bad_version)? {
-        reach(call, asked).await?;
+pub async fn get(context: &RequestContext<'_>) -> Result<Outcome, StatusError> {
+    if let Some(asked) = version(context).map_err(bad_version)? {
+        reach(context, asked).await?;
     }
-    Ok(Outcome::Stored(StatusCode::OK, call.stored()?))
+    Ok(Outcome::Stored(StatusCode::OK, context.stored()?))
 }
 
 #[allow(clippy::needless_pass_by_value)] // for map_err
@@ -159,33 +159,33 @@ impl Continue {
 }
 
 /// Answers a list.
-pub async fn list(call: &Call<'_>) -> Result<Response<Body>, StatusError> {
-    let selection = selection(call)?;
-    let prefix = prefix(call);
-    let limit = call
+pub async fn list(context: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
+    let selection = selection(context)?;
+    let prefix = prefix(context);
+    let limit = context
         .query
         .number("limit")?
         .and_then(|n| usize::try_from(n).ok())
         .filter(|n| *n > 0);
-    let from = call
+    let from = context
         .query
         .get("continue")
         .map(Continue::decode)
         .transpose()?;
-    let asked = version(call).map_err(bad_version)?;
-    if call.query.optional_flag("sendInitialEvents").is_some() {
+    let asked = version(context).map_err(bad_version)?;
+    if context.query.optional_flag("sendInitialEvents").is_some() {
         let detail = "sendInitialEvents is forbidden for list";
         return Err(list_invalid(FieldError::forbidden(
             "sendInitialEvents",
             detail,
         )));
     }
-    if let Some(refusal) = call.bad_include() {
+    if let Some(refusal) = context.bad_include() {
         return Err(refusal);
     }
-    let exact = check_match(call, asked, from.is_some())?;
+    let exact = check_match(context, asked, from.is_some())?;
     if let Some(asked) = asked {
-        reach(call, asked).await?;
+        reach(context, asked).await?;
     }
     let at = match &from {
         Some(from) => from.version,
@@ -199,7 +199,7 @@ pub async fn list(call: &Call<'_>) -> Result<Response<Body>, StatusError> {
         at,
         limit,
     };
-    let collection = &call.served.resource.collection;
+    let collection = &context.served.resource.collection;
     let page = collection.scan(scan, |o| selection.matches(o)).map_err(
         |Compacted { .. }| match &from {
             Some(from) => {
@@ -214,10 +214,14 @@ pub async fn list(call: &Call<'_>) -> Result<Response<Body>, StatusError> {
             ),
         },
     )?;
-    Ok(write(call, page, selection.is_everything()).await)
+    Ok(write(context, page, selection.is_everything()).await)
 }
 
-fn check_match(call: &Call<'_>, asked: Option<u64>, continued: bool) -> Result<bool, StatusError> {
+fn check_match(
+    context: &RequestContext<'_>,
+    asked: Option<u64>,
+    continued: bool,
+) -> Result<bool, StatusError> {
     let forbidden = |detail: &str| {
         Err(list_invalid(FieldError::forbidden(
             "resourceVersionMatch",
@@ -229,8 +233,8 @@ fn check_match(call: &Call<'_>, asked: Option<u64>, continued: bool) -> Result<b
             "specifying resource version is not allowed when using continue",
         ));
     }
-    match call.query.get("resourceVersionMatch") {
-        None => Ok(call.query.get("limit").is_some() && asked.is_some_and(|v| v != 0)),
+    match context.query.get("resourceVersionMatch") {
+        None => Ok(context.query.get("limit").is_some() && asked.is_some_and(|v| v != 0)),
         Some(_) if continued => {
             forbidden("resourceVersionMatch is forbidden when continue is provided")
         }
@@ -251,12 +255,12 @@ fn check_match(call: &Call<'_>, asked: Option<u64>, continued: bool) -> Result<b
 }
 
 /// Waits a little for a version that isn't there yet.
-pub async fn reach(call: &Call<'_>, asked: u64) -> Result<(), StatusError> {
-    if asked <= call.server.store.version() {
+pub async fn reach(context: &RequestContext<'_>, asked: u64) -> Result<(), StatusError> {
+    if asked <= context.server.store.version() {
         return Ok(());
     }
     tokio::time::sleep(FUTURE).await;
-    let current = call.server.store.version();
+    let current = context.server.store.version();
     if asked <= current {
         Ok(())
     } else {
@@ -264,7 +268,7 @@ pub async fn reach(call: &Call<'_>, asked: u64) -> Result<(), StatusError> {
     }
 }
 
-async fn write(call: &Call<'_>, page: Page, counted: bool) -> Response<Body> {
+async fn write(context: &RequestContext<'_>, page: Page, counted: bool) -> Response<Body> {
     let mut metadata = Map::new();
     metadata.insert(
         "resourceVersion".to_owned(),
@@ -281,23 +285,24 @@ async fn write(call: &Call<'_>, page: Page, counted: bool) -> Response<Body> {
         }
     }
     // The real server builds lists of custom resources by hand, and this shows.
-    if call.served.resource.custom.is_some() && call.accept.form == Form::Object {
+    if context.served.resource.custom.is_some() && context.accept.form == Form::Object {
         metadata.entry("continue").or_insert_with(|| "".into());
     }
     let metadata = Value::Object(metadata);
-    if call.accept == Accept::default() {
-        return stream(call, page.objects, &metadata);
+    if context.accept == Accept::default() {
+        return stream(context, page.objects, &metadata);
     }
-    if call.accept.protobuf
-        && let Some(kind) = encode::Kind::of(&call.served.api_version(), &call.served.resource.kind)
+    if context.accept.protobuf
+        && let Some(kind) =
+            encode::Kind::of(&context.served.api_version(), &context.served.resource.kind)
     {
-        return compact(call, &kind, page.objects, &metadata).await;
+        return compact(context, &kind, page.objects, &metadata).await;
     }
     let objects = page.objects.iter();
-    let items = objects.map(|o| codec::to_request(&call.served, o.value()));
+    let items = objects.map(|o| codec::to_request(&context.served, o.value()));
     let items: Vec<Value> = items.collect();
-    let list = match call.accept.form {
-        Form::Table => call.table(&items.iter().collect::<Vec<_>>(), metadata),
+    let list = match context.accept.form {
+        Form::Table => context.table(&items.iter().collect::<Vec<_>>(), metadata),
         Form::Metadata => json!({
             "kind": "PartialObjectMetadataList",
             "apiVersion": "meta.k8s.io/v1",
@@ -305,25 +310,25 @@ async fn write(call: &Call<'_>, page: Page, counted: bool) -> Response<Body> {
             "items": items.iter().map(codec::metadata_only).collect::<Vec<_>>(),
         }),
         Form::Object => json!({
-            "kind": call.served.resource.list_kind,
-            "apiVersion": call.served.api_version(),
+            "kind": context.served.resource.list_kind,
+            "apiVersion": context.served.api_version(),
             "metadata": metadata,
             "items": items,
         }),
     };
-    media::tree(StatusCode::OK, call.accept, &list)
+    media::tree(StatusCode::OK, context.accept, &list)
 }
 
 /// Writes a list in protobuf. Its length stands before it, so all of it is there before the first
 /// byte is sent; it is held in pieces that go as they are sent.
 async fn compact(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     kind: &encode::Kind,
     objects: Vec<Arc<Object>>,
     metadata: &Value,
 ) -> Response<Body> {
-    let version = call.served.api_version();
-    let list = encode::List::new(&version, &call.served.resource.list_kind, metadata);
+    let version = context.served.api_version();
+    let list = encode::List::new(&version, &context.served.resource.list_kind, metadata);
     let (mut pieces, mut length) = (VecDeque::new(), 0);
     let mut objects = objects.into_iter().peekable();
     while objects.peek().is_some() {
@@ -331,7 +336,7 @@ async fn compact(
         while piece.len() < PIECE
             && let Some(object) = objects.next()
         {
-            codec::compact_item(&call.served, kind, &object, &mut piece);
+            codec::compact_item(&context.served, kind, &object, &mut piece);
         }
         length += piece.len();
         pieces.push_back(Bytes::from(piece));
@@ -345,14 +350,18 @@ async fn compact(
 }
 
 /// Writes a list piece by piece from the stored bytes, so that a large one never exists as a whole.
-fn stream(call: &Call<'_>, objects: Vec<Arc<Object>>, metadata: &Value) -> Response<Body> {
-    let kind = Value::from(call.served.resource.list_kind.as_str());
-    let api_version = Value::from(call.served.api_version());
+fn stream(
+    context: &RequestContext<'_>,
+    objects: Vec<Arc<Object>>,
+    metadata: &Value,
+) -> Response<Body> {
+    let kind = Value::from(context.served.resource.list_kind.as_str());
+    let api_version = Value::from(context.served.api_version());
     let head =
         format!(r#"{{"kind":{kind},"apiVersion":{api_version},"metadata":{metadata},"items":["#)
             .into_bytes();
     let size: usize = objects.iter().map(|o| o.size()).sum();
-    let served = call.served.clone();
+    let served = context.served.clone();
     let mut rest = objects.into_iter().peekable();
     let mut piece = head;
     let mut first = true;

@@ -11,12 +11,11 @@ use super::write::{draft, options};
 use crate::admission::{self, Operation, Written};
 use crate::apply;
 use crate::auth::authorize;
-use crate::context::{Call, Outcome};
-use crate::prepare;
+use crate::context::{Outcome, RequestContext};
+use crate::kinds::{scale, strategy};
 use crate::registry::codec;
 use crate::registry::kind_facts::Generation;
 use crate::store::{Expect, Object};
-use crate::subresources::scale;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
 use crate::wire::request::Verb;
@@ -45,43 +44,49 @@ impl From<Value> for Prepared {
 }
 
 /// Puts the object in the body in the place of the stored one.
-pub async fn replace(call: &Call<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let mut object = decode(call, body, options(call, "UpdateOptions")?)?;
-    check_name(call, &mut object)?;
-    let resource = &call.served.resource;
-    let absent = resource.collection.get(&call.key()).is_none();
-    if absent && resource.facts.create_on_update && call.path.subresource.is_empty() {
-        authorize::permit(call.server, call.user, Verb::Create, call.path, call.query)?;
-        return create::insert(call, object, false).await;
+pub async fn replace(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let mut object = decode(context, body, options(context, "UpdateOptions")?)?;
+    check_name(context, &mut object)?;
+    let resource = &context.served.resource;
+    let absent = resource.collection.get(&context.key()).is_none();
+    if absent && resource.facts.create_on_update && context.path.subresource.is_empty() {
+        authorize::permit(
+            context.server,
+            context.user,
+            Verb::Create,
+            context.path,
+            context.query,
+        )?;
+        return create::insert(context, object, false).await;
     }
-    update_with(call, |old| {
-        check_uid(call, old, &object)?;
+    update_with(context, |old| {
+        check_uid(context, old, &object)?;
         Ok(object.clone().into())
     })
     .await
 }
 
 /// An identity in a replacement is a precondition.
-fn check_uid(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), StatusError> {
+fn check_uid(context: &RequestContext<'_>, old: &Value, new: &Value) -> Result<(), StatusError> {
     let (uid, old_uid) = (metadata::text(new, "uid"), metadata::text(old, "uid"));
     if uid.is_empty() || uid == old_uid {
         return Ok(());
     }
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}",
-        registry_key(call)
+        registry_key(context)
     );
     Err(StatusError::conflict(
-        call.served.resource.name(),
-        &call.path.name,
+        context.served.resource.name(),
+        &context.path.name,
         &why,
     ))
 }
 
 /// The name in an object must be that in the path.
-pub fn check_name(call: &Call<'_>, object: &mut Value) -> Result<(), StatusError> {
-    metadata::settle_namespace(object, &call.path.namespace)?;
-    let url = call.path.name.as_ref();
+pub fn check_name(context: &RequestContext<'_>, object: &mut Value) -> Result<(), StatusError> {
+    metadata::settle_namespace(object, &context.path.namespace)?;
+    let url = context.path.name.as_ref();
     let name = metadata::text(object, "name");
     if name.is_empty() {
         return Err(StatusError::bad_request(format!(
@@ -99,29 +104,33 @@ pub fn check_name(call: &Call<'_>, object: &mut Value) -> Result<(), StatusError
 /// Changes the stored object to what `change` makes of it; tried again when somebody else was
 /// faster, unless the new state names the version that it replaces.
 pub async fn update_with(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     change: impl Fn(&Value) -> Result<Prepared, StatusError>,
 ) -> Result<Outcome, StatusError> {
-    let resource = &call.served.resource;
+    let resource = &context.served.resource;
     for _ in 0..ATTEMPTS {
-        let stored = call.stored()?;
-        let old = codec::to_request(&call.served, stored.value());
+        let stored = context.stored()?;
+        let old = codec::to_request(&context.served, stored.value());
         let prepared = change(&old)?;
-        check_version(call, &old, &prepared.object)?;
-        if let Some(outcome) = commit(call, &stored, &old, prepared).await? {
+        check_version(context, &old, &prepared.object)?;
+        if let Some(outcome) = commit(context, &stored, &old, prepared).await? {
             return Ok(outcome);
         }
     }
-    Err(StatusError::modified(resource.name(), &call.path.name))
+    Err(StatusError::modified(resource.name(), &context.path.name))
 }
 
-fn check_version(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), StatusError> {
-    let resource = &call.served.resource;
-    let name = call.path.name.as_ref();
+fn check_version(
+    context: &RequestContext<'_>,
+    old: &Value,
+    new: &Value,
+) -> Result<(), StatusError> {
+    let resource = &context.served.resource;
+    let name = context.path.name.as_ref();
     let version = metadata::text(new, "resourceVersion");
     if version.is_empty() || version == "0" {
         if resource.facts.unconditional_update
-            || !call.path.subresource.is_empty() && resource.custom.is_none()
+            || !context.path.subresource.is_empty() && resource.custom.is_none()
         {
             return Ok(());
         }
@@ -141,8 +150,8 @@ fn check_version(call: &Call<'_>, old: &Value, new: &Value) -> Result<(), Status
 }
 
 /// Where etcd would keep the object: some messages say it.
-fn registry_key(call: &Call<'_>) -> String {
-    let resource = &call.served.resource;
+fn registry_key(context: &RequestContext<'_>) -> String {
+    let resource = &context.served.resource;
     let place = match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "services") => "services/specs".to_owned(),
         ("", "endpoints") => "services/endpoints".to_owned(),
@@ -153,50 +162,50 @@ fn registry_key(call: &Call<'_>) -> String {
         }
         (_, plural) => plural.to_owned(),
     };
-    format!("/registry/{place}/{}", call.key())
+    format!("/registry/{place}/{}", context.key())
 }
 
 /// Carries a change out; `None` if somebody else was faster.
 async fn commit(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     stored: &Arc<Object>,
     old: &Value,
     prepared: Prepared,
 ) -> Result<Option<Outcome>, StatusError> {
-    let served = &call.served;
+    let served = &context.served;
     let resource = &served.resource;
     let version = served.version();
-    let now = call.server.clock.now();
+    let now = context.server.clock.now();
     let Prepared {
         object: mut new,
         owned,
     } = prepared;
-    settle(call, old, &mut new)?;
-    if !owned && call.path.subresource != "binding" {
+    settle(context, old, &mut new)?;
+    if !owned && context.path.subresource != "binding" {
         apply::track_update(
             Some(old),
             &mut new,
-            call.manager(),
+            context.manager(),
             &served.api_version(),
-            &call.path.subresource,
+            &context.path.subresource,
             &version.schema,
             now,
         );
     }
-    let asked = (!has_a_kind_of_its_own(call)).then_some(Written {
+    let asked = (!has_a_kind_of_its_own(context)).then_some(Written {
         operation: Operation::Update,
         old: Some(old),
     });
     if let Some(written) = asked
-        && admission::mutate(call, written, &mut new).await?
+        && admission::mutate(context, written, &mut new).await?
     {
-        settle(call, old, &mut new)?;
+        settle(context, old, &mut new)?;
     }
-    if call.path.subresource == "scale" {
+    if context.path.subresource == "scale" {
         scale::forget_time(&mut new);
     }
     apply::keep_times(old, &mut new);
-    prepare::may_grant(call, Some(old), &new)?;
+    strategy(resource).may_grant(context, Some(old), &new)?;
     let mut errors = metadata::validate(
         &new,
         resource.facts.names,
@@ -205,34 +214,34 @@ async fn commit(
     );
     errors.extend(metadata::validate_update(old, &new));
     // A binding is what may assign a node; every other write finds the assignment immutable.
-    if call.path.subresource != "binding" {
+    if context.path.subresource != "binding" {
         errors.extend(version.schema.validate(&new, Some(old)));
     }
-    errors.extend(prepare::check_update(call, old, &new));
+    errors.extend(strategy(resource).validate_update(context, old, &new));
     if let Some(scale) = &version.scale {
         errors.extend(scale::check(scale, &new));
     }
     if !errors.is_empty() {
-        return Err(call.invalid(&call.path.name, &errors));
+        return Err(context.invalid(&context.path.name, &errors));
     }
-    prepare::may_write(call, Some(old), &new)?;
+    strategy(resource).may_write(context, Some(old), &new)?;
     if let Some(written) = asked {
-        admission::validate(call, written, &new).await?;
+        admission::validate(context, written, &new).await?;
     }
     if new == *old {
         return Ok(Some(Outcome::Stored(StatusCode::OK, Arc::clone(stored))));
     }
-    if call.is_dry_run() {
+    if context.is_dry_run() {
         return Ok(Some(Outcome::Tree(StatusCode::OK, new)));
     }
-    if goes_now(call, &new) {
+    if goes_now(context, &new) {
         // The answer is the object as it was written last; the watch sees the deletion only.
         return Ok(resource
             .collection
             .remove(draft(served, new.clone())?, stored.version)
             .ok()
             .map(|gone| {
-                call.server.removed(resource, &gone);
+                context.server.removed(resource, &gone);
                 Outcome::Tree(StatusCode::OK, new)
             }));
     }
@@ -241,36 +250,35 @@ async fn commit(
         .put(draft(served, new)?, Expect::Version(stored.version))
     {
         Ok(stored) => {
-            call.server.written(resource, &stored);
+            context.server.written(resource, &stored);
             Ok(Some(Outcome::Stored(StatusCode::OK, stored)))
         }
         Err(_) => Ok(None),
     }
 }
 
-/// Whether the path speaks of something else than the object that it changes: webhooks are asked
-/// about that then.
-fn has_a_kind_of_its_own(call: &Call<'_>) -> bool {
-    matches!(call.path.subresource.as_ref(), "scale" | "binding")
+/// Whether the path speaks of something else than the object that it changes: webhooks are asked about that then.
+fn has_a_kind_of_its_own(context: &RequestContext<'_>) -> bool {
+    matches!(context.path.subresource.as_ref(), "scale" | "binding")
 }
 
 /// Puts back what this path doesn't write, and fills in what is the server's to say.
-fn settle(call: &Call<'_>, old: &Value, new: &mut Value) -> Result<(), StatusError> {
-    metadata::settle_namespace(new, &call.path.namespace)?;
+fn settle(context: &RequestContext<'_>, old: &Value, new: &mut Value) -> Result<(), StatusError> {
+    metadata::settle_namespace(new, &context.path.namespace)?;
     metadata::carry_over(old, new);
-    prepare::update(call, old, new);
-    call.served.version().schema.default(new);
-    prepare::updated(call, old, new);
+    super::status::keep(context, old, new);
+    context.served.version().schema.default(new);
+    strategy(&context.served.resource).complete_update(old, new);
     metadata::of(new).insert(
         "resourceVersion".to_owned(),
         old["metadata"]["resourceVersion"].clone(),
     );
-    grow_generation(call, old, new);
+    grow_generation(context, old, new);
     Ok(())
 }
 
 /// Whether nothing holds an object any longer whose deletion began.
-fn goes_now(call: &Call<'_>, new: &Value) -> bool {
+fn goes_now(context: &RequestContext<'_>, new: &Value) -> bool {
     let metadata = &new["metadata"];
     let pending = metadata["deletionGracePeriodSeconds"]
         .as_i64()
@@ -278,14 +286,14 @@ fn goes_now(call: &Call<'_>, new: &Value) -> bool {
     metadata["deletionTimestamp"].is_string()
         && !pending
         && metadata::finalizers(new).is_empty()
-        && !prepare::holds(call, new)
+        && !strategy(&context.served.resource).holds(new)
 }
 
-fn grow_generation(call: &Call<'_>, old: &Value, new: &mut Value) {
+fn grow_generation(context: &RequestContext<'_>, old: &Value, new: &mut Value) {
     // Writing the status never counts, even where it may touch annotations.
     // Neither does a binding: the node is not what somebody wants of the pod.
-    let changed = !["status", "binding"].contains(&call.path.subresource.as_ref())
-        && match call.served.resource.facts.generation {
+    let changed = !["status", "binding"].contains(&context.path.subresource.as_ref())
+        && match context.served.resource.facts.generation {
             Generation::None => false,
             Generation::SpecAndAnnotations => {
                 old["spec"] != new["spec"]
@@ -293,7 +301,7 @@ fn grow_generation(call: &Call<'_>, old: &Value, new: &mut Value) {
             }
             Generation::Of(members) => members.iter().any(|m| old[*m] != new[*m]),
             Generation::Everything => {
-                let status = call.served.version().has_status();
+                let status = context.served.version().has_status();
                 let counts = |key: &String| key != "metadata" && !(status && key == "status");
                 let members = |object: &'_ Value| {
                     object

@@ -10,7 +10,7 @@ use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use super::read;
-use crate::context::Call;
+use crate::context::RequestContext;
 use crate::context::Server;
 use crate::faults::{Effect, Scope, silences};
 use crate::registry::Served;
@@ -38,26 +38,26 @@ const BATCH: usize = 500;
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
 /// Starts a watch.
-pub async fn start(call: &Call<'_>) -> Result<Response<Body>, StatusError> {
-    let mut selection = read::selection(call)?;
-    if call.path.watch && !call.path.name.is_empty() {
-        let only = format!("metadata.name={}", call.path.name);
+pub async fn start(context: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
+    let mut selection = read::selection(context)?;
+    if context.path.watch && !context.path.name.is_empty() {
+        let only = format!("metadata.name={}", context.path.name);
         selection
             .fields
             .extend(crate::wire::selectors::fields(&only).map_err(StatusError::bad_request)?);
     }
-    let asked = read::version(call).map_err(|e| StatusError::unknown(e.to_string()))?;
-    let initial = initial_events(call)?;
-    let bookmarks = call.query.flag("allowWatchBookmarks");
-    let collection = &call.served.resource.collection;
-    let prefix = read::prefix(call);
+    let asked = read::version(context).map_err(|e| StatusError::unknown(e.to_string()))?;
+    let initial = initial_events(context)?;
+    let bookmarks = context.query.flag("allowWatchBookmarks");
+    let collection = &context.served.resource.collection;
+    let prefix = read::prefix(context);
     // Subscribed before the state is read, so that no change falls between.
     let changes = collection.subscribe(&prefix);
     let mut backlog = Vec::new();
     let mut error = None;
     let cursor = match (initial, asked) {
         (Some(true), asked) | (None, asked @ (None | Some(0))) => {
-            read::reach(call, asked.unwrap_or_default()).await?;
+            read::reach(context, asked.unwrap_or_default()).await?;
             let scan = Scan {
                 prefix: &prefix,
                 ..Scan::default()
@@ -67,7 +67,7 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, StatusError> {
             backlog = page.objects;
             page.version
         }
-        (_, None | Some(0)) => call.server.store.version(),
+        (_, None | Some(0)) => context.server.store.version(),
         (_, Some(version)) => {
             let oldest = collection.oldest();
             if version < oldest {
@@ -79,7 +79,7 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, StatusError> {
         }
     };
     let now = Instant::now();
-    let lifetime = match call
+    let lifetime = match context
         .query
         .number("timeoutSeconds")?
         .and_then(|s| u64::try_from(s).ok())
@@ -87,37 +87,40 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, StatusError> {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds),
         _ => Duration::from_secs(1800 + u64::from(clock::suffix().as_bytes()[0]) * 10),
     };
-    let include = match call.query.get("includeObject") {
+    let include = match context.query.get("includeObject") {
         Some("None") => IncludeObject::None,
         Some("Object") => IncludeObject::Object,
         _ => IncludeObject::Metadata,
     };
-    let kind = || encode::Kind::of(&call.served.api_version(), &call.served.resource.kind);
+    let kind = || encode::Kind::of(&context.served.api_version(), &context.served.resource.kind);
     let follower = Follower {
-        server: Arc::clone(call.server),
-        served: call.served.clone(),
-        user: call.user.name.clone(),
-        path: url(&call.served, &call.path.namespace),
+        server: Arc::clone(context.server),
+        served: context.served.clone(),
+        user: context.user.name.clone(),
+        path: format!(
+            "/{}/{}/",
+            context.served.resource.plural, context.path.namespace
+        ),
         selection,
         prefix,
-        accept: call.accept,
-        compact: call.accept.protobuf.then(kind).flatten(),
+        accept: context.accept,
+        compact: context.accept.protobuf.then(kind).flatten(),
         include,
         headed: false,
         backlog: backlog.into_iter(),
         initial_end: initial == Some(true) && bookmarks,
         cursor,
         changes,
-        faults: call.server.faults.subscribe(),
+        faults: context.server.faults.subscribe(),
         bookmarks: bookmarks.then_some(now + BOOKMARKS),
         deadline: now + lifetime,
         error,
         done: false,
     };
     let stream = futures::stream::unfold(follower, Follower::next);
-    let media_type = if call.accept.protobuf {
+    let media_type = if context.accept.protobuf {
         "application/vnd.kubernetes.protobuf;stream=watch"
-    } else if call.accept.yaml {
+    } else if context.accept.yaml {
         "application/yaml"
     } else {
         "application/json"
@@ -130,10 +133,10 @@ pub async fn start(call: &Call<'_>) -> Result<Response<Body>, StatusError> {
 }
 
 /// Whether initial events are asked for in so many words.
-fn initial_events(call: &Call<'_>) -> Result<Option<bool>, StatusError> {
-    let asked = call.query.optional_flag("sendInitialEvents");
-    let matching = call.query.get("resourceVersionMatch");
-    if asked.is_some() && !call.server.watch_list {
+fn initial_events(context: &RequestContext<'_>) -> Result<Option<bool>, StatusError> {
+    let asked = context.query.optional_flag("sendInitialEvents");
+    let matching = context.query.get("resourceVersionMatch");
+    if asked.is_some() && !context.server.watch_list {
         return Err(read::list_invalid(FieldError::forbidden(
             "sendInitialEvents",
             "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",

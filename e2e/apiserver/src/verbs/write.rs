@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::context::Call;
+use crate::context::RequestContext;
 use crate::registry::Served;
 use crate::registry::codec;
 use crate::registry::fields;
@@ -37,16 +37,20 @@ pub struct WriteOptions {
 }
 
 /// Reads the options of a write; `kind` is what the API calls them (`CreateOptions`).
-pub fn options(call: &Call<'_>, kind: &str) -> Result<WriteOptions, StatusError> {
+pub fn options(context: &RequestContext<'_>, kind: &str) -> Result<WriteOptions, StatusError> {
     let mut errors = Vec::new();
-    if call
+    if context
         .query
         .get("fieldManager")
         .is_some_and(|m| m.len() > MANAGER_LIMIT)
     {
         errors.push(FieldError::too_long("fieldManager", MANAGER_LIMIT));
     }
-    let rehearsals: Vec<&str> = call.query.all("dryRun").filter(|v| !v.is_empty()).collect();
+    let rehearsals: Vec<&str> = context
+        .query
+        .all("dryRun")
+        .filter(|v| !v.is_empty())
+        .collect();
     if rehearsals.iter().any(|v| *v != "All") {
         errors.push(FieldError::unsupported(
             "dryRun",
@@ -54,7 +58,7 @@ pub fn options(call: &Call<'_>, kind: &str) -> Result<WriteOptions, StatusError>
             &["All"],
         ));
     }
-    let fields = match call.query.get("fieldValidation") {
+    let fields = match context.query.get("fieldValidation") {
         None | Some("Warn") => FieldValidation::Warn,
         Some("Strict") => FieldValidation::Strict,
         Some("Ignore") => FieldValidation::Ignore,
@@ -69,7 +73,7 @@ pub fn options(call: &Call<'_>, kind: &str) -> Result<WriteOptions, StatusError>
         }
     };
     if kind == "PatchOptions" {
-        super::patch::check_options(call, &mut errors);
+        super::patch::check_options(context, &mut errors);
     }
     if errors.is_empty() {
         return Ok(WriteOptions {

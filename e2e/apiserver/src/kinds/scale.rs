@@ -1,0 +1,63 @@
+//! Objects that are scaled: what their scale subresource would show has to make sense.
+
+use serde_json::Value;
+
+use crate::patch;
+use crate::registry::Scale;
+use crate::wire::field_error::FieldError;
+
+/// The real server notes no time with what is owned through the scale, and lists it first.
+pub fn forget_time(object: &mut Value) {
+    if let Some(entries) = object["metadata"]["managedFields"].as_array_mut() {
+        for entry in entries.iter_mut().filter(|e| e["subresource"] == "scale") {
+            entry.as_object_mut().map(|e| e.remove("time"));
+        }
+        entries.sort_by_key(|e| e.get("time").is_some());
+    }
+}
+
+/// What is wrong with the values in a custom resource that its scale subresource shows.
+pub fn check(scale: &Scale, object: &Value) -> Vec<FieldError> {
+    let mut at = object;
+    let mut errors = Vec::new();
+    let mut wrong = |value: &Value, expected: &str| {
+        let detail = format!(
+            "{} accessor error: {} is of the type {}, expected {expected}",
+            scale.spec,
+            patch::in_go(value),
+            go_type(value)
+        );
+        errors.push(FieldError::invalid(scale.spec.as_str(), &0.into(), detail));
+    };
+    for part in scale.spec.split('.').filter(|p| !p.is_empty()) {
+        if !at.is_object() {
+            wrong(at, "map[string]interface{}");
+            return errors;
+        }
+        match at.get(part) {
+            Some(next) => at = next,
+            None => return errors,
+        }
+    }
+    match at.as_i64() {
+        None => wrong(at, "int64"),
+        Some(count) if count < 0 => errors.push(FieldError::invalid(
+            scale.spec.as_str(),
+            at,
+            "should be a non-negative integer",
+        )),
+        Some(_) => {}
+    }
+    errors
+}
+
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}

@@ -1,0 +1,44 @@
+//! Secrets.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::Strategy;
+
+pub(super) struct Secrets;
+
+impl Strategy for Secrets {
+    fn prepare_for_create(&self, object: &mut Value) {
+        fold_strings(object);
+    }
+
+    fn prepare_for_update(&self, _: &Value, new: &mut Value) {
+        fold_strings(new);
+    }
+}
+
+/// `stringData` is for writing only: it ends up in `data`.
+fn fold_strings(object: &mut Value) {
+    let Some(Value::Object(strings)) = object.as_object_mut().and_then(|o| o.remove("stringData"))
+    else {
+        return;
+    };
+    for (key, value) in strings {
+        object["data"][key] = STANDARD.encode(value.as_str().unwrap_or_default()).into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn string_data_becomes_data() {
+        let mut secret = json!({ "data": { "a": "eA==" }, "stringData": { "b": "y" } });
+        fold_strings(&mut secret);
+        assert_eq!(secret, json!({ "data": { "a": "eA==", "b": "eQ==" } }));
+    }
+}
