@@ -12,11 +12,14 @@ mod context;
 mod controllers;
 mod discovery;
 pub mod faults;
+#[cfg(test)]
+mod floors;
 pub mod kinds;
 pub mod openapi;
 pub mod patch;
 mod paths;
 mod registry;
+mod reviews;
 mod running;
 pub mod schema;
 pub mod seed;

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::admission::Admission;
+use crate::admission::config::Admission;
 use crate::audit::Audit;
 use crate::auth::identity::{Authority, Credentials, IdentityError, TlsError, User};
 use crate::auth::rbac::Rbac;

@@ -14,6 +14,8 @@ use crate::context::Server;
 use crate::faults::Effect;
 use crate::paths;
 use crate::registry::Served;
+use crate::reviews;
+use crate::subresources;
 use crate::verbs;
 use crate::wire::media::{self, Accept, Body};
 use crate::wire::protobuf::encode;
@@ -172,7 +174,7 @@ impl Server {
             Verb::Get | Verb::List | Verb::Watch => bytes::Bytes::new(),
             _ => media::read(body).await?,
         };
-        let answer = verbs::dispatch(&context, verb, body).await;
+        let answer = dispatch(&context, verb, body).await;
         warnings.extend(context.warnings.into_inner().unwrap_or_default());
         answer
     }
@@ -214,4 +216,21 @@ impl Server {
         }
         Ok(served)
     }
+}
+
+/// Does what a request asks for.
+async fn dispatch(
+    context: &RequestContext<'_>,
+    verb: Verb,
+    body: bytes::Bytes,
+) -> Result<Response<Body>, StatusError> {
+    let outcome = if !context.path.subresource.is_empty() {
+        subresources::dispatch(context, verb, &body).await?
+    } else if verb == Verb::Create && context.path.name.is_empty() && reviews::are(&context.served)
+    {
+        reviews::create(context, &body).await?
+    } else {
+        return verbs::dispatch(context, verb, body).await;
+    };
+    Ok(context.answer(&outcome))
 }

@@ -1,13 +1,12 @@
 //! Asking one webhook, and laying what it wants over the object.
 
 use std::net::SocketAddr;
-use std::sync::PoisonError;
 
 use serde_json::json;
 
-use super::client::Service;
-use super::hooks::Hook;
-use super::review::{self, Attributes, Invocation, Verdict};
+use super::config::client::Service;
+use super::config::hooks::Hook;
+use super::config::review::{self, Attributes, Invocation, Verdict};
 use crate::context::RequestContext;
 use crate::patch;
 use crate::wire::clock;
@@ -89,13 +88,7 @@ pub async fn ask(
 /// Where a service is: as it was told to us, or at its cluster address, as in a real server.
 fn resolve(context: &RequestContext<'_>, service: &Service) -> Result<SocketAddr, String> {
     let key = format!("{}/{}", service.namespace, service.name);
-    let told = &context.server.admission.services;
-    let told = told
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get(&key)
-        .copied();
-    if let Some(address) = told {
+    if let Some(address) = context.server.admission.address(&key) {
         return Ok(address);
     }
     let name = &service.name;

@@ -6,28 +6,17 @@
 //! and then the validating webhooks all at once.
 
 mod asking;
-mod client;
-mod hooks;
-mod matching;
-pub mod policies;
-mod review;
+pub mod config;
+mod policies;
 mod rounds;
-
-use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::{Value, json};
 
 use crate::context::RequestContext;
-use crate::store::{Collection, Store};
-use crate::verbs::DeleteOptions;
 use crate::wire::status_error::StatusError;
-use hooks::Hook;
-use matching::Resource;
-use policies::Policies;
-use review::Attributes;
-pub use review::user_info;
+use config::matching::{self, Resource};
+use config::review::Attributes;
+pub use config::review::user_info;
 use rounds::{mutate_all, validate_all};
 
 /// What is to be done to an object.
@@ -52,70 +41,6 @@ impl Operation {
             Self::Create => "CreateOptions",
             Self::Update => "UpdateOptions",
         }
-    }
-}
-
-/// The webhooks and policies of a server.
-#[derive(Debug)]
-pub struct Admission {
-    policies: Policies,
-    mutating: Configurations,
-    validating: Configurations,
-    services: Mutex<HashMap<String, SocketAddr>>,
-}
-
-/// Configurations of one kind, parsed as of a version.
-#[derive(Debug)]
-struct Configurations {
-    collection: Arc<Collection>,
-    parsed: RwLock<(u64, Arc<[Hook]>)>,
-}
-
-impl Configurations {
-    fn new(store: &Store, plural: &str) -> Self {
-        Self {
-            collection: store.collection(&format!("admissionregistration.k8s.io/{plural}")),
-            parsed: RwLock::new((0, Arc::new([]))),
-        }
-    }
-
-    /// The webhooks as of now. Where there never was a configuration, that is all there is to find
-    /// out.
-    fn hooks(&self) -> Option<Arc<[Hook]>> {
-        let latest = self.collection.latest_version();
-        if latest == 0 {
-            return None;
-        }
-        let parsed = self.parsed.read().unwrap_or_else(PoisonError::into_inner);
-        let (version, mut hooks) = (parsed.0, Arc::clone(&parsed.1));
-        drop(parsed);
-        if version != latest {
-            hooks = hooks::read(&self.collection);
-            let mut parsed = self.parsed.write().unwrap_or_else(PoisonError::into_inner);
-            *parsed = (latest, Arc::clone(&hooks));
-        }
-        (!hooks.is_empty()).then_some(hooks)
-    }
-}
-
-impl Admission {
-    /// Webhooks whose configurations are in the store; `services` (`namespace/name`) are found at
-    /// these addresses.
-    pub fn new(store: &Store, services: HashMap<String, SocketAddr>) -> Self {
-        Self {
-            policies: Policies::new(store),
-            mutating: Configurations::new(store, "mutatingwebhookconfigurations"),
-            validating: Configurations::new(store, "validatingwebhookconfigurations"),
-            services: Mutex::new(services),
-        }
-    }
-
-    /// Lets a service be found at an address.
-    pub fn route(&self, service: String, address: SocketAddr) {
-        self.services
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(service, address);
     }
 }
 
@@ -191,18 +116,18 @@ pub async fn validate(
         // It may have been generated meanwhile.
         attributes.name = crate::wire::metadata::text(object, "name").to_owned();
     }
-    admission.policies.validate(context, &attributes)?;
+    policies::validate(context, &attributes)?;
     match hooks {
         Some(hooks) => validate_all(context, &hooks, &attributes).await,
         None => Ok(()),
     }
 }
 
-/// Asks everybody about a deletion.
+/// Asks everybody about a deletion with these options, perhaps only rehearsed.
 pub async fn delete(
     context: &RequestContext<'_>,
     old: &Value,
-    options: &DeleteOptions,
+    (options, dry_run): (Value, bool),
 ) -> Result<(), StatusError> {
     let admission = &context.server.admission;
     let (mutating, validating) = (admission.mutating.hooks(), admission.validating.hooks());
@@ -214,8 +139,8 @@ pub async fn delete(
         name: context.path.name.to_string(),
         object: None,
         old: Some(old.clone()),
-        options: options.tree(),
-        dry_run: options.dry_run,
+        options,
+        dry_run,
         ..of(context, crate::wire::metadata::text(old, "namespace"))
     };
     if let Some(hooks) = mutating
@@ -223,7 +148,7 @@ pub async fn delete(
     {
         mutate_all(context, &hooks, &mut attributes).await?;
     }
-    admission.policies.validate(context, &attributes)?;
+    policies::validate(context, &attributes)?;
     match validating {
         Some(hooks) => validate_all(context, &hooks, &attributes).await,
         None => Ok(()),

@@ -1,165 +1,42 @@
-//! Validating admission policies: expressions that are evaluated here, in the place of a webhook.
-//!
-//! As in kube-apiserver a policy counts through its bindings only, an expression that goes wrong is
-//! decided by the failure policy, and nobody is kept from repairing a policy. Parameters, the
-//! authorizer and the object of the namespace are left out: a policy that uses them is refused when
-//! it is written.
+//! Holding requests against admission policies.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use serde_json::json;
 
-use serde_json::{Value, json};
-
-use super::matching::{self, Condition, Constraints};
-use super::review::{self, Attributes, Invocation};
+use super::config::policies::{Bound, Denial};
+use super::config::review::Attributes;
 use super::rounds::selected;
 use crate::context::RequestContext;
-use crate::schema::cel::{self, Expr, Failure, Names};
-use crate::store::{Collection, Scan, Store};
 use crate::wire::status_error::{GroupName, StatusError};
 
-/// The policies of a server, parsed as of two versions: of the policies and of their bindings.
-#[derive(Debug)]
-pub struct Policies {
-    definitions: Arc<Collection>,
-    bindings: Arc<Collection>,
-    parsed: RwLock<Parsed>,
-}
-
-/// Versions of the policies and of their bindings, and what was read of them.
-type Parsed = ((u64, u64), Arc<[Bound]>);
-
-/// A policy with one of its bindings.
-#[derive(Debug)]
-struct Bound {
-    policy: Arc<Policy>,
-    binding: String,
-    narrower: Option<Constraints>,
-    denies: bool,
-    warns: bool,
-}
-
-#[derive(Debug)]
-struct Policy {
-    name: String,
-    constraints: Constraints,
-    conditions: Vec<Condition>,
-    validations: Vec<Validation>,
-    ignore_failure: bool,
-}
-
-#[derive(Debug)]
-struct Validation {
-    source: String,
-    expression: Expr,
-    message: String,
-    message_expression: Option<Expr>,
-    reason: String,
-}
-
-/// What an expression says that does not hold: reason and message.
-type Denial = (String, String);
-
-impl Policies {
-    /// Those in the store.
-    pub fn new(store: &Store) -> Self {
-        let collection =
-            |plural: &str| store.collection(&format!("admissionregistration.k8s.io/{plural}"));
-        Self {
-            definitions: collection("validatingadmissionpolicies"),
-            bindings: collection("validatingadmissionpolicybindings"),
-            parsed: RwLock::new(((0, 0), Arc::new([]))),
-        }
+/// Holds a request against all policies; the first that denies it is heard.
+pub fn validate(
+    context: &RequestContext<'_>,
+    attributes: &Attributes<'_>,
+) -> Result<(), StatusError> {
+    let Some(bound) = context.server.admission.policies.bound() else {
+        return Ok(());
+    };
+    if is_exempt(attributes) {
+        return Ok(());
     }
-
-    /// All bindings with their policies, as of now; `None` where there are none.
-    fn bound(&self) -> Option<Arc<[Bound]>> {
-        let latest = (
-            self.definitions.latest_version(),
-            self.bindings.latest_version(),
-        );
-        if latest.0 == 0 || latest.1 == 0 {
-            return None;
-        }
-        let parsed = self.parsed.read().unwrap_or_else(PoisonError::into_inner);
-        let (version, mut bound) = (parsed.0, Arc::clone(&parsed.1));
-        drop(parsed);
-        if version != latest {
-            bound = self.read();
-            let mut parsed = self.parsed.write().unwrap_or_else(PoisonError::into_inner);
-            *parsed = (latest, Arc::clone(&bound));
-        }
-        (!bound.is_empty()).then_some(bound)
-    }
-
-    fn read(&self) -> Arc<[Bound]> {
-        // The present is never compacted.
-        let all = |collection: &Collection| {
-            let page = collection.scan(Scan::default(), |_| true);
-            page.map_or_else(|_| Vec::new(), |page| page.objects)
+    for bound in bound.iter() {
+        let Some((reason, message)) = denial(bound, context, attributes)? else {
+            continue;
         };
-        let policies: HashMap<String, Arc<Policy>> = all(&self.definitions)
-            .iter()
-            .filter_map(|object| Policy::read(&object.value()))
-            .map(|policy| (policy.name.clone(), Arc::new(policy)))
-            .collect();
-        let bindings = all(&self.bindings);
-        let bound = bindings.iter().filter_map(|object| {
-            let object = object.value();
-            let spec = &object["spec"];
-            let does = |action: &str| {
-                let actions = spec["validationActions"].as_array();
-                actions.is_some_and(|actions| actions.iter().any(|it| it == action))
-            };
-            let narrower = &spec["matchResources"];
-            Some(Bound {
-                policy: Arc::clone(policies.get(spec["policyName"].as_str()?)?),
-                binding: object["metadata"]["name"].as_str()?.to_owned(),
-                narrower: (!narrower.is_null())
-                    .then(|| Constraints::read(narrower, "resourceRules")),
-                denies: does("Deny"),
-                warns: does("Warn"),
-            })
-        });
-        bound.collect()
-    }
-
-    /// Whether no policy counts.
-    pub fn is_empty(&self) -> bool {
-        self.bound().is_none()
-    }
-
-    /// Holds a request against all policies; the first that denies it is heard.
-    pub fn validate(
-        &self,
-        context: &RequestContext<'_>,
-        attributes: &Attributes<'_>,
-    ) -> Result<(), StatusError> {
-        let Some(bound) = self.bound() else {
-            return Ok(());
-        };
-        if is_exempt(attributes) {
-            return Ok(());
+        let (policy, binding) = (&bound.policy.name, &bound.binding);
+        if bound.warns {
+            context.warn(format!(
+                "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
+            ));
         }
-        for bound in bound.iter() {
-            let Some((reason, message)) = bound.denial(context, attributes)? else {
-                continue;
-            };
-            let (policy, binding) = (&bound.policy.name, &bound.binding);
-            if bound.warns {
-                context.warn(format!(
-                    "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
-                ));
-            }
-            if bound.denies {
-                let message = format!(
-                    "ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}"
-                );
-                return Err(refusal(attributes, &reason, &message));
-            }
+        if bound.denies {
+            let message = format!(
+                "ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}"
+            );
+            return Err(refusal(attributes, &reason, &message));
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Policies are never held against policies, lest nobody could repair one.
@@ -185,104 +62,20 @@ fn refusal(attributes: &Attributes<'_>, reason: &str, message: &str) -> StatusEr
     StatusError::denied(code, reason, forbidden.message().to_owned(), Some(details))
 }
 
-impl Bound {
-    fn denial(
-        &self,
-        context: &RequestContext<'_>,
-        attributes: &Attributes<'_>,
-    ) -> Result<Option<Denial>, StatusError> {
-        if let Some(narrower) = &self.narrower
-            && !narrower.rules.is_empty()
-            && selected(context, narrower, attributes)?.is_none()
-        {
-            return Ok(None);
-        }
-        match selected(context, &self.policy.constraints, attributes)? {
-            Some(invocation) => Ok(self.policy.denial(attributes, &invocation)),
-            None => Ok(None),
-        }
+/// Why a policy denies a request through a binding, if it does.
+fn denial(
+    bound: &Bound,
+    context: &RequestContext<'_>,
+    attributes: &Attributes<'_>,
+) -> Result<Option<Denial>, StatusError> {
+    if let Some(narrower) = &bound.narrower
+        && !narrower.rules.is_empty()
+        && selected(context, narrower, attributes)?.is_none()
+    {
+        return Ok(None);
     }
-}
-
-impl Policy {
-    /// Reads a policy that was checked when it was written.
-    fn read(object: &Value) -> Option<Self> {
-        let spec = &object["spec"];
-        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-        let text = |value: &Value| value.as_str().unwrap_or_default().trim().to_owned();
-        let names = Names::of_policy(spec).ok()?;
-        let compile = |source: &Value| names.compile(source.as_str().unwrap_or_default()).ok();
-        let validations = list(&spec["validations"]);
-        let validations = validations.iter().map(|validation| {
-            Some(Validation {
-                source: text(&validation["expression"]),
-                expression: compile(&validation["expression"])?,
-                message: text(&validation["message"]),
-                message_expression: match &validation["messageExpression"] {
-                    Value::Null => None,
-                    source => Some(compile(source)?),
-                },
-                reason: match validation["reason"].as_str() {
-                    Some(reason) => reason.to_owned(),
-                    None => "Invalid".to_owned(),
-                },
-            })
-        });
-        let conditions = list(&spec["matchConditions"]);
-        Some(Self {
-            name: object["metadata"]["name"].as_str()?.to_owned(),
-            constraints: Constraints::read(&spec["matchConstraints"], "resourceRules"),
-            conditions: conditions.iter().map(Condition::read).collect(),
-            validations: validations.collect::<Option<_>>()?,
-            ignore_failure: spec["failurePolicy"] == "Ignore",
-        })
-    }
-
-    /// Why a request is denied, if it is.
-    fn denial(&self, attributes: &Attributes<'_>, invocation: &Invocation) -> Option<Denial> {
-        let mut request = review::request(attributes, invocation, "");
-        // The objects are variables of their own.
-        let mut take = |field: &str| request[field].take();
-        let (object, old) = (take("object"), take("oldObject"));
-        if let Some(fields) = request.as_object_mut() {
-            for field in ["object", "oldObject", "uid"] {
-                fields.remove(field);
-            }
-        }
-        let failed =
-            |message: String| (!self.ignore_failure).then(|| ("Invalid".to_owned(), message));
-        let shown = |object: &Value| (!object.is_null()).then(|| object.clone());
-        let (new, before) = (shown(&object), shown(&old));
-        match matching::met(&self.conditions, &request, new.as_ref(), before.as_ref()) {
-            Ok(true) => {}
-            Ok(false) => return None,
-            Err(why) => return failed(why),
-        }
-        let scope = [("object", object), ("oldObject", old), ("request", request)];
-        self.validations.iter().find_map(|validation| {
-            let source = &validation.source;
-            match cel::evaluate_with(&validation.expression, &scope) {
-                Ok(Value::Bool(true)) => None,
-                Ok(_) => Some((validation.reason.clone(), validation.message(&scope))),
-                Err(Failure::Wrong(error)) => {
-                    failed(format!("expression '{source}' resulted in error: {error}"))
-                }
-                Err(Failure::Unsupported) => failed(format!(
-                    "expression '{source}' uses what this API does not implement"
-                )),
-            }
-        })
-    }
-}
-
-impl Validation {
-    fn message(&self, scope: &[(&str, Value)]) -> String {
-        let said = self.message_expression.as_ref();
-        let said = said.and_then(|it| cel::evaluate_with(it, scope).ok());
-        match said.as_ref().and_then(Value::as_str).map(str::trim) {
-            Some(said) if !said.is_empty() && !said.contains('\n') => said.to_owned(),
-            _ if !self.message.is_empty() => self.message.clone(),
-            _ => format!("failed expression: {}", self.source),
-        }
+    match selected(context, &bound.policy.constraints, attributes)? {
+        Some(invocation) => Ok(bound.policy.denial(attributes, &invocation)),
+        None => Ok(None),
     }
 }

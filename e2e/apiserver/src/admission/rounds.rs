@@ -6,9 +6,9 @@ use futures::future::join_all;
 use serde_json::Value;
 
 use super::asking::{Trouble, ask, lay_over};
-use super::hooks::Hook;
-use super::matching::{self, Asked, Constraints, Resource, Rule};
-use super::review::{self, Attributes, Invocation};
+use super::config::hooks::Hook;
+use super::config::matching::{self, Asked, Constraints, Resource, Rule};
+use super::config::review::{self, Attributes, Invocation};
 use crate::context::RequestContext;
 use crate::kinds::strategy;
 use crate::wire::status_error::{GroupName, StatusError};

@@ -2,23 +2,15 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD as BASE64};
-use http::StatusCode;
-use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
 
-use crate::admission;
 use crate::auth::identity::{CREDENTIAL, User};
 use crate::context::Server;
-use crate::context::{Outcome, RequestContext};
 use crate::store::Object;
-use crate::subresources;
-use crate::wire::clock;
-use crate::wire::field_error::FieldError;
-use crate::wire::metadata;
-use crate::wire::status_error::{GroupName, StatusError};
 
 /// The audience and issuer of tokens for the API itself.
-const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// The issuer of the old tokens, which are kept in secrets.
 const OLD_ISSUER: &str = "kubernetes/serviceaccount";
@@ -26,133 +18,13 @@ const OLD_ISSUER: &str = "kubernetes/serviceaccount";
 /// The type of secrets that hold old tokens.
 pub const SECRET: &str = "kubernetes.io/service-account-token";
 
-/// The shortest life of a token, in seconds.
-const SHORTEST: i64 = 600;
-
-/// The longest.
-const LONGEST: i64 = 1 << 32;
-
-/// What a token may be bound to besides its account: kind, collection, name among the claims,
-/// whether in the account's namespace.
-const BINDINGS: [(&str, &str, &str, bool); 3] = [
+/// What a token may be bound to besides its account: kind, collection, name among the claims, whether in the
+/// account's namespace.
+pub const BINDINGS: [(&str, &str, &str, bool); 3] = [
     ("Pod", "/pods", "pod", true),
     ("Secret", "/secrets", "secret", true),
     ("Node", "/nodes", "node", false),
 ];
-
-/// Answers a TokenRequest for the service account of the call.
-pub async fn request(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let mut request = subresources::spoken(context, body)?;
-    let account = context.stored()?;
-    let (namespace, name) = (account.head.namespace(), account.head.name());
-    let spec = &mut request["spec"];
-    if spec["expirationSeconds"].is_null() {
-        spec["expirationSeconds"] = 3600.into();
-    }
-    if spec["audiences"].as_array().is_none_or(Vec::is_empty) {
-        spec["audiences"] = json!([ISSUER]);
-    }
-    if spec["boundObjectRef"].is_null() {
-        spec["boundObjectRef"] = Value::Null;
-    }
-    request["status"] = json!({ "token": "", "expirationTimestamp": null });
-    let now = context.server.clock.now();
-    let fields = metadata::of(&mut request);
-    fields.insert("name".to_owned(), name.into());
-    fields.insert("uid".to_owned(), (&*account.head.uid).into());
-    fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
-    let seconds = seconds(&request["spec"]["expirationSeconds"])?;
-    admission::answerable(context, &mut request).await?;
-    let mut claims = json!({
-        "aud": request["spec"]["audiences"],
-        "exp": now.as_second() + seconds,
-        "iat": now.as_second(),
-        "nbf": now.as_second(),
-        "iss": ISSUER,
-        "jti": clock::uid(),
-        "kubernetes.io": {
-            "namespace": namespace,
-            "serviceaccount": { "name": name, "uid": account.head.uid },
-        },
-        "sub": format!("system:serviceaccount:{namespace}:{name}"),
-    });
-    if request["spec"]["boundObjectRef"].is_object() {
-        let (claim, object) = bound(context, &request["spec"]["boundObjectRef"], namespace, name)?;
-        claims["kubernetes.io"][claim] = object;
-    }
-    let token = context.server.authority.sign(&claims);
-    let end = now
-        .checked_add(SignedDuration::from_secs(seconds))
-        .unwrap_or(now);
-    request["status"] = json!({
-        "token": token.map_err(StatusError::internal)?,
-        "expirationTimestamp": metadata::time(end),
-    });
-    Ok(Outcome::Tree(StatusCode::CREATED, request))
-}
-
-fn seconds(asked: &Value) -> Result<i64, StatusError> {
-    let seconds = asked.as_i64().unwrap_or_default();
-    let detail = if seconds < SHORTEST {
-        "may not specify a duration less than 10 minutes"
-    } else if seconds > LONGEST {
-        "may not specify a duration larger than 2^32 seconds"
-    } else {
-        return Ok(seconds);
-    };
-    let kind = GroupName {
-        group: "authentication.k8s.io",
-        name: "TokenRequest",
-    };
-    let error = FieldError::invalid("spec.expirationSeconds", asked, detail);
-    Err(StatusError::invalid(kind, "", &[error]))
-}
-
-/// The claim about the object that a token is to be bound to.
-fn bound(
-    context: &RequestContext<'_>,
-    reference: &Value,
-    namespace: &str,
-    account: &str,
-) -> Result<(&'static str, Value), StatusError> {
-    let text = |field: &str| reference[field].as_str().unwrap_or_default();
-    let (version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
-    let found = BINDINGS.iter().find(|b| b.0 == kind && version == "v1");
-    let Some((_, collection, claim, namespaced)) = found else {
-        let slash = if version.contains('/') { "" } else { "/" };
-        return Err(StatusError::bad_request(format!(
-            "cannot bind token to object of type {slash}{version}, Kind={kind}"
-        )));
-    };
-    let key = if *namespaced {
-        format!("{namespace}/{name}")
-    } else {
-        name.to_owned()
-    };
-    let resource = GroupName {
-        group: "",
-        name: &collection[1..],
-    };
-    let object = context.server.store.collection(collection).get(&key);
-    let object = object.ok_or_else(|| StatusError::not_found(resource, name))?;
-    if !text("uid").is_empty() && *text("uid") != *object.head.uid {
-        let why = format!(
-            "the UID in the bound object reference ({}) does not match the UID in record. The object might have been deleted and then recreated",
-            text("uid")
-        );
-        let resource = GroupName {
-            group: "",
-            name: kind,
-        };
-        return Err(StatusError::conflict(resource, name, &why));
-    }
-    if kind == "Pod" && object.value()["spec"]["serviceAccountName"] != account {
-        return Err(StatusError::bad_request(format!(
-            "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
-        )));
-    }
-    Ok((claim, json!({ "name": name, "uid": object.head.uid })))
-}
 
 /// Somebody recognised by a token, and the audiences it was recognised for.
 #[derive(Debug, Clone, PartialEq, Eq)]

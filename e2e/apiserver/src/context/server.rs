@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 
-use crate::admission::Admission;
+use crate::admission::config::Admission;
 use crate::audit::Audit;
 use crate::auth::identity::Authority;
 use crate::auth::rbac::Rbac;

@@ -1,7 +1,7 @@
 //! What hangs below objects: status, scale, finalize, token, binding, eviction, approval.
 
-pub mod reviews;
 pub mod scale;
+mod token;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ pub async fn dispatch(
     }
     match (name, verb) {
         ("scale", _) => scale::dispatch(context, verb, body).await,
-        ("token", _) => crate::auth::tokens::request(context, body).await,
+        ("token", _) => token::request(context, body).await,
         ("binding", _) => bind(context, body).await,
         ("eviction", _) => evict(context, body).await,
         ("finalize", _) => finalize(context, body).await,

@@ -12,7 +12,6 @@ use crate::kinds::{scale, strategy};
 use crate::registry::Served;
 use crate::registry::kind_facts::Generation;
 use crate::store::Expect;
-use crate::subresources::reviews;
 use crate::wire::clock;
 use crate::wire::metadata;
 use crate::wire::status_error::{GroupName, StatusError};
@@ -22,13 +21,13 @@ const NAME_ATTEMPTS: usize = 8;
 
 /// Makes the object in the body.
 pub async fn create(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let object = decode(context, body, options(context, "CreateOptions")?)?;
-    if !context.served.version().verbs.iter().any(|v| v == "get") {
-        return reviews::answer(context, object)
-            .await
-            .map(|value| Outcome::Tree(StatusCode::CREATED, value));
-    }
+    let object = decoded(context, body)?;
     insert(context, object, false).await
+}
+
+/// Reads the body of a creation as an object of the kind asked for.
+pub fn decoded(context: &RequestContext<'_>, body: &[u8]) -> Result<Value, StatusError> {
+    decode(context, body, options(context, "CreateOptions")?)
 }
 
 /// Makes a decoded object.

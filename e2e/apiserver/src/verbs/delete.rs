@@ -237,7 +237,8 @@ pub async fn delete(
         check_preconditions(context, name, &old, options)?;
         let now = context.server.clock.now();
         if !options.admitted && !is_pending(context, &old, options, now) {
-            admission::delete(context, &old, options).await?;
+            let said = (options.tree(), options.dry_run);
+            admission::delete(context, &old, said).await?;
         }
         if let Some(outcome) = step(context, &stored, &old, options, now)? {
             return Ok(outcome);

@@ -14,24 +14,20 @@ use bytes::Bytes;
 use http::Response;
 
 use crate::context::RequestContext;
-use crate::subresources;
 use crate::wire::media::Body;
 use crate::wire::request::Verb;
 use crate::wire::status_error::StatusError;
 
-pub use create::create;
+pub use create::{create, decoded};
 pub use delete::{Options as DeleteOptions, delete};
 pub use update::{Prepared, update_with};
 
-/// Does what the call asks for.
+/// Does what a request on an object or a collection asks for.
 pub async fn dispatch(
     context: &RequestContext<'_>,
     verb: Verb,
     body: Bytes,
 ) -> Result<Response<Body>, StatusError> {
-    if !context.path.subresource.is_empty() {
-        return Ok(context.answer(&subresources::dispatch(context, verb, &body).await?));
-    }
     let outcome = match verb {
         Verb::Get => read::get(context).await?,
         Verb::List => return read::list(context).await,

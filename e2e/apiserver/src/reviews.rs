@@ -1,5 +1,6 @@
 //! Questions that are answered and never stored: who am I, may I.
 
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::admission;
@@ -9,13 +10,25 @@ use crate::auth::bootstrap_tokens;
 use crate::auth::identity::User;
 use crate::auth::rbac::Attributes;
 use crate::auth::tokens;
-use crate::context::RequestContext;
+use crate::context::{Outcome, RequestContext};
+use crate::registry::Served;
+use crate::verbs;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
 use crate::wire::status_error::{GroupName, StatusError};
 
+/// Whether objects of a resource are answered and never stored.
+pub fn are(served: &Served) -> bool {
+    !served.version().verbs.iter().any(|v| v == "get")
+}
+
 /// Answers a review.
-pub async fn answer(context: &RequestContext<'_>, mut review: Value) -> Result<Value, StatusError> {
+pub async fn create(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let review = answer(context, verbs::decoded(context, body)?).await?;
+    Ok(Outcome::Tree(StatusCode::CREATED, review))
+}
+
+async fn answer(context: &RequestContext<'_>, mut review: Value) -> Result<Value, StatusError> {
     let version = context.served.version();
     let (manager, api_version, now) = (
         context.manager(),

@@ -1,0 +1,86 @@
+//! Webhooks and policies as they are configured: parsed when they change, with what they are about.
+
+pub mod client;
+pub mod hooks;
+pub mod matching;
+pub mod policies;
+pub mod review;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use crate::store::{Collection, Store};
+use hooks::Hook;
+use policies::Policies;
+
+/// The webhooks and policies of a server.
+#[derive(Debug)]
+pub struct Admission {
+    /// Policies with their bindings.
+    pub policies: Policies,
+    /// Webhooks that may change objects.
+    pub mutating: Configurations,
+    /// Webhooks that may only refuse.
+    pub validating: Configurations,
+    services: Mutex<HashMap<String, SocketAddr>>,
+}
+
+/// Configurations of one kind, parsed as of a version.
+#[derive(Debug)]
+pub struct Configurations {
+    collection: Arc<Collection>,
+    parsed: RwLock<(u64, Arc<[Hook]>)>,
+}
+
+impl Configurations {
+    fn new(store: &Store, plural: &str) -> Self {
+        Self {
+            collection: store.collection(&format!("admissionregistration.k8s.io/{plural}")),
+            parsed: RwLock::new((0, Arc::new([]))),
+        }
+    }
+
+    /// The webhooks as of now. Where there never was a configuration, that is all there is to find out.
+    pub fn hooks(&self) -> Option<Arc<[Hook]>> {
+        let latest = self.collection.latest_version();
+        if latest == 0 {
+            return None;
+        }
+        let parsed = self.parsed.read().unwrap_or_else(PoisonError::into_inner);
+        let (version, mut hooks) = (parsed.0, Arc::clone(&parsed.1));
+        drop(parsed);
+        if version != latest {
+            hooks = hooks::read(&self.collection);
+            let mut parsed = self.parsed.write().unwrap_or_else(PoisonError::into_inner);
+            *parsed = (latest, Arc::clone(&hooks));
+        }
+        (!hooks.is_empty()).then_some(hooks)
+    }
+}
+
+impl Admission {
+    /// Webhooks whose configurations are in the store; `services` (`namespace/name`) are found at these addresses.
+    pub fn new(store: &Store, services: HashMap<String, SocketAddr>) -> Self {
+        Self {
+            policies: Policies::new(store),
+            mutating: Configurations::new(store, "mutatingwebhookconfigurations"),
+            validating: Configurations::new(store, "validatingwebhookconfigurations"),
+            services: Mutex::new(services),
+        }
+    }
+
+    /// Lets a service be found at an address.
+    pub fn route(&self, service: String, address: SocketAddr) {
+        self.services
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(service, address);
+    }
+
+    /// The address at which a service was said to be.
+    pub fn address(&self, service: &str) -> Option<SocketAddr> {
+        let services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
+        services.get(service).copied()
+    }
+}
