@@ -5,32 +5,33 @@
 //! file.
 
 mod admission;
-pub mod apply;
+mod apply;
 pub mod audit;
-pub mod auth;
+mod auth;
 mod context;
 mod controllers;
 mod discovery;
 pub mod faults;
 #[cfg(test)]
 mod floors;
-pub mod kinds;
-pub mod openapi;
-pub mod patch;
+mod kinds;
+mod openapi;
+mod patch;
 mod paths;
 mod registry;
 mod reviews;
 mod running;
-pub mod schema;
+mod schema;
 pub mod seed;
 mod serve;
 mod server;
 pub mod store;
 mod subresources;
-pub mod table;
+mod table;
 pub mod testing;
 mod verbs;
-pub mod wire;
+mod wire;
 
+pub use auth::identity;
 pub use running::{ApiServer, Forget, Options, Running, StartError};
 pub use wire::protobuf;

@@ -11,9 +11,6 @@ use super::set::FieldSet;
 const MAX_UPDATE_MANAGERS: usize = 10;
 /// The manager that old updates are folded into.
 const ANCIENT: &str = "ancient-changes";
-/// Longest name of a manager, in bytes.
-const MAX_NAME: usize = 128;
-
 /// Who a set belongs to. Appliers are told apart by name alone, updaters by version too.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Manager {
@@ -55,28 +52,6 @@ fn named(name: &str) -> String {
     } else {
         name.to_owned()
     }
-}
-
-/// The name under which a request owns fields: what it says in `fieldManager`, else the part of the
-/// user agent before the first slash, without what cannot be printed, cut to 128 bytes.
-pub fn manager_name(field_manager: &str, user_agent: &str) -> String {
-    if !field_manager.is_empty() {
-        return field_manager.to_owned();
-    }
-    let mut name = String::new();
-    for c in user_agent
-        .split('/')
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .filter(|c| !c.is_control())
-    {
-        if name.len() + c.len_utf8() > MAX_NAME {
-            break;
-        }
-        name.push(c);
-    }
-    name
 }
 
 /// What a manager owns.

@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 use crate::schema::Schema;
 use combine::Comparison;
 pub use conflict::Conflict;
-pub use managed::manager_name;
 use managed::{Managed, Manager, Owned};
 use set::FieldSet;
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{ApplyError, apply, keep_times, manager_name, track_update};
+use super::{ApplyError, apply, keep_times, track_update};
 use crate::kinds::catalog;
 use crate::schema::Schema;
 
@@ -471,20 +471,6 @@ fn no_more_than_ten_updaters_are_kept_apart() {
     assert_eq!(entries.len(), 10);
     let ancient = story.fields("ancient-changes", "Update");
     assert!(ancient["f:data"].get("f:k00").is_some() && ancient["f:data"].get("f:k04").is_some());
-}
-
-#[test]
-fn managers_are_named_by_the_request_or_its_user_agent() {
-    for (asked, agent, name) in [
-        ("me", "kubectl/v1", "me"),
-        ("", "kubectl/v1.32 (linux)", "kubectl"),
-        ("", "plain", "plain"),
-        ("", "", ""),
-        ("", "a\u{7}b/1", "ab"),
-    ] {
-        assert_eq!(manager_name(asked, agent), name);
-    }
-    assert_eq!(manager_name("", &"x".repeat(200)).len(), 128);
 }
 
 fn custom() -> Schema {

@@ -37,6 +37,7 @@ pub struct Subresource {
 
 /// One built-in resource of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the API calls it so")]
 pub struct Kind {
     /// API group; empty for the core group.
     pub group: &'static str,
@@ -62,47 +63,6 @@ pub struct Kind {
     pub scale: bool,
     /// Every subresource, `status` and `scale` included.
     pub subresources: &'static [Subresource],
-}
-
-impl Kind {
-    /// `v1` or `apps/v1`.
-    pub fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.to_owned()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
-    }
-
-    /// `deployments.apps`, or `pods` in the core group: how messages name the resource.
-    pub fn qualified_resource(&self) -> String {
-        qualified(self.plural, self.group)
-    }
-
-    /// `Deployment.apps`, or `Pod` in the core group: how "is invalid" messages name the kind.
-    pub fn qualified_kind(&self) -> String {
-        qualified(self.kind, self.group)
-    }
-
-    /// Whether objects of the kind are kept: false for reviews, which are only answered.
-    pub fn stored(&self) -> bool {
-        self.verbs.contains(&"get")
-    }
-}
-
-fn qualified(name: &str, group: &str) -> String {
-    if group.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{name}.{group}")
-    }
-}
-
-/// The built-in kind behind a path, if there is one.
-pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
-    all()
-        .iter()
-        .find(|k| k.plural == plural && k.group == group && k.version == version)
 }
 
 /// The built-in kind that an object's `apiVersion` and `kind` name, if there is one.
@@ -290,8 +250,32 @@ const KINDS: &[Kind] = &[
 ];
 
 #[cfg(test)]
+impl Kind {
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Whether objects of the kind are kept: false for reviews, which are only answered.
+    pub fn stored(&self) -> bool {
+        self.verbs.contains(&"get")
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The built-in kind behind a path, if there is one.
+    fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
+        all()
+            .iter()
+            .find(|k| k.plural == plural && k.group == group && k.version == version)
+    }
     use std::collections::HashSet;
 
     #[test]

@@ -4,8 +4,6 @@
 mod paths;
 mod schemas;
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use http::HeaderMap;
 use http::header::ACCEPT;
 use serde_json::{Map, Value, json};
@@ -14,8 +12,8 @@ use crate::kinds::catalog::{self, Kind};
 use paths::Resource;
 use schemas::{Dialect, Schemas};
 
-/// The index at `/openapi/v3`: one path per served group and version. `versions` are `api/v1`,
-/// `apis/apps/v1`, …; each comes with a hash that changes when its document changes ([`hash`]).
+/// The index at `/openapi/v3`: one path per served group and version. `versions` are `api/v1`, `apis/apps/v1`, …;
+/// each comes with a text that changes when its document changes.
 pub fn v3_root<'a>(versions: impl IntoIterator<Item = (&'a str, String)>) -> Value {
     let paths: Map<String, Value> = versions
         .into_iter()
@@ -27,15 +25,8 @@ pub fn v3_root<'a>(versions: impl IntoIterator<Item = (&'a str, String)>) -> Val
     json!({"paths": paths})
 }
 
-/// A short text that differs when the document differs; clients use it to keep documents they know.
-pub fn hash(document: &Value) -> String {
-    let mut hasher = DefaultHasher::new();
-    document.to_string().hash(&mut hasher);
-    format!("{:016X}", hasher.finish())
-}
-
-/// The document of one group and version: built-in kinds, and those of `crds` (whole
-/// `CustomResourceDefinition`s) that serve it.
+/// The document of one group and version: built-in kinds, and those of `crds` (whole `CustomResourceDefinition`s)
+/// that serve it.
 pub fn v3_group(group: &str, version: &str, crds: &[&Value]) -> Value {
     let mut schemas = Schemas::new(Dialect::V3);
     let mut paths = Map::new();

@@ -23,7 +23,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-pub use crd::check_crd;
 use node::{At, Id, Node};
 
 use crate::kinds::catalog::Kind;
@@ -61,7 +60,7 @@ impl Schema {
     }
 
     /// The schema of one version of a CRD (the whole `CustomResourceDefinition` object).
-    /// The CRD must have passed [`check_crd`].
+    /// The CRD must have passed the check of its kind.
     pub fn of_crd(crd: &Value, version: &str) -> Result<Self, FieldError> {
         let versions = crd["spec"]["versions"]
             .as_array()

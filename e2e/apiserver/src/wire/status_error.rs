@@ -220,15 +220,6 @@ impl StatusError {
         refusal
     }
 
-    /// The resource exists but not this verb on it.
-    pub fn verb_not_supported(resource: GroupName<'_>, verb: &str) -> Self {
-        let message = format!(
-            "{verb} is not supported on resources of kind {:?}",
-            resource.to_string()
-        );
-        Self::build(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message).about(resource, "")
-    }
-
     /// None of the media types that the client accepts is spoken here.
     pub fn not_acceptable() -> Self {
         let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
@@ -358,11 +349,6 @@ impl StatusError {
     /// HTTP status code.
     pub fn code(&self) -> StatusCode {
         self.0.code
-    }
-
-    /// Machine-readable reason.
-    pub fn reason(&self) -> &str {
-        &self.0.reason
     }
 
     /// The sentence for people.

@@ -28,8 +28,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::clock::moved;
-use muster_test_apiserver::auth::identity::Authority;
 use muster_test_apiserver::faults::{Effect, Faults, Scope, silences};
+use muster_test_apiserver::identity::Authority;
 
 type Body = UnsyncBoxBody<Bytes, Cut>;
 
