@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use futures::StreamExt;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use muster_agent::settings::Settings;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
 pub use muster_e2e::harness::ground::{gone, until};
 use muster_e2e::harness::{access, ground};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
-use muster_shared::k8s::{Api, ApiResource, Client, DynamicObject, GroupVersionKind, Resource};
+use muster_shared::k8s::{
+    Api, ApiResource, Client, DynamicObject, Event, GroupVersionKind, Resource,
+};
 use muster_shared::settings::BindAddress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -88,6 +91,14 @@ impl Bench {
             member_client,
             folder,
         }
+    }
+
+    /// The same with an agent that has joined.
+    pub async fn with_agent() -> (Self, Agent) {
+        let bench = Self::start().await;
+        let agent = bench.agent();
+        bench.joined().await;
+        (bench, agent)
     }
 
     /// Starts an agent that may do what the charts let agents do.
@@ -180,6 +191,27 @@ impl Bench {
             .unwrap()
     }
 
+    /// Creates a Work of these manifests.
+    pub async fn create_of(&self, name: &str, manifests: Value) -> Work {
+        self.create_work(name, |work| {
+            work["spec"]["workload"]["manifests"] = manifests;
+        })
+        .await
+    }
+
+    /// Creates a Work of these manifests, and waits until they are applied.
+    pub async fn apply(&self, name: &str, manifests: Value) -> Work {
+        self.create_of(name, manifests).await;
+        self.applied(name, "True").await
+    }
+
+    /// Waits for an event with this reason about a Work.
+    pub async fn told(&self, work: &str, reason: &str) -> Event {
+        let events = Api::namespaced(self.fleet_client.clone(), WORKS);
+        let about = format!("involvedObject.name={work},reason={reason}");
+        first_event(&events, &about).await
+    }
+
     /// Waits until the Cluster is ready.
     pub async fn joined(&self) -> Cluster {
         until(
@@ -200,6 +232,16 @@ impl Bench {
             |work| applied(work).is_some_and(|(found, _)| found == status),
         )
         .await
+    }
+}
+
+/// Waits for the first event of those that a field selector selects.
+pub async fn first_event(events: &Api<Event>, selector: &str) -> Event {
+    let selected = WatchParams::default().fields(selector);
+    let mut told = events.watch(&selected, "0").await.unwrap().boxed();
+    match timeout(PATIENCE, told.next()).await {
+        Ok(Some(Ok(WatchEvent::Added(event) | WatchEvent::Modified(event)))) => event,
+        other => panic!("expected an event with {selector}, got {other:?}"),
     }
 }
 

@@ -1,42 +1,19 @@
 //! What becomes of Works and objects that are not as they should be: unreadable, contested, of
 //! versions that are gone.
 
-use std::time::Duration;
-
 use http::StatusCode;
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_shared::k8s::{Api, Event, ListParams, ResourceExt};
+use muster_shared::api::work::Work;
+use muster_shared::k8s::ResourceExt;
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
 
 use crate::bench::{
     AGENT, Bench, WORKS, applied, config_map, delete, deployment, gone, patch, until, value,
 };
 use crate::meter::Meter;
 
-const PATIENCE: Duration = Duration::from_mins(1);
-
 fn nested(levels: usize) -> Value {
     (0..levels).fold(json!("x"), |inner, _| json!({ "a": inner }))
-}
-
-/// Waits for an event about a Work.
-async fn told(bench: &Bench, work: &str, reason: &str) -> String {
-    let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), WORKS);
-    let told = async {
-        loop {
-            let all = events.list(&ListParams::default()).await.unwrap();
-            let found = all.items.into_iter().find(|event| {
-                event.reason.as_deref() == Some(reason)
-                    && event.involved_object.name.as_deref() == Some(work)
-            });
-            if let Some(event) = found {
-                return event.message.unwrap_or_default();
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    timeout(PATIENCE, told).await.unwrap()
 }
 
 #[tokio::test]
@@ -46,19 +23,14 @@ async fn a_work_and_an_object_that_cannot_be_read_are_told_of_and_harm_no_other(
     let _agent = bench.agent();
     bench.joined().await;
     for name in ["web", "odd"] {
-        bench
-            .create_work(name, |work| {
-                work["spec"]["workload"]["manifests"] = json!([deployment(name)]);
-            })
-            .await;
-        bench.applied(name, "True").await;
+        bench.apply(name, json!([deployment(name)])).await;
     }
     // The status of one object grows deeper in the member than can be read.
     let seeds = bench.member.seeds("apps", "v1", "deployments").unwrap();
     let mut object = seeds.get("default", "odd").unwrap();
     object["status"] = json!({ "odd": nested(130) });
     seeds.put(object).unwrap();
-    told(&bench, "odd", "ReflectStatusFailed").await;
+    bench.told("odd", "ReflectStatusFailed").await;
 
     // And a Work is none: whoever may write Works directly is not asked what they are.
     let works = bench
@@ -71,7 +43,7 @@ async fn a_work_and_an_object_that_cannot_be_read_are_told_of_and_harm_no_other(
     work["spec"]["workload"]["manifests"] = json!({"a": 1});
     work["status"] = json!({});
     works.put(work).unwrap();
-    let refused = told(&bench, "broken", "SyncFailed").await;
+    let refused = bench.told("broken", "SyncFailed").await.message.unwrap();
     assert!(refused.contains("cannot be read"), "{refused}");
 
     let lists = || {
@@ -113,15 +85,8 @@ async fn patch_status(bench: &Bench, name: &str, status: &Value) {
 
 #[tokio::test]
 async fn texts_that_are_one_quantity_are_two_values_of_a_config_map() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
-    bench
-        .create_work("a", |work| {
-            work["spec"]["workload"]["manifests"] = json!([config_map("a", "1.1")]);
-        })
-        .await;
-    bench.applied("a", "True").await;
+    let (bench, _agent) = Bench::with_agent().await;
+    bench.apply("a", json!([config_map("a", "1.1")])).await;
     let change = json!({"spec": {"workload": {"manifests": [config_map("a", "1.10")]}}});
     patch(&bench.works(), "a", &change).await;
     until(&bench.config_maps(), "a", "it has the new text", |object| {
@@ -132,56 +97,57 @@ async fn texts_that_are_one_quantity_are_two_values_of_a_config_map() {
 
 #[tokio::test]
 async fn who_keeps_changing_an_object_is_named_and_answered_ever_more_slowly() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
-    bench.create_work("a", |_| {}).await;
-    bench.applied("a", "True").await;
+    let (bench, _agent) = Bench::with_agent().await;
+    bench.apply("a", json!([config_map("a", "1")])).await;
     let maps = bench.config_maps();
     let theirs = kube::api::PatchParams {
         field_manager: Some("injector".into()),
         ..kube::api::PatchParams::default()
     };
+    let drift = kube::api::Patch::Merge(json!({"data": {"k": "theirs"}}));
     let contest = async {
         loop {
-            let work = bench.works().get("a").await.unwrap();
-            let mut conditions = work.status.into_iter().flat_map(|status| status.conditions);
-            if let Some(contended) = conditions.find(|condition| condition.type_ == "Contended") {
-                return contended;
-            }
-            let drift = kube::api::Patch::Merge(json!({"data": {"k": "theirs"}}));
             maps.patch("a", &theirs, &drift).await.unwrap();
-            sleep(Duration::from_millis(100)).await;
+            until(&maps, "a", "its value is back", |object| {
+                value(object) == "1"
+            })
+            .await;
         }
     };
-    let contended = timeout(PATIENCE, contest).await.unwrap();
+    let contended = |work: &Work| {
+        let conditions = work.status.iter().flat_map(|status| &status.conditions);
+        let mut contended = conditions.filter(|condition| condition.type_ == "Contended");
+        contended.next().cloned()
+    };
+    let works = bench.works();
+    let told = until(&works, "a", "it is contended", |work| {
+        contended(work).is_some()
+    });
+    let work = tokio::select! {
+        work = told => work,
+        () = contest => unreachable!("it has no end"),
+    };
+    let contended = contended(&work).unwrap();
     assert_eq!(contended.status, "True");
     assert!(
         contended.message.contains("\"injector\""),
         "{}",
         contended.message
     );
-    told(&bench, "a", "Contended").await;
+    bench.told("a", "Contended").await;
 }
 
 /// As after an upgrade of the member: what the Work names in an old version is there in another
 /// one.
 #[tokio::test]
 async fn an_object_whose_version_of_the_api_is_gone_is_removed_in_another_one() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
+    let (bench, _agent) = Bench::with_agent().await;
     let manifest = |version: &str| {
         json!({"apiVersion": format!("policy/{version}"), "kind": "PodDisruptionBudget",
             "metadata": {"name": "a", "namespace": "default"},
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}})
     };
-    bench
-        .create_work("a", |work| {
-            work["spec"]["workload"]["manifests"] = json!([manifest("v1")]);
-        })
-        .await;
-    bench.applied("a", "True").await;
+    bench.apply("a", json!([manifest("v1")])).await;
     let old = json!({"spec": {"workload": {"manifests": [manifest("v1beta1")]}}});
     patch(&bench.works(), "a", &old).await;
     bench.applied("a", "False").await;
@@ -193,16 +159,13 @@ async fn an_object_whose_version_of_the_api_is_gone_is_removed_in_another_one() 
 
 #[tokio::test]
 async fn an_object_that_cannot_be_removed_keeps_no_other_and_is_told_of() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
+    let (bench, _agent) = Bench::with_agent().await;
     bench
-        .create_work("a", |work| {
-            work["spec"]["workload"]["manifests"] =
-                json!([config_map("first", "1"), config_map("second", "1")]);
-        })
+        .apply(
+            "a",
+            json!([config_map("first", "1"), config_map("second", "1")]),
+        )
         .await;
-    bench.applied("a", "True").await;
     let scope = Scope {
         user: Some(AGENT.into()),
         path: Some("/configmaps/first".into()),
@@ -211,7 +174,7 @@ async fn an_object_that_cannot_be_removed_keeps_no_other_and_is_told_of() {
     bench.member.faults().inject_for(scope, refused);
     delete(&bench.works(), "a").await;
     gone(&bench.config_maps(), "second").await;
-    let told = told(&bench, "a", "SyncFailed").await;
+    let told = bench.told("a", "SyncFailed").await.message.unwrap();
     assert!(told.contains("ConfigMap default/first"), "{told}");
     bench.member.faults().heal();
     gone(&bench.works(), "a").await;
@@ -220,12 +183,9 @@ async fn an_object_that_cannot_be_removed_keeps_no_other_and_is_told_of() {
 
 #[tokio::test]
 async fn a_report_that_is_lost_or_put_back_is_written_again() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
-    bench.create_work("a", |_| {}).await;
-    bench.applied("a", "True").await;
-    let reported = |work: &muster_shared::api::work::Work| {
+    let (bench, _agent) = Bench::with_agent().await;
+    bench.apply("a", json!([config_map("a", "1")])).await;
+    let reported = |work: &Work| {
         let status = work.status.as_ref();
         status.is_some_and(|status| !status.manifest_statuses.is_empty())
             && applied(work).is_some_and(|(status, _)| status == "True")
@@ -243,17 +203,10 @@ async fn a_report_that_is_lost_or_put_back_is_written_again() {
 
 #[tokio::test]
 async fn an_object_that_gets_another_name_in_its_work_and_stays_the_same_is_not_removed() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
+    let (bench, _agent) = Bench::with_agent().await;
     let mut nameless = config_map("a", "1");
     nameless["metadata"] = json!({"name": "a"});
-    bench
-        .create_work("a", |work| {
-            work["spec"]["workload"]["manifests"] = json!([nameless]);
-        })
-        .await;
-    bench.applied("a", "True").await;
+    bench.apply("a", json!([nameless])).await;
     until(&bench.works(), "a", "it is reported", |work| {
         let status = work.status.as_ref();
         status.is_some_and(|status| !status.manifest_statuses.is_empty())
@@ -281,14 +234,9 @@ async fn an_object_that_gets_another_name_in_its_work_and_stays_the_same_is_not_
 
 #[tokio::test]
 async fn two_manifests_of_one_object_are_refused_and_the_first_counts() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
+    let (bench, _agent) = Bench::with_agent().await;
     bench
-        .create_work("a", |work| {
-            work["spec"]["workload"]["manifests"] =
-                json!([config_map("a", "1"), config_map("a", "2")]);
-        })
+        .create_of("a", json!([config_map("a", "1"), config_map("a", "2")]))
         .await;
     let work = bench.applied("a", "False").await;
     let message = applied(&work).unwrap().1;
@@ -302,9 +250,7 @@ async fn two_manifests_of_one_object_are_refused_and_the_first_counts() {
 /// As after a restore of the fleet, or a finalizer that somebody took off by hand.
 #[tokio::test]
 async fn objects_whose_work_is_gone_are_counted() {
-    let bench = Bench::start().await;
-    let agent = bench.agent();
-    bench.joined().await;
+    let (bench, agent) = Bench::with_agent().await;
     for name in ["a", "b", "stays"] {
         bench.create_work(name, |_| {}).await;
         bench.applied(name, "True").await;
@@ -322,12 +268,15 @@ async fn objects_whose_work_is_gone_are_counted() {
     }
     let meter = Meter::install();
     let _agent = bench.agent();
-    let counted = async {
-        while meter.sum("muster_orphaned_objects", &["kind=\"ConfigMap\""]) < 2.0 {
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    timeout(PATIENCE, counted).await.unwrap();
+    // A change is heard of after the list, and the list is counted.
+    let maps = bench.config_maps();
+    patch(&maps, "stays", &json!({"data": {"k": "drifted"}})).await;
+    until(&maps, "stays", "its value is back", |object| {
+        value(object) == "1"
+    })
+    .await;
+    let orphans = meter.sum("muster_orphaned_objects", &["kind=\"ConfigMap\""]);
+    assert!((orphans - 2.0).abs() < f64::EPSILON, "{orphans}");
     assert_eq!(
         value(&bench.config_maps().get("a").await.unwrap()),
         "1",

@@ -7,7 +7,9 @@ use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_shared::k8s::{Api, Event, Lease, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::bench::{AGENT, Bench, MEMBER, WORKS, config_map, delete, gone, patch, until, value};
+use crate::bench::{
+    AGENT, Bench, MEMBER, WORKS, config_map, delete, first_event, gone, patch, until, value,
+};
 
 fn agent_only() -> Scope {
     Scope {
@@ -296,7 +298,8 @@ async fn a_registered_member_whose_registration_is_refused_is_alive_and_at_work(
     bench.create_work("a", |_| {}).await;
     bench.applied("a", "True").await;
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
-    let told = crate::events::told(&events, "RegistrationRefused").await;
+    let told = first_event(&events, "reason=RegistrationRefused").await;
+    let told = told.message.unwrap();
     assert!(told.contains("region"), "it names the field: {told}");
     let cluster = bench.clusters().get(MEMBER).await.unwrap();
     assert_eq!(cluster.spec.region, None, "it was refused");

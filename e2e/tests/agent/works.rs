@@ -12,15 +12,8 @@ use crate::bench::{Bench, applied, config_map, delete, deployment, gone, patch, 
 
 #[tokio::test]
 async fn a_work_is_applied_and_its_status_comes_back_within_a_second() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
-    bench
-        .create_work("web", |work| {
-            work["spec"]["workload"]["manifests"] = json!([deployment("web")]);
-        })
-        .await;
-    let work = bench.applied("web", "True").await;
+    let (bench, _agent) = Bench::with_agent().await;
+    let work = bench.apply("web", json!([deployment("web")])).await;
     assert_eq!(
         applied(&work).unwrap().1,
         "Manifest has been successfully applied"
@@ -76,11 +69,8 @@ async fn a_work_is_applied_and_its_status_comes_back_within_a_second() {
 
 #[tokio::test]
 async fn a_changed_work_changes_its_object_and_nothing_that_is_the_members() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
-    bench.create_work("a", |_| {}).await;
-    bench.applied("a", "True").await;
+    let (bench, _agent) = Bench::with_agent().await;
+    bench.apply("a", json!([config_map("a", "1")])).await;
     let maps = bench.config_maps();
     patch(
         &maps,
@@ -104,11 +94,8 @@ async fn a_changed_work_changes_its_object_and_nothing_that_is_the_members() {
 
 #[tokio::test]
 async fn drift_is_repaired_and_a_deleted_object_comes_back() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
-    bench.create_work("a", |_| {}).await;
-    bench.applied("a", "True").await;
+    let (bench, _agent) = Bench::with_agent().await;
+    bench.apply("a", json!([config_map("a", "1")])).await;
     let maps = bench.config_maps();
     patch(&maps, "a", &json!({"data": {"k": "drifted"}})).await;
     until(&maps, "a", "the value is back", |object| {
@@ -130,31 +117,21 @@ async fn drift_is_repaired_and_a_deleted_object_comes_back() {
 
 #[tokio::test]
 async fn an_object_that_is_as_desired_is_not_written_again() {
-    let bench = Bench::start().await;
-    let agent = bench.agent();
-    bench.joined().await;
-    bench
-        .create_work("web", |work| {
-            work["spec"]["workload"]["manifests"] = json!([deployment("web")]);
-        })
-        .await;
-    bench.applied("web", "True").await;
+    let (bench, agent) = Bench::with_agent().await;
+    bench.apply("web", json!([deployment("web")])).await;
     let deployments = bench.objects("apps/v1", "Deployment", "deployments");
     let before = deployments.get("web").await.unwrap();
     agent.stop().await;
     let _agent = bench.agent();
     // A Work that is applied after it tells that the first one was looked at.
-    bench.create_work("z", |_| {}).await;
-    bench.applied("z", "True").await;
+    bench.apply("z", json!([config_map("z", "1")])).await;
     let after = deployments.get("web").await.unwrap();
     assert_eq!(after.resource_version(), before.resource_version());
 }
 
 #[tokio::test]
 async fn a_deleted_work_takes_its_object_along_unless_it_is_to_be_preserved() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
+    let (bench, _agent) = Bench::with_agent().await;
     bench.create_work("goes", |_| {}).await;
     bench
         .create_work("stays", |work| {
@@ -175,9 +152,7 @@ async fn a_deleted_work_takes_its_object_along_unless_it_is_to_be_preserved() {
 
 #[tokio::test]
 async fn an_unmanaged_object_is_left_alone_until_the_policy_says_overwrite() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
+    let (bench, _agent) = Bench::with_agent().await;
     let maps = bench.config_maps();
     let theirs = serde_json::from_value(config_map("a", "theirs")).unwrap();
     maps.create(&PostParams::default(), &theirs).await.unwrap();
@@ -216,8 +191,7 @@ async fn an_object_of_karmadas_agent_is_taken_over_with_everything_it_had_set() 
 
     let _agent = bench.agent();
     bench.joined().await;
-    bench.create_work("a", |_| {}).await;
-    bench.applied("a", "True").await;
+    bench.apply("a", json!([config_map("a", "1")])).await;
     let after = maps.get("a").await.unwrap();
     assert_eq!(after.uid(), before.uid());
     assert_eq!(after.data["data"], json!({"k": "1"}));
@@ -229,15 +203,8 @@ async fn an_object_of_karmadas_agent_is_taken_over_with_everything_it_had_set() 
 
 #[tokio::test]
 async fn an_object_of_another_work_is_not_deleted_with_this_one() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
-    bench
-        .create_work("first", |work| {
-            work["spec"]["workload"]["manifests"] = json!([config_map("a", "1")]);
-        })
-        .await;
-    bench.applied("first", "True").await;
+    let (bench, _agent) = Bench::with_agent().await;
+    bench.apply("first", json!([config_map("a", "1")])).await;
     let maps = bench.config_maps();
     let taken_over = json!({"metadata": {"annotations": {"work.karmada.io/name": "second"}}});
     bench
@@ -264,13 +231,9 @@ async fn an_object_of_another_work_is_not_deleted_with_this_one() {
 
 #[tokio::test]
 async fn an_object_that_a_work_no_longer_has_is_removed() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
+    let (bench, _agent) = Bench::with_agent().await;
     let both = json!([config_map("a", "1"), config_map("b", "1")]);
-    bench
-        .create_work("w", |work| work["spec"]["workload"]["manifests"] = both)
-        .await;
+    bench.create_of("w", both).await;
     until(&bench.works(), "w", "both are reported", |work| {
         work.status
             .as_ref()
@@ -296,9 +259,7 @@ async fn an_object_that_a_work_no_longer_has_is_removed() {
 
 #[tokio::test]
 async fn a_suspended_work_waits() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
+    let (bench, _agent) = Bench::with_agent().await;
     bench
         .create_work("a", |work| work["spec"]["suspendDispatching"] = json!(true))
         .await;
@@ -320,22 +281,12 @@ async fn a_suspended_work_waits() {
 
 #[tokio::test]
 async fn a_work_that_comes_before_its_namespace_or_its_kind_is_applied_when_they_are_there() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
+    let (bench, _agent) = Bench::with_agent().await;
     let mut inside = config_map("a", "1");
     inside["metadata"]["namespace"] = json!("prod");
     let thing = json!({"apiVersion": "example.io/v1", "kind": "Thing", "metadata": {"name": "t", "namespace": "default"}, "spec": {"x": 1}});
-    bench
-        .create_work("inside", |work| {
-            work["spec"]["workload"]["manifests"] = json!([inside]);
-        })
-        .await;
-    bench
-        .create_work("thing", |work| {
-            work["spec"]["workload"]["manifests"] = json!([thing]);
-        })
-        .await;
+    bench.create_of("inside", json!([inside])).await;
+    bench.create_of("thing", json!([thing])).await;
     bench.applied("inside", "False").await;
     bench.applied("thing", "False").await;
 
@@ -347,9 +298,7 @@ async fn a_work_that_comes_before_its_namespace_or_its_kind_is_applied_when_they
             "versions": [{"name": "v1", "served": true, "storage": true,
                 "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
     bench
-        .create_work("prerequisites", |work| {
-            work["spec"]["workload"]["manifests"] = json!([namespace, definition]);
-        })
+        .create_of("prerequisites", json!([namespace, definition]))
         .await;
     for name in ["inside", "thing"] {
         bench.applied(name, "True").await;
@@ -358,15 +307,9 @@ async fn a_work_that_comes_before_its_namespace_or_its_kind_is_applied_when_they
 
 #[tokio::test]
 async fn one_malformed_manifest_stops_neither_its_neighbours_nor_other_works() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
+    let (bench, _agent) = Bench::with_agent().await;
     let manifests = json!([{"apiVersion": "v1", "kind": "ConfigMap"}, config_map("good", "1")]);
-    bench
-        .create_work("mixed", |work| {
-            work["spec"]["workload"]["manifests"] = manifests;
-        })
-        .await;
+    bench.create_of("mixed", manifests).await;
     bench.create_work("other", |_| {}).await;
     let work = bench.applied("mixed", "False").await;
     assert!(

@@ -50,6 +50,17 @@ impl Bench {
         bench
     }
 
+    /// The same with a control plane, and a Deployment `web` that has arrived at `m1`; its policy
+    /// says this, too.
+    pub async fn with_web(more: Value) -> (Self, Task) {
+        let bench = Self::start().await;
+        let control_plane = bench.control_plane();
+        bench.deploy("web").await;
+        bench.place("web", more).await;
+        bench.sent("m1", "Deployment", "web", |_| true).await;
+        (bench, control_plane)
+    }
+
     pub async fn join(&self, member: &str) {
         let namespace = json!({ "metadata": { "name": names::execution_namespace(member) } });
         create::<Namespace>(&self.all(), namespace).await;
@@ -217,6 +228,33 @@ impl Bench {
 
     pub async fn deploy(&self, name: &str) {
         create::<Deployment>(&self.here(), deployment(name)).await;
+    }
+
+    /// A Deployment with a map that goes where it goes; waits until that has arrived.
+    pub async fn deploy_with_map(&self, name: &str) {
+        let map = format!("{name}-conf");
+        create::<ConfigMap>(&self.here(), json!({ "metadata": { "name": map } })).await;
+        self.deploy(name).await;
+        self.place(name, json!({ "propagateDeps": true })).await;
+        for member in ["m1", "m2"] {
+            self.sent(member, "ConfigMap", &map, |_| true).await;
+        }
+    }
+
+    /// Sends another Deployment, and waits until it has arrived: what was to be written before has been
+    /// by then.
+    pub async fn witness(&self) {
+        self.deploy("witness").await;
+        self.place("witness", json!({})).await;
+        self.sent("m2", "Deployment", "witness", |_| true).await;
+    }
+
+    /// Waits until a policy has claimed a Deployment.
+    pub async fn claimed(&self, name: &str) {
+        until(&self.here(), name, "it is claimed", |it: &Deployment| {
+            it.labels().contains_key(POLICY_ID)
+        })
+        .await;
     }
 
     /// A policy that shares the replicas of a Deployment equally.

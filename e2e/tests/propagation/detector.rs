@@ -93,9 +93,7 @@ async fn a_change_while_nobody_looked_reaches_the_members_of_a_lazy_policy_too()
     merge::<PropagationPolicy>(&bench.here(), "web", later).await;
     control_plane.stop().await.unwrap();
     let control_plane = bench.control_plane();
-    bench.deploy("witness").await;
-    bench.place("witness", json!({})).await;
-    bench.sent("m2", "Deployment", "witness", |_| true).await;
+    bench.witness().await;
     let held: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
     assert_eq!(json!(held.spec)["conflictResolution"], "Abort");
     control_plane.stop().await.unwrap();
@@ -132,10 +130,7 @@ async fn a_policy_with_a_kind_that_cannot_be_listed_is_deleted_and_releases_the_
     ] });
     bench.place("web", selectors).await;
     bench.sent("m1", "Deployment", "web", |_| true).await;
-    until::<Deployment>(&bench.here(), "web", "it is claimed", |it| {
-        it.labels().contains_key(POLICY_ID)
-    })
-    .await;
+    bench.claimed("web").await;
     let policies: Api<PropagationPolicy> = bench.here();
     let delete = DeleteParams::default();
     policies.delete("web", &delete).await.unwrap();
@@ -248,15 +243,8 @@ async fn two_kinds_of_one_name_in_two_groups_are_told_apart() {
 
 #[tokio::test]
 async fn a_policy_that_cannot_be_read_after_a_restart_keeps_its_templates() {
-    let bench = Bench::start().await;
-    let control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    bench.place("web", json!({})).await;
-    bench.sent("m1", "Deployment", "web", |_| true).await;
-    until::<Deployment>(&bench.here(), "web", "it is claimed", |it| {
-        it.labels().contains_key(POLICY_ID)
-    })
-    .await;
+    let (bench, control_plane) = Bench::with_web(json!({})).await;
+    bench.claimed("web").await;
     control_plane.stop().await.unwrap();
     bench.relax("propagationpolicies.policy.karmada.io").await;
     let odd: Api<kube::api::PartialObjectMeta<PropagationPolicy>> = bench.here();
@@ -281,12 +269,7 @@ async fn a_policy_that_cannot_be_read_after_a_restart_keeps_its_templates() {
 async fn what_a_workload_refers_to_stays_while_its_binding_cannot_be_read() {
     let bench = Bench::start().await;
     let control_plane = bench.control_plane();
-    create::<ConfigMap>(&bench.here(), json!({ "metadata": { "name": "web-conf" } })).await;
-    bench.deploy("web").await;
-    bench.place("web", json!({ "propagateDeps": true })).await;
-    for member in ["m1", "m2"] {
-        bench.sent(member, "ConfigMap", "web-conf", |_| true).await;
-    }
+    bench.deploy_with_map("web").await;
     control_plane.stop().await.unwrap();
     bench.relax("resourcebindings.work.karmada.io").await;
     let odd: Api<kube::api::PartialObjectMeta<ResourceBinding>> = bench.here();
@@ -300,18 +283,7 @@ async fn what_a_workload_refers_to_stays_while_its_binding_cannot_be_read() {
     .unwrap();
     let _control_plane = bench.control_plane();
     // Whatever else was to be written comes before this is carried out.
-    create::<ConfigMap>(
-        &bench.here(),
-        json!({ "metadata": { "name": "witness-conf" } }),
-    )
-    .await;
-    bench.deploy("witness").await;
-    bench
-        .place("witness", json!({ "propagateDeps": true }))
-        .await;
-    bench
-        .sent("m2", "ConfigMap", "witness-conf", |_| true)
-        .await;
+    bench.deploy_with_map("witness").await;
     let held: ResourceBinding = bench.here().get("web-conf-configmap").await.unwrap();
     assert_eq!(held.spec.required_by.len(), 1, "{:?}", held.spec);
     for member in ["m1", "m2"] {
@@ -354,11 +326,7 @@ async fn a_binding_that_cannot_be_read_is_told_and_not_made_again_and_again() {
 
 #[tokio::test]
 async fn a_template_whose_policy_goes_gets_the_next_one() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    bench.place("web", json!({ "priority": 2 })).await;
-    bench.sent("m1", "Deployment", "web", |_| true).await;
+    let (bench, _control_plane) = Bench::with_web(json!({ "priority": 2 })).await;
     let selector = json!({ "apiVersion": "apps/v1", "kind": "Deployment" });
     place_everywhere(&bench, "all", selector, json!({})).await;
     let policies: Api<PropagationPolicy> = bench.here();

@@ -333,11 +333,7 @@ async fn a_job_that_was_replaced_is_not_carried_out_by_the_binding_of_the_former
 
 #[tokio::test]
 async fn a_binding_that_outlived_its_template_is_taken_over_by_the_next_one() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    bench.place("web", json!({})).await;
-    bench.sent("m1", "Deployment", "web", |_| true).await;
+    let (bench, _control_plane) = Bench::with_web(json!({})).await;
     let bindings: Api<ResourceBinding> = bench.here();
     let before = bindings.get("web-deployment").await.unwrap();
     let deployments: Api<Deployment> = bench.here();

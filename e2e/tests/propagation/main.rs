@@ -65,9 +65,7 @@ async fn a_template_waits_for_its_policy_and_then_goes_where_that_says() {
     // The claim comes after binding and Works, which said it from the start: it costs no second
     // write of either. What would be written again is written before another workload is carried
     // out.
-    bench.deploy("witness").await;
-    bench.place("witness", json!({})).await;
-    bench.sent("m2", "Deployment", "witness", |_| true).await;
+    bench.witness().await;
     let binding: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
     assert_eq!(binding.metadata.generation, Some(1));
     for member in ["m1", "m2"] {
@@ -85,11 +83,7 @@ async fn a_template_waits_for_its_policy_and_then_goes_where_that_says() {
 
 #[tokio::test]
 async fn a_change_of_the_template_reaches_every_member() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    bench.place("web", json!({})).await;
-    bench.sent("m1", "Deployment", "web", |_| true).await;
+    let (bench, _control_plane) = Bench::with_web(json!({})).await;
     merge::<Deployment>(
         &bench.here(),
         "web",
@@ -106,11 +100,7 @@ async fn a_change_of_the_template_reaches_every_member() {
 
 #[tokio::test]
 async fn a_deleted_policy_lets_go_and_removes_nothing() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    bench.place("web", json!({})).await;
-    bench.sent("m1", "Deployment", "web", |_| true).await;
+    let (bench, _control_plane) = Bench::with_web(json!({})).await;
     let policies: Api<PropagationPolicy> = bench.here();
     policies
         .delete("web", &DeleteParams::default())
@@ -133,11 +123,7 @@ async fn a_deleted_policy_lets_go_and_removes_nothing() {
 
 #[tokio::test]
 async fn a_cluster_that_is_being_left_gracefully_keeps_its_work_as_it_is() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    bench.place("web", json!({})).await;
-    bench.sent("m1", "Deployment", "web", |_| true).await;
+    let (bench, _control_plane) = Bench::with_web(json!({})).await;
     let leaves = json!({ "spec": {
         "clusters": [{ "name": "m2", "replicas": 4 }],
         "gracefulEvictionTasks": [
@@ -162,11 +148,7 @@ async fn a_cluster_that_is_being_left_gracefully_keeps_its_work_as_it_is() {
 
 #[tokio::test]
 async fn what_a_workload_refers_to_goes_and_comes_with_it() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    bench.place("web", json!({ "propagateDeps": true })).await;
-    bench.sent("m1", "Deployment", "web", |_| true).await;
+    let (bench, _control_plane) = Bench::with_web(json!({ "propagateDeps": true })).await;
     let conf = json!({ "metadata": { "name": "web-conf" }, "data": { "a": "1" } });
     create::<ConfigMap>(&bench.here(), conf).await;
     for member in ["m1", "m2"] {
@@ -241,11 +223,7 @@ async fn namespaces_go_to_every_member() {
 
 #[tokio::test]
 async fn a_binding_that_somebody_deletes_is_made_again() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    bench.place("web", json!({})).await;
-    bench.sent("m1", "Deployment", "web", |_| true).await;
+    let (bench, _control_plane) = Bench::with_web(json!({})).await;
     let bindings: Api<ResourceBinding> = bench.here();
     let first = bindings.get("web-deployment").await.unwrap().uid();
     bindings
@@ -269,12 +247,9 @@ async fn a_binding_that_somebody_deletes_is_made_again() {
 async fn a_restart_writes_nothing() {
     let bench = Bench::start().await;
     let control_plane = bench.control_plane();
-    create::<ConfigMap>(&bench.here(), json!({ "metadata": { "name": "web-conf" } })).await;
-    bench.deploy("web").await;
-    bench.place("web", json!({ "propagateDeps": true })).await;
+    bench.deploy_with_map("web").await;
     for member in ["m1", "m2"] {
         bench.sent(member, "Deployment", "web", |_| true).await;
-        bench.sent(member, "ConfigMap", "web-conf", |_| true).await;
         bench.report(member, "web", 2).await;
     }
     let ready = |template: &Deployment| {
@@ -289,8 +264,6 @@ async fn a_restart_writes_nothing() {
     let before = bench.versions("witness").await;
     let _control_plane = bench.control_plane();
     // Whatever else was to be written comes before this is done.
-    bench.deploy("witness").await;
-    bench.place("witness", json!({})).await;
-    bench.sent("m2", "Deployment", "witness", |_| true).await;
+    bench.witness().await;
     assert_eq!(bench.versions("witness").await, before);
 }
