@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-/// The floors, lowest first. A part of a module that stands lower than the module itself has a floor of its own.
+/// The floors, lowest first. A part of a module that stands lower than the module itself has a
+/// floor of its own.
 const FLOORS: &[&str] = &[
     "wire",
     "audit",

@@ -76,7 +76,8 @@ pub async fn mutate(
     Ok(true)
 }
 
-/// Asks all webhooks about something that is answered or carried out at once: reviews, bindings, evictions.
+/// Asks all webhooks about something that is answered or carried out at once: reviews, bindings,
+/// evictions.
 pub async fn answerable(
     context: &RequestContext<'_>,
     object: &mut Value,

@@ -8,7 +8,8 @@ use crate::context::RequestContext;
 use crate::wire::metadata;
 use crate::wire::status_error::StatusError;
 
-/// Refuses a role or a binding that grants what its author does not have, unless a role lets them `escalate` or `bind`.
+/// Refuses a role or a binding that grants what its author does not have, unless a role lets them
+/// `escalate` or `bind`.
 pub fn may_grant(
     context: &RequestContext<'_>,
     old: Option<&Value>,

@@ -18,8 +18,8 @@ const OLD_ISSUER: &str = "kubernetes/serviceaccount";
 /// The type of secrets that hold old tokens.
 pub const SECRET: &str = "kubernetes.io/service-account-token";
 
-/// What a token may be bound to besides its account: kind, collection, name among the claims, whether in the
-/// account's namespace.
+/// What a token may be bound to besides its account: kind, collection, name among the claims,
+/// whether in the account's namespace.
 pub const BINDINGS: [(&str, &str, &str, bool); 3] = [
     ("Pod", "/pods", "pod", true),
     ("Secret", "/secrets", "secret", true),

@@ -1,4 +1,5 @@
-//! Certificate signing requests: who asks is noted, what was asked for stays, and approving and signing take rights to the signer.
+//! Certificate signing requests: who asks is noted, what was asked for stays, and approving and
+//! signing take rights to the signer.
 
 use serde_json::{Value, json};
 
@@ -64,7 +65,8 @@ fn stamp(context: &RequestContext<'_>, csr: &mut Value) {
     }
 }
 
-/// What a write may change: the spec never, the certificate through the status alone; times are filled in.
+/// What a write may change: the spec never, the certificate through the status alone; times are
+/// filled in.
 fn settle(subresource: &str, old: &Value, new: &mut Value, now: &str) {
     if subresource == "approval" {
         let conditions = new["status"].get("conditions").cloned();
@@ -101,8 +103,8 @@ fn settle(subresource: &str, old: &Value, new: &mut Value, now: &str) {
     }
 }
 
-/// Refuses what may not be asked for, approved or signed by this user (the plugins CertificateSubjectRestriction,
-/// CertificateApproval and CertificateSigning).
+/// Refuses what may not be asked for, approved or signed by this user (the plugins
+/// CertificateSubjectRestriction, CertificateApproval and CertificateSigning).
 fn admit(
     context: &RequestContext<'_>,
     old: Option<&Value>,

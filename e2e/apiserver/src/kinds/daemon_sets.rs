@@ -1,4 +1,5 @@
-//! Daemon sets count the changes of their template in an annotation, from before there were controller revisions.
+//! Daemon sets count the changes of their template in an annotation, from before there were
+//! controller revisions.
 
 use serde_json::Value;
 

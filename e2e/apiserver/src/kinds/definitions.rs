@@ -1,4 +1,5 @@
-//! CustomResourceDefinitions: their status tells what is served, and they stay until their objects are gone.
+//! CustomResourceDefinitions: their status tells what is served, and they stay until their objects
+//! are gone.
 
 use serde_json::{Value, json};
 

@@ -22,8 +22,8 @@ use crate::registry::Resource;
 use crate::wire::field_error::FieldError;
 use crate::wire::status_error::StatusError;
 
-/// How the objects of a kind are created, changed and deleted, where that differs from the plain way. The methods stand in
-/// the order in which a write meets them.
+/// How the objects of a kind are created, changed and deleted, where that differs from the plain
+/// way. The methods stand in the order in which a write meets them.
 #[expect(unused_variables, reason = "the plain way does nothing")]
 pub trait Strategy: Sync {
     /// Whether clients may bring a status along in a new object although a subresource writes it.
@@ -31,7 +31,8 @@ pub trait Strategy: Sync {
         false
     }
 
-    /// Reads a new object as the API's decoder and defaults do beyond the schema. What is set here counts as set by the client.
+    /// Reads a new object as the API's decoder and defaults do beyond the schema. What is set here
+    /// counts as set by the client.
     fn prepare_for_create(&self, object: &mut Value) {}
 
     /// Reads a changed object in the same way; not for subresources.
@@ -100,8 +101,8 @@ pub trait Strategy: Sync {
     /// Changes an object besides its metadata when its deletion begins.
     fn begin_deletion(&self, context: &RequestContext<'_>, object: &mut Value) {}
 
-    /// Whether an object's deletion begins without grace and without counting as a change of what is wanted: the registries
-    /// of namespaces and CRDs mark them by themselves.
+    /// Whether an object's deletion begins without grace and without counting as a change of what
+    /// is wanted: the registries of namespaces and CRDs mark them by themselves.
     fn marks_deletion(&self, object: &Value) -> bool {
         false
     }

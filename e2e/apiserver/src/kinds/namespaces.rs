@@ -1,4 +1,5 @@
-//! Namespaces: they are labelled with their names, and finalizers in their specification hold them until they are empty.
+//! Namespaces: they are labelled with their names, and finalizers in their specification hold them
+//! until they are empty.
 
 use serde_json::{Value, json};
 

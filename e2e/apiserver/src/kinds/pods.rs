@@ -74,7 +74,8 @@ fn settle_account(object: &mut Value) {
     tolerate_trouble(spec);
 }
 
-/// Every pod stands five minutes of trouble with its node, unless it says otherwise (DefaultTolerationSeconds admission).
+/// Every pod stands five minutes of trouble with its node, unless it says otherwise
+/// (DefaultTolerationSeconds admission).
 fn tolerate_trouble(spec: &mut Value) {
     for key in [
         "node.kubernetes.io/not-ready",

@@ -12,8 +12,8 @@ use crate::kinds::catalog::{self, Kind};
 use paths::Resource;
 use schemas::{Dialect, Schemas};
 
-/// The index at `/openapi/v3`: one path per served group and version. `versions` are `api/v1`, `apis/apps/v1`, …;
-/// each comes with a text that changes when its document changes.
+/// The index at `/openapi/v3`: one path per served group and version. `versions` are `api/v1`,
+/// `apis/apps/v1`, …; each comes with a text that changes when its document changes.
 pub fn v3_root<'a>(versions: impl IntoIterator<Item = (&'a str, String)>) -> Value {
     let paths: Map<String, Value> = versions
         .into_iter()
@@ -25,8 +25,8 @@ pub fn v3_root<'a>(versions: impl IntoIterator<Item = (&'a str, String)>) -> Val
     json!({"paths": paths})
 }
 
-/// The document of one group and version: built-in kinds, and those of `crds` (whole `CustomResourceDefinition`s)
-/// that serve it.
+/// The document of one group and version: built-in kinds, and those of `crds` (whole
+/// `CustomResourceDefinition`s) that serve it.
 pub fn v3_group(group: &str, version: &str, crds: &[&Value]) -> Value {
     let mut schemas = Schemas::new(Dialect::V3);
     let mut paths = Map::new();

@@ -115,9 +115,10 @@ impl Schema {
         }
     }
 
-    /// Reads a request body as the real server's decoder would: a wrong type is refused (400, the message is
-    /// returned), spellings are made canonical (quantities, times), and for built-in kinds what Go would not
-    /// have kept (`null`, empty optional fields) disappears. RequestContext first, before [`Schema::prune`].
+    /// Reads a request body as the real server's decoder would: a wrong type is refused (400, the
+    /// message is returned), spellings are made canonical (quantities, times), and for built-in
+    /// kinds what Go would not have kept (`null`, empty optional fields) disappears. RequestContext
+    /// first, before [`Schema::prune`].
     ///
     /// The message is what follows `Deployment in version "v1" cannot be handled as a Deployment:
     /// `.

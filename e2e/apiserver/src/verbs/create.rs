@@ -115,7 +115,8 @@ pub async fn insert(
             .put(draft(served, wanted)?, Expect::Absent)
         {
             Ok(stored) => {
-                // A namespace may have begun to go since it was looked at; what came late goes with it.
+                // A namespace may have begun to go since it was looked at; what came late goes with
+                // it.
                 context.server.written(resource, &stored);
                 return Ok(Outcome::Stored(StatusCode::CREATED, stored));
             }

@@ -1,4 +1,5 @@
-//! What can be done to objects. A [`RequestContext`] is one request that has been understood and permitted.
+//! What can be done to objects. A [`RequestContext`] is one request that has been understood and
+//! permitted.
 
 mod create;
 mod decode;

@@ -49,7 +49,8 @@ pub async fn patch(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome,
         registered(context, &new)
             .map_err(|refusal| undecodable(context, &document, &new, refusal))?;
         let mut new = decode_tree(context, new, &[], options).map_err(|refusal| {
-            // The refusal may quote what could not be decoded; it is made anew rather than kept for each patch.
+            // The refusal may quote what could not be decoded; it is made anew rather than kept for
+            // each patch.
             let shown = patched(context, old, &document).unwrap_or_default();
             undecodable(context, &document, &shown, refusal)
         })?;
@@ -100,7 +101,8 @@ pub fn patched(
             .ok_or(PatchError::Malformed(message))
     });
     result.map_err(|error| match (context.content_type, error) {
-        // Whatever keeps the operations from being carried out, the real server says no more than this.
+        // Whatever keeps the operations from being carried out, the real server says no more than
+        // this.
         (JSON, PatchError::Malformed(message)) if message.contains("maximum operations") => {
             StatusError::bad_request(message)
         }

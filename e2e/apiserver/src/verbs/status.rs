@@ -1,4 +1,5 @@
-//! The status of kinds where a subresource writes it: it is taken out of new objects, and each path writes its own part.
+//! The status of kinds where a subresource writes it: it is taken out of new objects, and each path
+//! writes its own part.
 
 use serde_json::Value;
 

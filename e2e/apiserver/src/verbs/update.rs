@@ -257,7 +257,8 @@ async fn commit(
     }
 }
 
-/// Whether the path speaks of something else than the object that it changes: webhooks are asked about that then.
+/// Whether the path speaks of something else than the object that it changes: webhooks are asked
+/// about that then.
 fn has_a_kind_of_its_own(context: &RequestContext<'_>) -> bool {
     matches!(context.path.subresource.as_ref(), "scale" | "binding")
 }

@@ -41,7 +41,8 @@ impl Configurations {
         }
     }
 
-    /// The webhooks as of now. Where there never was a configuration, that is all there is to find out.
+    /// The webhooks as of now. Where there never was a configuration, that is all there is to find
+    /// out.
     pub fn hooks(&self) -> Option<Arc<[Hook]>> {
         let latest = self.collection.latest_version();
         if latest == 0 {
@@ -60,7 +61,8 @@ impl Configurations {
 }
 
 impl Admission {
-    /// Webhooks whose configurations are in the store; `services` (`namespace/name`) are found at these addresses.
+    /// Webhooks whose configurations are in the store; `services` (`namespace/name`) are found at
+    /// these addresses.
     pub fn new(store: &Store, services: HashMap<String, SocketAddr>) -> Self {
         Self {
             policies: Policies::new(store),

@@ -1,8 +1,9 @@
 //! Validating admission policies: expressions that are evaluated here, in the place of a webhook.
 //!
-//! As in kube-apiserver a policy counts through its bindings only, an expression that goes wrong is decided by the failure policy, and
-//! nobody is kept from repairing a policy. Parameters, the authorizer and the object of the namespace are left out: a policy that
-//! uses them is refused when it is written.
+//! As in kube-apiserver a policy counts through its bindings only, an expression that goes wrong is
+//! decided by the failure policy, and nobody is kept from repairing a policy. Parameters, the
+//! authorizer and the object of the namespace are left out: a policy that uses them is refused when
+//! it is written.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
