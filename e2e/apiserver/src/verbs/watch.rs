@@ -188,20 +188,6 @@ struct Follower {
     done: bool,
 }
 
-/// The path of a collection, as requests for it have it.
-fn url(served: &Served, namespace: &str) -> String {
-    let api = match served.resource.group.as_str() {
-        "" => "api",
-        _ => "apis",
-    };
-    let within = match namespace {
-        "" => String::new(),
-        namespace => format!("/namespaces/{namespace}"),
-    };
-    let (version, plural) = (served.api_version(), &served.resource.plural);
-    format!("/{api}/{version}{within}/{plural}")
-}
-
 impl Follower {
     /// The next bytes for the client; `None` ends the watch.
     async fn next(mut self) -> Option<(Bytes, Self)> {
