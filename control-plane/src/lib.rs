@@ -22,7 +22,7 @@
 //!   as `taintmanager` does, and the annotation with its history.
 //! * `gracefulEviction` watches bindings, Clusters and templates; decides in
 //!   [`graceful_eviction`] (`assess`); removes completed `spec.gracefulEvictionTasks`.
-//! * `scheduler` watches bindings and Clusters; decides in [`scheduler::schedule`]; writes
+//! * `scheduler` watches bindings and Clusters; decides in [`scheduler::core::schedule`]; writes
 //!   `spec.clusters` and the condition `Scheduled`.
 //! * `detector` watches policies, templates and bindings; decides in [`detector`] (`select`,
 //!   `build`) and [`fleet`] (`claim`); writes bindings, claims on templates, and dependencies.

@@ -16,10 +16,10 @@ use anyhow::Context;
 use clap::Parser;
 use common::scrape::{METRICS, free_port, scrape, sum};
 use common::{Budget, Scratch, Table, megabytes, number, until, usage};
-use muster_control_plane::eviction::desk::{Desk, Now, Step};
+use muster_control_plane::eviction::any_binding::AnyBinding;
+use muster_control_plane::eviction::evictor::{Evictor, Now, Step};
 use muster_control_plane::eviction::judge::Switches;
 use muster_control_plane::eviction::rate::Rates;
-use muster_control_plane::eviction::subject::Subject;
 use muster_e2e::apiserver::Running;
 use muster_e2e::harness::process::last_lines;
 use muster_shared::api::binding::ResourceBinding;
@@ -272,11 +272,12 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
         ..Rates::default()
     };
     let clock = Clock::default();
-    let mut desk = Desk::new(switches, rates, Now::by(&clock));
+    let mut desk = Evictor::new(switches, rates, Now::by(&clock));
     for n in 0..CLUSTERS {
         desk.cluster(&member(n, false)?, Now::by(&clock));
     }
-    let bindings: Result<Vec<Subject>, serde_json::Error> = (0..evictions).map(binding).collect();
+    let bindings: Result<Vec<AnyBinding>, serde_json::Error> =
+        (0..evictions).map(binding).collect();
     let bindings = bindings?;
     let own = std::process::id();
     let memory =
@@ -351,7 +352,7 @@ fn member(number: usize, failed: bool) -> anyhow::Result<Arc<Cluster>> {
     Ok(Arc::new(serde_json::from_value(cluster)?))
 }
 
-fn binding(number: usize) -> Result<Subject, serde_json::Error> {
+fn binding(number: usize) -> Result<AnyBinding, serde_json::Error> {
     let binding: ResourceBinding = serde_json::from_value(object(number))?;
     Ok(Arc::new(binding).into())
 }

@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Parser;
 use common::{Budget, Table, number};
-use muster_control_plane::scheduler::news::ClusterNews;
-use muster_control_plane::scheduler::waiting::Waiting;
-use muster_control_plane::scheduler::wish::{Wait, Wish};
-use muster_control_plane::scheduler::{Options, Snapshot, schedule};
+use muster_control_plane::scheduler::controller::cluster_change::ClusterChange;
+use muster_control_plane::scheduler::controller::waiting::Waiting;
+use muster_control_plane::scheduler::controller::waits_for::{Wait, WaitsFor};
+use muster_control_plane::scheduler::core::{Options, Snapshot, schedule};
 use muster_control_plane::settings::grade_rule::GradeRule;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use muster_shared::api::cluster::Cluster;
@@ -143,7 +143,7 @@ fn reports(arguments: &Arguments) -> anyhow::Result<()> {
                 let waiting = Waiting::default();
                 for number in 0..workloads {
                     let wait = Wait {
-                        wish: Wish::Room,
+                        wish: WaitsFor::Room,
                         lacking: 1_000_000,
                     };
                     waiting.put(&number, Some((&shaped(number % shapes)?, wait)));
@@ -152,7 +152,7 @@ fn reports(arguments: &Arguments) -> anyhow::Result<()> {
                 let used = processor_time()?;
                 for (old, new) in before.iter().zip(&after) {
                     snapshot.put(Arc::clone(new));
-                    let news = ClusterNews::between(Some(old), Some(new));
+                    let news = ClusterChange::between(Some(old), Some(new));
                     let news: Vec<_> = news.into_iter().collect();
                     black_box(waiting.helped(&news, GradeRule::Minimums));
                     black_box(waiting.turn());

@@ -183,7 +183,7 @@ impl Applier {
                 Ok((key, place)) => {
                     let place = first.entry(place.object()).or_insert(ordinal);
                     if *place == ordinal {
-                        self.bring(&work, &key, manifest).await
+                        self.ensure_applied(&work, &key, manifest).await
                     } else {
                         Err(object::Error::Twice {
                             ordinal,
@@ -256,7 +256,7 @@ impl Applier {
     }
 
     /// Applies one manifest.
-    async fn bring(
+    async fn ensure_applied(
         &self,
         work: &Work,
         key: &ObjectKey,
@@ -267,7 +267,8 @@ impl Applier {
         if self.inventory.confirms(key, &wanted) {
             return Ok(Change::None);
         }
-        let outcome = object::bring(&self.member, &self.cluster, key, &wanted, &fleet).await;
+        let outcome =
+            object::ensure_applied(&self.member, &self.cluster, key, &wanted, &fleet).await;
         if let Ok((_, object)) = &outcome {
             self.reflections
                 .see_first(&work.name_any(), key, Look::at(object));

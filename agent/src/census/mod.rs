@@ -10,7 +10,7 @@ use muster_shared::api::cluster::{NodeSummary, ResourceModel, ResourceSummary};
 use muster_shared::capacity::{self, NodeView, PodView};
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client};
-use muster_shared::watch::{self, Event, Selection, Touch};
+use muster_shared::watch::{self, Event, Freshness, Selection};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -26,8 +26,8 @@ pub struct Census {
     sums: Arc<Mutex<capacity::Census>>,
     changed: Arc<Notify>,
     started: Timestamp,
-    nodes: Arc<Touch>,
-    pods: Arc<Touch>,
+    nodes: Arc<Freshness>,
+    pods: Arc<Freshness>,
 }
 
 impl Census {
@@ -38,8 +38,8 @@ impl Census {
             sums: Arc::default(),
             changed: Arc::default(),
             started,
-            nodes: Arc::new(Touch::new(started)),
-            pods: Arc::new(Touch::new(started)),
+            nodes: Arc::new(Freshness::new(started)),
+            pods: Arc::new(Freshness::new(started)),
         }
     }
 

@@ -29,7 +29,7 @@ pub const PARTS: [&str; 2] = ["registration", "works"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// Nothing is known: the agent does nothing.
-    Stranger,
+    Unregistered,
     /// A Cluster with this name exists, and the member's API server does not answer. The agent
     /// renews the lease and reports the member as unhealthy, and applies no Works.
     Registered,

@@ -79,7 +79,7 @@ impl Agent {
             let rotating = rotation.run(self.shutdown.clone());
             // At once: with an expired certificate the fleet does not answer, and the Secret may
             // have a better one.
-            self.spawn_as(Standing::Stranger, "certificate rotation", rotating);
+            self.spawn_as(Standing::Unregistered, "certificate rotation", rotating);
         }
         Ok(())
     }

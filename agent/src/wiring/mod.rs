@@ -92,7 +92,7 @@ impl Agent {
             leadership,
             health,
             tasks,
-            standing: watch::channel(Standing::Stranger).1,
+            standing: watch::channel(Standing::Unregistered).1,
             threads,
             shutdown,
             clock: Arc::new(Clock::default()),
@@ -108,7 +108,7 @@ impl Agent {
             self.tasks
                 .spawn(name, Arc::clone(gateway).follow(self.shutdown.clone()));
         }
-        let (publish, standing) = watch::channel(Standing::Stranger);
+        let (publish, standing) = watch::channel(Standing::Unregistered);
         self.standing = standing;
         let clusters = self.follow_cluster()?;
         let (events, delivery) = Events::new(

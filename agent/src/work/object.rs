@@ -206,7 +206,7 @@ pub fn plan(
 }
 
 /// Creates or updates one object, and gives it as it was read last.
-pub async fn bring(
+pub async fn ensure_applied(
     member: &Member,
     cluster: &str,
     key: &ObjectKey,
@@ -350,7 +350,7 @@ pub async fn remove(
         }
     }
     if preserve {
-        if let Some(patch) = ownership::release(&observed) {
+        if let Some(patch) = ownership::without_our_marks(&observed) {
             member.patch(key, &patch).await?;
         }
         return Ok(());

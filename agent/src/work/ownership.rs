@@ -71,7 +71,7 @@ pub fn work_of(observed: &Value) -> Option<(&str, &str)> {
 
 /// The merge patch that leaves an object to the member: it takes our marks off; `None` when there
 /// are none.
-pub fn release(observed: &Value) -> Option<Value> {
+pub fn without_our_marks(observed: &Value) -> Option<Value> {
     let claimed = |key: &str| CLAIM_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
     let released_labels = nulls(observed, "labels", |key| {
         RELEASED_LABELS.contains(&key) || claimed(key)
@@ -205,12 +205,15 @@ mod tests {
             &json!({annotations::WORK_NAME: "a", annotations::FLEET: "f", "note": "x"}),
         );
         assert_eq!(
-            release(&observed),
+            without_our_marks(&observed),
             Some(json!({"metadata": {
                 "labels": {labels::MANAGED: null, "propagationpolicy.karmada.io/permanent-id": null},
                 "annotations": {annotations::FLEET: null, annotations::WORK_NAME: null}}}))
         );
-        assert_eq!(release(&object(&json!({"app": "web"}), &Value::Null)), None);
+        assert_eq!(
+            without_our_marks(&object(&json!({"app": "web"}), &Value::Null)),
+            None
+        );
     }
 
     #[test]

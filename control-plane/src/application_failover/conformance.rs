@@ -11,13 +11,13 @@ use muster_vectors::{Case, Difference, replay, same};
 use serde_json::{Value, json};
 
 use super::decide::{Since, decide, toleration};
-use super::exit::{Switches, departure, obstacle, producer, purge_mode};
 use super::hearing::Heard;
 use super::history::History;
+use crate::application_failover::evict::{Switches, departure, obstacle, producer, purge_mode};
 use crate::binding::render::{Origin, render};
 use crate::deviations::DEVIATIONS;
-use crate::eviction::motive::application;
 use crate::eviction::preserve;
+use crate::eviction::reason::application;
 
 /// The instant that the recorded seconds count from.
 const START: i64 = 1_800_000_000;

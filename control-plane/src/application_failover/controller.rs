@@ -20,15 +20,15 @@ use tokio::time::Instant;
 
 use super::decide::{Since, Verdict, decide, toleration};
 use super::duty::{Duty, duty};
-use super::exit::{Exit, Leaver, Outcome, Switches, obstacle, purge_mode};
 use super::explain::{CONDITION, Obstacle, Turn, Unfollowed, is_not_followed};
 use super::hearing::Hearing;
 use super::history::{self, History, Move};
 use super::turns::{Paid, Turns};
+use crate::application_failover::evict::{Exit, Leaver, Outcome, Switches, obstacle, purge_mode};
 use crate::eviction::backlog;
-use crate::eviction::motive::application;
 use crate::eviction::pace::Pace;
 use crate::eviction::rate::Band;
+use crate::eviction::reason::application;
 use crate::fleet::Fleet;
 use crate::fleet::binding::event_reference;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
@@ -53,7 +53,7 @@ struct Failure {
     error: Box<kube::Error>,
 }
 
-struct Ward {
+struct Controller {
     fleet: Arc<Fleet>,
     exit: Exit,
     hearing: Hearing,
@@ -102,7 +102,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         METRIC,
         "Applications that were to leave a cluster where they stayed unhealthy, by result"
     );
-    let ward = Arc::new(Ward {
+    let controller = Arc::new(Controller {
         fleet: Arc::clone(fleet),
         exit: Exit::new(fleet),
         hearing: Hearing::follow(&fleet.clusters, &fleet.clock),
@@ -111,17 +111,18 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     });
     let queue = Queue::<BindingKey>::new("application failover");
     tasks.spawn("application failover turns", {
-        let (ward, fleet, queue) = (Arc::clone(&ward), Arc::clone(fleet), queue.clone());
+        let (controller, fleet, queue) =
+            (Arc::clone(&controller), Arc::clone(fleet), queue.clone());
         async move {
             if fleet.ready().await {
-                ward.turns.pace().begin(Instant::now());
-                let turns = Arc::clone(&ward.turns);
+                controller.turns.pace().begin(Instant::now());
+                let turns = Arc::clone(&controller.turns);
                 turns.run(queue, fleet.shutdown.clone()).await;
             }
         }
     });
-    follow(&ward, &fleet.bindings, &queue);
-    follow(&ward, &fleet.cluster_bindings, &queue);
+    follow(&controller, &fleet.bindings, &queue);
+    follow(&controller, &fleet.cluster_bindings, &queue);
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     fleet.work(
         tasks,
@@ -129,12 +130,12 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         queue,
         workers,
         move |_, key: BindingKey| {
-            let ward = Arc::clone(&ward);
+            let controller = Arc::clone(&controller);
             async move {
                 if key.namespace.is_some() {
-                    ward.reconcile::<ResourceBinding>(key).await
+                    controller.reconcile::<ResourceBinding>(key).await
                 } else {
-                    ward.reconcile::<ClusterResourceBinding>(key).await
+                    controller.reconcile::<ClusterResourceBinding>(key).await
                 }
             }
         },
@@ -147,8 +148,12 @@ fn count(result: &'static str) {
     metrics::counter!(METRIC, "result" => result).increment(1);
 }
 
-fn follow<B: BindingKind>(ward: &Arc<Ward>, bindings: &Informer<B>, queue: &Queue<BindingKey>) {
-    let (ward, queue) = (Arc::clone(ward), queue.clone());
+fn follow<B: BindingKind>(
+    controller: &Arc<Controller>,
+    bindings: &Informer<B>,
+    queue: &Queue<BindingKey>,
+) {
+    let (controller, queue) = (Arc::clone(controller), queue.clone());
     bindings.on_change(move |change| match change {
         Change::Applied { old, new } => {
             let concerns_us = |binding: &B| {
@@ -161,15 +166,15 @@ fn follow<B: BindingKind>(ward: &Arc<Ward>, bindings: &Informer<B>, queue: &Queu
         }
         Change::Deleted { old } => {
             let key = BindingKey::of(old.as_ref());
-            ward.known().remove(&key);
-            ward.turns.leave(&key);
+            controller.known().remove(&key);
+            controller.turns.leave(&key);
             // What is under way may still note something of it.
             queue.add(key);
         }
     });
 }
 
-impl Ward {
+impl Controller {
     fn known(&self) -> MutexGuard<'_, HashMap<BindingKey, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

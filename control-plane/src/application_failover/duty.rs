@@ -5,7 +5,7 @@ use muster_shared::api::policy::ApplicationFailoverBehavior;
 use muster_shared::interpreter::{Operation, hook_enabled};
 
 use super::explain::Unfollowed;
-use crate::eviction::motive::application;
+use crate::eviction::reason::application;
 
 /// What to do about an application.
 #[derive(Debug, PartialEq)]

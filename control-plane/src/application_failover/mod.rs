@@ -10,7 +10,7 @@
 mod controller;
 pub mod decide;
 mod duty;
-mod exit;
+pub mod evict;
 pub mod explain;
 mod hearing;
 pub mod history;

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::eviction::backlog::{Backlog, Place, Rank};
+use crate::eviction::backlog::{Backlog, Rank, Slot};
 use crate::eviction::pace::{Pace, Payer};
 use crate::fleet::binding::BindingKey;
 
@@ -88,14 +88,14 @@ impl Turns {
         }
         let known = state.waiting.get(key).cloned();
         if known.as_deref() == Some(cluster)
-            && state.backlog.place(cluster, key) == Some(Place::Ready(rank))
+            && state.backlog.place(cluster, key) == Some(Slot::Ready(rank))
         {
             return true;
         }
         state.forget(key);
         let cluster: Arc<str> = Arc::from(cluster);
         state.waiting.insert(key.clone(), Arc::clone(&cluster));
-        state.backlog.put(&cluster, key.clone(), Place::Ready(rank));
+        state.backlog.put(&cluster, key.clone(), Slot::Ready(rank));
         self.changed.notify_one();
         false
     }

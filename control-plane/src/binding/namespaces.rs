@@ -115,7 +115,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             });
         }
     });
-    let desk = Arc::new(Desk {
+    let shared = Arc::new(Shared {
         scope,
         waits: Waits::default(),
         queue: queue.clone(),
@@ -126,39 +126,39 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         queue,
         settings.concurrent_namespace_syncs,
         move |fleet, place: Place| {
-            let desk = Arc::clone(&desk);
-            async move { reconcile(&fleet, &desk, place).await }
+            let shared = Arc::clone(&shared);
+            async move { reconcile(&fleet, &shared, place).await }
         },
     );
 }
 
 /// What the workers share.
-struct Desk {
+struct Shared {
     scope: Arc<Scope>,
     waits: Waits<Place>,
     queue: Queue<Place>,
 }
 
-async fn reconcile(fleet: &Fleet, desk: &Desk, place: Place) -> Result<Next, Error> {
+async fn reconcile(fleet: &Fleet, shared: &Shared, place: Place) -> Result<Next, Error> {
     let namespace = fleet.namespaces.get(None, &place.namespace);
-    let namespace = namespace.filter(|namespace| goes_everywhere(namespace, &desk.scope));
+    let namespace = namespace.filter(|namespace| goes_everywhere(namespace, &shared.scope));
     let Some(namespace) = namespace else {
-        desk.waits.over(&place);
+        shared.waits.over(&place);
         return Ok(Next::Done);
     };
     if let Some(cluster) = &place.cluster {
         if ensure(fleet, &namespace, cluster).await? {
-            desk.waits.over(&place);
+            shared.waits.over(&place);
             return Ok(Next::Done);
         }
-        return Ok(Next::After(desk.waits.next(&place).time));
+        return Ok(Next::After(shared.waits.next(&place).time));
     }
     let again = spread(fleet, &namespace).await?;
     for place in again.into_iter().map(|cluster| Place {
         cluster: Some(cluster),
         ..place.clone()
     }) {
-        desk.queue.add(place);
+        shared.queue.add(place);
     }
     Ok(Next::Done)
 }

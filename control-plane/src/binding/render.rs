@@ -13,7 +13,7 @@ use muster_shared::names::{self, annotation, label};
 use serde_json::{Map, Value, json};
 
 use crate::fleet::binding::BindingKey;
-use crate::scheduler::divide::{Party, TieBreak, webster};
+use crate::scheduler::core::divide::{Party, TieBreak, webster};
 
 /// Labels or annotations.
 pub type Pairs = BTreeMap<String, String>;

@@ -3,7 +3,7 @@
 //! A `restart` in a case loses the memory of the monitor only: the leases have been watched since
 //! second
 //! 0. (A real restart begins a new watch, and gives clusters that never reported a new start-up
-//!    grace period; `roster` tests that.)
+//!    grace period; `tracker` tests that.)
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::monitor::{Graces, Pulse, Verdict};
+use super::monitor::{Graces, Liveness, Verdict};
 use crate::deviations::DEVIATIONS;
 use crate::taint::condition_taints;
 
@@ -26,8 +26,11 @@ fn replay(input: &Value) -> Value {
     };
     let pull = input["syncMode"] == "Pull";
     let created = Instant::now();
-    let (mut pulse, mut ready, mut renewed): (Option<Pulse>, Option<Condition>, Option<Timestamp>) =
-        (None, None, None);
+    let (mut liveness, mut ready, mut renewed): (
+        Option<Liveness>,
+        Option<Condition>,
+        Option<Timestamp>,
+    ) = (None, None, None);
     let mut present: Vec<Taint> = Vec::new();
     let mut out = Vec::new();
     for step in input["steps"].as_array().unwrap() {
@@ -37,7 +40,7 @@ fn replay(input: &Value) -> Value {
             Timestamp::from_second(at.cast_signed()).unwrap(),
         );
         if step["restart"] == true {
-            pulse = None;
+            liveness = None;
         }
         match step["posted"].as_str() {
             Some("") => ready = None,
@@ -62,12 +65,13 @@ fn replay(input: &Value) -> Value {
             renewed = None;
         }
         if step["monitor"] == true && pull {
-            let pulse = pulse.get_or_insert_with(|| Pulse::new(ready.as_ref(), created, now));
-            pulse.ready(ready.as_ref(), now);
-            pulse.lease(renewed, now);
-            if let Verdict::Silent(silence) = pulse.judge(graces, now) {
+            let liveness =
+                liveness.get_or_insert_with(|| Liveness::new(ready.as_ref(), created, now));
+            liveness.ready(ready.as_ref(), now);
+            liveness.lease(renewed, now);
+            if let Verdict::Silent(silence) = liveness.judge(graces, now) {
                 let condition = silence.condition(wall);
-                pulse.wrote(condition.clone());
+                liveness.wrote(condition.clone());
                 ready = Some(condition);
             }
         }

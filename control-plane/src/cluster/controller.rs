@@ -17,14 +17,15 @@ use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
 
-use super::lifecycle::{Farewell, Lack, Remains, lack};
-use super::{fleet_id, monitored, rollcall, twins};
+use super::lifecycle::{Changes, DeletionState, DeletionStep, missing_changes};
+use super::{fleet_id, monitored, rollcall};
+use crate::cluster::duplicates;
 use crate::fleet::Fleet;
 use crate::fleet::works::CachedWork;
 use crate::taint::condition_taints;
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
-const FAREWELL: Duration = Duration::from_secs(2);
+const DELETION_RETRY: Duration = Duration::from_secs(2);
 
 /// What can go wrong with one cluster.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +42,7 @@ enum Error {
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::<String>::new("cluster");
     // Listens first: whoever looks at a cluster knows what it claims.
-    let identities = twins::listen(&fleet.clusters, &fleet.namespaces, &queue);
+    let identities = duplicates::listen(&fleet.clusters, &fleet.namespaces, &queue);
     fleet.clusters.on_change({
         let queue = queue.clone();
         move |change| queue.add(change.object().name_any())
@@ -83,11 +84,11 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 async fn attend(
     fleet: &Fleet,
     cluster: &Cluster,
-    identities: &twins::Identities,
+    identities: &duplicates::Identities,
 ) -> Result<Next, Error> {
     let kept = keep(fleet, cluster).await;
     let housed = ensure_namespace(fleet, cluster).await;
-    let told = twins::tell_apart(fleet, cluster, identities)
+    let told = duplicates::tell_apart(fleet, cluster, identities)
         .await
         .map_err(failed("tell of a second registration", cluster));
     let noted = monitored::note(fleet, cluster)
@@ -100,11 +101,11 @@ async fn attend(
 
 async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
     let now = fleet.clock.now();
-    let Lack {
+    let Changes {
         patch,
         taints,
         again,
-    } = lack(
+    } = missing_changes(
         cluster,
         fleet.settings.failover_eviction_timeout.map(Into::into),
         now,
@@ -194,7 +195,7 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
     let works = works(fleet, &namespace);
     let is_held = |work: &Arc<CachedWork>| work.finalizers().iter().any(|it| it == finalizer::WORK);
     let held: Vec<_> = works.iter().filter(|work| is_held(work)).cloned().collect();
-    let remains = Remains {
+    let deletion = DeletionState {
         cluster,
         namespace: fleet
             .namespaces
@@ -204,18 +205,18 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
         has_held_works: !held.is_empty(),
         is_named: is_named(fleet, &name),
     };
-    let next = remains.next();
+    let next = deletion.next();
     tracing::debug!(cluster = name, ?next, "leaving");
     match next {
-        Farewell::ReleaseWorks => {
+        DeletionStep::ReleaseWorks => {
             release_works(fleet, cluster, &held).await?;
             Ok(Next::Again)
         }
-        Farewell::DeleteWorks => {
+        DeletionStep::DeleteWorks => {
             delete_works(fleet, cluster, &works).await?;
-            Ok(Next::After(FAREWELL))
+            Ok(Next::After(DELETION_RETRY))
         }
-        Farewell::DeleteNamespace => {
+        DeletionStep::DeleteNamespace => {
             let api = Api::<Namespace>::all(fleet.client.clone());
             match tolerate(
                 api.delete(&namespace, &DeleteParams::default())
@@ -230,7 +231,7 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
                         "RemoveExecutionSpaceSucceed",
                         note,
                     );
-                    Ok(Next::After(FAREWELL))
+                    Ok(Next::After(DELETION_RETRY))
                 }
                 Err(error) => {
                     fleet.events.publish(
@@ -243,8 +244,10 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
                 }
             }
         }
-        Farewell::AwaitNamespace | Farewell::AwaitBindings => Ok(Next::After(FAREWELL)),
-        Farewell::Release => {
+        DeletionStep::AwaitNamespace | DeletionStep::AwaitBindings => {
+            Ok(Next::After(DELETION_RETRY))
+        }
+        DeletionStep::Release => {
             let kept: Vec<_> = cluster
                 .finalizers()
                 .iter()
@@ -263,7 +266,7 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
                 }
             }
         }
-        Farewell::Nothing => Ok(Next::Done),
+        DeletionStep::Nothing => Ok(Next::Done),
     }
 }
 

@@ -26,7 +26,7 @@ use crate::taint::record::{ANNOTATION, Record};
 
 /// What a cluster that stays in the fleet lacks.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lack {
+pub struct Changes {
     /// The merge patch that gives it to it, with the resource version it was decided on.
     pub patch: Option<Value>,
     /// The new taints, if they change.
@@ -36,7 +36,7 @@ pub struct Lack {
 }
 
 /// Compares a cluster with what it should be: finalizer and taints come in one patch.
-pub fn lack(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Lack {
+pub fn missing_changes(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Changes {
     let record =
         Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str)).unwrap_or_default();
     let ready = cluster.condition(condition::READY);
@@ -63,9 +63,9 @@ pub fn lack(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Lac
         metadata.insert("finalizers".to_owned(), json!(finalizers));
     }
     if metadata.is_empty() && taints.is_none() {
-        return Lack {
+        return Changes {
             again,
-            ..Lack::default()
+            ..Changes::default()
         };
     }
     metadata.insert(
@@ -76,7 +76,7 @@ pub fn lack(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Lac
     if let Some(taints) = &taints {
         patch["spec"] = json!({"taints": (!taints.is_empty()).then_some(taints)});
     }
-    Lack {
+    Changes {
         patch: Some(patch),
         taints,
         again,
@@ -85,7 +85,7 @@ pub fn lack(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Lac
 
 /// Next step in the deletion of a Cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Farewell {
+pub enum DeletionStep {
     /// Remove the finalizers of the Works, because no agent can. Objects in the member stay there.
     ReleaseWorks,
     /// Delete the Works, and wait until the agent has removed their objects.
@@ -104,7 +104,7 @@ pub enum Farewell {
 
 /// What is left of a cluster that is being deleted.
 #[derive(Clone, Copy, Debug)]
-pub struct Remains<'a> {
+pub struct DeletionState<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
     /// Its execution namespace: whether it is there, and whether it is being deleted.
@@ -117,9 +117,9 @@ pub struct Remains<'a> {
     pub is_named: bool,
 }
 
-impl Remains<'_> {
+impl DeletionState<'_> {
     /// The next step.
-    pub fn next(self) -> Farewell {
+    pub fn next(self) -> DeletionStep {
         let conditions = self
             .cluster
             .status
@@ -128,25 +128,25 @@ impl Remains<'_> {
         let ready = conditions::is_true(conditions, condition::READY);
         // The agent of a pull cluster that is not ready will not come for its Works.
         if self.cluster.spec.sync_mode == ClusterSyncMode::Pull && !ready && self.has_held_works {
-            return Farewell::ReleaseWorks;
+            return DeletionStep::ReleaseWorks;
         }
         match self.namespace {
-            Some(false) if self.has_works => return Farewell::DeleteWorks,
-            Some(false) => return Farewell::DeleteNamespace,
-            Some(true) => return Farewell::AwaitNamespace,
+            Some(false) if self.has_works => return DeletionStep::DeleteWorks,
+            Some(false) => return DeletionStep::DeleteNamespace,
+            Some(true) => return DeletionStep::AwaitNamespace,
             None => {}
         }
         if self.is_named {
-            Farewell::AwaitBindings
+            DeletionStep::AwaitBindings
         } else if self
             .cluster
             .finalizers()
             .iter()
             .any(|it| it == finalizer::CLUSTER)
         {
-            Farewell::Release
+            DeletionStep::Release
         } else {
-            Farewell::Nothing
+            DeletionStep::Nothing
         }
     }
 }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_new_cluster_gets_finalizer_and_taints_in_one_patch_and_then_nothing_more() {
-        let new = lack(&cluster("False", &["other"]), None, at(5));
+        let new = missing_changes(&cluster("False", &["other"]), None, at(5));
         let patch = new.patch.unwrap();
         assert_eq!(
             patch["metadata"],
@@ -183,21 +183,23 @@ mod tests {
             "cluster.karmada.io/not-ready"
         );
         assert_eq!(
-            lack(
+            missing_changes(
                 &cluster("True", &["karmada.io/cluster-controller"]),
                 None,
                 at(5)
             ),
-            Lack::default()
+            Changes::default()
         );
     }
 
     #[test]
     fn the_last_taint_is_removed_by_null() {
         let mut recovered = cluster("True", &["karmada.io/cluster-controller"]);
-        recovered.spec.taints = lack(&cluster("False", &[]), None, at(5)).taints.unwrap();
+        recovered.spec.taints = missing_changes(&cluster("False", &[]), None, at(5))
+            .taints
+            .unwrap();
         assert_eq!(
-            lack(&recovered, None, at(9)).patch.unwrap()["spec"],
+            missing_changes(&recovered, None, at(9)).patch.unwrap()["spec"],
             json!({"taints": null})
         );
     }
@@ -212,16 +214,23 @@ mod tests {
                 true,
                 true,
                 ours,
-                Farewell::ReleaseWorks,
+                DeletionStep::ReleaseWorks,
             ),
-            ("True", Some(false), true, true, ours, Farewell::DeleteWorks),
+            (
+                "True",
+                Some(false),
+                true,
+                true,
+                ours,
+                DeletionStep::DeleteWorks,
+            ),
             (
                 "True",
                 Some(false),
                 false,
                 true,
                 ours,
-                Farewell::DeleteNamespace,
+                DeletionStep::DeleteNamespace,
             ),
             (
                 "Unknown",
@@ -229,7 +238,7 @@ mod tests {
                 false,
                 true,
                 ours,
-                Farewell::DeleteNamespace,
+                DeletionStep::DeleteNamespace,
             ),
             (
                 "True",
@@ -237,7 +246,7 @@ mod tests {
                 true,
                 true,
                 ours,
-                Farewell::AwaitNamespace,
+                DeletionStep::AwaitNamespace,
             ),
             (
                 "Unknown",
@@ -245,21 +254,28 @@ mod tests {
                 true,
                 true,
                 ours,
-                Farewell::ReleaseWorks,
+                DeletionStep::ReleaseWorks,
             ),
-            ("True", None, false, true, ours, Farewell::AwaitBindings),
-            ("True", None, false, false, ours, Farewell::Release),
-            ("True", None, false, false, &["other"], Farewell::Nothing),
+            ("True", None, false, true, ours, DeletionStep::AwaitBindings),
+            ("True", None, false, false, ours, DeletionStep::Release),
+            (
+                "True",
+                None,
+                false,
+                false,
+                &["other"],
+                DeletionStep::Nothing,
+            ),
         ] {
             let cluster = cluster(ready, finalizers);
-            let remains = Remains {
+            let deletion = DeletionState {
                 cluster: &cluster,
                 namespace,
                 has_works: has_held_works,
                 has_held_works,
                 is_named,
             };
-            assert_eq!(remains.next(), expected, "{remains:?}");
+            assert_eq!(deletion.next(), expected, "{deletion:?}");
         }
     }
 }

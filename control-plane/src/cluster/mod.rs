@@ -1,15 +1,15 @@
 //! Member clusters: their liveness, the taints of their conditions, their creation and deletion.
 
-pub mod contact;
+pub mod api_contact;
 pub mod controller;
+pub mod duplicates;
 mod fleet_id;
 pub mod identity;
 pub mod lifecycle;
+pub mod liveness;
 pub mod monitor;
 mod monitored;
 mod rollcall;
-pub mod roster;
-mod twins;
 
 #[cfg(test)]
 mod conformance;

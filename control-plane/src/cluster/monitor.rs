@@ -72,7 +72,7 @@ pub enum Verdict {
 
 /// The signs of life of one pull cluster.
 #[derive(Clone, Debug)]
-pub struct Pulse {
+pub struct Liveness {
     heard: Instant,
     ready: Option<Condition>,
     renewed: Option<Timestamp>,
@@ -80,7 +80,7 @@ pub struct Pulse {
     deaf: bool,
 }
 
-impl Pulse {
+impl Liveness {
     /// Starts to listen. A cluster with a Ready condition gets a full grace from `now`; one without
     /// gets its start-up grace from `since`, the moment it was created or we began to watch the
     /// fleet, whichever is later.
@@ -179,13 +179,13 @@ mod tests {
     #[test]
     fn a_cluster_that_was_ready_when_we_took_over_gets_a_full_grace() {
         let takeover = Instant::now();
-        let pulse = Pulse::new(Some(&ready("True")), takeover, takeover);
+        let liveness = Liveness::new(Some(&ready("True")), takeover, takeover);
         assert_eq!(
-            pulse.judge(GRACES, takeover + seconds(40)),
+            liveness.judge(GRACES, takeover + seconds(40)),
             Verdict::Until(takeover + seconds(40))
         );
         assert_eq!(
-            pulse.judge(GRACES, takeover + Duration::from_millis(40_001)),
+            liveness.judge(GRACES, takeover + Duration::from_millis(40_001)),
             Verdict::Silent(Silence::Stopped)
         );
     }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn every_new_renewal_is_a_sign_of_life_whatever_the_members_clock_says() {
         let start = Instant::now();
-        let mut pulse = Pulse::new(Some(&ready("True")), start, start);
+        let mut liveness = Liveness::new(Some(&ready("True")), start, start);
         for (at, renewed, heard) in [
             (5, renewal(4_000_000_000), 5),
             (10, renewal(4_000_000_000), 5),
@@ -201,9 +201,9 @@ mod tests {
             (20, None, 15),
             (25, renewal(4_000_000_001), 25),
         ] {
-            pulse.lease(renewed, start + seconds(at));
+            liveness.lease(renewed, start + seconds(at));
             assert_eq!(
-                pulse.judge(GRACES, start + seconds(at)),
+                liveness.judge(GRACES, start + seconds(at)),
                 Verdict::Until(start + seconds(heard + 40)),
                 "at {at}"
             );
@@ -213,18 +213,21 @@ mod tests {
     #[test]
     fn our_own_unknown_is_no_sign_of_life_and_a_posted_status_ends_it() {
         let start = Instant::now();
-        let mut pulse = Pulse::new(Some(&ready("True")), start, start);
-        pulse.wrote(Silence::Stopped.condition(Timestamp::UNIX_EPOCH));
-        assert_eq!(pulse.judge(GRACES, start + seconds(100)), Verdict::Settled);
-        pulse.lease(renewal(1), start + seconds(101));
+        let mut liveness = Liveness::new(Some(&ready("True")), start, start);
+        liveness.wrote(Silence::Stopped.condition(Timestamp::UNIX_EPOCH));
         assert_eq!(
-            pulse.judge(GRACES, start + seconds(101)),
+            liveness.judge(GRACES, start + seconds(100)),
+            Verdict::Settled
+        );
+        liveness.lease(renewal(1), start + seconds(101));
+        assert_eq!(
+            liveness.judge(GRACES, start + seconds(101)),
             Verdict::Settled,
             "a lease says nothing of health"
         );
-        pulse.ready(Some(&ready("True")), start + seconds(102));
+        liveness.ready(Some(&ready("True")), start + seconds(102));
         assert_eq!(
-            pulse.judge(GRACES, start + seconds(102)),
+            liveness.judge(GRACES, start + seconds(102)),
             Verdict::Until(start + seconds(142))
         );
     }
@@ -232,15 +235,15 @@ mod tests {
     #[test]
     fn time_given_back_moves_the_deadline_but_never_past_a_full_grace() {
         let start = Instant::now();
-        let mut pulse = Pulse::new(Some(&ready("True")), start, start);
-        pulse.give_back(seconds(15), start + seconds(30));
+        let mut liveness = Liveness::new(Some(&ready("True")), start, start);
+        liveness.give_back(seconds(15), start + seconds(30));
         assert_eq!(
-            pulse.judge(GRACES, start + seconds(30)),
+            liveness.judge(GRACES, start + seconds(30)),
             Verdict::Until(start + seconds(55))
         );
-        pulse.give_back(seconds(500), start + seconds(50));
+        liveness.give_back(seconds(500), start + seconds(50));
         assert_eq!(
-            pulse.judge(GRACES, start + seconds(50)),
+            liveness.judge(GRACES, start + seconds(50)),
             Verdict::Until(start + seconds(90))
         );
     }

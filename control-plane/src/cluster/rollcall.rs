@@ -21,9 +21,9 @@ use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::contact::Contact;
 use super::monitor::{Graces, Silence};
-use super::roster::{Due, Roster};
+use crate::cluster::api_contact::Contact;
+use crate::cluster::liveness::{Due, LivenessTracker};
 use crate::fleet::Fleet;
 
 /// Deadline of the reads that test our own contact.
@@ -45,7 +45,7 @@ struct RollCall {
 }
 
 struct State {
-    roster: Roster,
+    tracker: LivenessTracker,
     contact: Contact,
 }
 
@@ -86,7 +86,7 @@ impl RollCall {
         probe.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let changed = self.changed.notified();
-            let next = self.with(|state, _| state.roster.next_timer()).flatten();
+            let next = self.with(|state, _| state.tracker.next_timer()).flatten();
             let timer = async {
                 match next {
                     // "Longer than the grace" begins after the deadline.
@@ -105,7 +105,7 @@ impl RollCall {
                 () = timer => {}
             }
             let Due { confirm, silent } = self
-                .with(|state, now| state.roster.due(now))
+                .with(|state, now| state.tracker.due(now))
                 .unwrap_or_default();
             if confirm.len() >= MANY {
                 let call = Arc::clone(&self);
@@ -138,7 +138,7 @@ impl RollCall {
     fn begin(&self, graces: Graces, interval: Duration) {
         let now = Instant::now();
         *self.lock() = Some(State {
-            roster: Roster::new(graces, now),
+            tracker: LivenessTracker::new(graces, now),
             contact: Contact::new(2 * interval, now),
         });
         for cluster in self.fleet.clusters.list() {
@@ -153,7 +153,7 @@ impl RollCall {
         match change {
             Change::Applied { new, .. } => self.see(new),
             Change::Deleted { old } => {
-                self.with(|state, _| state.roster.forget(&old.name_any()));
+                self.with(|state, _| state.tracker.forget(&old.name_any()));
             }
         }
         self.changed.notify_one();
@@ -165,15 +165,15 @@ impl RollCall {
             if cluster.spec.sync_mode != ClusterSyncMode::Pull
                 || cluster.metadata.deletion_timestamp.is_some()
             {
-                state.roster.forget(&name);
+                state.tracker.forget(&name);
                 return false;
             }
             let today = self.fleet.clock.now();
             let created = cluster.creation_timestamp().map_or(today, |at| at.0);
             let age = Duration::try_from(today.duration_since(created)).unwrap_or_default();
-            state.roster.identify(&name, cluster.meta().uid.as_deref());
+            state.tracker.identify(&name, cluster.meta().uid.as_deref());
             state
-                .roster
+                .tracker
                 .cluster(&name, cluster.condition(condition::READY), age, now)
         });
         // A lease that came before its cluster is heard now: first read when the cluster falls
@@ -192,7 +192,7 @@ impl RollCall {
                 self.renewed(new);
             }
             Change::Deleted { old } => {
-                self.with(|state, now| state.roster.lease(&old.name_any(), None, now));
+                self.with(|state, now| state.tracker.lease(&old.name_any(), None, now));
             }
         }
     }
@@ -203,7 +203,7 @@ impl RollCall {
             .as_ref()
             .and_then(|spec| spec.renew_time.as_ref())
             .map(|at| at.0);
-        self.with(|state, now| state.roster.lease(&lease.name_any(), renewed, now));
+        self.with(|state, now| state.tracker.lease(&lease.name_any(), renewed, now));
     }
 
     /// The API was reached: time in which it was not is given back to everyone.
@@ -215,7 +215,7 @@ impl RollCall {
                     lost_seconds = lost.as_secs_f64(),
                     "the fleet API was out of reach: every cluster gets that time back"
                 );
-                state.roster.give_back(lost, now);
+                state.tracker.give_back(lost, now);
             }
         });
     }
@@ -253,7 +253,7 @@ impl RollCall {
                 if let Some(lease) = lease {
                     self.renewed(&lease);
                 }
-                self.with(|state, _| state.roster.confirmed(name, asked));
+                self.with(|state, _| state.tracker.confirmed(name, asked));
                 return true;
             }
             Ok(Err(error)) => self.unreached(&client::brief(&error)),
@@ -285,23 +285,23 @@ impl RollCall {
         }
         self.with(|state, _| {
             for name in &names {
-                state.roster.confirmed(name, asked);
+                state.tracker.confirmed(name, asked);
             }
         });
     }
 
     /// Reports one silent cluster, unless a last look at its lease says otherwise.
     async fn report(&self, name: &str) {
-        let believed =
-            self.with(|state, now| state.contact.is_good() && state.roster.is_confirmed(name, now));
+        let believed = self
+            .with(|state, now| state.contact.is_good() && state.tracker.is_confirmed(name, now));
         if believed != Some(true) && !self.ask_about(name).await {
             return self.look_again(name);
         }
         let silence = self
-            .with(|state, now| state.roster.silence(name, now))
+            .with(|state, now| state.tracker.silence(name, now))
             .flatten();
         let (Some(silence), Some(cluster)) = (silence, self.fleet.clusters.get(None, name)) else {
-            self.with(|state, now| state.roster.arm(name, now));
+            self.with(|state, now| state.tracker.arm(name, now));
             self.changed.notify_one();
             return;
         };
@@ -351,13 +351,13 @@ impl RollCall {
             silence.message(),
         );
         if let Some(written) = conditions::get(&list, condition::READY) {
-            self.with(|state, _| state.roster.wrote(&name, written.clone()));
+            self.with(|state, _| state.tracker.wrote(&name, written.clone()));
         }
         Ok(())
     }
 
     fn look_again(&self, name: &str) {
-        self.with(|state, now| state.roster.arm_at(name, now + RETRY));
+        self.with(|state, now| state.tracker.arm_at(name, now + RETRY));
         self.changed.notify_one();
     }
 

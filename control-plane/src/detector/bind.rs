@@ -13,7 +13,7 @@ use super::controller::Detector;
 use super::error::Error;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::template::TemplateKey;
-use crate::scheduler::FirstPlacement;
+use crate::scheduler::controller::InitialPlacement;
 
 /// How long to wait for a binding that is going away; its disappearance is heard of earlier.
 const LEAVING: Duration = Duration::from_secs(5);
@@ -76,7 +76,7 @@ impl Detector {
         match api.create(&PostParams::default(), &binding).await {
             Ok(created) => {
                 if !created.spec().clusters.is_empty() {
-                    FirstPlacement::tell(&self.fleet, &created);
+                    InitialPlacement::tell(&self.fleet, &created);
                 }
                 Ok(Next::Done)
             }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::identity::{Owner, owner, sound_name};
 use crate::fleet::claim::{Claim, Pairs, missing};
 use crate::fleet::template::{Template, TemplateKey};
-use crate::scheduler::outcome::Placed;
+use crate::scheduler::core::outcome::Placed;
 use crate::taint::default_tolerations::DefaultTolerations;
 
 /// On a binding (ours): fingerprint of the template that it was made of. Every write of a

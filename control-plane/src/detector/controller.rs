@@ -30,7 +30,7 @@ use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::scope::Scope;
 use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::{Lookup, TemplateEvent};
-use crate::scheduler::FirstPlacement;
+use crate::scheduler::controller::InitialPlacement;
 use crate::settings::PROPAGATE_DEPS;
 use crate::taint::default_tolerations::DefaultTolerations;
 
@@ -55,7 +55,7 @@ pub(super) struct Detector {
     pub(super) classes: Option<Classes>,
     pub(super) scope: Scope,
     /// Places new bindings, where this process is the scheduler, too.
-    pub(super) first: Option<FirstPlacement>,
+    pub(super) first: Option<InitialPlacement>,
     memory: Mutex<Memory>,
     /// When the first template was looked at.
     began: OnceLock<Instant>,
@@ -120,7 +120,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         audits: Audits::default(),
         classes: Classes::of(fleet),
         scope: scope.clone(),
-        first: FirstPlacement::follow(fleet),
+        first: InitialPlacement::follow(fleet),
         memory: Mutex::default(),
         began: OnceLock::new(),
     });

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 /// State of an item. `since` is the time from which it was to be evicted: the oldest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Slot {
     /// The item becomes ready at an instant.
     Waiting {
         /// Instant at which it becomes ready.
@@ -73,7 +73,7 @@ pub struct Backlog<K> {
 
 #[derive(Debug)]
 struct Lane<K> {
-    places: HashMap<K, Place>,
+    places: HashMap<K, Slot>,
     ready: BTreeSet<(Rank, K)>,
     /// Stranded items that were tried since something changed last.
     stranded: BTreeSet<(Rank, K)>,
@@ -119,18 +119,18 @@ impl<K> Default for Backlog<K> {
 
 impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
     /// Puts an item somewhere, from wherever it was. Says whether it was not there before.
-    pub fn put(&mut self, cluster: &Arc<str>, key: K, place: Place) -> bool {
+    pub fn put(&mut self, cluster: &Arc<str>, key: K, place: Slot) -> bool {
         let known = self.take_out(cluster, &key);
         let lane = self.lanes.entry(Arc::clone(cluster)).or_default();
         match place {
-            Place::Waiting { until, .. } => {
+            Slot::Waiting { until, .. } => {
                 self.timers
                     .insert((until, Arc::clone(cluster), key.clone()));
             }
-            Place::Ready(rank) => {
+            Slot::Ready(rank) => {
                 lane.ready.insert((rank, key.clone()));
             }
-            Place::Stranded(rank) => {
+            Slot::Stranded(rank) => {
                 lane.stranded.insert((rank, key.clone()));
             }
         }
@@ -152,7 +152,7 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
     }
 
     /// Where an item stands.
-    pub fn place(&self, cluster: &str, key: &K) -> Option<Place> {
+    pub fn place(&self, cluster: &str, key: &K) -> Option<Slot> {
         self.lanes.get(cluster)?.places.get(key).copied()
     }
 
@@ -162,7 +162,7 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
             return Vec::new();
         };
         for (key, place) in &lane.places {
-            if let Place::Waiting { until, .. } = place {
+            if let Slot::Waiting { until, .. } = place {
                 self.timers
                     .remove(&(*until, Arc::clone(&name), key.clone()));
             }
@@ -182,8 +182,8 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
             let Some((_, cluster, key)) = self.timers.pop_first() else {
                 break;
             };
-            if let Some(Place::Waiting { rank, .. }) = self.place(&cluster, &key) {
-                self.put(&cluster, key.clone(), Place::Ready(rank));
+            if let Some(Slot::Waiting { rank, .. }) = self.place(&cluster, &key) {
+                self.put(&cluster, key.clone(), Slot::Ready(rank));
                 matured.push((cluster, key));
             }
         }
@@ -201,7 +201,7 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
     /// The same for one of them.
     pub fn wake(&mut self, cluster: &str, key: &K) {
         if let Some(lane) = self.lanes.get_mut(cluster)
-            && let Some(Place::Stranded(rank)) = lane.places.get(key)
+            && let Some(Slot::Stranded(rank)) = lane.places.get(key)
         {
             let item = (*rank, key.clone());
             if lane.stranded.remove(&item) {
@@ -221,7 +221,7 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
                 if left > 0
                     && let Some((rank, key)) = lane.due.pop_first()
                 {
-                    lane.places.insert(key.clone(), Place::Ready(rank));
+                    lane.places.insert(key.clone(), Slot::Ready(rank));
                     lane.ready.insert((rank, key));
                     left -= 1;
                 }
@@ -274,7 +274,7 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
     }
 
     /// All items of one cluster.
-    pub fn items(&self, cluster: &str) -> impl Iterator<Item = (&K, &Place)> {
+    pub fn items(&self, cluster: &str) -> impl Iterator<Item = (&K, &Slot)> {
         self.lanes
             .get(cluster)
             .into_iter()
@@ -289,14 +289,14 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
             return false;
         };
         match place {
-            Place::Waiting { until, .. } => {
+            Slot::Waiting { until, .. } => {
                 self.timers
                     .remove(&(until, Arc::clone(cluster), key.clone()));
             }
-            Place::Ready(rank) => {
+            Slot::Ready(rank) => {
                 lane.ready.remove(&(rank, key.clone()));
             }
-            Place::Stranded(rank) => {
+            Slot::Stranded(rank) => {
                 let item = (rank, key.clone());
                 let _ = lane.stranded.remove(&item) || lane.due.remove(&item);
             }
@@ -334,7 +334,7 @@ mod tests {
             ("vital", 100, 10),
             ("idle", -5, 0),
         ] {
-            backlog.put(&a, key, Place::Ready(rank(priority, since)));
+            backlog.put(&a, key, Slot::Ready(rank(priority, since)));
         }
         assert_eq!(order(&mut backlog), ["vital", "old", "young", "idle"]);
     }
@@ -351,7 +351,7 @@ mod tests {
             (&b, "b2", 0, 101),
             (&b, "vital", 7, 200),
         ] {
-            backlog.put(on, key, Place::Ready(rank(priority, since)));
+            backlog.put(on, key, Slot::Ready(rank(priority, since)));
         }
         assert_eq!(order(&mut backlog), ["vital", "a1", "b1", "a2", "b2", "a3"]);
     }
@@ -364,17 +364,17 @@ mod tests {
         assert!(backlog.put(
             &a,
             "x",
-            Place::Waiting {
+            Slot::Waiting {
                 until,
                 rank: rank(0, 300)
             }
         ));
         assert!(
-            !backlog.put(&a, "x", Place::Ready(rank(0, 1))),
+            !backlog.put(&a, "x", Slot::Ready(rank(0, 1))),
             "a duplicate is no new item"
         );
         assert_eq!(backlog.next_timer(), None);
-        assert!(!backlog.put(&a, "x", Place::Stranded(rank(0, 1))));
+        assert!(!backlog.put(&a, "x", Slot::Stranded(rank(0, 1))));
         assert!(!backlog.has_ready());
         assert_eq!(
             backlog.depths().next().unwrap().1,
@@ -399,7 +399,7 @@ mod tests {
         backlog.put(
             &a,
             "x",
-            Place::Waiting {
+            Slot::Waiting {
                 until,
                 rank: rank(0, 60),
             },
@@ -413,17 +413,17 @@ mod tests {
     fn the_recovery_of_a_cluster_drops_its_items_and_no_others() {
         let mut backlog = Backlog::default();
         let (a, b, now) = (cluster("a"), cluster("b"), Instant::now());
-        backlog.put(&a, "ready", Place::Ready(rank(0, 1)));
+        backlog.put(&a, "ready", Slot::Ready(rank(0, 1)));
         backlog.put(
             &a,
             "waiting",
-            Place::Waiting {
+            Slot::Waiting {
                 until: now,
                 rank: rank(0, 1),
             },
         );
-        backlog.put(&a, "stranded", Place::Stranded(rank(0, 1)));
-        backlog.put(&b, "other", Place::Ready(rank(0, 1)));
+        backlog.put(&a, "stranded", Slot::Stranded(rank(0, 1)));
+        backlog.put(&b, "other", Slot::Ready(rank(0, 1)));
         let mut dropped = backlog.drop_cluster("a");
         dropped.sort_unstable();
         assert_eq!(dropped, ["ready", "stranded", "waiting"]);
@@ -438,7 +438,7 @@ mod tests {
             let mut backlog = Backlog::default();
             for &i in order {
                 let (key, priority, since) = items[i];
-                backlog.put(&cluster("a"), key, Place::Ready(rank(priority, since)));
+                backlog.put(&cluster("a"), key, Slot::Ready(rank(priority, since)));
             }
             backlog
         };

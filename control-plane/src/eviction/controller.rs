@@ -1,4 +1,4 @@
-//! Passes every change of clusters and bindings to the eviction desk, and carries out its
+//! Passes every change of clusters and bindings to the evictor, and carries out its
 //! decisions.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,28 +15,28 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
-use super::carry::{carry_out, may_be_written};
-use super::desk::{Desk, Errand, News, Now, Outcome, Step};
 use super::judge::Switches;
 use super::measure::{self, INTERVAL, Meter};
-use super::motive::Motive;
 use super::pace::Pace;
 use super::plan::{Departure, Nowhere, plan};
-use super::subject::Subject;
-use super::teller::Teller;
+use crate::eviction::any_binding::AnyBinding;
+use crate::eviction::condition_writer::ConditionWriter;
+use crate::eviction::evictor::{Eviction, Evictor, News, Now, Outcome, Step};
+use crate::eviction::execute::{carry_out, may_be_written};
+use crate::eviction::reason::EvictionReason;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind};
-use crate::scheduler::Options;
+use crate::scheduler::core::Options;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
 /// Evictions in flight at a time: the rate limits them, this limits what a slow API can pile up.
 const IN_FLIGHT: usize = 32;
 
-struct Office {
-    desk: Mutex<Desk>,
+struct Controller {
+    evictor: Mutex<Evictor>,
     meter: Mutex<Meter>,
     changed: Arc<Notify>,
-    teller: Teller,
+    writer: ConditionWriter,
     events: Events,
     clusters: Informer<Cluster>,
     clock: Arc<Clock>,
@@ -48,74 +48,76 @@ struct Office {
 pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
     let settings = &fleet.settings;
     measure::describe();
-    let office = Arc::new(Office {
-        desk: Mutex::new(Desk::sharing(Switches::of(settings), pace.clone())),
+    let controller = Arc::new(Controller {
+        evictor: Mutex::new(Evictor::sharing(Switches::of(settings), pace.clone())),
         meter: Mutex::new(Meter::new(tokio::time::Instant::now())),
         changed: Arc::new(Notify::new()),
-        teller: Teller::start(fleet, tasks),
+        writer: ConditionWriter::start(fleet, tasks),
         events: fleet.events.clone(),
         clusters: fleet.clusters.clone(),
         clock: Arc::clone(&fleet.clock),
         options: Options::of(settings).for_departure(),
     });
-    pace.wakes(Arc::clone(&office.changed));
+    pace.wakes(Arc::clone(&controller.changed));
     fleet.clusters.on_change({
-        let office = Arc::clone(&office);
+        let controller = Arc::clone(&controller);
         move |change| match change {
-            Change::Applied { new, .. } => office.with(|desk, now| desk.cluster(new, now)),
+            Change::Applied { new, .. } => {
+                controller.with(|evictor, now| evictor.cluster(new, now));
+            }
             Change::Deleted { old } => {
                 let name = old.name_any();
-                let left = office.clusters.presence(None, &name).is_gone();
-                office.with(|desk, now| desk.cluster_gone(&name, left, now));
+                let left = controller.clusters.presence(None, &name).is_gone();
+                controller.with(|evictor, now| evictor.cluster_gone(&name, left, now));
             }
         }
     });
     fleet.clusters.on_unread_departure({
-        let office = Arc::clone(&office);
-        move |_, name| office.with(|desk, now| desk.cluster_gone(name, true, now))
+        let controller = Arc::clone(&controller);
+        move |_, name| controller.with(|evictor, now| evictor.cluster_gone(name, true, now))
     });
-    follow(&office, &fleet.bindings);
-    follow(&office, &fleet.cluster_bindings);
-    tasks.spawn("eviction", run(Arc::clone(&office), Arc::clone(fleet)));
-    tasks.spawn("eviction figures", show(office, Arc::clone(fleet)));
+    follow(&controller, &fleet.bindings);
+    follow(&controller, &fleet.cluster_bindings);
+    tasks.spawn("eviction", run(Arc::clone(&controller), Arc::clone(fleet)));
+    tasks.spawn("eviction figures", show(controller, Arc::clone(fleet)));
 }
 
-fn follow<B: BindingKind>(office: &Arc<Office>, bindings: &Informer<B>)
+fn follow<B: BindingKind>(controller: &Arc<Controller>, bindings: &Informer<B>)
 where
-    Subject: From<Arc<B>>,
+    AnyBinding: From<Arc<B>>,
 {
-    let office = Arc::clone(office);
+    let controller = Arc::clone(controller);
     bindings.on_change(move |change| match change {
         Change::Applied { new, .. } => {
-            office.with(|desk, now| desk.binding(&Arc::clone(new).into(), now));
+            controller.with(|evictor, now| evictor.binding(&Arc::clone(new).into(), now));
         }
         Change::Deleted { old } => {
-            office.with(|desk, _| desk.binding_gone(&BindingKey::of(old.as_ref())));
+            controller.with(|evictor, _| evictor.binding_gone(&BindingKey::of(old.as_ref())));
         }
     });
 }
 
-impl Office {
-    /// Does something at the desk, and passes its news on.
-    fn with(&self, act: impl FnOnce(&mut Desk, Now)) {
-        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        act(&mut desk, Now::by(&self.clock));
-        self.tell(desk.take_news());
-        drop(desk);
+impl Controller {
+    /// Does something with the evictor, and passes its news on.
+    fn with(&self, act: impl FnOnce(&mut Evictor, Now)) {
+        let mut evictor = self.evictor.lock().unwrap_or_else(PoisonError::into_inner);
+        act(&mut evictor, Now::by(&self.clock));
+        self.tell(evictor.take_news());
+        drop(evictor);
         self.changed.notify_one();
     }
 
     fn next(&self) -> Step {
-        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        let step = desk.next(Now::by(&self.clock));
-        self.tell(desk.take_news());
+        let mut evictor = self.evictor.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = evictor.next(Now::by(&self.clock));
+        self.tell(evictor.take_news());
         step
     }
 
-    /// Called with the desk locked: of two notes about one binding the later must be told last.
+    /// Called with the evictor locked: of two notes about one binding the later must be told last.
     fn tell(&self, news: News) {
-        self.teller.forget(&news.gone);
-        self.teller.tell(news.bindings);
+        self.writer.forget(&news.gone);
+        self.writer.tell(news.bindings);
         for note in news.clusters {
             tracing::info!(cluster = %note.cluster, reason = note.reason, "{}", note.message);
             if let Some(cluster) = self.clusters.get(None, &note.cluster) {
@@ -126,28 +128,35 @@ impl Office {
     }
 }
 
-async fn run(office: Arc<Office>, fleet: Arc<Fleet>) {
+async fn run(controller: Arc<Controller>, fleet: Arc<Fleet>) {
     if !fleet.ready().await {
         return;
     }
-    office.with(Desk::open);
+    controller.with(Evictor::open);
     let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
     loop {
         let permit = tokio::select! {
             () = fleet.shutdown.cancelled() => return,
             permit = Arc::clone(&in_flight).acquire_owned() => permit,
         };
-        let wait = match office.next() {
-            Step::Evict(errand) => {
-                let (office, fleet) = (Arc::clone(&office), Arc::clone(&fleet));
+        let wait = match controller.next() {
+            Step::Evict(eviction) => {
+                let (controller, fleet) = (Arc::clone(&controller), Arc::clone(&fleet));
                 tokio::spawn(async move {
-                    let errand = Arc::new(*errand);
-                    let work = evict(Arc::clone(&office), Arc::clone(&fleet), Arc::clone(&errand));
+                    let eviction = Arc::new(*eviction);
+                    let work = evict(
+                        Arc::clone(&controller),
+                        Arc::clone(&fleet),
+                        Arc::clone(&eviction),
+                    );
                     let outcome = settle(tokio::spawn(work)).await;
-                    let mut meter = office.meter.lock().unwrap_or_else(PoisonError::into_inner);
-                    meter.count(&errand, &outcome, fleet.clock.now());
+                    let mut meter = controller
+                        .meter
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
+                    meter.count(&eviction, &outcome, fleet.clock.now());
                     drop(meter);
-                    office.with(|desk, now| desk.done(&errand, outcome, now));
+                    controller.with(|evictor, now| evictor.done(&eviction, outcome, now));
                     drop(permit);
                 });
                 continue;
@@ -163,48 +172,50 @@ async fn run(office: Arc<Office>, fleet: Arc<Fleet>) {
         };
         tokio::select! {
             () = fleet.shutdown.cancelled() => return,
-            () = office.changed.notified() => {}
+            () = controller.changed.notified() => {}
             () = timer => {}
         }
     }
 }
 
-async fn evict(office: Arc<Office>, fleet: Arc<Fleet>, errand: Arc<Errand>) -> Outcome {
-    match &errand.subject {
-        Subject::Namespaced(_) => go::<ResourceBinding>(&office, &fleet, &errand).await,
-        Subject::Cluster(_) => go::<ClusterResourceBinding>(&office, &fleet, &errand).await,
+async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Eviction>) -> Outcome {
+    match &eviction.binding {
+        AnyBinding::Namespaced(_) => go::<ResourceBinding>(&controller, &fleet, &eviction).await,
+        AnyBinding::Cluster(_) => {
+            go::<ClusterResourceBinding>(&controller, &fleet, &eviction).await
+        }
     }
 }
 
-/// The outcome of an errand, one that panicked on odd data included: it has failed, is told of, and
-/// is tried again with back-off. Without an outcome its binding would never be evicted, and nobody
-/// would learn why.
-async fn settle(errand: JoinHandle<Outcome>) -> Outcome {
-    errand.await.unwrap_or_else(|error| {
+/// The outcome of an eviction, one that panicked on odd data included: it has failed, is told of,
+/// and is tried again with back-off. Without an outcome its binding would never be evicted, and
+/// nobody would learn why.
+async fn settle(eviction: JoinHandle<Outcome>) -> Outcome {
+    eviction.await.unwrap_or_else(|error| {
         Outcome::Failed(format!("the eviction could not be planned: {error}"))
     })
 }
 
-/// Runs one errand: plan, one patch, and what that means.
-async fn go<B: BindingKind>(office: &Office, fleet: &Fleet, errand: &Errand) -> Outcome
+/// Runs one eviction: plan, one patch, and what that means.
+async fn go<B: BindingKind>(controller: &Controller, fleet: &Fleet, eviction: &Eviction) -> Outcome
 where
-    Subject: From<Arc<B>>,
+    AnyBinding: From<Arc<B>>,
 {
-    let (key, spec) = (errand.subject.key(), errand.subject.spec());
+    let (key, spec) = (eviction.binding.key(), eviction.binding.spec());
     let ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
     let departure = Departure {
         spec,
-        status: errand.subject.status(),
-        cluster: &errand.cluster,
-        motive: Motive::Taint(&errand.cause),
-        purge_mode: &errand.purge_mode,
+        status: eviction.binding.status(),
+        cluster: &eviction.cluster,
+        reason: EvictionReason::Taint(&eviction.cause),
+        purge_mode: &eviction.purge_mode,
         preserves_state: fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION),
         ours,
     };
     let plan = match plan(
         &departure,
-        &errand.snapshot,
-        &office.options,
+        &eviction.snapshot,
+        &controller.options,
         fleet.clock.now(),
     ) {
         Ok(plan) => plan,
@@ -219,13 +230,13 @@ where
         return Outcome::Conflict;
     }
     let to = plan.destination();
-    let version = errand.subject.meta().resource_version.as_deref();
+    let version = eviction.binding.meta().resource_version.as_deref();
     match carry_out::<B>(fleet, &key, version, plan).await {
         Ok(binding) => {
-            tracing::info!(binding = %key, cluster = %errand.cluster, cause = %errand.cause, to, mode = %errand.purge_mode, "evicted");
+            tracing::info!(binding = %key, cluster = %eviction.cluster, cause = %eviction.cause, to, mode = %eviction.purge_mode, "evicted");
             Outcome::Evicted {
                 // Until the cache shows it, and after an outage there are as many as it hit.
-                subject: B::cache(fleet).kept(binding).into(),
+                binding: B::cache(fleet).kept(binding).into(),
                 to,
             }
         }
@@ -233,7 +244,7 @@ where
         Err(error) if client::is_not_found(&error) => Outcome::Gone,
         Err(error) => {
             let why = client::brief(&error);
-            tracing::warn!(binding = %key, cluster = %errand.cluster, error = why, "cannot evict");
+            tracing::warn!(binding = %key, cluster = %eviction.cluster, error = why, "cannot evict");
             if may_be_written(&error) {
                 Outcome::Unclear(why)
             } else {
@@ -244,16 +255,22 @@ where
 }
 
 /// Sets the gauges from time to time.
-async fn show(office: Arc<Office>, fleet: Arc<Fleet>) {
+async fn show(controller: Arc<Controller>, fleet: Arc<Fleet>) {
     let mut interval = tokio::time::interval(INTERVAL);
     loop {
         tokio::select! {
             () = fleet.shutdown.cancelled() => return,
             _ = interval.tick() => {}
         }
-        let desk = office.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut meter = office.meter.lock().unwrap_or_else(PoisonError::into_inner);
-        meter.show(&desk, tokio::time::Instant::now());
+        let evictor = controller
+            .evictor
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut meter = controller
+            .meter
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        meter.show(&evictor, tokio::time::Instant::now());
     }
 }
 

@@ -13,7 +13,7 @@ use muster_shared::names::condition;
 use muster_shared::taints::{NO_EXECUTE, PREFER_NO_EXECUTE};
 
 use crate::fleet::availability::reads_works;
-use crate::scheduler::Snapshot;
+use crate::scheduler::core::Snapshot;
 
 /// All clusters.
 #[derive(Debug, Default)]

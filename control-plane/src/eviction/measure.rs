@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::backlog::Place;
-use super::desk::{Desk, Errand, Outcome};
+use super::backlog::Slot;
+use crate::eviction::evictor::{Eviction, Evictor, Outcome};
 use crate::fleet::binding::BindingKey;
 
 /// How often the gauges are set.
@@ -112,8 +112,8 @@ impl Meter {
         }
     }
 
-    /// Counts an errand that came to an end. A conflict is none: the errand is repeated.
-    pub fn count(&mut self, errand: &Errand, outcome: &Outcome, now: Timestamp) {
+    /// Counts an eviction that came to an end. A conflict is none: the eviction is repeated.
+    pub fn count(&mut self, eviction: &Eviction, outcome: &Outcome, now: Timestamp) {
         let success = match outcome {
             Outcome::Evicted { .. } => true,
             Outcome::Nowhere(_)
@@ -122,16 +122,16 @@ impl Meter {
             | Outcome::Unclear(_) => false,
             Outcome::Conflict | Outcome::Gone => return,
         };
-        let cluster = errand.cluster.to_string();
+        let cluster = eviction.cluster.to_string();
         let done = self.done.entry(cluster.clone()).or_default();
         done.processed += 1;
         done.evicted += u64::from(success);
-        let queue = queue_name(&errand.subject.key());
+        let queue = queue_name(&eviction.binding.key());
         let result = if success { "success" } else { "error" };
         metrics::counter!("eviction_processing_total", "name" => queue, "result" => result)
             .increment(1);
         if success {
-            let waited = now.duration_since(errand.since()).as_secs_f64().max(0.0);
+            let waited = now.duration_since(eviction.since()).as_secs_f64().max(0.0);
             metrics::histogram!("evict_processing_latency_seconds", "cluster_name" => cluster)
                 .record(waited);
             metrics::histogram!("eviction_processing_latency_seconds", "name" => queue)
@@ -141,11 +141,11 @@ impl Meter {
 
     /// Sets the gauges.
     #[expect(clippy::cast_precision_loss)] // gauges are floating point numbers
-    pub fn show(&mut self, desk: &Desk, now: Instant) {
-        let health = desk.health();
+    pub fn show(&mut self, evictor: &Evictor, now: Instant) {
+        let health = evictor.health();
         metrics::gauge!("cluster_fault_num").set(health.failed as f64);
         metrics::gauge!("cluster_fault_rate").set(health.failed_fraction());
-        metrics::gauge!("muster_evict_allowed_rate").set(desk.allowed_rate());
+        metrics::gauge!("muster_evict_allowed_rate").set(evictor.allowed_rate());
         let elapsed = now
             .saturating_duration_since(self.shown_at)
             .as_secs_f64()
@@ -154,19 +154,19 @@ impl Meter {
         let mut kinds: BTreeMap<Kind, u64> = BTreeMap::new();
         let mut by_queue: BTreeMap<&'static str, u64> = BTreeMap::new();
         let mut depths = BTreeMap::new();
-        for (cluster, depth) in desk.backlog().depths() {
+        for (cluster, depth) in evictor.backlog().depths() {
             depths.insert(cluster.to_string(), depth);
             self.done.entry(cluster.to_string()).or_default();
-            for (key, place) in desk.backlog().items(cluster) {
+            for (key, place) in evictor.backlog().items(cluster) {
                 let of = |metric, label, kind| (metric, label, cluster.to_string(), kind);
-                if let Some(kind) = desk.resource_kind(key) {
+                if let Some(kind) = evictor.resource_kind(key) {
                     let kind = of("evict_kind_total", "cluster_name", kind);
                     *kinds.entry(kind).or_default() += 1;
                 }
                 let kind = of("eviction_kind_total", "member_cluster", binding_kind(key));
                 *kinds.entry(kind).or_default() += 1;
                 *by_queue.entry(queue_name(key)).or_default() +=
-                    u64::from(matches!(place, Place::Ready(_)));
+                    u64::from(matches!(place, Slot::Ready(_)));
             }
         }
         // A gauge that is not set any more keeps its last value: set what is gone to zero.
@@ -204,7 +204,7 @@ impl Meter {
         // The figures of a cluster that has left are zero from now on, and nothing is remembered of
         // it.
         self.done
-            .retain(|cluster, _| desk.fleet().get(cluster).is_some());
+            .retain(|cluster, _| evictor.fleet().get(cluster).is_some());
     }
 }
 

@@ -1,22 +1,22 @@
 //! Evicts workloads from tainted clusters: which, in which order, at which rate, and where to.
 
+pub mod any_binding;
 pub mod backlog;
-pub mod carry;
+pub mod condition_writer;
 mod controller;
-pub mod desk;
+pub mod evictor;
+pub mod execute;
 pub mod explain;
 mod feed;
 pub mod fleet_view;
 pub mod judge;
 pub mod measure;
-pub mod motive;
 pub mod pace;
 pub mod plan;
 pub mod preserve;
 pub mod rate;
+pub mod reason;
 pub mod record;
-pub mod subject;
-pub mod teller;
 
 pub use controller::start;
 pub use feed::budget;

@@ -15,12 +15,12 @@ use muster_shared::k8s::Time;
 use muster_shared::names::annotation::{APPLIED_PLACEMENT, LAST_EVICTION};
 use serde_json::{Map, Value, json};
 
-use super::motive::Motive;
 use super::preserve;
 use super::record::Record;
+use crate::eviction::reason::EvictionReason;
 use crate::fleet::availability::{Workload, can_stand_in, can_take};
-use crate::scheduler::record::record;
-use crate::scheduler::{Facts, NoFit, Options, Plugin, Snapshot, schedule};
+use crate::scheduler::core::record::record;
+use crate::scheduler::core::{ClusterInfo, FitError, Options, Plugin, Snapshot, schedule};
 
 /// A task's message may not be longer (the schema's rule).
 const LONGEST_MESSAGE: usize = 1024;
@@ -37,7 +37,7 @@ pub struct Departure<'a> {
     /// The cluster that is left.
     pub cluster: &'a str,
     /// Why.
-    pub motive: Motive<'a>,
+    pub reason: EvictionReason<'a>,
     /// What becomes of the old copy.
     pub purge_mode: &'a PurgeMode,
     /// Whether the new copy is told about the old one (gate `StatefulFailoverInjection`).
@@ -62,7 +62,7 @@ pub struct Plan {
 pub enum Nowhere {
     /// No other cluster fits.
     #[error("no other cluster could take it: {0}")]
-    NoFit(#[from] NoFit),
+    FitError(#[from] FitError),
     /// The schedule would have no cluster.
     #[error("no other cluster could take it: the placement would be empty")]
     Empty,
@@ -134,7 +134,7 @@ pub fn plan(
         clusters: decision.clusters,
         affinity_name,
     };
-    if let Motive::Taint(cause) = departure.motive {
+    if let EvictionReason::Taint(cause) = departure.reason {
         let (to, mode) = (plan.destination(), departure.purge_mode.to_string());
         let record = Record::new(cluster, &to, &mode, &cause.to_string(), now);
         plan.patch["metadata"]["annotations"][LAST_EVICTION] = json!(record.write());
@@ -154,7 +154,7 @@ fn require_available(
     let workload = Workload::of(spec, spec.placement.as_deref());
     let mut reasons = Vec::new();
     for target in targets {
-        let cluster = snapshot.get(&target.name).map(Facts::cluster);
+        let cluster = snapshot.get(&target.name).map(ClusterInfo::cluster);
         let has_it = spec.target(&target.name).is_some();
         let available = if has_it || !asks_for_kind {
             can_stand_in(cluster, &workload)
@@ -205,7 +205,7 @@ impl Departure<'_> {
             .graceful_eviction_tasks
             .retain(|task| task.from_cluster != self.cluster);
         let preserved = if self.preserves_state {
-            match preserve::labels(self.motive.rules(self.spec), self.status, self.cluster) {
+            match preserve::labels(self.reason.rules(self.spec), self.status, self.cluster) {
                 Ok(preserved) => preserved,
                 Err(error) if *self.purge_mode == PurgeMode::Directly => return Err(error.into()),
                 Err(_) => BTreeMap::new(),
@@ -213,7 +213,7 @@ impl Departure<'_> {
         } else {
             BTreeMap::new()
         };
-        let task_stays = self.motive.outlives_the_copy() || !preserved.is_empty();
+        let task_stays = self.reason.outlives_the_copy() || !preserved.is_empty();
         after.take_out(self.task(preserved, now));
         Ok((after, task_stays))
     }
@@ -224,15 +224,15 @@ impl Departure<'_> {
         preserved: BTreeMap<String, String>,
         now: Timestamp,
     ) -> GracefulEvictionTask {
-        let mut message = self.motive.message(self.cluster);
+        let mut message = self.reason.message(self.cluster);
         message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
         GracefulEvictionTask {
             from_cluster: self.cluster.to_owned(),
             purge_mode: Some(self.purge_mode.clone()),
-            reason: self.motive.reason().to_owned(),
+            reason: self.reason.reason().to_owned(),
             message: Some(message),
-            producer: self.motive.producer().to_owned(),
-            grace_period_seconds: self.motive.grace_seconds(self.spec, self.purge_mode),
+            producer: self.reason.producer().to_owned(),
+            grace_period_seconds: self.reason.grace_seconds(self.spec, self.purge_mode),
             suppress_deletion: (*self.purge_mode == PurgeMode::Never).then_some(true),
             // So that only a cluster gets the labels that did not run the workload before (unlike
             // in Karmada).

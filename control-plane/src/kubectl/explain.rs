@@ -23,10 +23,10 @@ use serde::Serialize;
 use crate::eviction::explain::CONDITION;
 use crate::eviction::judge::placement;
 use crate::fleet::availability::{Workload, can_hold};
-use crate::scheduler::explain::{Explanation, Fate, explain};
-use crate::scheduler::need::need;
-use crate::scheduler::record::record;
-use crate::scheduler::{Facts, Options, Snapshot};
+use crate::scheduler::core::explain::{Explanation, Fate, explain};
+use crate::scheduler::core::need::need;
+use crate::scheduler::core::record::record;
+use crate::scheduler::core::{ClusterInfo, Options, Snapshot};
 
 /// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -147,7 +147,7 @@ impl Answer {
         let placement = placement(spec, applied);
         let workload = Workload::of(spec, placement.as_deref());
         let unavailable = spec.clusters.iter().filter_map(|target| {
-            let cluster = snapshot.get(&target.name).map(Facts::cluster);
+            let cluster = snapshot.get(&target.name).map(ClusterInfo::cluster);
             let reason = can_hold(cluster, &workload).err()?;
             Some(Unavailable {
                 cluster: target.name.clone(),

@@ -15,7 +15,7 @@ use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::settings::Words;
 use muster_shared::tls;
 
-use crate::scheduler::Options;
+use crate::scheduler::core::Options;
 use crate::settings::grade_rule::GradeRule;
 
 /// Asks the fleet API about failover and placement, and lets members join and leave.

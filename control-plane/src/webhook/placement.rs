@@ -15,7 +15,7 @@ use muster_shared::selectors::{
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE};
 
 use super::problem::Findings;
-use crate::scheduler::bounds::{MOST_AFFINITIES, Size, size_of_groups, size_of_weights};
+use crate::scheduler::core::bounds::{MOST_AFFINITIES, Size, size_of_groups, size_of_weights};
 
 const LABEL_KEY: &str =
     "must be a label key: a name of at most 63 characters, with an optional DNS prefix";

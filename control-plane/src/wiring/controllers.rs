@@ -53,7 +53,9 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
     ("gracefulEviction", |it| {
         graceful_eviction::start(it.fleet, it.tasks);
     }),
-    ("scheduler", |it| scheduler::start(it.fleet, it.tasks)),
+    ("scheduler", |it| {
+        scheduler::controller::start(it.fleet, it.tasks);
+    }),
     ("detector", |it| detector::start(it.fleet, it.tasks)),
     ("binding", |it| binding::start(it.fleet, it.tasks)),
     ("bindingStatus", |it| status::start(it.fleet, it.tasks)),

@@ -16,7 +16,7 @@ use muster_e2e::apiserver::{ApiServer, Options, Running};
 use muster_shared::capacity::{Census, NodeView, PodView};
 use muster_shared::k8s::{Api, ObjectMeta, Pod, Resource};
 use muster_shared::protobuf::{FromProtobuf, Malformed, message};
-use muster_shared::watch::{Event, Selection, Touch, compact_events};
+use muster_shared::watch::{Event, Freshness, Selection, compact_events};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -190,7 +190,7 @@ async fn pods_are_counted_alike_from_every_server() {
         }
         let api: Api<PodView> = Api::all(server.client().await.unwrap());
         let every = Selection::everything().page_size(2);
-        let touch = Arc::new(Touch::new(Timestamp::now()));
+        let touch = Arc::new(Freshness::new(Timestamp::now()));
         let mut events = pin!(compact_events(&api, every, touch));
         counted(&mut events, "300m", 3).await;
         // `counted` begins a census anew: these are what the watch alone tells.
@@ -242,7 +242,7 @@ async fn protobuf_that_cannot_be_read_is_read_as_json_from_then_on() {
         let pods = server.seeds("", "v1", "pods").unwrap();
         pods.put(small_pod("a", "100m")).unwrap();
         let api: Api<Unreadable> = Api::all(server.client().await.unwrap());
-        let touch = Arc::new(Touch::new(Timestamp::now()));
+        let touch = Arc::new(Freshness::new(Timestamp::now()));
         let events = compact_events(&api, Selection::everything(), touch);
         let events = events.map(|event| match event {
             Event::Init => Event::Init,

@@ -241,8 +241,8 @@ impl Bench {
         }
     }
 
-    /// Sends another Deployment, and waits until it has arrived: what was to be written before has been
-    /// by then.
+    /// Sends another Deployment, and waits until it has arrived: what was to be written before has
+    /// been by then.
     pub async fn witness(&self) {
         self.deploy("witness").await;
         self.place("witness", json!({})).await;

@@ -17,14 +17,14 @@ use self::recovery::{FIRST_PAUSE, REFUSED_PATIENCE};
 use self::streaming::Streaming;
 use super::incoming::Incoming;
 use super::listing::Listing;
-use super::source::{Extent, Source, Stumble};
-use super::touch::Touch;
+use super::source::{Extent, Source, WatchError};
 use super::trouble::Trouble;
 use super::wire::compact::Decode;
 use super::wire::{Line, Rejected};
 use super::{Followed, IDLE_GRACE, Selection};
 use crate::clock::calendar;
 use crate::remind::Reminder;
+use crate::watch::freshness::Freshness;
 
 /// A watch that ends earlier than this and says nothing is one that somebody on the way does not
 /// let through.
@@ -75,7 +75,7 @@ pub(super) struct Follower<K> {
     pause: Duration,
     reminder: Reminder,
     trouble: Arc<Trouble>,
-    touch: Option<Arc<Touch>>,
+    touch: Option<Arc<Freshness>>,
 }
 
 impl<K: Followed> Follower<K> {
@@ -108,7 +108,7 @@ impl<K: Followed> Follower<K> {
     }
 
     /// Tells also whether it is in touch with the server.
-    pub(super) fn telling(mut self, touch: Arc<Touch>) -> Self {
+    pub(super) fn telling(mut self, touch: Arc<Freshness>) -> Self {
         self.touch = Some(touch);
         self
     }
@@ -142,7 +142,7 @@ impl<K: Followed> Follower<K> {
     }
 
     /// One request, or one line of an open watch. On failure it says where to go on.
-    async fn step(&mut self, state: State<K>) -> Result<State<K>, (State<K>, Stumble)> {
+    async fn step(&mut self, state: State<K>) -> Result<State<K>, (State<K>, WatchError)> {
         match state {
             State::Unlisted if self.streaming.is_worth_asking(Instant::now()) => {
                 self.stream_all().await
@@ -178,7 +178,7 @@ impl<K: Followed> Follower<K> {
         &mut self,
         resource_version: String,
         mut lines: Incoming<K>,
-    ) -> Result<State<K>, (State<K>, Stumble)> {
+    ) -> Result<State<K>, (State<K>, WatchError)> {
         let silence = self.source.selection.watch_timeout + IDLE_GRACE;
         let line = lines.next(silence).await;
         let silent_since = self.silent_since;
@@ -187,7 +187,7 @@ impl<K: Followed> Follower<K> {
         }
         match line {
             Ok(None) if silent_since.is_some_and(|since| since.elapsed() < SHORT_WATCH) => {
-                let stumble = Stumble::Broken(std::io::ErrorKind::UnexpectedEof.into());
+                let stumble = WatchError::Broken(std::io::ErrorKind::UnexpectedEof.into());
                 Err((State::Listed { resource_version }, stumble))
             }
             Ok(Some(Line::Applied {
@@ -235,12 +235,12 @@ impl<K: Followed> Follower<K> {
             // Where the history is shorter than a list takes this comes after every list, so it is
             // a reason to pause.
             Ok(Some(Line::Error { code: 410, message })) => {
-                let stumble = Stumble::Ended { code: 410, message };
+                let stumble = WatchError::Ended { code: 410, message };
                 Err((State::Unlisted, stumble))
             }
             Ok(Some(Line::Error { code, message })) => Err((
                 State::Listed { resource_version },
-                Stumble::Ended { code, message },
+                WatchError::Ended { code, message },
             )),
             // The agreed timeout: the normal end of a watch.
             Ok(None) => Ok(State::Listed { resource_version }),

@@ -7,7 +7,7 @@ use futures::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 use tokio::time::timeout;
 
 use super::Followed;
-use super::source::Stumble;
+use super::source::WatchError;
 use super::wire::compact::Decode;
 use super::wire::split::NoList;
 use super::wire::{Line, compact, json};
@@ -36,7 +36,7 @@ impl<K: Followed> Incoming<K> {
     }
 
     /// The next line, or `None` at the end of the answer.
-    pub(super) async fn next(&mut self, silence: Duration) -> Result<Option<Line<K>>, Stumble> {
+    pub(super) async fn next(&mut self, silence: Duration) -> Result<Option<Line<K>>, WatchError> {
         timeout(silence, async {
             match self.decode {
                 Some(decode) => self.frame(decode).await,
@@ -44,10 +44,10 @@ impl<K: Followed> Incoming<K> {
             }
         })
         .await
-        .map_err(|_| Stumble::Deadline(silence))?
+        .map_err(|_| WatchError::Deadline(silence))?
     }
 
-    async fn line(&mut self) -> Result<Option<Line<K>>, Stumble> {
+    async fn line(&mut self) -> Result<Option<Line<K>>, WatchError> {
         self.buffer.clear();
         let mut bounded = (&mut self.bytes).take(u64::from(LONGEST_FRAME));
         let read = bounded.read_until(b'\n', &mut self.buffer).await?;
@@ -65,7 +65,7 @@ impl<K: Followed> Incoming<K> {
         }
     }
 
-    async fn frame(&mut self, decode: Decode<K>) -> Result<Option<Line<K>>, Stumble> {
+    async fn frame(&mut self, decode: Decode<K>) -> Result<Option<Line<K>>, WatchError> {
         let mut length = [0; 4];
         match self.bytes.read_exact(&mut length).await {
             Ok(()) => {}
@@ -98,6 +98,9 @@ mod tests {
         let endless = vec![b'x'; LONGEST_FRAME as usize + 1];
         let mut lines: Incoming<ConfigMap> = Incoming::new(Box::pin(Cursor::new(endless)), None);
         let outcome = lines.next(Duration::from_mins(1)).await;
-        assert!(matches!(outcome, Err(Stumble::NoList(NoList::TooLong(_)))));
+        assert!(matches!(
+            outcome,
+            Err(WatchError::NoList(NoList::TooLong(_)))
+        ));
     }
 }

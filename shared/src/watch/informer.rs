@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::follower::{Follower, News};
 use super::presence::{Departed, Departure, Doubt, Presence, Unreadable, is_to_leave};
-use super::shelf::{Shelf, address};
-use super::touch::Touch;
 use super::trouble::Trouble;
 use super::wire::Rejected;
 use super::{Followed, Selection};
 use crate::clock::calendar;
+use crate::watch::freshness::Freshness;
+use crate::watch::store::{Store, address};
 
 /// Change of one object.
 #[derive(Debug)]
@@ -59,14 +59,14 @@ struct Inner<K> {
     selection: Selection,
     form: Form<K>,
     // A std lock: held for map operations only, never across an await.
-    objects: RwLock<Shelf<K>>,
+    objects: RwLock<Store<K>>,
     departed: RwLock<Arc<Departed>>,
     unreadable: Mutex<Unreadable>,
     departure_handlers: RwLock<Vec<DepartureHandler>>,
     handlers: RwLock<Vec<Handler<K>>>,
     started: OnceLock<()>,
     synced: watch::Sender<bool>,
-    touch: Arc<Touch>,
+    touch: Arc<Freshness>,
     trouble: Arc<Trouble>,
 }
 
@@ -96,14 +96,14 @@ impl<K: Followed> Informer<K> {
                 api,
                 selection,
                 form: Box::new(form),
-                objects: RwLock::new(Shelf::new()),
+                objects: RwLock::new(Store::new()),
                 departed: RwLock::default(),
                 unreadable: Mutex::default(),
                 departure_handlers: RwLock::default(),
                 handlers: RwLock::default(),
                 started: OnceLock::new(),
                 synced: watch::Sender::new(false),
-                touch: Arc::new(Touch::new(calendar())),
+                touch: Arc::new(Freshness::new(calendar())),
                 trouble: Arc::default(),
             }),
         }
@@ -307,7 +307,7 @@ impl<K: Followed> Informer<K> {
         &self.inner.api
     }
 
-    fn objects(&self) -> std::sync::RwLockReadGuard<'_, Shelf<K>> {
+    fn objects(&self) -> std::sync::RwLockReadGuard<'_, Store<K>> {
         self.inner
             .objects
             .read()
@@ -447,7 +447,7 @@ impl<K: Followed> Informer<K> {
         Arc::new(object.clone())
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Shelf<K>> {
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Store<K>> {
         self.inner
             .objects
             .write()
@@ -469,14 +469,14 @@ impl<K: Followed> Informer<K> {
 
 /// A list that is arriving.
 struct Listed<K> {
-    objects: Shelf<K>,
+    objects: Store<K>,
     unreadable: Unreadable,
 }
 
 impl<K: Followed> Default for Listed<K> {
     fn default() -> Self {
         Self {
-            objects: Shelf::new(),
+            objects: Store::new(),
             unreadable: Unreadable::default(),
         }
     }

@@ -8,7 +8,7 @@ use futures::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 use tokio::time::timeout;
 
 use super::Followed;
-use super::source::Stumble;
+use super::source::WatchError;
 use super::wire::compact::Decode;
 use super::wire::split::{Found, Splitter};
 use super::wire::{ListMeta, Rejected, compact, json};
@@ -76,7 +76,7 @@ impl<K: Followed> Listing<K> {
 
     /// The next piece; none may be longer in coming than `silence`. After an error or the end there
     /// are no more.
-    pub(super) async fn next(&mut self, silence: Duration) -> Result<Part<K>, Stumble> {
+    pub(super) async fn next(&mut self, silence: Duration) -> Result<Part<K>, WatchError> {
         timeout(silence, async {
             match &self.form {
                 Form::Json(_) => self.json().await,
@@ -87,10 +87,10 @@ impl<K: Followed> Listing<K> {
             }
         })
         .await
-        .map_err(|_| Stumble::Deadline(silence))?
+        .map_err(|_| WatchError::Deadline(silence))?
     }
 
-    async fn json(&mut self) -> Result<Part<K>, Stumble> {
+    async fn json(&mut self) -> Result<Part<K>, WatchError> {
         let Form::Json(splitter) = &mut self.form else {
             return Err(Malformed::Prefix.into());
         };
@@ -124,7 +124,11 @@ impl<K: Followed> Listing<K> {
         }
     }
 
-    async fn compact(&mut self, decode: Decode<K>, mut place: Place) -> Result<Part<K>, Stumble> {
+    async fn compact(
+        &mut self,
+        decode: Decode<K>,
+        mut place: Place,
+    ) -> Result<Part<K>, WatchError> {
         loop {
             place = match place {
                 Place::Start => {
@@ -171,7 +175,7 @@ impl<K: Followed> Listing<K> {
     }
 
     /// The next number; `None` at the end of the answer.
-    async fn number(&mut self) -> Result<Option<u64>, Stumble> {
+    async fn number(&mut self) -> Result<Option<u64>, WatchError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let mut byte = [0];
@@ -191,12 +195,12 @@ impl<K: Followed> Listing<K> {
         Err(Malformed::Number.into())
     }
 
-    async fn length(&mut self) -> Result<u64, Stumble> {
+    async fn length(&mut self) -> Result<u64, WatchError> {
         self.number().await?.ok_or_else(cut_short)
     }
 
     /// Reads so many bytes into the buffer.
-    async fn take(&mut self, length: u64) -> Result<(), Stumble> {
+    async fn take(&mut self, length: u64) -> Result<(), WatchError> {
         let wanted = usize::try_from(length).unwrap_or(usize::MAX);
         if wanted > LONGEST_OBJECT {
             return Err(Malformed::Truncated.into());
@@ -208,7 +212,7 @@ impl<K: Followed> Listing<K> {
     }
 
     /// Steps over the content of a field.
-    async fn skip(&mut self, key: u64) -> Result<(), Stumble> {
+    async fn skip(&mut self, key: u64) -> Result<(), WatchError> {
         let mut left = match key & 7 {
             0 => return self.length().await.map(|_| ()),
             1 => 8,
@@ -234,8 +238,8 @@ impl<K: Followed> Listing<K> {
 }
 
 /// The answer ended before the list did.
-fn cut_short() -> Stumble {
-    Stumble::Broken(io::ErrorKind::UnexpectedEof.into())
+fn cut_short() -> WatchError {
+    WatchError::Broken(io::ErrorKind::UnexpectedEof.into())
 }
 
 #[cfg(test)]

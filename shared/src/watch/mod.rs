@@ -63,13 +63,13 @@
 //! ```
 
 mod follower;
+pub mod freshness;
 mod incoming;
 mod informer;
 mod listing;
 mod presence;
-mod shelf;
 mod source;
-mod touch;
+pub mod store;
 mod trouble;
 mod wire;
 
@@ -82,9 +82,9 @@ pub use kube::runtime::watcher::Event;
 
 pub use self::informer::{Change, Informer};
 pub use self::presence::{Departed, Doubt, MOST_DEPARTED, Presence};
-pub use self::touch::Touch;
 pub use self::trouble::Trouble;
 use crate::protobuf::FromProtobuf;
+pub use crate::watch::freshness::Freshness;
 
 /// Objects of a collection that are watched, and how they are listed.
 #[derive(Clone, Debug)]
@@ -187,7 +187,7 @@ pub fn events<K: Followed>(
 pub fn compact_events<K: Followed + FromProtobuf>(
     api: &Api<K>,
     selection: Selection,
-    touch: Arc<Touch>,
+    touch: Arc<Freshness>,
 ) -> impl Stream<Item = Event<K>> + Send + use<K> {
     let follower = follower::Follower::compact(api, selection, K::from_protobuf);
     stream(follower.telling(touch))

@@ -31,7 +31,7 @@ const COMPACT_OR_JSON: &str = "application/vnd.kubernetes.protobuf, application/
 
 /// Why a step did not succeed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Stumble {
+pub(super) enum WatchError {
     #[error("{0}")]
     Unreachable(#[from] kube::Error),
     #[error("the server refused: {message} (code {code})")]
@@ -59,7 +59,7 @@ pub(super) enum Stumble {
     NoResourceVersion,
 }
 
-impl Stumble {
+impl WatchError {
     /// The code with which the server refused or ended what we asked for.
     pub(super) fn code(&self) -> Option<u16> {
         match self {
@@ -111,7 +111,7 @@ impl<K: Followed> Source<K> {
     }
 
     /// Opens a list, or a page of one.
-    pub(super) async fn list(&self, extent: &Extent) -> Result<Listing<K>, Stumble> {
+    pub(super) async fn list(&self, extent: &Extent) -> Result<Listing<K>, WatchError> {
         let mut params = ListParams {
             label_selector: self.selection.labels.clone(),
             field_selector: self.selection.fields.clone(),
@@ -130,13 +130,13 @@ impl<K: Followed> Source<K> {
         let request = self.request.list(&params)?;
         let answer = timeout(ANSWER_DEADLINE, self.send(request))
             .await
-            .map_err(|_| Stumble::Deadline(ANSWER_DEADLINE))??;
+            .map_err(|_| WatchError::Deadline(ANSWER_DEADLINE))??;
         let decode = self.decode.filter(|_| is_protobuf(answer.headers()));
         Ok(Listing::new(bytes(answer), decode))
     }
 
     /// Opens a watch at a version, or a streaming list when there is none.
-    pub(super) async fn watch(&self, from: Option<&str>) -> Result<Incoming<K>, Stumble> {
+    pub(super) async fn watch(&self, from: Option<&str>) -> Result<Incoming<K>, WatchError> {
         let params = WatchParams {
             label_selector: self.selection.labels.clone(),
             field_selector: self.selection.fields.clone(),
@@ -151,7 +151,7 @@ impl<K: Followed> Source<K> {
         let request = self.request.watch(&params, from.unwrap_or_default())?;
         let answer = timeout(ANSWER_DEADLINE, self.send(request))
             .await
-            .map_err(|_| Stumble::Deadline(ANSWER_DEADLINE))??;
+            .map_err(|_| WatchError::Deadline(ANSWER_DEADLINE))??;
         let decode = self.decode.filter(|_| is_protobuf(answer.headers()));
         Ok(Incoming::new(bytes(answer), decode))
     }
@@ -159,7 +159,7 @@ impl<K: Followed> Source<K> {
     async fn send(
         &self,
         mut request: http::Request<Vec<u8>>,
-    ) -> Result<http::Response<Body>, Stumble> {
+    ) -> Result<http::Response<Body>, WatchError> {
         if self.decode.is_some() {
             let accept = header::HeaderValue::from_static(COMPACT_OR_JSON);
             request.headers_mut().insert(header::ACCEPT, accept);
@@ -178,7 +178,7 @@ fn bytes(answer: http::Response<Body>) -> Pin<Box<dyn AsyncBufRead + Send>> {
     Box::pin(body.map_err(std::io::Error::other).into_async_read())
 }
 
-async fn refusal(answer: http::Response<Body>) -> Stumble {
+async fn refusal(answer: http::Response<Body>) -> WatchError {
     let (head, body) = answer.into_parts();
     let mut text = Vec::new();
     let body = body.into_data_stream().map_err(std::io::Error::other);
@@ -193,7 +193,7 @@ async fn refusal(answer: http::Response<Body>) -> Stumble {
     if message.is_empty() {
         message.push_str(String::from_utf8_lossy(&text).trim());
     }
-    Stumble::Refused {
+    WatchError::Refused {
         code: head.status.as_u16(),
         message,
         retry_after: retry_after(&head.headers),

@@ -7,7 +7,7 @@ use muster_shared::clock::{Clock, calendar};
 use serde_json::json;
 
 use super::*;
-use crate::eviction::desk::{Now, Step};
+use crate::eviction::evictor::{Now, Step};
 use crate::eviction::judge::Switches;
 use crate::eviction::rate::Rates;
 
@@ -45,17 +45,17 @@ fn spec(kind: &str, tolerated: bool) -> serde_json::Value {
     })
 }
 
-/// A desk with one failed cluster of four, on it three Deployments (one of which is tolerated for a
-/// time) and something without a namespace.
-fn desk() -> Desk {
+/// An evictor with one failed cluster of four, on it three Deployments (one of which is tolerated
+/// for a time) and something without a namespace.
+fn evictor() -> Evictor {
     let switches = Switches {
         failover: true,
         no_execute: true,
         purge_mode: PurgeMode::Gracefully,
     };
-    let mut desk = Desk::new(switches, Rates::default(), now());
+    let mut evictor = Evictor::new(switches, Rates::default(), now());
     for n in 0..4 {
-        desk.cluster(&cluster(&format!("c{n}"), n == 0), now());
+        evictor.cluster(&cluster(&format!("c{n}"), n == 0), now());
     }
     for n in 0..3 {
         let binding: ResourceBinding = serde_json::from_value(json!({
@@ -63,26 +63,26 @@ fn desk() -> Desk {
             "spec": spec("Deployment", n == 0),
         }))
         .unwrap();
-        desk.binding(&Arc::new(binding).into(), now());
+        evictor.binding(&Arc::new(binding).into(), now());
     }
     let binding: ClusterResourceBinding = serde_json::from_value(
         json!({"metadata": {"name": "w"}, "spec": spec("ClusterRole", false)}),
     )
     .unwrap();
-    desk.binding(&Arc::new(binding).into(), now());
-    desk.open(now());
-    desk
+    evictor.binding(&Arc::new(binding).into(), now());
+    evictor.open(now());
+    evictor
 }
 
 /// What `/metrics` shows after `act`, without comments and in order.
-fn shown(act: impl FnOnce(&mut Desk, &mut Meter, Instant)) -> Vec<String> {
+fn shown(act: impl FnOnce(&mut Evictor, &mut Meter, Instant)) -> Vec<String> {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let handle = recorder.handle();
     metrics::with_local_recorder(&recorder, || {
-        let (mut desk, start) = (desk(), Instant::now());
+        let (mut evictor, start) = (evictor(), Instant::now());
         let mut meter = Meter::new(start);
-        act(&mut desk, &mut meter, start);
-        meter.show(&desk, start + Duration::from_secs(10));
+        act(&mut evictor, &mut meter, start);
+        meter.show(&evictor, start + Duration::from_secs(10));
     });
     let text = handle.render();
     let mut lines: Vec<String> = text
@@ -117,7 +117,7 @@ fn the_gauges_show_what_waits_and_why() {
 
 #[test]
 fn what_was_processed_is_counted_by_its_end() {
-    let lines = shown(|desk, meter, start| {
+    let lines = shown(|evictor, meter, start| {
         let mut outcomes = [
             Outcome::Conflict,
             Outcome::Nowhere("full".into()),
@@ -129,18 +129,18 @@ fn what_was_processed_is_counted_by_its_end() {
                 wall: calendar(),
                 tick: start + tick * Duration::from_millis(100),
             };
-            if let Step::Evict(errand) = desk.next(now) {
+            if let Step::Evict(eviction) = evictor.next(now) {
                 let outcome = outcomes.next().unwrap_or_else(|| Outcome::Evicted {
-                    subject: errand.subject.clone(),
+                    binding: eviction.binding.clone(),
                     to: "c1".into(),
                 });
                 let end = matches!(outcome, Outcome::Evicted { .. });
                 meter.count(
-                    &errand,
+                    &eviction,
                     &outcome,
-                    errand.since() + jiff::SignedDuration::from_secs(2),
+                    eviction.since() + jiff::SignedDuration::from_secs(2),
                 );
-                desk.done(&errand, outcome, now);
+                evictor.done(&eviction, outcome, now);
                 if end {
                     break;
                 }
@@ -169,9 +169,9 @@ fn what_was_processed_is_counted_by_its_end() {
 
 #[test]
 fn a_recovered_cluster_leaves_no_figure_behind_that_says_otherwise() {
-    let lines = shown(|desk, meter, start| {
-        meter.show(desk, start);
-        desk.cluster(&cluster("c0", false), now());
+    let lines = shown(|evictor, meter, start| {
+        meter.show(evictor, start);
+        evictor.cluster(&cluster("c0", false), now());
     });
     for line in &lines {
         let (name, value) = line.rsplit_once(' ').unwrap();
@@ -184,11 +184,11 @@ fn a_recovered_cluster_leaves_no_figure_behind_that_says_otherwise() {
 
 #[test]
 fn nothing_is_remembered_of_a_cluster_that_has_left_the_fleet() {
-    let lines = shown(|desk, meter, start| {
-        meter.show(desk, start);
+    let lines = shown(|evictor, meter, start| {
+        meter.show(evictor, start);
         assert!(meter.done.contains_key("c0"));
-        desk.cluster_gone("c0", true, now());
-        meter.show(desk, start);
+        evictor.cluster_gone("c0", true, now());
+        meter.show(evictor, start);
         assert!(meter.done.is_empty() && meter.kinds.is_empty());
     });
     let of_it = lines.iter().filter(|line| line.contains("c0"));

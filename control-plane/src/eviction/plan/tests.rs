@@ -105,7 +105,7 @@ fn try_to(leave: &Leave<'_>, snapshot: &Snapshot) -> Result<Plan, Nowhere> {
         spec: leave.spec,
         status: &ResourceBindingStatus::default(),
         cluster: leave.from,
-        motive: Motive::Taint(&cause),
+        reason: EvictionReason::Taint(&cause),
         purge_mode: &leave.mode,
         preserves_state: true,
         ours: leave.ours,
@@ -188,7 +188,10 @@ fn nobody_is_evicted_into_nowhere() {
     };
     let alone = fleet(&["member1", "member2"], &["member4"]);
     assert!(
-        matches!(stays(&duplicated(), "member2", &alone), Nowhere::NoFit(_)),
+        matches!(
+            stays(&duplicated(), "member2", &alone),
+            Nowhere::FitError(_)
+        ),
         "two groups are needed, one is left"
     );
 
@@ -201,7 +204,7 @@ fn nobody_is_evicted_into_nowhere() {
             "member1",
             &fleet(&["member1", "member2"], &["member4"])
         ),
-        Nowhere::NoFit(_)
+        Nowhere::FitError(_)
     ));
 
     let mut suspended = divided();

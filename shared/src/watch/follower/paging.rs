@@ -5,7 +5,7 @@ use kube::runtime::watcher::Event;
 use super::{Follower, State};
 use crate::watch::Followed;
 use crate::watch::listing::{Listing, Part};
-use crate::watch::source::{ANSWER_DEADLINE, Extent, Stumble};
+use crate::watch::source::{ANSWER_DEADLINE, Extent, WatchError};
 
 /// Objects that the first page is asked for, while it is unknown how large they are: at most 30 MB,
 /// as etcd stores them.
@@ -17,7 +17,7 @@ const WHOLE_ATTEMPTS: u32 = 2;
 
 impl<K: Followed> Follower<K> {
     /// Begins a list of everything.
-    pub(super) async fn list_all(&mut self) -> Result<State<K>, (State<K>, Stumble)> {
+    pub(super) async fn list_all(&mut self) -> Result<State<K>, (State<K>, WatchError)> {
         self.tell(Event::Init);
         let extent = if self.source.selection.recent && self.broken < WHOLE_ATTEMPTS {
             Extent::Whole
@@ -33,7 +33,7 @@ impl<K: Followed> Follower<K> {
         Extent::Page { limit, from }
     }
 
-    async fn open(&mut self, extent: Extent) -> Result<State<K>, (State<K>, Stumble)> {
+    async fn open(&mut self, extent: Extent) -> Result<State<K>, (State<K>, WatchError)> {
         match self.source.list(&extent).await {
             Ok(listing) => Ok(State::Listing {
                 extent,
@@ -44,7 +44,7 @@ impl<K: Followed> Follower<K> {
             // not even begun says nothing about its length, unless the server took too long to
             // begin.
             Err(stumble) => {
-                if matches!(stumble, Stumble::Deadline(_)) {
+                if matches!(stumble, WatchError::Deadline(_)) {
                     self.broke(&extent);
                 }
                 Err((State::Unlisted, stumble))
@@ -58,7 +58,7 @@ impl<K: Followed> Follower<K> {
         extent: Extent,
         mut listing: Listing<K>,
         objects: u32,
-    ) -> Result<State<K>, (State<K>, Stumble)> {
+    ) -> Result<State<K>, (State<K>, WatchError)> {
         let meta = match listing.next(ANSWER_DEADLINE).await {
             Ok(Part::End(meta)) => meta,
             Ok(part) => {
@@ -86,7 +86,7 @@ impl<K: Followed> Follower<K> {
             return self.open(next).await;
         }
         let Some(resource_version) = meta.resource_version else {
-            return Err((State::Unlisted, Stumble::NoResourceVersion));
+            return Err((State::Unlisted, WatchError::NoResourceVersion));
         };
         self.broken = 0;
         self.tell(Event::InitDone);

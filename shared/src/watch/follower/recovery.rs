@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Follower, State};
 use crate::watch::Followed;
-use crate::watch::source::Stumble;
+use crate::watch::source::WatchError;
 
 /// How long a refusal lasts, and how long an API that cannot be reached is away, before that is
 /// told. Both happen for a moment whenever a server starts.
@@ -21,10 +21,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(2);
 
 impl<K: Followed> Follower<K> {
-    pub(super) async fn stumbled(&mut self, stumble: &Stumble) {
+    pub(super) async fn stumbled(&mut self, stumble: &WatchError) {
         metrics::counter!("muster_watch_errors_total", "resource" => self.kind.clone())
             .increment(1);
-        if matches!(stumble, Stumble::Malformed(_)) && self.source.decode.take().is_some() {
+        if matches!(stumble, WatchError::Malformed(_)) && self.source.decode.take().is_some() {
             tracing::warn!(
                 resource = self.kind,
                 error = %stumble,
@@ -46,7 +46,7 @@ impl<K: Followed> Follower<K> {
     }
 
     /// Tells of a trouble that lasts: in the log now and then, and whoever asks.
-    fn explain(&mut self, stumble: &Stumble) {
+    fn explain(&mut self, stumble: &WatchError) {
         let refused = stumble.code().is_some_and(is_lasting);
         self.reminder.patience(if refused {
             REFUSED_PATIENCE

@@ -9,7 +9,7 @@ use super::recovery::FIRST_PAUSE;
 use super::{Follower, State};
 use crate::watch::Followed;
 use crate::watch::incoming::Incoming;
-use crate::watch::source::Stumble;
+use crate::watch::source::WatchError;
 use crate::watch::wire::Line;
 
 /// After this time a server is asked again for a streaming list that it could not give.
@@ -26,7 +26,7 @@ const STREAM_SILENCE: Duration = Duration::from_secs(20);
 
 impl<K: Followed> Follower<K> {
     /// Begins a streaming list of everything.
-    pub(super) async fn stream_all(&mut self) -> Result<State<K>, (State<K>, Stumble)> {
+    pub(super) async fn stream_all(&mut self) -> Result<State<K>, (State<K>, WatchError)> {
         match self.source.watch(None).await {
             Ok(lines) => {
                 self.tell(Event::Init);
@@ -43,7 +43,7 @@ impl<K: Followed> Follower<K> {
     pub(super) async fn stream(
         &mut self,
         lines: Incoming<K>,
-    ) -> Result<State<K>, (State<K>, Stumble)> {
+    ) -> Result<State<K>, (State<K>, WatchError)> {
         let next = self.line_of_stream(lines).await;
         if next.is_err() {
             self.stream_broke();
@@ -54,7 +54,7 @@ impl<K: Followed> Follower<K> {
     async fn line_of_stream(
         &mut self,
         mut lines: Incoming<K>,
-    ) -> Result<State<K>, (State<K>, Stumble)> {
+    ) -> Result<State<K>, (State<K>, WatchError)> {
         match lines.next(STREAM_SILENCE).await {
             Ok(Some(Line::Applied { object, .. })) => {
                 self.tell(Event::InitApply(object));
@@ -86,17 +86,17 @@ impl<K: Followed> Follower<K> {
                 Ok(State::Streaming { lines })
             }
             Ok(Some(Line::Error { code, message })) => {
-                let stumble = Stumble::Ended { code, message };
+                let stumble = WatchError::Ended { code, message };
                 self.stop_streaming_if_refused(&stumble);
                 Err((State::Unlisted, stumble))
             }
             Ok(None) => Err((
                 State::Unlisted,
-                Stumble::Broken(std::io::ErrorKind::UnexpectedEof.into()),
+                WatchError::Broken(std::io::ErrorKind::UnexpectedEof.into()),
             )),
             Err(stumble) => {
                 // Silence before the end of the list: a server that ignores `sendInitialEvents`.
-                if matches!(stumble, Stumble::Deadline(_)) {
+                if matches!(stumble, WatchError::Deadline(_)) {
                     self.streaming = Streaming::not_for_an_hour();
                 }
                 Err((State::Unlisted, stumble))
@@ -117,9 +117,9 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    fn stop_streaming_if_refused(&mut self, stumble: &Stumble) {
+    fn stop_streaming_if_refused(&mut self, stumble: &WatchError) {
         let refused = match stumble {
-            Stumble::Refused { code, message, .. } | Stumble::Ended { code, message } => {
+            WatchError::Refused { code, message, .. } | WatchError::Ended { code, message } => {
                 refuses_streaming(*code, message)
             }
             _ => None,

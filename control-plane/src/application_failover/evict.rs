@@ -1,0 +1,391 @@
+//! Evicts an application from a cluster: the reasons not to, and the write that moves it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::api::policy::{ApplicationFailoverBehavior, PurgeMode};
+use muster_shared::client;
+use serde_json::json;
+
+use super::explain::Obstacle;
+use super::hearing::Heard;
+use super::history::{self, History, Move};
+use super::turns::Paid;
+use crate::eviction::execute::{carry_out, may_be_written};
+use crate::eviction::plan::{Departure, plan};
+use crate::eviction::reason::EvictionReason;
+use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind};
+use crate::scheduler::controller::LiveSnapshot;
+use crate::scheduler::core::Options;
+use crate::settings::{GRACEFUL_EVICTION, STATEFUL_FAILOVER_INJECTION, Settings};
+use muster_shared::queue::until;
+
+/// How long an old copy waits for the new one when the policy does not say, in seconds (Karmada's
+/// admission writes this number).
+const GRACE_SECONDS: i32 = 600;
+/// First and longest pause before an application that cannot leave is tried again.
+const OBSTRUCTED: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
+/// Time after its return in which what a cluster reports of its workloads may be what it reported
+/// before.
+const REFRESH: SignedDuration = SignedDuration::from_secs(10);
+
+/// What the operator has switched on.
+#[derive(Clone, Copy, Debug)]
+pub struct Switches {
+    /// Gate `GracefulEviction`.
+    pub graceful_eviction: bool,
+    /// Gate `StatefulFailoverInjection`.
+    pub preserves_state: bool,
+}
+
+impl Switches {
+    /// Those of the settings.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            graceful_eviction: settings.gate(&GRACEFUL_EVICTION),
+            preserves_state: settings.gate(&STATEFUL_FAILOVER_INJECTION),
+        }
+    }
+}
+
+/// What holds an application back before a place is looked for, and how long for.
+pub fn obstacle(
+    mode: &PurgeMode,
+    history: &History,
+    heard: Heard,
+    cluster: &str,
+    switches: Switches,
+    now: Timestamp,
+) -> Option<(Obstacle, Duration)> {
+    let Heard::Since(heard) = heard else {
+        return Some((Obstacle::Unheard(cluster.to_owned()), OBSTRUCTED.0));
+    };
+    let refreshed = heard.min(now).saturating_add(REFRESH);
+    let refreshed = refreshed.unwrap_or(Timestamp::MAX);
+    if now < refreshed {
+        let why = Obstacle::Returned {
+            cluster: cluster.to_owned(),
+            until: refreshed,
+        };
+        return Some((why, until(refreshed, now)));
+    }
+    let rested = history.rested_at(now).filter(|rested| now < *rested);
+    if let Some(rested) = rested {
+        let why = Obstacle::Rests {
+            moves: history.moves,
+            until: rested,
+        };
+        return Some((why, until(rested, now)));
+    }
+    let off = *mode == PurgeMode::Gracefully && !switches.graceful_eviction;
+    off.then_some((Obstacle::GateOff, OBSTRUCTED.1))
+}
+
+/// The departure of an application from a cluster where it has been unhealthy since a moment.
+pub fn departure<'a>(
+    (spec, status): (&'a ResourceBindingSpec, &'a ResourceBindingStatus),
+    behavior: &ApplicationFailoverBehavior,
+    (cluster, since): (&'a str, Timestamp),
+    mode: &'a PurgeMode,
+    producer: &'a str,
+    switches: Switches,
+) -> Departure<'a> {
+    Departure {
+        spec,
+        status,
+        cluster,
+        reason: EvictionReason::Failure {
+            since,
+            producer,
+            grace_seconds: behavior.grace_period_seconds.or(Some(GRACE_SECONDS)),
+        },
+        purge_mode: mode,
+        preserves_state: switches.preserves_state,
+        ours: true,
+    }
+}
+
+/// The pause before an application that found no place so many times is tried again.
+pub fn pause(attempts: u32) -> Duration {
+    OBSTRUCTED
+        .0
+        .saturating_mul(1 << attempts.min(5))
+        .min(OBSTRUCTED.1)
+}
+
+/// An application that is to leave.
+pub struct Leaver<'a, B> {
+    /// What names its binding.
+    pub key: &'a BindingKey,
+    /// Its binding.
+    pub binding: &'a B,
+    /// What its policy says.
+    pub behavior: &'a ApplicationFailoverBehavior,
+    /// What is known of it.
+    pub history: &'a History,
+    /// How often it found no place.
+    pub attempts: u32,
+}
+
+/// Result of an eviction.
+pub enum Outcome<B> {
+    /// The application was evicted.
+    Left {
+        /// Binding after the write.
+        binding: Box<B>,
+        /// Recorded state after the write.
+        history: History,
+        /// Eviction to report.
+        moved: Move,
+    },
+    /// The application stays for now.
+    Held {
+        /// Reason.
+        why: Obstacle,
+        /// Time until the next attempt.
+        pause: Duration,
+    },
+    /// Another writer changed the binding first.
+    Overtaken,
+}
+
+/// The way out, the same for all applications.
+pub struct Exit {
+    fleet: Arc<Fleet>,
+    snapshot: LiveSnapshot,
+    options: Options,
+}
+
+impl Exit {
+    /// Follows the clusters.
+    pub fn new(fleet: &Arc<Fleet>) -> Self {
+        Self {
+            fleet: Arc::clone(fleet),
+            snapshot: LiveSnapshot::follow(&fleet.clusters),
+            options: Options::of(&fleet.settings).for_departure(),
+        }
+    }
+
+    /// Moves an application out of a cluster, where there is a place for it: eviction and new
+    /// placement are one write. The payment is kept unless it is known that nothing was moved.
+    pub async fn leave<B: BindingKind>(
+        &self,
+        leaver: &Leaver<'_, B>,
+        cluster: &str,
+        paid: Paid,
+        now: Timestamp,
+    ) -> Outcome<B> {
+        let Leaver {
+            key,
+            binding,
+            behavior,
+            history,
+            attempts,
+        } = *leaver;
+        let (fleet, mode) = (&self.fleet, purge_mode(behavior));
+        let spec = binding.spec();
+        let since = history.since.get(cluster).copied().unwrap_or(now);
+        let departure = Departure {
+            ours: fleet.settings.schedules(spec.scheduler_name.as_deref()),
+            ..departure(
+                (spec, binding.status()),
+                behavior,
+                (cluster, since),
+                &mode,
+                producer::<B>(),
+                Switches::of(&fleet.settings),
+            )
+        };
+        let mut plan = match plan(&departure, &self.snapshot.get(), &self.options, now) {
+            Ok(plan) => plan,
+            Err(nowhere) => {
+                return Outcome::Held {
+                    why: nowhere.into(),
+                    pause: pause(attempts),
+                };
+            }
+        };
+        if !fleet.leadership.is_current() {
+            return Outcome::Overtaken;
+        }
+        let moved = Move {
+            from: cluster.to_owned(),
+            since,
+            to: plan.destination(),
+            mode: mode.to_string(),
+        };
+        let then = History {
+            last: Some(moved.clone()),
+            ..history.clone().after_move(cluster, now)
+        };
+        plan.patch["metadata"]["annotations"][history::ANNOTATION] = json!(then.write());
+        match carry_out::<B>(fleet, key, binding.meta().resource_version.as_deref(), plan).await {
+            Ok(binding) => {
+                paid.keep();
+                Outcome::Left {
+                    binding: Box::new(binding),
+                    history: then,
+                    moved,
+                }
+            }
+            Err(error) => {
+                if may_be_written(&error) {
+                    paid.keep();
+                }
+                if client::is_conflict(&error) || client::is_not_found(&error) {
+                    return Outcome::Overtaken;
+                }
+                Outcome::Held {
+                    why: Obstacle::Failed(client::brief(&error)),
+                    pause: pause(attempts),
+                }
+            }
+        }
+    }
+}
+
+/// What becomes of the old copy.
+pub fn purge_mode(behavior: &ApplicationFailoverBehavior) -> PurgeMode {
+    let mode = behavior.purge_mode.as_ref().map(PurgeMode::canonical);
+    mode.cloned().unwrap_or(PurgeMode::Gracefully)
+}
+
+/// Who moves it, as tasks name it.
+pub fn producer<B: BindingKind>() -> &'static str {
+    if B::NAMESPACED {
+        "resource-binding-application-failover-controller"
+    } else {
+        "cluster-resource-binding-application-failover-controller"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_000_000 + second).unwrap()
+    }
+
+    #[test]
+    fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
+        let on = Switches {
+            graceful_eviction: true,
+            preserves_state: false,
+        };
+        let off = Switches {
+            graceful_eviction: false,
+            ..on
+        };
+        let (new, moved) = (
+            History::default(),
+            History::default().after_move("m0", at(0)),
+        );
+        let long = Heard::Since(at(-9_999));
+        let secs = Duration::from_secs;
+        for (mode, history, heard, switches, now, reason, pause) in [
+            (PurgeMode::Gracefully, &new, long, on, 5, None, None),
+            (PurgeMode::Directly, &new, long, off, 5, None, None),
+            (PurgeMode::Never, &new, long, off, 5, None, None),
+            (
+                PurgeMode::Gracefully,
+                &new,
+                long,
+                off,
+                5,
+                Some("GracefulEvictionDisabled"),
+                Some(secs(300)),
+            ),
+            (
+                PurgeMode::Directly,
+                &new,
+                Heard::Not,
+                on,
+                5,
+                Some("ClusterNotReady"),
+                Some(secs(10)),
+            ),
+            // It came back a moment ago.
+            (
+                PurgeMode::Directly,
+                &new,
+                Heard::Since(at(0)),
+                on,
+                5,
+                Some("ClusterReturned"),
+                Some(secs(5)),
+            ),
+            (
+                PurgeMode::Directly,
+                &new,
+                Heard::Since(at(500)),
+                on,
+                5,
+                Some("ClusterReturned"),
+                Some(secs(10)),
+            ),
+            (
+                PurgeMode::Directly,
+                &new,
+                Heard::Since(at(0)),
+                on,
+                10,
+                None,
+                None,
+            ),
+            // It rests for a minute after a move.
+            (
+                PurgeMode::Directly,
+                &moved,
+                long,
+                on,
+                59,
+                Some("MovedLately"),
+                Some(secs(1)),
+            ),
+            (PurgeMode::Directly, &moved, long, on, 60, None, None),
+        ] {
+            let held = obstacle(&mode, history, heard, "m1", switches, at(now));
+            let turn = |why| crate::application_failover::explain::Turn::Held {
+                cluster: "m1".into(),
+                since: at(0),
+                why,
+            };
+            let (why, wait) = held.unzip();
+            assert_eq!(
+                why.map(|why| turn(why).reason()),
+                reason,
+                "{mode} {heard:?} {now}"
+            );
+            let wait = wait.map(|wait| secs(wait.as_secs()));
+            assert_eq!(wait, pause, "{mode} {heard:?} {now}");
+        }
+    }
+
+    #[test]
+    fn both_spellings_of_a_purge_mode_mean_the_same() {
+        for (spelled, mode) in [
+            (None, PurgeMode::Gracefully),
+            (Some("Gracefully"), PurgeMode::Gracefully),
+            (Some("Graciously"), PurgeMode::Gracefully),
+            (Some("Directly"), PurgeMode::Directly),
+            (Some("Immediately"), PurgeMode::Directly),
+            (Some("Never"), PurgeMode::Never),
+        ] {
+            let behavior = serde_json::from_value(
+                json!({"decisionConditions": {"tolerationSeconds": 1}, "purgeMode": spelled}),
+            )
+            .unwrap();
+            assert_eq!(purge_mode(&behavior), mode, "{spelled:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_finds_no_place_is_tried_ever_less_often() {
+        let pauses = [0, 1, 2, 4, 5, 99].map(|attempts| pause(attempts).as_secs());
+        assert_eq!(pauses, [10, 20, 40, 160, 300, 300]);
+    }
+}

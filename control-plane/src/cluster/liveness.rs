@@ -1,0 +1,395 @@
+//! Liveness of every pull cluster, and the one timer that is due next.
+//!
+//! A renewal updates the cluster's last sign of life; its timer stays where it is and is moved when
+//! it fires. A fleet of thousands costs one map look-up per renewal, and one wake-up per cluster
+//! and grace period.
+//!
+//! Shortly before a grace period ends, the cluster's lease is read (see [`Due::confirm`]), so that
+//! only the report is left when it ends.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::monitor::{Graces, Liveness, Silence, Verdict};
+
+/// All pull clusters that are listened to.
+#[derive(Debug)]
+pub struct LivenessTracker {
+    graces: Graces,
+    ahead: Duration,
+    since: Instant,
+    tracked: HashMap<String, Entry>,
+    /// The uids of the objects that the tracked belong to.
+    uids: HashMap<String, String>,
+    timers: BTreeSet<(Instant, String)>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    liveness: Liveness,
+    timer: Option<Instant>,
+    /// When the API itself was asked last whether we missed a heartbeat, and knew of none.
+    confirmed: Option<Instant>,
+}
+
+/// What is to be done now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// Silent for almost as long as they may be: ask the API itself whether a heartbeat was missed,
+    /// tell the answer ([`LivenessTracker::lease`], [`LivenessTracker::confirmed`]), and wait.
+    pub confirm: Vec<String>,
+    /// They look silent. Their timers are spent: judge each with [`LivenessTracker::judge`] and
+    /// then either report the silence or call [`LivenessTracker::arm`].
+    pub silent: Vec<String>,
+}
+
+/// How long before the end of a grace the API is asked: enough for an answer, and so little that no
+/// cluster is asked about which renews its lease several times in a grace.
+const AHEAD: Duration = Duration::from_secs(1);
+
+impl LivenessTracker {
+    /// Begins to listen at `since`: nobody is judged by what happened before.
+    pub fn new(graces: Graces, since: Instant) -> Self {
+        Self {
+            graces,
+            ahead: AHEAD.min(graces.monitor / 20).min(graces.startup / 20),
+            since,
+            tracked: HashMap::new(),
+            uids: HashMap::new(),
+            timers: BTreeSet::new(),
+        }
+    }
+
+    /// Takes note of which object bears a name. A cluster that was deleted and made again between
+    /// two lists is another one, with a start-up grace of its own.
+    pub fn identify(&mut self, name: &str, uid: Option<&str>) {
+        let Some(uid) = uid else { return };
+        match self.uids.get(name) {
+            Some(known) if known == uid => return,
+            Some(_) => self.forget(name),
+            None => {}
+        }
+        self.uids.insert(name.to_owned(), uid.to_owned());
+    }
+
+    /// Takes note of a pull cluster's Ready condition; `age` is the time since the object was
+    /// created. Says whether the cluster was not known: then its lease, which may have been told of
+    /// before, is to be told again.
+    pub fn cluster(
+        &mut self,
+        name: &str,
+        ready: Option<&Condition>,
+        age: Duration,
+        now: Instant,
+    ) -> bool {
+        let known = self.tracked.contains_key(name);
+        if let Some(entry) = self.tracked.get_mut(name) {
+            entry.liveness.ready(ready, now);
+            if let Some(timer) = entry.timer {
+                // A first report ends the start-up grace, so that the deadline may come before the
+                // timer. Every other sign of life puts it off, which is noticed when the timer
+                // fires.
+                let sooner = matches!(entry.liveness.judge(self.graces, now), Verdict::Until(at) if at < timer);
+                if !sooner {
+                    return false;
+                }
+            }
+        } else {
+            let created = now.checked_sub(age).unwrap_or(self.since);
+            let liveness = Liveness::new(ready, created.max(self.since), now);
+            let entry = Entry {
+                liveness,
+                timer: None,
+                confirmed: None,
+            };
+            self.tracked.insert(name.to_owned(), entry);
+        }
+        self.arm(name, now);
+        !known
+    }
+
+    /// Takes note of a lease. One without a cluster is not ours to listen to.
+    pub fn lease(&mut self, name: &str, renewed: Option<Timestamp>, now: Instant) {
+        if let Some(entry) = self.tracked.get_mut(name) {
+            entry.liveness.lease(renewed, now);
+        }
+    }
+
+    /// Takes note of a condition that we wrote.
+    pub fn wrote(&mut self, name: &str, ready: Condition) {
+        if let Some(entry) = self.tracked.get_mut(name) {
+            entry.liveness.wrote(ready);
+        }
+    }
+
+    /// The cluster left the fleet, or is not pulled any more.
+    pub fn forget(&mut self, name: &str) {
+        self.uids.remove(name);
+        if let Some(Entry {
+            timer: Some(at), ..
+        }) = self.tracked.remove(name)
+        {
+            self.timers.remove(&(at, name.to_owned()));
+        }
+    }
+
+    /// Gives everyone back time in which nobody could have been heard.
+    pub fn give_back(&mut self, lost: Duration, now: Instant) {
+        for entry in self.tracked.values_mut() {
+            entry.liveness.give_back(lost, now);
+        }
+    }
+
+    /// The instant at which [`LivenessTracker::due`] has to be asked next.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// What is to be done now.
+    pub fn due(&mut self, now: Instant) -> Due {
+        let mut all = Due::default();
+        while self.timers.first().is_some_and(|(at, _)| *at < now) {
+            let Some((_, name)) = self.timers.pop_first() else {
+                break;
+            };
+            if let Some(entry) = self.tracked.get_mut(&name) {
+                entry.timer = None;
+            }
+            match self.judge(&name, now) {
+                Some(Verdict::Silent(_)) => all.silent.push(name),
+                Some(Verdict::Until(deadline)) => {
+                    self.arm(&name, now);
+                    if now > deadline - self.ahead {
+                        all.confirm.push(name);
+                    }
+                }
+                Some(Verdict::Settled) | None => {}
+            }
+        }
+        all
+    }
+
+    /// The API was asked at `asked` whether a heartbeat of this cluster was missed, and has
+    /// answered.
+    pub fn confirmed(&mut self, name: &str, asked: Instant) {
+        if let Some(entry) = self.tracked.get_mut(name) {
+            entry.confirmed = entry.confirmed.max(Some(asked));
+        }
+    }
+
+    /// Whether the API was asked about this cluster so lately that its silence can be believed.
+    pub fn is_confirmed(&self, name: &str, now: Instant) -> bool {
+        let asked = self.tracked.get(name).and_then(|entry| entry.confirmed);
+        asked.is_some_and(|asked| asked + 2 * self.ahead >= now)
+    }
+
+    /// What is to be thought of one cluster now; `None` if it is unknown.
+    pub fn judge(&self, name: &str, now: Instant) -> Option<Verdict> {
+        self.tracked
+            .get(name)
+            .map(|entry| entry.liveness.judge(self.graces, now))
+    }
+
+    /// Whether the cluster is to be reported silent.
+    pub fn silence(&self, name: &str, now: Instant) -> Option<Silence> {
+        match self.judge(name, now)? {
+            Verdict::Silent(silence) => Some(silence),
+            Verdict::Settled | Verdict::Until(_) => None,
+        }
+    }
+
+    /// Sets the cluster's timer: shortly before its deadline, at the deadline, or at once,
+    /// whichever is next.
+    pub fn arm(&mut self, name: &str, now: Instant) {
+        let at = match self.judge(name, now) {
+            Some(Verdict::Until(deadline)) if now > deadline - self.ahead => Some(deadline),
+            Some(Verdict::Until(deadline)) => Some(deadline - self.ahead),
+            Some(Verdict::Silent(_)) => Some(now),
+            Some(Verdict::Settled) | None => None,
+        };
+        self.set_timer(name, at);
+    }
+
+    /// Sets the cluster's timer: a silence that could not be reported is looked at again then.
+    pub fn arm_at(&mut self, name: &str, at: Instant) {
+        self.set_timer(name, Some(at));
+    }
+
+    fn set_timer(&mut self, name: &str, at: Option<Instant>) {
+        let Some(entry) = self.tracked.get_mut(name) else {
+            return;
+        };
+        if let Some(old) = std::mem::replace(&mut entry.timer, at) {
+            self.timers.remove(&(old, name.to_owned()));
+        }
+        if let Some(at) = at {
+            self.timers.insert((at, name.to_owned()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    const GRACES: Graces = Graces {
+        monitor: Duration::from_secs(40),
+        startup: Duration::from_mins(1),
+    };
+
+    fn ready(status: &str) -> Condition {
+        Condition {
+            type_: "Ready".to_owned(),
+            status: status.to_owned(),
+            reason: "Posted".to_owned(),
+            message: String::new(),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+            observed_generation: None,
+        }
+    }
+
+    #[test]
+    fn of_a_large_fleet_exactly_the_silent_clusters_are_due() {
+        let start = Instant::now();
+        let mut tracker = LivenessTracker::new(GRACES, start);
+        let names: Vec<String> = (0..3_500).map(|i| format!("member{i}")).collect();
+        for name in &names {
+            tracker.cluster(name, Some(&ready("True")), Duration::from_mins(150), start);
+        }
+        let mut silent = Vec::new();
+        for tick in 1..=12_u64 {
+            let now = start + Duration::from_secs(10 * tick);
+            for (i, name) in names.iter().enumerate() {
+                if i % 7 != 0 || tick <= 3 {
+                    tracker.lease(name, Timestamp::from_second(tick.cast_signed()).ok(), now);
+                }
+            }
+            for name in tracker.due(now).silent {
+                tracker.wrote(&name, Silence::Stopped.condition(Timestamp::UNIX_EPOCH));
+                silent.push((tick, name));
+            }
+        }
+        assert_eq!(silent.len(), 500);
+        assert!(
+            silent.iter().all(|(tick, _)| *tick == 8),
+            "heard at 30 s, silent right after 70 s, seen at 80 s"
+        );
+        assert!(
+            tracker
+                .next_timer()
+                .is_some_and(|at| at > start + Duration::from_mins(2))
+        );
+    }
+
+    #[test]
+    fn a_cluster_older_than_our_watch_gets_its_start_up_grace_from_us() {
+        let start = Instant::now();
+        let mut tracker = LivenessTracker::new(GRACES, start);
+        tracker.cluster(
+            "old",
+            None,
+            Duration::from_secs(10_000),
+            start + Duration::from_secs(1),
+        );
+        tracker.cluster(
+            "new",
+            None,
+            Duration::from_secs(5),
+            start + Duration::from_secs(100),
+        );
+        let until = |name: &str| tracker.judge(name, start);
+        assert_eq!(
+            until("old"),
+            Some(Verdict::Until(start + Duration::from_mins(1)))
+        );
+        assert_eq!(
+            until("new"),
+            Some(Verdict::Until(start + Duration::from_secs(155)))
+        );
+    }
+
+    #[test]
+    fn a_cluster_that_reports_and_then_falls_silent_is_due_after_the_monitor_grace() {
+        let start = Instant::now();
+        let second = |s: u64| start + Duration::from_secs(s);
+        let renewal = |s: i64| Timestamp::from_second(s).ok();
+        let mut tracker = LivenessTracker::new(GRACES, start);
+        tracker.cluster("m", None, Duration::ZERO, start);
+        assert_eq!(
+            tracker.next_timer(),
+            Some(second(59)),
+            "nothing was heard yet"
+        );
+        tracker.lease("m", renewal(2), second(2));
+        tracker.cluster("m", Some(&ready("True")), Duration::ZERO, second(3));
+        assert_eq!(
+            tracker.next_timer(),
+            Some(second(42)),
+            "the start-up grace ends with the first report"
+        );
+        assert!(tracker.due(second(43)).silent.is_empty());
+        assert_eq!(tracker.due(second(44)).silent, ["m"]);
+    }
+
+    #[test]
+    fn the_api_is_asked_about_a_silence_shortly_before_it_is_too_long() {
+        let start = Instant::now();
+        let millis = |ms: u64| start + Duration::from_millis(ms);
+        let mut tracker = LivenessTracker::new(GRACES, start);
+        tracker.cluster("dead", Some(&ready("True")), Duration::ZERO, start);
+        tracker.cluster("missed", Some(&ready("True")), Duration::ZERO, start);
+        let asked = tracker.due(millis(39_001));
+        assert_eq!(asked.confirm, ["dead", "missed"]);
+        assert!(asked.silent.is_empty());
+        assert_eq!(tracker.next_timer(), Some(millis(40_000)));
+
+        tracker.confirmed("dead", millis(39_001));
+        tracker.lease("missed", Timestamp::from_second(9).ok(), millis(39_050));
+        tracker.confirmed("missed", millis(39_001));
+        let over = tracker.due(millis(40_001));
+        assert_eq!(over.silent, ["dead"]);
+        assert!(over.confirm.is_empty());
+        assert!(tracker.is_confirmed("dead", millis(40_001)));
+        assert!(
+            !tracker.is_confirmed("dead", millis(41_002)),
+            "an old answer says nothing"
+        );
+        assert_eq!(
+            tracker.next_timer(),
+            Some(millis(78_050)),
+            "the renewal counts"
+        );
+    }
+
+    #[test]
+    fn a_cluster_made_again_under_the_same_name_gets_a_start_up_grace_of_its_own() {
+        let start = Instant::now();
+        let later = start + Duration::from_mins(10);
+        for (uid, silent) in [("1", true), ("2", false)] {
+            let mut tracker = LivenessTracker::new(GRACES, start);
+            tracker.identify("m", Some("1"));
+            tracker.cluster("m", None, Duration::ZERO, start);
+            tracker.identify("m", Some(uid));
+            tracker.cluster("m", None, Duration::ZERO, later);
+            assert_eq!(tracker.silence("m", later).is_some(), silent, "uid {uid}");
+        }
+    }
+
+    #[test]
+    fn a_forgotten_cluster_leaves_no_timer() {
+        let start = Instant::now();
+        let mut tracker = LivenessTracker::new(GRACES, start);
+        tracker.cluster("gone", Some(&ready("True")), Duration::ZERO, start);
+        tracker.forget("gone");
+        assert_eq!(tracker.next_timer(), None);
+        assert_eq!(
+            tracker.due(start + Duration::from_secs(100)),
+            Due::default()
+        );
+    }
+}

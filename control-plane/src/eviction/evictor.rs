@@ -1,0 +1,539 @@
+//! State machine of evictions: decides which workload is evicted next, from the state of clusters
+//! and bindings.
+//!
+//! It has no access to the API. It is given every cluster and binding, returns the workload to
+//! evict, and is given the result. Its state can be rebuilt from these inputs in any order, which
+//! is how a restart works.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::queue::again;
+use tokio::time::Instant;
+
+use super::any_binding::AnyBinding;
+use super::backlog::{Backlog, Rank, Slot};
+use super::explain::Turn;
+use super::fleet_view::{FleetView, evicts};
+use super::judge::{Judgement, Switches, judge, purge_mode};
+use super::pace::{Pace, Payer};
+use super::rate::{Band, FleetHealth, Rates};
+use super::record::{bounded, whole};
+pub use crate::eviction::evictor::eviction::{ClusterNote, Eviction, News, Now, Outcome, Step};
+use crate::fleet::binding::BindingKey;
+
+use crate::eviction::evictor::explaining::Tally;
+
+pub mod eviction;
+pub mod explaining;
+
+/// One key for each binding, however many places mention it.
+pub type Key = Arc<BindingKey>;
+
+/// The evictor.
+#[derive(Debug)]
+pub struct Evictor {
+    switches: Switches,
+    fleet: FleetView,
+    bindings: HashMap<Key, AnyBinding>,
+    on: HashMap<Arc<str>, HashSet<Key>>,
+    backlog: Backlog<Key>,
+    /// What is being evicted, and from where.
+    in_hand: HashMap<Key, Arc<str>>,
+    /// What changed while it was being evicted, so that it is judged again afterwards.
+    missed: HashSet<Key>,
+    failures: HashMap<Key, u32>,
+    pace: Pace,
+    /// The band that was told last.
+    band: Band,
+    wake: Option<Instant>,
+    /// When the next of the stranded workloads are tried, if there are any to be tried.
+    retry: Option<Instant>,
+    /// How often the stranded workloads were woken.
+    wakes: u64,
+    /// Ends the initial sync: from now on all known bindings are judged, which rebuilds the queue
+    /// after a restart.
+    open: bool,
+    news: News,
+    tallies: HashMap<Arc<str>, Tally>,
+}
+
+/// How many stranded workloads are tried at a time after a change that could help, and the pause
+/// before the next. For each that leaves, two more are tried at once.
+const RETRIES: (usize, Duration) = (100, Duration::from_secs(1));
+/// First and longest pause after a failed write.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+
+impl Evictor {
+    /// An empty evictor with a budget of its own.
+    pub fn new(switches: Switches, rates: Rates, now: Now) -> Self {
+        Self::sharing(switches, Pace::new(rates, now.tick))
+    }
+
+    /// An empty evictor that pays from a budget which others use as well.
+    pub fn sharing(switches: Switches, pace: Pace) -> Self {
+        Self {
+            switches,
+            pace,
+            fleet: FleetView::default(),
+            bindings: HashMap::new(),
+            on: HashMap::new(),
+            backlog: Backlog::default(),
+            in_hand: HashMap::new(),
+            missed: HashSet::new(),
+            failures: HashMap::new(),
+            band: Band::Primary,
+            wake: None,
+            retry: None,
+            wakes: 0,
+            open: false,
+            news: News::default(),
+            tallies: HashMap::new(),
+        }
+    }
+
+    /// Everything there is has been told of: from now on it is judged. A queue that was lost comes
+    /// back here.
+    pub fn open(&mut self, now: Now) {
+        self.open = true;
+        self.pace.begin(now.tick);
+        self.settle_band(now);
+        let bindings: Vec<AnyBinding> = self.bindings.values().cloned().collect();
+        for binding in bindings {
+            self.review_all(&binding, now);
+            self.tell_what_was_not(&binding);
+        }
+        let failed: Vec<Arc<str>> = self.fleet.evicting().cloned().collect();
+        for cluster in failed {
+            self.tell_of_queue(&cluster);
+        }
+    }
+
+    /// A cluster is new or changed.
+    pub fn cluster(&mut self, cluster: &Arc<Cluster>, now: Now) {
+        let effect = self.fleet.put(cluster);
+        self.pace.hear(cluster, now.tick);
+        if !self.open {
+            return;
+        }
+        if let Some(after) = effect.helps_after {
+            let at = now.tick + after;
+            self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+        }
+        self.settle_band(now);
+        if !effect.taints {
+            return;
+        }
+        let Some((name, _)) = self.fleet.get(&cluster.name_any()) else {
+            return;
+        };
+        let name = Arc::clone(name);
+        if !cluster.spec.taints.iter().any(evicts) {
+            self.tallies.remove(&name);
+            let dropped = self.backlog.drop_cluster(&name);
+            if !dropped.is_empty() {
+                let message = format!(
+                    "recovered: {} workloads that waited to leave it stay",
+                    dropped.len()
+                );
+                self.tell_of(&name, "EvictionAbandoned", message);
+            }
+            for key in dropped {
+                self.note(key, &name, Turn::Recovered);
+            }
+            return;
+        }
+        let keys: Vec<Key> = self.on.get(&name).into_iter().flatten().cloned().collect();
+        for key in keys {
+            self.review(&name, &key, now);
+        }
+        self.tell_of_queue(&name);
+    }
+
+    /// A cluster is not known any more; `left` says whether it was seen leaving the fleet.
+    pub fn cluster_gone(&mut self, name: &str, left: bool, now: Now) {
+        self.fleet.remove(name, left);
+        if left {
+            self.pace.gone(name, now.tick);
+        } else {
+            self.pace.lost(name, now.tick);
+        }
+        let dropped = self.backlog.drop_cluster(name);
+        self.tallies.remove(name);
+        if !self.open {
+            return;
+        }
+        for key in dropped {
+            self.note(key, name, Turn::ClusterGone);
+        }
+        self.settle_band(now);
+        self.wake = Some(now.tick);
+    }
+
+    /// A binding is new or changed.
+    pub fn binding(&mut self, binding: &AnyBinding, now: Now) {
+        let key = self.key_of(binding);
+        let old = self.bindings.insert(key.clone(), binding.clone());
+        if old.as_ref().is_some_and(|old| old.is_same_wish(binding)) {
+            return;
+        }
+        for target in old.iter().flat_map(|old| &old.spec().clusters) {
+            if binding.spec().target(&target.name).is_none() && self.take_off(&target.name, &key) {
+                let turn = self.turn_of_moved(old.as_ref(), binding, &target.name);
+                self.note(key.clone(), &target.name, turn);
+            }
+        }
+        if binding.meta().deletion_timestamp.is_some() {
+            return self.binding_gone(&key);
+        }
+        for target in &binding.spec().clusters {
+            let name = self.share(&target.name);
+            self.on.entry(name).or_default().insert(key.clone());
+        }
+        if self.open {
+            self.review_all(binding, now);
+        }
+    }
+
+    /// A binding is gone.
+    pub fn binding_gone(&mut self, key: &BindingKey) {
+        if let Some((key, binding)) = self.bindings.remove_entry(key) {
+            for target in &binding.spec().clusters {
+                self.take_off(&target.name, &key);
+            }
+            self.news.gone.push(key);
+        }
+        self.failures.remove(key);
+    }
+
+    /// What to do next.
+    pub fn next(&mut self, now: Now) -> Step {
+        // Others tell the budget of clusters as well.
+        self.settle_band(now);
+        for (cluster, key) in self.backlog.mature(now.tick) {
+            if !self.in_hand.contains_key(&key) {
+                self.review(&cluster, &key, now);
+            }
+        }
+        if self.wake.is_some_and(|wake| wake <= now.tick) {
+            self.wake = None;
+            self.wakes += 1;
+            self.backlog.wake_stranded();
+            self.retry.get_or_insert(now.tick);
+        }
+        if self.retry.is_some_and(|retry| retry <= now.tick) {
+            self.backlog.retry(RETRIES.0);
+            let more = self.backlog.has_due();
+            self.retry = more.then(|| now.tick + RETRIES.1);
+        }
+        let timer = self.next_timer();
+        while self.backlog.has_ready() {
+            if let Err(when) = self.pace.pay(Payer::Taints, now.tick) {
+                return Step::Wait(timer.into_iter().chain(when).min());
+            }
+            let Some((cluster, key, rank)) = self.backlog.pop() else {
+                break;
+            };
+            if let Some(eviction) = self.last_look(&cluster, key, rank, now) {
+                return Step::Evict(Box::new(eviction));
+            }
+            // Nothing was evicted for it.
+            self.pace.refund();
+        }
+        self.pace.withdraw(Payer::Taints);
+        Step::Wait(self.next_timer())
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        let timers = [self.backlog.next_timer(), self.wake, self.retry];
+        timers.into_iter().flatten().min()
+    }
+
+    /// Judges an item once more at the moment of its eviction, so that what changed meanwhile
+    /// counts.
+    fn last_look(
+        &mut self,
+        cluster: &Arc<str>,
+        key: Key,
+        rank: Rank,
+        now: Now,
+    ) -> Option<Eviction> {
+        if self.in_hand.contains_key(&key) {
+            self.backlog.put(
+                cluster,
+                key,
+                Slot::Waiting {
+                    until: now.tick + again(0),
+                    rank,
+                },
+            );
+            return None;
+        }
+        let binding = self.bindings.get(&key)?.clone();
+        binding.spec().target(cluster)?;
+        match self.judge(cluster, &binding, now) {
+            Judgement::Leave { due, cause } if due <= now.wall => {
+                self.in_hand.insert(key, Arc::clone(cluster));
+                Some(Eviction {
+                    cluster: Arc::clone(cluster),
+                    purge_mode: purge_mode(binding.spec(), &self.switches),
+                    binding,
+                    cause,
+                    snapshot: self.fleet.snapshot(),
+                    wakes: self.wakes,
+                    rank,
+                })
+            }
+            Judgement::Leave { .. } | Judgement::Stay(_) => {
+                self.review(cluster, &key, now);
+                None
+            }
+        }
+    }
+
+    /// An eviction came to an end.
+    pub fn done(&mut self, eviction: &Eviction, outcome: Outcome, now: Now) {
+        let pauses = matches!(
+            outcome,
+            Outcome::Conflict | Outcome::Failed(_) | Outcome::Unclear(_)
+        );
+        self.take_outcome(eviction, outcome, now);
+        self.review_missed(eviction, pauses, now);
+        self.tell_of_progress(&eviction.cluster);
+    }
+
+    /// Judges a workload whose binding or clusters changed during its eviction; `pauses`: not yet
+    /// on the cluster of the eviction.
+    fn review_missed(&mut self, eviction: &Eviction, pauses: bool, now: Now) {
+        let key = self.key_of(&eviction.binding);
+        if !self.missed.remove(&key) {
+            return;
+        }
+        let Some(binding) = self.bindings.get(&key).cloned() else {
+            return;
+        };
+        for target in &binding.spec().clusters {
+            if !pauses || target.name != *eviction.cluster {
+                let name = self.share(&target.name);
+                self.review(&name, &key, now);
+            }
+        }
+    }
+
+    fn take_outcome(&mut self, eviction: &Eviction, outcome: Outcome, now: Now) {
+        let key = self.key_of(&eviction.binding);
+        let (cluster, rank) = (&eviction.cluster, eviction.rank);
+        self.in_hand.remove(&key);
+        if !matches!(outcome, Outcome::Evicted { .. } | Outcome::Unclear(_)) {
+            self.pace.refund();
+        }
+        let before = self.failures.remove(&key).unwrap_or_default();
+        let failures = before.saturating_add(1);
+        let pause = match outcome {
+            Outcome::Evicted { binding, to } => {
+                let turn = Turn::Evicted {
+                    cause: bounded(eviction.cause.to_string()),
+                    to,
+                    mode: eviction.purge_mode.to_string(),
+                    at: whole(now.wall),
+                };
+                self.note(key.clone(), cluster, turn);
+                self.count_left(cluster);
+                self.backlog.retry(2);
+                // Where the watch was faster, it may know a later version than the answer to our
+                // write.
+                let is_latest = |known: &AnyBinding| {
+                    known.meta().resource_version == eviction.binding.meta().resource_version
+                };
+                if self.bindings.get(&key).is_some_and(is_latest) {
+                    self.binding(&binding, now);
+                }
+                return;
+            }
+            Outcome::Gone => return self.binding_gone(&key),
+            Outcome::Nowhere(why) => {
+                let why = bounded(why);
+                return self.strand(eviction, &key, Turn::Nowhere { why }, now);
+            }
+            Outcome::Unpreserved(why) => {
+                let why = bounded(why);
+                return self.strand(eviction, &key, Turn::Unpreserved { why }, now);
+            }
+            Outcome::Conflict => {
+                self.failures.insert(key.clone(), failures);
+                again(before)
+            }
+            Outcome::Failed(why) | Outcome::Unclear(why) => {
+                let why = bounded(why);
+                self.note(key.clone(), cluster, Turn::Failed { why });
+                self.failures.insert(key.clone(), failures);
+                BACKOFF.0.saturating_mul(1 << before.min(6)).min(BACKOFF.1)
+            }
+        };
+        if self.is_on(cluster, &key) {
+            self.backlog.put(
+                cluster,
+                key,
+                Slot::Waiting {
+                    until: now.tick + pause,
+                    rank,
+                },
+            );
+        } else {
+            if !self.bindings.contains_key(&key) {
+                self.failures.remove(&key);
+            }
+            self.note_end(&key, cluster);
+        }
+    }
+
+    fn strand(&mut self, eviction: &Eviction, key: &Key, turn: Turn, now: Now) {
+        let (cluster, rank) = (&eviction.cluster, eviction.rank);
+        if self.is_on(cluster, key) {
+            self.note(key.clone(), cluster, turn);
+            self.backlog.put(cluster, key.clone(), Slot::Stranded(rank));
+            // What woke the others meanwhile may help this one, which was judged by the clusters as
+            // they were before.
+            if eviction.wakes != self.wakes {
+                self.backlog.wake(cluster, key);
+                self.retry.get_or_insert(now.tick);
+            }
+        } else {
+            self.note_end(key, cluster);
+        }
+    }
+
+    /// What people are to be told since this was asked last.
+    pub fn take_news(&mut self) -> News {
+        std::mem::take(&mut self.news)
+    }
+
+    /// The queue, to be measured.
+    pub fn backlog(&self) -> &Backlog<Key> {
+        &self.backlog
+    }
+
+    /// The clusters, to be measured.
+    pub fn fleet(&self) -> &FleetView {
+        &self.fleet
+    }
+
+    /// How much of the fleet has failed.
+    pub fn health(&self) -> FleetHealth {
+        self.pace.health()
+    }
+
+    /// Evictions a second at that rate.
+    pub fn allowed_rate(&self) -> f64 {
+        self.pace.per_second()
+    }
+
+    /// The kind of a binding's resource, for metrics.
+    pub fn resource_kind(&self, key: &Key) -> Option<String> {
+        self.bindings.get(key).map(AnyBinding::resource_kind)
+    }
+
+    fn judge(&self, cluster: &str, binding: &AnyBinding, now: Now) -> Judgement {
+        let placement = binding.placement();
+        judge(
+            self.fleet.taints(cluster),
+            binding.spec(),
+            placement.as_deref(),
+            &self.switches,
+            now.wall,
+        )
+    }
+
+    fn review_all(&mut self, binding: &AnyBinding, now: Now) {
+        let key = self.key_of(binding);
+        for target in &binding.spec().clusters {
+            let name = self.share(&target.name);
+            self.review(&name, &key, now);
+        }
+    }
+
+    /// Puts a workload of a cluster where it belongs.
+    fn review(&mut self, cluster: &Arc<str>, key: &Key, now: Now) {
+        let Some(binding) = self.bindings.get(key) else {
+            self.backlog.remove(cluster, key);
+            return;
+        };
+        if self.in_hand.contains_key(key) {
+            self.missed.insert(key.clone());
+            return;
+        }
+        if !self.fleet.taints(cluster).iter().any(evicts) {
+            return;
+        }
+        let (turn, place) = match self.judge(cluster, binding, now) {
+            Judgement::Stay(stay) => {
+                self.backlog.remove(cluster, key);
+                self.note(key.clone(), cluster, Turn::Stays(stay));
+                return;
+            }
+            Judgement::Leave { due, cause } => {
+                let rank = Rank::new(binding.priority(), due);
+                if due <= now.wall {
+                    (self.turn_of_ready(&cause), Slot::Ready(rank))
+                } else {
+                    let turn = Turn::Tolerated {
+                        cause: bounded(cause.to_string()),
+                        until: due,
+                    };
+                    (
+                        turn,
+                        Slot::Waiting {
+                            until: now.instant_of(due),
+                            rank,
+                        },
+                    )
+                }
+            }
+        };
+        self.note(key.clone(), cluster, turn);
+        self.backlog.put(cluster, key.clone(), place);
+    }
+
+    fn is_on(&self, cluster: &str, key: &Key) -> bool {
+        self.bindings
+            .get(key)
+            .is_some_and(|binding| binding.spec().target(cluster).is_some())
+            && self.fleet.taints(cluster).iter().any(evicts)
+    }
+
+    /// Says whether the workload was to leave the cluster.
+    fn take_off(&mut self, cluster: &str, key: &Key) -> bool {
+        let name = self.share(cluster);
+        let waited = self.backlog.remove(&name, key);
+        if let Some(keys) = self.on.get_mut(&name) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.on.remove(&name);
+            }
+        }
+        waited
+    }
+
+    fn key_of(&self, binding: &AnyBinding) -> Key {
+        let key = binding.key();
+        let known = self
+            .bindings
+            .get_key_value(&key)
+            .map(|(key, _)| Arc::clone(key));
+        known.unwrap_or_else(|| Arc::new(key))
+    }
+
+    /// One text for each cluster name, however many bindings mention it.
+    fn share(&self, name: &str) -> Arc<str> {
+        let known = self.fleet.get(name).map(|(name, _)| name);
+        known
+            .or_else(|| self.on.get_key_value(name).map(|(name, _)| name))
+            .map_or_else(|| Arc::from(name), Arc::clone)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+use super::*;
+
+/// What the binding and the cluster are told when a workload comes to that end.
+fn ends(more: &Value, effect: &str, end: impl Fn(&Eviction) -> Outcome) -> [Vec<&'static str>; 2] {
+    let mut world = World::of(
+        vec![cluster("c0", &json!([])), cluster("c1", &json!([]))],
+        vec![binding("w", &["c0"], more)],
+        true,
+    );
+    world.set(&cluster("c0", &taint(effect, 1_000)));
+    world.pass(2.5, end);
+    let news = world.evictor.take_news();
+    [
+        news.bindings
+            .iter()
+            .map(|(_, note)| note.reason())
+            .collect(),
+        news.clusters.iter().map(|note| note.reason).collect(),
+    ]
+}
+
+#[test]
+fn every_end_and_every_wait_is_told_of_the_workload_and_of_its_cluster() {
+    let plain = json!({});
+    let tolerating = |seconds: Option<i64>| json!({"placement": {"clusterTolerations": [{"operator": "Exists", "tolerationSeconds": seconds}]}});
+    let nowhere = |_: &Eviction| Outcome::Nowhere("full".into());
+    let lost = |_: &Eviction| Outcome::Unpreserved("no status yet".into());
+    let failed = |_: &Eviction| Outcome::Failed("500".into());
+    for (got, binding, cluster) in [
+        (
+            ends(&plain, "NoExecute", leave),
+            vec!["WaitingForRate", "Evicted"],
+            vec!["EvictionQueued", "Evicted"],
+        ),
+        (
+            ends(&plain, "NoExecute", nowhere),
+            vec!["WaitingForRate", "NowhereToGo"],
+            vec!["EvictionQueued", "EvictionNowhereToGo"],
+        ),
+        (
+            ends(&plain, "NoExecute", lost),
+            vec!["WaitingForRate", "StateNotPreserved"],
+            vec!["EvictionQueued", "EvictionNowhereToGo"],
+        ),
+        (
+            ends(&plain, "NoExecute", failed),
+            vec!["WaitingForRate", "EvictWorkloadFromClusterFailed"],
+            vec!["EvictionQueued"],
+        ),
+        (
+            ends(&tolerating(Some(60)), "NoExecute", leave),
+            vec!["WaitingForToleration"],
+            vec!["EvictionAwaitsToleration"],
+        ),
+        (
+            ends(&tolerating(None), "NoExecute", leave),
+            vec!["Tolerated"],
+            vec!["EvictionTolerated"],
+        ),
+        (
+            ends(&plain, "PreferNoExecute", leave),
+            vec!["FailoverNotRequested"],
+            vec!["EvictionTolerated"],
+        ),
+    ] {
+        assert_eq!(got, [binding, cluster]);
+    }
+}
+
+#[test]
+fn a_stop_a_slow_pace_and_a_recovery_are_told_of_the_workloads_and_of_the_clusters() {
+    let reasons = |world: &mut World| {
+        let news = world.evictor.take_news();
+        let bindings: HashSet<_> = news
+            .bindings
+            .iter()
+            .map(|(_, note)| note.reason())
+            .collect();
+        let clusters: HashSet<_> = news.clusters.iter().map(|note| note.reason).collect();
+        (bindings, clusters)
+    };
+    let mut world = World::new(8, 4, 1);
+    world.told();
+    world.set(&cluster("c4", &down(0)));
+    let (bindings, clusters) = reasons(&mut world);
+    assert_eq!(bindings, HashSet::from(["StoppedByThreshold"]));
+    assert_eq!(
+        clusters,
+        HashSet::from(["EvictionStopped", "EvictionQueued"])
+    );
+
+    world.set(&cluster("c4", &json!([])));
+    let (bindings, clusters) = reasons(&mut world);
+    assert_eq!(
+        bindings,
+        HashSet::from(["WaitingForRate", "AbandonedOnRecovery"])
+    );
+    assert_eq!(
+        clusters,
+        HashSet::from(["EvictionResumed", "EvictionAbandoned"])
+    );
+
+    let mut large = World::new(12, 7, 1);
+    let (_, clusters) = reasons(&mut large);
+    assert_eq!(
+        clusters,
+        HashSet::from(["EvictionSlowed", "EvictionQueued"]),
+        "said after a restart, too"
+    );
+}
+
+#[test]
+fn with_a_switch_off_each_workload_and_its_cluster_are_told_why_nothing_moves() {
+    let told = |switches: Switches| {
+        let mut world = World::new(3, 0, 2);
+        world.evictor.switches = switches;
+        world.set(&cluster("c0", &taint("NoExecute", 1_000)));
+        assert!(world.evict(100.0).is_empty());
+        let news = world.evictor.take_news();
+        let bindings: Vec<_> = news
+            .bindings
+            .iter()
+            .map(|(_, note)| note.message())
+            .collect();
+        let clusters: Vec<_> = news.clusters.iter().map(|note| note.reason).collect();
+        (bindings, clusters)
+    };
+    let (bindings, clusters) = told(switches(false));
+    assert_eq!(bindings, ["stays on c0: feature gate Failover is off"; 2]);
+    assert_eq!(clusters, ["EvictionOff"]);
+    let (bindings, clusters) = told(Switches {
+        no_execute: false,
+        ..switches(true)
+    });
+    let why = "taints of effect NoExecute do not evict (--enable-no-execute-taint-eviction=false)";
+    assert_eq!(bindings, vec![format!("stays on c0: {why}"); 2]);
+    assert_eq!(clusters, ["EvictionTolerated"]);
+}
+
+#[test]
+fn an_eviction_whose_answer_was_lost_is_told_as_one_when_it_shows() {
+    for (recorded, expected) in [
+        (Some("c0"), "Evicted"),
+        (Some("c7"), "AbandonedOnMove"),
+        (None, "AbandonedOnMove"),
+    ] {
+        let mut world = World::new(3, 1, 1);
+        world.pass(2.5, |_| Outcome::Unclear("no answer in time".into()));
+        world.told();
+        let mut moved = ResourceBinding::clone(&binding("w0-0", &["c1"], &json!({})));
+        if let Some(from) = recorded {
+            let now = world.now().wall;
+            let record = Record::new(from, "c1", "Directly", "taint down:NoExecute", now).write();
+            let annotations = moved.metadata.annotations.get_or_insert_default();
+            annotations.insert(LAST_EVICTION.to_owned(), record);
+        }
+        // What the failure was told by is newer than the eviction.
+        moved.status = serde_json::from_value(json!({"conditions": [
+            {"type": "EvictionPending", "status": "True", "reason": "EvictWorkloadFromClusterFailed", "message": "",
+             "lastTransitionTime": "2030-01-01T00:00:00Z"},
+        ]}))
+        .unwrap();
+        world.put(&Arc::new(moved));
+        assert_eq!(world.told(), [("w0-0".to_owned(), expected)]);
+    }
+}

@@ -1,0 +1,95 @@
+//! Reasons for an eviction, and what the policy says about each.
+
+use jiff::Timestamp;
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::policy::{
+    ApplicationFailoverBehavior, ClusterFailoverBehavior, PurgeMode, StatePreservation,
+    StatePreservationRule,
+};
+use muster_shared::names::eviction::{
+    PRODUCER_TAINT_MANAGER, REASON_APPLICATION_FAILURE, REASON_TAINT_UNTOLERATED,
+};
+
+use super::judge::Cause;
+
+/// Reason for an eviction.
+#[derive(Clone, Copy, Debug)]
+pub enum EvictionReason<'a> {
+    /// The cluster has a taint.
+    Taint(&'a Cause),
+    /// The application has been unhealthy in the cluster for too long.
+    Failure {
+        /// Start of the unhealthy time.
+        since: Timestamp,
+        /// Controller that requests the eviction.
+        producer: &'a str,
+        /// Seconds after which the old copy is removed even if the new one is not healthy, with
+        /// purge mode `Gracefully`.
+        grace_seconds: Option<i32>,
+    },
+}
+
+impl<'a> EvictionReason<'a> {
+    /// The reason in one word, as tasks have it.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Taint(_) => REASON_TAINT_UNTOLERATED,
+            Self::Failure { .. } => REASON_APPLICATION_FAILURE,
+        }
+    }
+
+    /// Who wants it.
+    pub fn producer(&self) -> &'a str {
+        match *self {
+            Self::Taint(_) => PRODUCER_TAINT_MANAGER,
+            Self::Failure { producer, .. } => producer,
+        }
+    }
+
+    /// The same in a sentence.
+    pub fn message(&self, cluster: &str) -> String {
+        match self {
+            Self::Taint(cause) => format!("{cluster} has {cause}"),
+            Self::Failure { since, .. } => {
+                format!("the application has been unhealthy in {cluster} since {since:.0}")
+            }
+        }
+    }
+
+    /// How long the old copy waits for the new one at most, in seconds; without, until there is a
+    /// healthy one.
+    pub fn grace_seconds(&self, spec: &ResourceBindingSpec, mode: &PurgeMode) -> Option<i32> {
+        if *mode != PurgeMode::Gracefully {
+            return None;
+        }
+        match self {
+            Self::Taint(_) => cluster(spec)?.grace_period_seconds,
+            Self::Failure { grace_seconds, .. } => *grace_seconds,
+        }
+    }
+
+    /// What the new copy is to be told.
+    pub fn rules(&self, spec: &'a ResourceBindingSpec) -> &'a [StatePreservationRule] {
+        let state = match self {
+            Self::Taint(_) => cluster(spec).and_then(|it| it.state_preservation.as_ref()),
+            Self::Failure { .. } => application(spec).and_then(|it| it.state_preservation.as_ref()),
+        };
+        state.map_or(&[], |StatePreservation { rules }| rules)
+    }
+
+    /// Whether the task stays even where nothing of the old copy is to be kept. A failed
+    /// application must not be placed where it failed before the new copy is healthy, and only the
+    /// task tells that; a taint speaks for itself.
+    pub fn outlives_the_copy(&self) -> bool {
+        matches!(self, Self::Failure { .. })
+    }
+}
+
+fn cluster(spec: &ResourceBindingSpec) -> Option<&ClusterFailoverBehavior> {
+    spec.failover.as_ref()?.cluster.as_ref()
+}
+
+/// What the policy says about failing applications.
+pub fn application(spec: &ResourceBindingSpec) -> Option<&ApplicationFailoverBehavior> {
+    spec.failover.as_ref()?.application.as_ref()
+}

@@ -1,0 +1,169 @@
+//! Finds the scheduled bindings that a change of a cluster affects.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::{ClusterAffinity, Placement};
+use muster_shared::selectors::Affinity;
+
+use super::cluster_change::Turn;
+use crate::scheduler::core::need::is_divided;
+
+/// Turns of clusters, and which placements can choose these: bindings of one policy share their
+/// placement, which is compared once.
+#[derive(Debug)]
+pub struct Concerns<'a> {
+    turns: &'a [Turn<'a>],
+    /// Whether the cluster of each turn can be chosen. The placements are kept, so that their
+    /// addresses tell them apart.
+    chosen: HashMap<*const Placement, (Arc<Placement>, Vec<bool>)>,
+}
+
+impl<'a> Concerns<'a> {
+    /// The concerns of these turns.
+    pub fn of(turns: &'a [Turn<'a>]) -> Self {
+        Self {
+            turns,
+            chosen: HashMap::new(),
+        }
+    }
+
+    /// Whether one of the turns may change the result of a binding that is settled.
+    pub fn has(&mut self, spec: &ResourceBindingSpec) -> bool {
+        let Some(placement) = &spec.placement else {
+            return false;
+        };
+        let turns = self.turns;
+        let (_, chosen) = self
+            .chosen
+            .entry(Arc::as_ptr(placement))
+            .or_insert_with(|| {
+                let choice = Choice::of(placement);
+                let chosen = turns.iter().map(|turn| choice.has(turn.cluster()));
+                (Arc::clone(placement), chosen.collect())
+            });
+        let mut turns = turns.iter().zip(chosen);
+        turns.any(|(turn, may_choose)| concerns(spec, placement, turn, *may_choose))
+    }
+}
+
+/// Whether the turn of a cluster may change the result of a binding that is settled. Divided
+/// workloads stay where they are, unless a cluster of theirs is leaving (Karmada behaviour). For
+/// the others, too, a cluster that only admits more or less says nothing of what it has already.
+fn concerns(
+    spec: &ResourceBindingSpec,
+    placement: &Placement,
+    turn: &Turn<'_>,
+    may_choose: bool,
+) -> bool {
+    let is_target = |cluster: &Cluster| {
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        spec.target(name).is_some()
+    };
+    let stays = spec.is_workload() && is_divided(placement);
+    match turn {
+        Turn::Leaves(cluster) => is_target(cluster),
+        _ if stays => false,
+        Turn::Moved(cluster) => is_target(cluster) || may_choose,
+        Turn::AdmitsMore(cluster) => !is_target(cluster) && may_choose,
+    }
+}
+
+/// Which clusters a placement can choose at all, in any of its affinity groups.
+#[derive(Debug)]
+pub struct Choice<'a> {
+    /// Empty: any cluster.
+    affinities: Vec<Affinity<'a>>,
+}
+
+impl<'a> Choice<'a> {
+    /// The choice of a placement.
+    pub fn of(placement: &'a Placement) -> Self {
+        Self {
+            affinities: affinities(placement).map(Affinity::new).collect(),
+        }
+    }
+
+    /// The same, to be kept.
+    pub fn into_owned(self) -> Choice<'static> {
+        Choice {
+            affinities: self
+                .affinities
+                .into_iter()
+                .map(Affinity::into_owned)
+                .collect(),
+        }
+    }
+
+    /// Whether it has the cluster.
+    pub fn has(&self, cluster: &Cluster) -> bool {
+        self.affinities.is_empty() || self.affinities.iter().any(|it| it.matches(cluster))
+    }
+}
+
+/// All affinities of a placement; none where any cluster may be chosen.
+pub fn affinities(placement: &Placement) -> impl Iterator<Item = &ClusterAffinity> {
+    let one = placement.cluster_affinity.as_ref();
+    let groups = placement.cluster_affinities.iter();
+    let groups = groups.filter(move |_| one.is_none()).flat_map(|group| {
+        let overflow = group.overflow_affinities.iter();
+        std::iter::once(&group.cluster_affinity)
+            .chain(overflow.map(|overflow| &overflow.cluster_affinity))
+    });
+    one.into_iter().chain(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::scheduler::tests::fixtures::{
+        cluster, config_map, decoded, deployment, dynamic, placed,
+    };
+
+    #[test]
+    fn a_change_of_a_cluster_concerns_whom_it_may_move() {
+        let only_m1 = json!({ "clusterAffinity": { "clusterNames": ["m1"] } });
+        let (m1, m2) = (decoded(&cluster("m1", 10)), decoded(&cluster("m2", 10)));
+        let divided = placed(deployment(3, &dynamic()), &[("m1", 3)]);
+        let copy = config_map(&only_m1);
+        let copied = placed(config_map(&only_m1), &[("m1", 0)]);
+        let narrowed = placed(config_map(&only_m1), &[("m2", 0)]);
+        for (what, spec, turn, expected) in [
+            // Not divided: where it may be, and is not, or where that may be over.
+            ("it may go there now", &copy, Turn::AdmitsMore(&m1), true),
+            ("it may not go there", &copy, Turn::AdmitsMore(&m2), false),
+            ("it is there", &copied, Turn::AdmitsMore(&m1), false),
+            (
+                "its cluster has other labels",
+                &copied,
+                Turn::Moved(&m1),
+                true,
+            ),
+            (
+                "its cluster has labels that it does not ask for",
+                &narrowed,
+                Turn::Moved(&m2),
+                true,
+            ),
+            (
+                "another one has other labels",
+                &copied,
+                Turn::Moved(&m2),
+                false,
+            ),
+            ("its cluster leaves", &copied, Turn::Leaves(&m1), true),
+            ("another one leaves", &copied, Turn::Leaves(&m2), false),
+            // Divided: it stays, unless its cluster goes.
+            ("more room to go to", &divided, Turn::AdmitsMore(&m2), false),
+            ("its cluster is another", &divided, Turn::Moved(&m1), false),
+            ("its cluster goes", &divided, Turn::Leaves(&m1), true),
+            ("another goes", &divided, Turn::Leaves(&m2), false),
+        ] {
+            assert_eq!(Concerns::of(&[turn]).has(spec), expected, "{what}");
+        }
+    }
+}

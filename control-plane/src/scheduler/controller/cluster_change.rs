@@ -1,0 +1,311 @@
+//! Changes of a cluster that may let waiting bindings be scheduled.
+
+use muster_shared::api::cluster::{APIEnablement, Cluster, ResourceSummary};
+use muster_shared::k8s::Taint;
+use muster_shared::taints::keeps_away;
+
+use crate::fleet::availability::reads_works;
+use crate::scheduler::core::capacity::Capacity;
+
+/// What changed about a cluster, as far as placements depend on it.
+#[derive(Debug)]
+pub struct ClusterChange<'a> {
+    old: Option<&'a Cluster>,
+    new: Option<&'a Cluster>,
+    admission: Option<Admission>,
+    /// The room before and now, where there may be more of it.
+    room: Option<(Option<Capacity>, Capacity)>,
+}
+
+/// What changed about whom a cluster lets in: it joined or leaves, its labels, taints, location or
+/// kinds changed, or its agent reads Works again or does no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Admission {
+    /// It may be chosen where it was not, and no more where it was: it joined, or its labels or
+    /// location changed.
+    Moved,
+    /// It may be chosen where it was not.
+    More,
+    /// It can only be chosen less than before.
+    Less,
+}
+
+impl<'a> ClusterChange<'a> {
+    /// Compares two states of a cluster; an absent one does not exist (yet, or any more). `None`
+    /// where nothing changed that a placement depends on.
+    pub fn between(old: Option<&'a Cluster>, new: Option<&'a Cluster>) -> Option<Self> {
+        let admission = admission(old, new);
+        let room = more_room(old, new);
+        (admission.is_some() || room.is_some()).then_some(Self {
+            old,
+            new,
+            admission,
+            room,
+        })
+    }
+
+    /// What the change means for bindings that may be placed anew, although they are settled.
+    pub fn turn(&self) -> Option<Turn<'a>> {
+        let cluster = self.new.or(self.old)?;
+        let is_leaving = self
+            .new
+            .is_none_or(|new| new.metadata.deletion_timestamp.is_some());
+        match self.admission? {
+            _ if is_leaving => Some(Turn::Leaves(cluster)),
+            Admission::Moved => Some(Turn::Moved(cluster)),
+            Admission::More => Some(Turn::AdmitsMore(cluster)),
+            // What is placed stays, and what is not will not be.
+            Admission::Less => None,
+        }
+    }
+
+    /// The cluster before the change.
+    pub(super) fn before(&self) -> Option<&'a Cluster> {
+        self.old
+    }
+
+    /// The cluster now.
+    pub(super) fn now(&self) -> Option<&'a Cluster> {
+        self.new
+    }
+
+    /// Whether the cluster lets in something else than before.
+    pub(super) fn changes_admission(&self) -> bool {
+        self.admission.is_some()
+    }
+
+    /// Whether the cluster lets in what it did not let in.
+    pub(super) fn admits_more(&self) -> bool {
+        self.admission.is_some_and(|it| it != Admission::Less)
+    }
+
+    /// The room before and now, where there may be more of it.
+    pub(super) fn room(&self) -> Option<(Option<&Capacity>, &Capacity)> {
+        let (before, now) = self.room.as_ref()?;
+        Some((before.as_ref(), now))
+    }
+}
+
+/// What a change of a cluster means for settled bindings.
+#[derive(Debug, Clone, Copy)]
+pub enum Turn<'a> {
+    /// It is being deleted, or gone.
+    Leaves(&'a Cluster),
+    /// It joined, or its labels or location changed.
+    Moved(&'a Cluster),
+    /// A taint went that keeps work away, it serves more kinds, or its agent reads its Works again.
+    AdmitsMore(&'a Cluster),
+}
+
+impl<'a> Turn<'a> {
+    /// The cluster.
+    pub fn cluster(&self) -> &'a Cluster {
+        match self {
+            Self::Leaves(cluster) | Self::Moved(cluster) | Self::AdmitsMore(cluster) => cluster,
+        }
+    }
+}
+
+fn admission(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<Admission> {
+    let present = |cluster: Option<&'_ Cluster>| -> bool {
+        cluster.is_some_and(|it| it.metadata.deletion_timestamp.is_none())
+    };
+    match (old, new) {
+        (None, None) => None,
+        _ if present(old) && !present(new) => Some(Admission::Less),
+        _ if !present(new) => (old.is_some() != new.is_some()).then_some(Admission::Less),
+        (Some(old), Some(new)) if present(Some(old)) => {
+            let moved = old.metadata.labels != new.metadata.labels
+                || old.spec.provider != new.spec.provider
+                || old.spec.region != new.spec.region
+                || !old.zones().eq(new.zones());
+            if moved {
+                Some(Admission::Moved)
+            } else if takes_more(old, new) {
+                Some(Admission::More)
+            } else {
+                let less = takes_more(new, old);
+                less.then_some(Admission::Less)
+            }
+        }
+        _ => Some(Admission::Moved),
+    }
+}
+
+/// Whether something is gone that kept work away, or a kind has come.
+fn takes_more(old: &Cluster, new: &Cluster) -> bool {
+    is_less_tainted(old, new) || serves_more(old, new) || (reads_works(new) && !reads_works(old))
+}
+
+/// Whether a taint that keeps work away is gone.
+fn is_less_tainted(old: &Cluster, new: &Cluster) -> bool {
+    let same =
+        |a: &Taint, b: &Taint| (&a.key, &a.value, &a.effect) == (&b.key, &b.value, &b.effect);
+    let kept = |taint: &Taint| new.spec.taints.iter().any(|other| same(taint, other));
+    let mut taints = old.spec.taints.iter();
+    taints.any(|taint| keeps_away(taint) && !kept(taint))
+}
+
+/// Whether there is a kind that was not served before.
+fn serves_more(old: &Cluster, new: &Cluster) -> bool {
+    fn groups(cluster: &Cluster) -> &[APIEnablement] {
+        let status = cluster.status.as_ref();
+        status.map_or(&[], |status| &status.api_enablements)
+    }
+    // Most reports say what the last one said.
+    groups(old) != groups(new)
+        && groups(new).iter().any(|group| {
+            let mut known = groups(old)
+                .iter()
+                .filter(|known| known.group_version == group.group_version)
+                .flat_map(|known| &known.resources);
+            let served = |kind: &str| known.any(|resource| resource.kind == kind);
+            !group
+                .resources
+                .iter()
+                .map(|it| it.kind.as_str())
+                .all(served)
+        })
+}
+
+/// What a cluster had room for and has room for, if that may be more for somebody.
+fn more_room(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<(Option<Capacity>, Capacity)> {
+    fn summary(cluster: &Cluster) -> Option<&ResourceSummary> {
+        cluster.status.as_ref()?.resource_summary.as_ref()
+    }
+    let new = new?;
+    let unchanged = old.is_some_and(|old| {
+        summary(old) == summary(new) && old.spec.resource_models == new.spec.resource_models
+    });
+    if unchanged {
+        return None;
+    }
+    let mut now = Capacity::of(new)?;
+    let before = old.and_then(Capacity::of);
+    now.share(before.iter());
+    let more = before.as_ref().is_none_or(|before| now.exceeds(before));
+    more.then_some((before, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::scheduler::controller::waiting::Waiting;
+    use crate::scheduler::controller::waits_for::{Wait, WaitsFor};
+    use crate::scheduler::tests::fixtures::{cluster, decoded, deployment, tainted};
+    use crate::settings::grade_rule::GradeRule;
+
+    /// What a change does to bindings that wait: for a cluster in general, for regions, for room in
+    /// general, and for anything, each with whether it may go to that cluster at all.
+    fn woken(old: Option<&Cluster>, new: Option<&Cluster>) -> Vec<&'static str> {
+        let here = json!({ "clusterAffinity": { "clusterNames": ["m"] } });
+        let elsewhere = json!({ "clusterAffinity": { "clusterNames": ["other"] } });
+        let labelled =
+            json!({ "clusterAffinity": { "labelSelector": { "matchLabels": { "a": "b" } } } });
+        let mut hungry = deployment(3, &here);
+        hungry.replica_requirements =
+            serde_json::from_value(json!({ "resourceRequest": { "memory": "1Gi" } })).unwrap();
+        let waiting = [
+            ("admission", WaitsFor::Admission, deployment(3, &here)),
+            ("label", WaitsFor::Admission, deployment(3, &labelled)),
+            ("room", WaitsFor::Room, deployment(3, &here)),
+            ("memory", WaitsFor::Room, hungry),
+            ("any", WaitsFor::Anything, deployment(3, &here)),
+            ("nothing", WaitsFor::Nothing, deployment(3, &here)),
+            ("elsewhere", WaitsFor::Anything, deployment(3, &elsewhere)),
+        ];
+        let news = ClusterChange::between(old, new);
+        let queue = Waiting::default();
+        for (name, wish, spec) in &waiting {
+            let wait = Wait {
+                wish: *wish,
+                lacking: 1,
+            };
+            queue.put(name, Some((spec, wait)));
+        }
+        let news: Vec<_> = news.into_iter().collect();
+        let mut helped = queue.helped(&news, GradeRule::Minimums);
+        helped.extend(queue.turn());
+        let is_helped = |name| helped.iter().any(|(helped, _)| *helped == name);
+        let names = waiting.iter().map(|(name, ..)| *name);
+        names.filter(|name| is_helped(*name)).collect()
+    }
+
+    #[test]
+    fn only_what_may_help_wakes_who_waits() {
+        /// What happens, the cluster before and after, and who wakes.
+        type Case<'a> = (
+            &'static str,
+            Option<&'a Value>,
+            Option<&'a Value>,
+            &'a [&'static str],
+        );
+
+        let before = cluster("m", 10);
+        let changed = |path: &str, value: Value| {
+            let mut after = before.clone();
+            *after.pointer_mut(path).unwrap() = value;
+            after
+        };
+        let deleting = json!({ "name": "m", "deletionTimestamp": "2024-01-01T00:00:00Z" });
+        let ready = {
+            let mut after = before.clone();
+            after["status"]["conditions"] = json!([{
+                "type": "Ready", "status": "True", "reason": "", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }]);
+            after
+        };
+        let unread = {
+            let mut unread = before.clone();
+            let conditions = unread["status"]["conditions"].as_array_mut().unwrap();
+            let mut works = conditions[0].clone();
+            (works["type"], works["status"]) = (json!("WorksUpToDate"), json!("False"));
+            conditions.push(works);
+            unread
+        };
+        let mut roomier_in_memory = before.clone();
+        roomier_in_memory["status"]["resourceSummary"]["allocatable"]["memory"] = json!("8Gi");
+        let mut growing_kinds = before.clone();
+        growing_kinds["status"]["apiEnablements"][1]["resources"] = json!([{ "name": "secrets", "kind": "Secret" }, { "name": "configmaps", "kind": "ConfigMap" }]);
+        let blind = changed("/status/apiEnablements", json!([]));
+        let unreported = changed("/status", json!({}));
+        let no_schedule = tainted("m", 10, "x", "NoSchedule");
+        let soft = tainted("m", 10, "x", "PreferNoSchedule");
+        let free_cpu =
+            |cores: &str| changed("/status/resourceSummary/allocatable/cpu", json!(cores));
+        let admitting = ["admission", "room", "memory", "any"];
+
+        #[rustfmt::skip]
+        let cases: &[Case<'_>] = &[
+            ("nothing changed", Some(&before), Some(&before), &[]),
+            ("a heartbeat", Some(&before), Some(&ready), &[]),
+            ("it joined", None, Some(&before), &admitting),
+            ("it joined and has not reported", None, Some(&unreported), &admitting),
+            ("it reported first", Some(&unreported), Some(&before), &admitting),
+            ("a taint went", Some(&no_schedule), Some(&before), &admitting),
+            ("a taint became a soft one", Some(&no_schedule), Some(&soft), &admitting),
+            ("its Works can be read again", Some(&unread), Some(&before), &admitting),
+            ("its Works cannot be read any more", Some(&before), Some(&unread), &["any"]),
+            ("a soft taint went", Some(&soft), Some(&before), &[]),
+            ("a taint came", Some(&before), Some(&no_schedule), &["any"]),
+            ("a label came", Some(&before), Some(&changed("/metadata", json!({ "name": "m", "labels": { "a": "b" } }))),
+                &["admission", "label", "room", "memory", "any"]),
+            ("it has a region", Some(&before), Some(&changed("/spec", json!({ "region": "r" }))), &admitting),
+            ("it serves more kinds", Some(&before), Some(&growing_kinds), &admitting),
+            ("it serves fewer kinds", Some(&before), Some(&blind), &["any"]),
+            ("more cores, not a whole replica", Some(&before), Some(&free_cpu("10500m")), &[]),
+            ("more cores", Some(&before), Some(&free_cpu("11")), &["room", "any"]),
+            ("more memory", Some(&before), Some(&roomier_in_memory), &["memory"]),
+            ("fewer cores", Some(&before), Some(&free_cpu("9")), &[]),
+            ("it is being deleted", Some(&before), Some(&changed("/metadata", deleting)), &["any"]),
+            ("it is gone", Some(&before), None, &["any"]),
+        ];
+        for (what, old, new, expected) in cases {
+            let (old, new) = (old.map(decoded), new.map(decoded));
+            assert_eq!(woken(old.as_ref(), new.as_ref()), *expected, "{what}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! First placement of a binding, computed when it is created.
+//!
+//! A binding that is created with its clusters costs one write less than one that is placed
+//! afterwards, and always has a target. The decision is the same, by the same [`pass`]; the
+//! scheduler reports it.
+
+use std::sync::Arc;
+
+use muster_shared::api::binding::{Binding, ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::clock::Clock;
+use muster_shared::events::EventType;
+use muster_shared::names::DEFAULT_SCHEDULER;
+
+use super::events::success_note;
+use super::live::LiveSnapshot;
+use crate::fleet::Fleet;
+use crate::scheduler::core::Options;
+use crate::scheduler::core::outcome::{Placed, Subject, pass};
+
+/// Places bindings that do not exist yet.
+#[derive(Debug)]
+pub struct InitialPlacement {
+    snapshot: LiveSnapshot,
+    options: Options,
+    scheduler_name: String,
+    clock: Arc<Clock>,
+}
+
+impl InitialPlacement {
+    /// Follows the clusters; `None` when this process does not schedule.
+    pub fn follow(fleet: &Fleet) -> Option<Self> {
+        fleet.settings.runs("scheduler").then(|| Self {
+            snapshot: LiveSnapshot::follow(&fleet.clusters),
+            options: Options::of(&fleet.settings),
+            scheduler_name: fleet.settings.scheduler_name.clone(),
+            clock: Arc::clone(&fleet.clock),
+        })
+    }
+
+    /// Where a new binding goes. `None` leaves it to the scheduler: it is somebody else's to place,
+    /// nothing fits, or its placement has ordered groups, of which the status has to say which one
+    /// is in use.
+    pub fn of(&self, spec: &ResourceBindingSpec) -> Option<Placed> {
+        let placement = spec.placement.as_ref()?;
+        let named = spec
+            .scheduler_name
+            .as_deref()
+            .filter(|name| !name.is_empty());
+        let ours = named.unwrap_or(DEFAULT_SCHEDULER) == self.scheduler_name
+            && !spec.scheduling_suspended();
+        if !ours || !placement.cluster_affinities.is_empty() {
+            return None;
+        }
+        let status = ResourceBindingStatus::default();
+        let subject = Subject {
+            generation: 0,
+            applied_placement: None,
+            spec,
+            status: &status,
+        };
+        let now = self.clock.now();
+        let outcome = pass(&subject, &self.snapshot.get(), &self.options, now);
+        outcome
+            .placed
+            .filter(|placed| outcome.failure.is_none() && !placed.clusters.is_empty())
+    }
+
+    /// Says where a binding was placed when it was created.
+    pub fn tell<B: Binding>(fleet: &Fleet, binding: &B) {
+        let note = success_note(&binding.spec().clusters);
+        fleet
+            .events
+            .publish(binding, EventType::Normal, "ScheduleBindingSucceed", note);
+    }
+}

@@ -1,0 +1,51 @@
+//! Snapshot that follows the watch of clusters.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use muster_shared::api::cluster::Cluster;
+use muster_shared::watch::{Change, Informer};
+
+use crate::scheduler::core::snapshot::Snapshot;
+
+/// A [`Snapshot`] that follows the clusters. Cheap to clone: all clones see the same.
+#[derive(Debug, Clone, Default)]
+pub struct LiveSnapshot {
+    current: Arc<RwLock<Snapshot>>,
+}
+
+impl LiveSnapshot {
+    /// Follows an informer. Its listeners that are added later find the change in the snapshot
+    /// already.
+    pub fn follow(clusters: &Informer<Cluster>) -> Self {
+        let live = Self::default();
+        let (current, informer) = (Arc::clone(&live.current), clusters.clone());
+        clusters.on_change(move |change| {
+            let mut snapshot = current.write().unwrap_or_else(PoisonError::into_inner);
+            match change {
+                Change::Applied { new, .. } => snapshot.put(Arc::clone(new)),
+                Change::Deleted { old } => {
+                    let name = old.metadata.name.as_deref().unwrap_or_default();
+                    if informer.presence(None, name).is_gone() {
+                        snapshot.depart(name);
+                    } else {
+                        snapshot.remove(name);
+                    }
+                }
+            }
+        });
+        let current = Arc::clone(&live.current);
+        clusters.on_unread_departure(move |_, name| {
+            let mut snapshot = current.write().unwrap_or_else(PoisonError::into_inner);
+            snapshot.depart(name);
+        });
+        live
+    }
+
+    /// The clusters as they are now; later changes do not touch what is returned.
+    pub fn get(&self) -> Snapshot {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}

@@ -1,0 +1,439 @@
+//! Schedules bindings: queues them on changes of bindings and clusters, calls [`cycle`](crate::scheduler::core::cycle), and writes
+//! the result.
+
+pub mod affected;
+pub mod changes;
+pub mod cluster_change;
+pub mod events;
+pub mod expectations;
+pub mod initial_placement;
+pub mod live;
+pub mod measure;
+pub mod waiting;
+pub mod waits_for;
+pub mod write;
+
+pub use self::initial_placement::InitialPlacement;
+pub use self::live::LiveSnapshot;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
+use muster_shared::client::{self, Rank};
+use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
+use muster_shared::names::DEFAULT_SCHEDULER;
+use muster_shared::queue::{Next, Queue};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Informer};
+use serde_json::json;
+
+use crate::fleet::Fleet;
+use crate::fleet::binding::{BindingKey, BindingKind, spec_of};
+use crate::scheduler::controller::affected::Concerns;
+use crate::scheduler::controller::changes::{Changes, Pair};
+use crate::scheduler::controller::cluster_change::{ClusterChange, Turn};
+use crate::scheduler::controller::events::{tell, tell_failure};
+use crate::scheduler::controller::expectations::Expectations;
+use crate::scheduler::controller::measure::Incoming;
+use crate::scheduler::controller::waiting::Waiting;
+use crate::scheduler::controller::waits_for::Wait;
+use crate::scheduler::controller::write::write;
+use crate::scheduler::core::Options;
+use crate::scheduler::core::outcome::{Subject, pass};
+use crate::scheduler::core::report::{Report, Verdict};
+use crate::settings::PRIORITY_BASED_SCHEDULING;
+
+/// A binding that waits is looked at again after this time even if no cluster seemed to change
+/// (Karmada flushes its queue of unschedulable bindings as often).
+const LOOK_AGAIN: Duration = Duration::from_mins(5);
+/// Writers of reports on bindings that were placed before: they wait until decisions and orders
+/// leave room.
+const REPORTERS: usize = 8;
+/// So often a report is tried again when others write the status at the same time.
+const REPORT_ATTEMPTS: usize = 5;
+
+/// Why a binding could not be handled; it is tried again.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("write the result of {key}: {}", client::brief(source))]
+    Result {
+        key: BindingKey,
+        source: kube::Error,
+    },
+    #[error("report on {key}: {}", client::brief(source))]
+    Report {
+        key: BindingKey,
+        source: kube::Error,
+    },
+    #[error("report on {key}: somebody else changes its status all the time")]
+    Contended { key: BindingKey },
+}
+
+/// Installs the scheduler.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    measure::describe();
+    let scheduler = Arc::new(Scheduler {
+        snapshot: LiveSnapshot::follow(&fleet.clusters),
+        queue: queue(fleet),
+        reports: Queue::new("scheduling reports"),
+        waiting: Waiting::ranked(fleet.settings.gate(&PRIORITY_BASED_SCHEDULING)),
+        changes: Changes::default(),
+        replaced: Expectations::default(),
+        options: Options::of(&fleet.settings),
+    });
+    scheduler.listen(&fleet.bindings);
+    scheduler.listen(&fleet.cluster_bindings);
+    let listening = Arc::clone(&scheduler);
+    let changed = move |change: &Change<_>| listening.changes.note(change);
+    fleet.clusters.on_change(changed);
+    let (answering, shutdown) = (Arc::clone(&scheduler), fleet.shutdown.clone());
+    let (bindings, cluster_bindings) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
+    tasks.spawn("scheduler's changes of clusters", async move {
+        let answer = |pairs: &[Pair]| answering.answer(pairs, &bindings, &cluster_bindings);
+        let answers = answering.changes.answer(answer);
+        let _ = shutdown.run_until_cancelled(answers).await;
+    });
+    let (waking, shutdown) = (Arc::clone(&scheduler), fleet.shutdown.clone());
+    tasks.spawn("scheduler's waiting bindings", async move {
+        let woken = waking.waiting.wake(|key, after| waking.wake_up(key, after));
+        let _ = shutdown.run_until_cancelled(woken).await;
+    });
+    let listening = Arc::clone(&scheduler);
+    let (bindings, cluster_bindings) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
+    fleet.clusters.on_unread_departure(move |_, cluster| {
+        listening.on_departure(cluster, &bindings);
+        listening.on_departure(cluster, &cluster_bindings);
+    });
+    let workers = fleet.settings.concurrent_resourcebinding_syncs;
+    let (decisions, reports) = (scheduler.queue.clone(), scheduler.reports.clone());
+    let deciding = Arc::clone(&scheduler);
+    fleet.work(tasks, "scheduler", decisions, workers, move |fleet, key| {
+        let scheduler = Arc::clone(&deciding);
+        async move { scheduler.handle(&fleet, key).await }
+    });
+    fleet.work(
+        tasks,
+        "scheduling reports",
+        reports,
+        REPORTERS,
+        move |fleet, key| {
+            let scheduler = Arc::clone(&scheduler);
+            async move { scheduler.confirm(&fleet, key).await }
+        },
+    );
+}
+
+/// The queue of bindings: by priority, then by age. The reference states no rule against
+/// starvation, and there is none.
+fn queue(fleet: &Fleet) -> Queue<BindingKey> {
+    if !fleet.settings.gate(&PRIORITY_BASED_SCHEDULING) {
+        return Queue::new("scheduler");
+    }
+    let (bindings, cluster_bindings) = (fleet.bindings.clone(), fleet.cluster_bindings.clone());
+    Queue::ranked("scheduler", move |key: &BindingKey| {
+        spec_of(key, &bindings, &cluster_bindings, |spec| {
+            spec.schedule_priority.as_ref().map_or(0, |it| it.priority)
+        })
+        .unwrap_or(0)
+    })
+}
+
+struct Scheduler {
+    snapshot: LiveSnapshot,
+    queue: Queue<BindingKey>,
+    /// Bindings that need no other placement, and of which that is still to be said. Saying it must
+    /// not hold up decisions.
+    reports: Queue<BindingKey>,
+    waiting: Waiting<BindingKey>,
+    changes: Changes,
+    replaced: Expectations,
+    options: Options,
+}
+
+impl Scheduler {
+    fn listen<B: Binding>(self: &Arc<Self>, informer: &Informer<B>) {
+        let scheduler = Arc::clone(self);
+        informer.on_change(move |change| match change {
+            Change::Applied { old, new } => {
+                let key = BindingKey::of(new.as_ref());
+                scheduler.replaced.seen(&key, new.as_ref());
+                // Status writes, most of them our own, change nothing that a decision depends on.
+                let seen = old
+                    .as_ref()
+                    .is_some_and(|old| old.meta().generation == new.meta().generation);
+                if !seen {
+                    let event = if old.is_some() {
+                        Incoming::BindingUpdate
+                    } else {
+                        Incoming::BindingAdd
+                    };
+                    event.count();
+                    scheduler.queue.add(key);
+                }
+            }
+            Change::Deleted { old } => {
+                let key = BindingKey::of(old.as_ref());
+                scheduler.replaced.forget(&key);
+                scheduler.queue.add(key);
+            }
+        });
+    }
+
+    /// Puts the bindings on the queue for which these changes of clusters may matter: of those that
+    /// wait the ones that they may help, and of the settled ones those whose result may be another
+    /// now.
+    fn answer(
+        &self,
+        pairs: &[Pair],
+        bindings: &Informer<ResourceBinding>,
+        cluster_bindings: &Informer<ClusterResourceBinding>,
+    ) {
+        let news: Vec<ClusterChange<'_>> = pairs
+            .iter()
+            .filter_map(|(old, new)| ClusterChange::between(old.as_deref(), new.as_deref()))
+            .collect();
+        for (key, after) in self.waiting.helped(&news, self.options.grade_rule) {
+            self.wake_up(key, after);
+        }
+        let turns: Vec<Turn<'_>> = news.iter().filter_map(ClusterChange::turn).collect();
+        if !turns.is_empty() {
+            self.wake(bindings, &turns);
+            self.wake(cluster_bindings, &turns);
+        }
+    }
+
+    /// Puts a binding on the queue that waits, and that a change of clusters may have helped.
+    fn wake_up(&self, key: BindingKey, after: Duration) {
+        Incoming::ClusterChanged.count();
+        self.queue.add_after(key, after);
+    }
+
+    fn wake<B: Binding>(&self, bindings: &Informer<B>, turns: &[Turn<'_>]) {
+        // Before the first list is complete every binding is on the queue, or will be.
+        if !bindings.is_synced() {
+            return;
+        }
+        let mut concerns = Concerns::of(turns);
+        for binding in bindings.list() {
+            if concerns.has(binding.spec()) {
+                Incoming::ClusterChanged.count();
+                self.queue.add(BindingKey::of(binding.as_ref()));
+            }
+        }
+    }
+
+    /// A cluster left of which nothing was ever read.
+    fn on_departure<B: Binding>(&self, cluster: &str, bindings: &Informer<B>) {
+        for binding in bindings.list() {
+            if binding.spec().target(cluster).is_some() {
+                Incoming::ClusterChanged.count();
+                self.queue.add(BindingKey::of(binding.as_ref()));
+            }
+        }
+    }
+
+    async fn handle(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
+        if key.namespace.is_some() {
+            self.handle_kind::<ResourceBinding>(fleet, key).await
+        } else {
+            self.handle_kind::<ClusterResourceBinding>(fleet, key).await
+        }
+    }
+
+    async fn handle_kind<B: BindingKind>(
+        &self,
+        fleet: &Fleet,
+        key: BindingKey,
+    ) -> Result<Next, Error> {
+        let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
+        let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
+            self.waiting.put(&key, None);
+            return Ok(Next::Done);
+        };
+        if let Some(pause) = self.replaced.pause(&key, binding.as_ref()) {
+            return Ok(Next::After(pause));
+        }
+        // Before the clusters are looked at, so that none of their changes is missed until this is
+        // decided.
+        self.waiting.begin(key.clone());
+        let decided = self.decide(fleet, &key, binding.as_ref()).await;
+        // What failed is tried again without any change of a cluster.
+        let wait = decided.as_ref().ok().and_then(|(_, wait)| *wait);
+        self.waiting
+            .put(&key, wait.map(|wait| (binding.spec(), wait)));
+        decided.map(|(next, _)| next)
+    }
+
+    /// Decides where a binding goes, writes it and says so; tells what the binding waits for from
+    /// now on.
+    async fn decide<B: BindingKind>(
+        &self,
+        fleet: &Fleet,
+        key: &BindingKey,
+        binding: &B,
+    ) -> Result<(Next, Option<Wait>), Error> {
+        let started = Instant::now();
+        let now = whole_second(fleet.clock.now());
+        let snapshot = self.snapshot.get();
+        let subject = Subject::of(binding);
+        let outcome = pass(&subject, &snapshot, &self.options, now);
+        let wait = outcome
+            .failure
+            .is_some()
+            .then(|| Wait::after(binding.spec(), &outcome.attempts));
+        let attempt = measure::Attempt::begun(started, outcome.need, &outcome.spent);
+        let ended = |scheduled| attempt.iter().for_each(|it| it.end(scheduled));
+
+        let api = B::api(&fleet.client, key);
+        let news = outcome
+            .placed
+            .as_ref()
+            .filter(|placed| !placed.is_known(&subject));
+        let written = match news {
+            None => None,
+            Some(placed) => match write(&api, binding, placed).await {
+                Ok(written) => Some(written),
+                Err(error) if client::is_not_found(&error) => return Ok((Next::Done, None)),
+                // Somebody else was faster; the cache will show what they did.
+                Err(error) if client::is_conflict(&error) => {
+                    self.replaced.outdated(key, binding);
+                    return Ok((Next::Again, None));
+                }
+                Err(source) => {
+                    ended(false);
+                    if let Some(verdict) = Verdict::refused(&source) {
+                        tell_failure(fleet, binding, &verdict);
+                        let report = Report {
+                            scheduled: Some(verdict),
+                            ..Report::default()
+                        };
+                        self.report(&api, key, binding, &report, now).await?;
+                    }
+                    return Err(Error::Result {
+                        key: key.clone(),
+                        source,
+                    });
+                }
+            },
+        };
+        ended(outcome.failure.is_none());
+        tell(fleet, binding, &outcome);
+        if wait.is_some() {
+            Incoming::ScheduleAttemptFailure.count();
+        }
+        if let Some(written) = &written {
+            self.replaced.insert(key, binding, written);
+            let subject = Subject::of(written);
+            let next = pass(&subject, &snapshot, &self.options, now);
+            let report = outcome.followed_by(&next, &subject);
+            self.report(&api, key, written, &report, now).await?;
+        } else if outcome.report.patch(binding.status(), now).is_some() {
+            self.reports.add(key.clone());
+        }
+        let next = wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN));
+        Ok((next, wait))
+    }
+
+    async fn confirm(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
+        fleet.traffic.lull(Rank::Report).await;
+        if key.namespace.is_some() {
+            self.confirm_kind::<ResourceBinding>(fleet, key).await
+        } else {
+            self.confirm_kind::<ClusterResourceBinding>(fleet, key)
+                .await
+        }
+    }
+
+    /// Reports of a binding that nothing is to be changed of its placement.
+    async fn confirm_kind<B: BindingKind>(
+        &self,
+        fleet: &Fleet,
+        key: BindingKey,
+    ) -> Result<Next, Error> {
+        let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
+        let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
+            return Ok(Next::Done);
+        };
+        if let Some(pause) = self.replaced.pause(&key, binding.as_ref()) {
+            return Ok(Next::After(pause));
+        }
+        let now = whole_second(fleet.clock.now());
+        let subject = Subject::of(binding.as_ref());
+        let outcome = pass(&subject, &self.snapshot.get(), &self.options, now);
+        if outcome
+            .placed
+            .is_some_and(|placed| !placed.is_known(&subject))
+        {
+            // Something changed meanwhile. It is placed first, and reported with that.
+            self.queue.add(key);
+            return Ok(Next::Done);
+        }
+        let api = B::api(&fleet.report_client, &key);
+        self.report(&api, &key, &binding, &outcome.report, now)
+            .await?;
+        Ok(Next::Done)
+    }
+
+    /// Writes the report into the status, upon what others write there meanwhile.
+    async fn report<B: BindingKind>(
+        &self,
+        api: &Api<B>,
+        key: &BindingKey,
+        binding: &B,
+        report: &Report,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let fault = |source| Error::Report {
+            key: key.clone(),
+            source,
+        };
+        let mut fresh: Option<B> = None;
+        for _ in 0..REPORT_ATTEMPTS {
+            let binding = fresh.as_ref().unwrap_or(binding);
+            let Some(mut patch) = report.patch(binding.status(), now) else {
+                return Ok(());
+            };
+            patch["metadata"] = json!({ "resourceVersion": binding.resource_version() });
+            let params = PatchParams::default();
+            match api
+                .patch_status(&key.name, &params, &Patch::Merge(&patch))
+                .await
+            {
+                Ok(written) => {
+                    self.replaced.insert(key, binding, &written);
+                    return Ok(());
+                }
+                Err(error) if client::is_not_found(&error) => return Ok(()),
+                Err(error) if client::is_conflict(&error) => {
+                    fresh = api.get_opt(&key.name).await.map_err(fault)?;
+                    if fresh.is_none() {
+                        return Ok(());
+                    }
+                }
+                Err(source) => return Err(fault(source)),
+            }
+        }
+        Err(Error::Contended { key: key.clone() })
+    }
+}
+
+/// Whether the binding is for us to place: its scheduler is us, nobody suspended it, and it has a
+/// placement (bindings that only follow others as their dependencies have none).
+fn is_ours<B: Binding>(binding: &B, fleet: &Fleet) -> bool {
+    let spec = binding.spec();
+    let scheduler = spec
+        .scheduler_name
+        .as_deref()
+        .filter(|name| !name.is_empty());
+    binding.meta().deletion_timestamp.is_none()
+        && scheduler.unwrap_or(DEFAULT_SCHEDULER) == fleet.settings.scheduler_name
+        && !spec.scheduling_suspended()
+        && spec.placement.is_some()
+}
+
+/// Times in the API have whole seconds.
+fn whole_second(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}

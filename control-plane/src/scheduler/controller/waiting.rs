@@ -1,0 +1,398 @@
+//! Bindings that could not be scheduled, and what would have to change.
+//!
+//! A fleet reports all the time and thousands of bindings may wait, so that the cost of a report
+//! must not grow with their number. Bindings that may go to the same clusters and request the same
+//! amounts form one class. A change is evaluated once per class, and a class wakes only the
+//! bindings for which there is enough capacity now.
+
+mod choices;
+mod group;
+mod line;
+mod ranges;
+mod turns;
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use muster_shared::api::binding::ResourceBindingSpec;
+use tokio::sync::Notify;
+
+use super::cluster_change::ClusterChange;
+use super::measure;
+use super::waits_for::{Wait, WaitsFor};
+use crate::scheduler::core::capacity::{Coarseness, Demand, Likeness};
+use crate::settings::grade_rule::GradeRule;
+use choices::{ChoiceId, Choices};
+use group::{Group, GroupKey};
+use ranges::{RangeId, Ranges};
+use turns::{Pace, Turns};
+
+/// Time between a change and the first turn, and between two turns: many reports of many clusters
+/// are answered by one look.
+const GATHER_ROOM: Duration = Duration::from_millis(300);
+/// The longest time that a binding waits for its next look when any room may help it. It doubles
+/// with each look in vain.
+const LONGEST_GATHER: Duration = Duration::from_mins(1);
+/// Different demands with which a report is compared at most; with more of them those that are
+/// alike count as one.
+const MOST_RANGES: usize = 256;
+
+/// Who waits for what; `K` names a binding.
+#[derive(Debug)]
+pub struct Waiting<K> {
+    state: Mutex<State<K>>,
+    /// There is somebody to wake.
+    due: Notify,
+    /// Whether priorities count.
+    ranked: bool,
+}
+
+impl<K> Default for Waiting<K> {
+    fn default() -> Self {
+        Self::new(false, MOST_RANGES)
+    }
+}
+
+#[derive(Debug)]
+struct State<K> {
+    /// Bindings that are being looked at, each with whether room appeared meanwhile, which may have
+    /// come too late for that look.
+    deciding: HashMap<K, bool>,
+    entries: HashMap<K, Entry>,
+    choices: Choices<K>,
+    ranges: Ranges,
+    most_ranges: usize,
+    /// How many bindings waited when the ranges were made.
+    regrouped_at: usize,
+    turns: Turns,
+    pace: Pace,
+}
+
+#[derive(Debug)]
+struct Entry {
+    choice: ChoiceId,
+    group: GroupKey,
+    demand: Option<Demand>,
+    wish: WaitsFor,
+    /// The value of the group's count with which it is woken.
+    due: i64,
+    /// Whether it has been woken, and not been looked at since.
+    woken: bool,
+    /// Looks in vain, one after the other.
+    vain: u32,
+}
+
+impl<K> Waiting<K> {
+    /// Nobody waits. `ranked` says whether bindings of a higher priority are woken first.
+    pub fn ranked(ranked: bool) -> Self {
+        Self::new(ranked, MOST_RANGES)
+    }
+
+    fn new(ranked: bool, most_ranges: usize) -> Self {
+        Self {
+            state: Mutex::new(State {
+                deciding: HashMap::new(),
+                entries: HashMap::new(),
+                choices: Choices::default(),
+                ranges: Ranges::default(),
+                most_ranges,
+                regrouped_at: 0,
+                turns: Turns::default(),
+                pace: Pace::default(),
+            }),
+            due: Notify::new(),
+            ranked,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Clone + Ord + Hash> Waiting<K> {
+    /// A look at the binding begins. Call it before the clusters are read, and [`put`](Self::put)
+    /// when the look has ended.
+    pub fn begin(&self, key: K) {
+        self.lock().deciding.insert(key, false);
+    }
+
+    /// A look has ended: the binding waits for this, or, for `None`, waits no more.
+    pub fn put(&self, key: &K, wait: Option<(&ResourceBindingSpec, Wait)>) {
+        let mut state = self.lock();
+        let has_grown = state.deciding.remove(key).unwrap_or(false);
+        let former = state.take(key);
+        if former.as_ref().is_some_and(|entry| entry.woken) {
+            state.pace.looked(wait.is_some());
+        }
+        if let Some((spec, wait)) = wait {
+            let priority = spec.schedule_priority.as_ref().map_or(0, |it| it.priority);
+            let lacking = if has_grown { 0 } else { wait.lacking.max(1) };
+            let vain = former.map_or(0, |entry| entry.vain).saturating_add(1);
+            let priority = Reverse(if self.ranked { priority } else { 0 });
+            state.insert(key, spec, (wait.wish, lacking), priority, vain);
+        }
+        state.keep_ranges_few();
+        measure::waiting(state.entries.len());
+        if !state.turns.is_empty() {
+            self.due.notify_one();
+        }
+    }
+
+    /// Takes in changes of clusters. Returns the bindings that are to be looked at now: those that
+    /// are just being looked at, and, when a cluster lets in what it did not let in, the first of
+    /// those that it may help; [`wake`](Self::wake) names the others.
+    pub fn helped(&self, news: &[ClusterChange<'_>], rule: GradeRule) -> Vec<(K, Duration)> {
+        let mut state = self.lock();
+        let compared = news.iter().map(|news| state.hear(news, rule)).sum();
+        measure::compared(compared);
+        let mut helped = Vec::new();
+        if news.iter().any(ClusterChange::changes_admission) {
+            let deciding = state.deciding.keys();
+            helped.extend(deciding.map(|key| (key.clone(), Duration::ZERO)));
+            if news.iter().any(ClusterChange::admits_more) {
+                helped.extend(state.turn());
+            }
+        } else if !news.is_empty() {
+            state.deciding.values_mut().for_each(|grown| *grown = true);
+        }
+        if !state.turns.is_empty() {
+            self.due.notify_one();
+        }
+        helped
+    }
+
+    /// The bindings whose turn it is to be looked at, each with the time after which it is. They
+    /// are not named again before they have been looked at.
+    pub fn turn(&self) -> Vec<(K, Duration)> {
+        self.lock().turn()
+    }
+
+    /// Hands the bindings to `wake` that changes may have helped, turn by turn, for ever.
+    pub async fn wake(&self, wake: impl Fn(K, Duration)) {
+        loop {
+            self.due.notified().await;
+            loop {
+                tokio::time::sleep(GATHER_ROOM).await;
+                let woken = self.turn();
+                if woken.is_empty() {
+                    break;
+                }
+                for (key, after) in woken {
+                    wake(key, after);
+                }
+            }
+        }
+    }
+}
+
+impl<K: Clone + Ord + Hash> State<K> {
+    fn insert(
+        &mut self,
+        key: &K,
+        spec: &ResourceBindingSpec,
+        (wish, lacking): (WaitsFor, i64),
+        priority: Reverse<i32>,
+        vain: u32,
+    ) {
+        let requirements = spec.replica_requirements.as_ref();
+        let demand = requirements.map(|it| Demand::new(&it.resource_request));
+        let choice = self.choices.insert(spec);
+        let range = self.ranges.insert(demand.as_ref());
+        let group = GroupKey { priority, range };
+        let due = self.in_group(choice, group, |it| {
+            it.members += 1;
+            it.join(key.clone(), wish, lacking)
+        });
+        let entry = Entry {
+            choice,
+            group,
+            demand,
+            wish,
+            due: due.unwrap_or(0),
+            woken: false,
+            vain,
+        };
+        self.entries.insert(key.clone(), entry);
+    }
+
+    fn take(&mut self, key: &K) -> Option<Entry> {
+        let entry = self.entries.remove(key)?;
+        self.ranges.remove(entry.group.range);
+        if let Some(choice) = self.choices.get_mut(entry.choice)
+            && let Some(group) = choice.groups.get_mut(&entry.group)
+        {
+            group.leave(key, entry.wish, entry.due);
+            group.members -= 1;
+            if group.members == 0 {
+                choice.groups.remove(&entry.group);
+            }
+        }
+        self.choices.remove_unused(entry.choice);
+        Some(entry)
+    }
+
+    /// Changes a group, which is made where there is none, and gives it a turn if it has somebody
+    /// to wake by then.
+    fn in_group<T>(
+        &mut self,
+        choice: ChoiceId,
+        key: GroupKey,
+        change: impl FnOnce(&mut Group<K>) -> T,
+    ) -> Option<T> {
+        let group = self.choices.get_mut(choice)?.groups.entry(key).or_default();
+        let result = change(group);
+        if group.is_due() && !std::mem::replace(&mut group.has_turn, true) {
+            self.turns.add((key, choice));
+        }
+        Some(result)
+    }
+
+    /// Takes in one change. Returns how many comparisons that took.
+    fn hear(&mut self, news: &ClusterChange<'_>, rule: GradeRule) -> usize {
+        let (now, mut compared) = news
+            .now()
+            .map_or((Vec::new(), 0), |now| self.choices.of(now));
+        let mut touched: HashSet<ChoiceId> = HashSet::new();
+        if news.changes_admission() {
+            touched.extend(&now);
+            if let Some(before) = news.before() {
+                let (before, tried) = self.choices.of(before);
+                compared += tried;
+                touched.extend(before);
+            }
+        }
+        let mut growths: HashMap<RangeId, i64> = HashMap::new();
+        for &id in touched
+            .iter()
+            .chain(now.iter().filter(|id| !touched.contains(id)))
+        {
+            let Some(choice) = self.choices.get_mut(id) else {
+                continue;
+            };
+            let is_now = now.binary_search(&id).is_ok();
+            let room = news.room().filter(|_| is_now);
+            for (key, group) in &mut choice.groups {
+                compared += 1;
+                if news.admits_more() && is_now {
+                    group.admit();
+                }
+                if touched.contains(&id) {
+                    group.touch();
+                }
+                if let Some((before, now)) = room {
+                    let growth = growths.entry(key.range).or_insert_with(|| {
+                        compared += 1;
+                        let range = self.ranges.get(key.range);
+                        range.map_or(0, |range| range.growth(before, now, rule))
+                    });
+                    group.grow(*growth);
+                }
+                if group.is_due() && !std::mem::replace(&mut group.has_turn, true) {
+                    self.turns.add((*key, id));
+                }
+            }
+        }
+        compared
+    }
+
+    fn turn(&mut self) -> Vec<(K, Duration)> {
+        if self.turns.is_empty() {
+            return Vec::new();
+        }
+        let size = self.pace.step();
+        let mut woken = Vec::new();
+        while woken.len() < size
+            && let Some((key, id)) = self.turns.take()
+        {
+            let groups = self.choices.get_mut(id).map(|choice| &mut choice.groups);
+            let Some(group) = groups.and_then(|groups| groups.get_mut(&key)) else {
+                continue;
+            };
+            group.has_turn = false;
+            if let Some((binding, is_likely)) = group.pop()
+                && let Some(entry) = self.entries.get_mut(&binding)
+            {
+                entry.woken = true;
+                let after = if is_likely {
+                    Duration::ZERO
+                } else {
+                    pause(entry.vain).saturating_sub(GATHER_ROOM)
+                };
+                if !after.is_zero() {
+                    group.rest(binding.clone());
+                }
+                woken.push((binding, after));
+            }
+            if group.is_due() {
+                group.has_turn = true;
+                self.turns.add((key, id));
+            }
+        }
+        woken
+    }
+
+    /// Makes the ranges wider when there are too many, and narrow again when there is much less to
+    /// be put into them.
+    fn keep_ranges_few(&mut self) {
+        let coarseness = self.ranges.coarseness();
+        if self.ranges.len() > self.most_ranges {
+            self.regroup(coarseness);
+        } else if coarseness > Coarseness::EXACT && self.entries.len() * 2 < self.regrouped_at {
+            self.regroup(Coarseness::EXACT);
+        }
+    }
+
+    /// Groups all bindings anew, by ranges that are as narrow as their number permits. There is
+    /// room for as many again, so that this is seldom done.
+    fn regroup(&mut self, from: Coarseness) {
+        let mut coarseness = from;
+        while let Some(coarser) = coarseness.coarser() {
+            let demands = self.entries.values().map(|entry| entry.demand.as_ref());
+            let alike: HashSet<Likeness> = demands.map(|it| coarseness.likeness(it)).collect();
+            if alike.len() * 2 <= self.most_ranges {
+                break;
+            }
+            coarseness = coarser;
+        }
+        self.ranges = Ranges::after(&self.ranges, coarseness);
+        self.regrouped_at = self.entries.len();
+        self.turns = Turns::default();
+        let mut former: HashMap<(ChoiceId, GroupKey), Group<K>> = HashMap::new();
+        for (id, choice) in self.choices.iter_mut() {
+            let groups = std::mem::take(&mut choice.groups);
+            former.extend(groups.into_iter().map(|(key, group)| ((id, key), group)));
+        }
+        let mut entries = std::mem::take(&mut self.entries);
+        for (key, entry) in &mut entries {
+            let was = former.get_mut(&(entry.choice, entry.group));
+            entry.group.range = self.ranges.insert(entry.demand.as_ref());
+            let due = self.in_group(entry.choice, entry.group, |group| {
+                group.members += 1;
+                let was = was?;
+                if entry.woken {
+                    group.adopt_woken(key, was);
+                    return None;
+                }
+                Some(group.adopt(key.clone(), entry.wish, entry.due, was))
+            });
+            entry.due = due.flatten().unwrap_or(entry.due);
+        }
+        self.entries = entries;
+    }
+}
+
+/// The time after which a binding is looked at that may be helped by room anywhere: many reports
+/// are answered by one look, and the more looks were in vain, the more reports.
+fn pause(vain: u32) -> Duration {
+    let doubled = GATHER_ROOM.saturating_mul(1 << vain.saturating_sub(1).min(16));
+    doubled.min(LONGEST_GATHER)
+}
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

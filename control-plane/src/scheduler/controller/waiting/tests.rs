@@ -1,0 +1,311 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::scheduler::tests::fixtures::{aggregated, cluster, decoded, deployment, tainted};
+
+/// Who is woken when the cluster changes so.
+fn helped(waiting: &Waiting<&'static str>, old: &Value, new: &Value) -> Vec<&'static str> {
+    let mut helped: Vec<_> = hear(waiting, old, new).into_iter().collect();
+    while let woken = waiting.turn()
+        && !woken.is_empty()
+    {
+        helped.extend(woken);
+    }
+    let mut helped: Vec<_> = helped.into_iter().map(|(key, _)| key).collect();
+    helped.sort_unstable();
+    helped
+}
+
+/// Who is woken at once.
+fn hear<K: Clone + Ord + Hash>(
+    waiting: &Waiting<K>,
+    old: &Value,
+    new: &Value,
+) -> Vec<(K, Duration)> {
+    let (old, new) = (decoded(old), decoded(new));
+    let news: Vec<_> = ClusterChange::between(Some(&old), Some(&new))
+        .into_iter()
+        .collect();
+    waiting.helped(&news, GradeRule::Minimums)
+}
+
+/// A workload of which each replica asks for so much.
+fn asking(cpu: &str) -> ResourceBindingSpec {
+    let mut spec = deployment(30, &aggregated());
+    spec.replica_requirements =
+        serde_json::from_value(json!({ "resourceRequest": { "cpu": cpu } })).unwrap();
+    spec
+}
+
+const fn room(lacking: i64) -> Wait {
+    Wait {
+        wish: WaitsFor::Room,
+        lacking,
+    }
+}
+
+#[test]
+fn who_lacks_room_is_woken_when_as_much_has_appeared_and_once_only() {
+    let waiting = Waiting::default();
+    let spec = deployment(30, &aggregated());
+    waiting.put(&"lacks 1", Some((&spec, room(1))));
+    waiting.put(&"lacks 5", Some((&spec, room(5))));
+    let at = |cores| cluster("m", cores);
+    assert_eq!(helped(&waiting, &at(10), &at(13)), ["lacks 1"]);
+    assert!(
+        helped(&waiting, &at(13), &at(14)).is_empty(),
+        "1 is woken, 5 lacks one more"
+    );
+    assert_eq!(helped(&waiting, &at(14), &at(15)), ["lacks 5"]);
+    assert!(helped(&waiting, &at(15), &at(99)).is_empty());
+    // Looked at in vain, it waits for as much as it lacks then.
+    waiting.put(&"lacks 5", Some((&spec, room(2))));
+    assert!(helped(&waiting, &at(10), &at(11)).is_empty());
+    assert_eq!(helped(&waiting, &at(10), &at(11)), ["lacks 5"]);
+    // One that waits no more is forgotten.
+    waiting.put(&"lacks 1", Some((&spec, room(1))));
+    waiting.put(&"lacks 1", None);
+    waiting.put(&"lacks 5", None);
+    assert!(helped(&waiting, &at(10), &at(99)).is_empty());
+    let mut state = waiting.lock();
+    assert_eq!(state.choices.iter_mut().count() + state.ranges.len(), 0);
+}
+
+#[test]
+fn a_cluster_that_admits_again_wakes_whoever_may_go_there_whatever_it_lacks() {
+    let waiting = Waiting::default();
+    let here = deployment(30, &aggregated());
+    let mut elsewhere = aggregated();
+    elsewhere["clusterAffinity"] = json!({ "clusterNames": ["other"] });
+    let elsewhere = deployment(30, &elsewhere);
+    for (key, spec, wish) in [
+        ("admission", &here, WaitsFor::Admission),
+        ("room", &here, WaitsFor::Room),
+        ("anything", &here, WaitsFor::Anything),
+        ("nothing", &here, WaitsFor::Nothing),
+        ("elsewhere", &elsewhere, WaitsFor::Anything),
+    ] {
+        let lacking = 100;
+        waiting.put(&key, Some((spec, Wait { wish, lacking })));
+    }
+    let ill = tainted("m", 10, "x", "NoSchedule");
+    let mut woken = hear(&waiting, &ill, &cluster("m", 10));
+    woken.sort_unstable();
+    let at_once = |key| (key, Duration::ZERO);
+    assert_eq!(woken, ["admission", "anything", "room"].map(at_once));
+}
+
+#[test]
+fn a_change_during_a_look_is_not_missed() {
+    let spec = deployment(30, &aggregated());
+    for wish in [WaitsFor::Room, WaitsFor::Anything] {
+        let waiting = Waiting::default();
+        let at = |cores| cluster("m", cores);
+        let ill = tainted("m", 10, "x", "NoSchedule");
+        waiting.begin("looking");
+        assert!(helped(&waiting, &at(10), &at(10)).is_empty());
+        // Whom a cluster lets in counts for whatever comes of the look.
+        assert_eq!(helped(&waiting, &ill, &at(10)), ["looking"]);
+        // Room counts if it is room that is missing.
+        assert!(helped(&waiting, &at(10), &at(11)).is_empty());
+        let lacking = 100;
+        waiting.put(&"looking", Some((&spec, Wait { wish, lacking })));
+        assert_eq!(waiting.turn(), [("looking", Duration::ZERO)], "{wish:?}");
+        waiting.put(&"looking", None);
+        assert!(helped(&waiting, &at(10), &at(11)).is_empty());
+    }
+}
+
+#[test]
+fn looks_in_vain_become_rarer() {
+    let millis = |vain| pause(vain).as_millis();
+    assert_eq!([millis(1), millis(2), millis(5)], [300, 600, 4_800]);
+    assert_eq!(pause(u32::MAX), LONGEST_GATHER);
+    // Only where it is mere room that may help.
+    let waiting = Waiting::default();
+    let spec = deployment(30, &aggregated());
+    let wait = Wait {
+        wish: WaitsFor::Anything,
+        lacking: 1,
+    };
+    let at = |cores| cluster("m", cores);
+    for after in [0, 300, 900, 2_100] {
+        waiting.put(&"m", Some((&spec, wait)));
+        assert!(hear(&waiting, &at(10), &at(11)).is_empty());
+        assert_eq!(waiting.turn(), [("m", Duration::from_millis(after))]);
+    }
+    waiting.put(&"m", Some((&spec, wait)));
+    let ill = tainted("m", 10, "x", "NoSchedule");
+    hear(&waiting, &at(10), &ill);
+    assert_eq!(waiting.turn(), [("m", Duration::ZERO)]);
+}
+
+#[test]
+fn who_is_to_be_looked_at_later_is_looked_at_at_once_when_admission_changes() {
+    let spec = deployment(30, &aggregated());
+    let wait = Wait {
+        wish: WaitsFor::Anything,
+        lacking: 1,
+    };
+    let at = |cores| cluster("m", cores);
+    let ill = tainted("m", 11, "x", "NoSchedule");
+    for regroups in [false, true] {
+        let waiting = Waiting::new(false, 2);
+        for _ in 0..10 {
+            waiting.put(&0, Some((&spec, wait)));
+        }
+        hear(&waiting, &at(10), &at(11));
+        let later = LONGEST_GATHER.saturating_sub(GATHER_ROOM);
+        assert_eq!(waiting.turn(), [(0, later)]);
+        if regroups {
+            for number in 1..9 {
+                let other = asking(&format!("{number}"));
+                waiting.put(&number, Some((&other, room(1_000))));
+            }
+        }
+        hear(&waiting, &at(11), &ill);
+        assert_eq!(waiting.turn(), [(0, Duration::ZERO)], "{regroups}");
+        assert!(waiting.turn().is_empty(), "once");
+        // Looked at since, it waits as before.
+        waiting.put(&0, Some((&spec, wait)));
+        hear(&waiting, &at(11), &at(12));
+        assert_eq!(waiting.turn(), [(0, later)]);
+        waiting.put(&0, None);
+        hear(&waiting, &at(11), &ill);
+        assert!(waiting.turn().is_empty());
+    }
+}
+
+#[test]
+fn many_names_of_resources_wake_nobody_who_asks_for_none_of_them() {
+    let waiting = Waiting::new(false, 16);
+    for number in 0..100 {
+        let mut spec = deployment(30, &aggregated());
+        let requests = json!({ "cpu": "1", format!("a.example/{number}"): "1" });
+        spec.replica_requirements =
+            serde_json::from_value(json!({ "resourceRequest": requests })).unwrap();
+        waiting.put(&number, Some((&spec, room(1))));
+    }
+    waiting.put(&100, Some((&asking("500m"), room(1))));
+    let mut roomier = cluster("m", 10);
+    roomier["status"]["resourceSummary"]["allocatable"]["pods"] = json!("2000");
+    hear(&waiting, &cluster("m", 10), &roomier);
+    let woken: Vec<i32> = std::iter::repeat_with(|| waiting.turn())
+        .take_while(|turn| !turn.is_empty())
+        .flatten()
+        .map(|(key, _)| key)
+        .collect();
+    assert!(!woken.contains(&100), "cores have not become more");
+    hear(&waiting, &roomier, &cluster("m", 11));
+    assert!(waiting.turn().iter().any(|(key, _)| *key == 100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_woken_by_room_is_woken_in_turns_that_grow_while_it_helps() {
+    for (is_helped, expected) in [(true, [64, 128, 256]), (false, [64, 64, 64])] {
+        let waiting = Waiting::default();
+        let spec = deployment(30, &aggregated());
+        for number in 0..1_000 {
+            waiting.put(&number, Some((&spec, room(1))));
+        }
+        hear(&waiting, &cluster("m", 10), &cluster("m", 11));
+        let woken = Mutex::new(Vec::new());
+        let begun = tokio::time::Instant::now();
+        let wake = waiting.wake(|key, _| {
+            waiting.put(&key, (!is_helped).then_some((&spec, room(1))));
+            woken.lock().unwrap().push(begun.elapsed().as_millis());
+        });
+        tokio::time::timeout(Duration::from_mins(1), wake)
+            .await
+            .unwrap_err();
+        let woken = woken.into_inner().unwrap();
+        assert_eq!(woken.len(), 1_000, "each of them once");
+        for (turn, expected) in (1..).zip(expected) {
+            let at = turn * GATHER_ROOM.as_millis();
+            let count = woken.iter().filter(|it| **it == at).count();
+            assert_eq!(count, expected, "turn {turn}, helped: {is_helped}");
+        }
+    }
+}
+
+#[test]
+fn higher_priorities_are_woken_first_where_they_count() {
+    for (ranked, expected) in [(true, "high"), (false, "low")] {
+        let waiting = Waiting::ranked(ranked);
+        let mut spec = deployment(30, &aggregated());
+        for (key, priority) in [("low", 1), ("high", 7)] {
+            spec.schedule_priority =
+                serde_json::from_value(json!({ "priority": priority })).unwrap();
+            // The one lacks less than the other, and would be the first.
+            waiting.put(&key, Some((&spec, room(priority))));
+        }
+        hear(&waiting, &cluster("m", 10), &cluster("m", 99));
+        let woken = waiting.turn();
+        assert_eq!(woken.len(), 2);
+        assert_eq!(woken[0].0, expected, "ranked: {ranked}");
+    }
+}
+
+#[test]
+fn a_report_is_compared_with_few_demands_however_many_different_ones_wait() {
+    for (shapes, most) in [(10, 30), (10_000, 800)] {
+        let waiting = Waiting::default();
+        for number in 0..10_000 {
+            let spec = asking(&format!("{}m", 100 + number % shapes));
+            waiting.put(&number, Some((&spec, room(1_000_000))));
+        }
+        for cores in 10..20 {
+            let (old, new) = (
+                decoded(&cluster("m", cores)),
+                decoded(&cluster("m", cores + 1)),
+            );
+            let news = ClusterChange::between(Some(&old), Some(&new)).unwrap();
+            let compared = waiting.lock().hear(&news, GradeRule::Minimums);
+            assert!(
+                compared > 0 && compared <= most,
+                "{shapes} shapes: {compared}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_report_is_compared_only_with_what_may_go_to_its_cluster_where_that_is_named() {
+    let waiting = Waiting::default();
+    for number in 0..1_000 {
+        let mut placement = aggregated();
+        placement["clusterAffinity"] = json!({ "clusterNames": [format!("m{number}")] });
+        waiting.put(&number, Some((&deployment(30, &placement), room(1))));
+    }
+    let at = |cores| decoded(&cluster("m7", cores));
+    let (old, new) = (at(1), at(2));
+    let news = ClusterChange::between(Some(&old), Some(&new)).unwrap();
+    let compared = waiting.lock().hear(&news, GradeRule::Minimums);
+    assert_eq!(
+        compared, 3,
+        "one choice of clusters, one demand, one group of it"
+    );
+    assert_eq!(waiting.turn(), [(7, Duration::ZERO)]);
+}
+
+#[test]
+fn demands_are_told_apart_again_when_fewer_wait() {
+    let waiting = Waiting::new(false, 8);
+    let specs: Vec<_> = (0..100)
+        .map(|number| asking(&format!("{}m", 1_000 + 10 * number)))
+        .collect();
+    for (number, spec) in specs.iter().enumerate() {
+        waiting.put(&number, Some((spec, room(1))));
+        assert!(waiting.lock().ranges.len() <= 8);
+    }
+    assert!(waiting.lock().ranges.coarseness() > Coarseness::EXACT);
+    for number in 4..100 {
+        waiting.put(&number, None);
+    }
+    assert_eq!(waiting.lock().ranges.coarseness(), Coarseness::EXACT);
+    // Of 1010 thousandths of a core two fit now, of the others as many as before.
+    let mut roomier = cluster("m", 2);
+    roomier["status"]["resourceSummary"]["allocatable"]["cpu"] = json!("2020m");
+    hear(&waiting, &cluster("m", 2), &roomier);
+    assert_eq!(waiting.turn(), [(1, Duration::ZERO)]);
+}

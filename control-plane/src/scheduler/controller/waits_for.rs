@@ -1,0 +1,140 @@
+//! What a binding that could not be scheduled waits for.
+
+use muster_shared::api::binding::ResourceBindingSpec;
+
+use crate::scheduler::core::cycle::Attempt;
+use crate::scheduler::core::divide::DivideError;
+use crate::scheduler::core::fit_error::FitError;
+use crate::scheduler::core::select::SelectError;
+
+/// What a binding waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// What has to change.
+    pub wish: WaitsFor,
+    /// Replicas for which room has to appear at least, if it is room.
+    pub lacking: i64,
+}
+
+/// Change of clusters after which a waiting binding is scheduled again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WaitsFor {
+    /// No change helps: the placement cannot be met.
+    Nothing,
+    /// A cluster admits the workload that did not before.
+    Admission,
+    /// A cluster admits the workload, or has more capacity.
+    Room,
+    /// Any change that affects the selection, including the loss of a cluster: the present
+    /// selection failed.
+    Anything,
+}
+
+impl WaitsFor {
+    fn after(spec: &ResourceBindingSpec, attempts: &[Attempt]) -> Self {
+        let constrained = spec
+            .placement
+            .as_ref()
+            .is_some_and(|placement| !placement.spread_constraints.is_empty());
+        let failures = attempts
+            .iter()
+            .filter_map(|attempt| attempt.failure.as_ref());
+        let wish = |failure: &FitError| match failure {
+            FitError::NoPlacement
+            | FitError::Select(SelectError::Unsupported)
+            | FitError::Divide(DivideError::Unsupported { .. }) => Self::Nothing,
+            FitError::NoClusterFit(_)
+            | FitError::Select(SelectError::TooFewClusters | SelectError::TooFewGroups(_)) => {
+                Self::Admission
+            }
+            FitError::Divide(_) if !constrained => Self::Room,
+            FitError::Divide(_) | FitError::Select(_) | FitError::Unknown(_) => Self::Anything,
+        };
+        failures.map(wish).max().unwrap_or(Self::Nothing)
+    }
+}
+
+impl Wait {
+    /// What a binding waits for after these attempts, of which none did.
+    pub fn after(spec: &ResourceBindingSpec, attempts: &[Attempt]) -> Self {
+        let failures = attempts
+            .iter()
+            .filter_map(|attempt| attempt.failure.as_ref());
+        let lacking = failures.filter_map(|failure| match failure {
+            FitError::Divide(error) => error.lacking(),
+            _ => None,
+        });
+        Self {
+            wish: WaitsFor::after(spec, attempts),
+            lacking: lacking.min().unwrap_or(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::ResourceBindingStatus;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::scheduler::core::{Cycle, Options};
+    use crate::scheduler::tests::fixtures::{aggregated, cluster, deployment, snapshot};
+
+    #[test]
+    fn a_failure_tells_what_a_binding_waits_for() {
+        let spread = |constraint: Value| {
+            let mut placement = aggregated();
+            placement["spreadConstraints"] = json!([constraint]);
+            placement
+        };
+        let groups = |first: &str, second: &str| {
+            let group = |name: &str| json!({ "affinityName": name, "clusterNames": [name] });
+            let mut placement = aggregated();
+            placement["clusterAffinities"] = json!([group(first), group(second)]);
+            placement
+        };
+        let mut unsupported =
+            json!({ "replicaScheduling": { "replicaSchedulingType": "Divided" } });
+        for (placement, expected) in [
+            (
+                json!({ "clusterAffinity": { "clusterNames": ["none"] } }),
+                WaitsFor::Admission,
+            ),
+            (aggregated(), WaitsFor::Room),
+            (
+                spread(json!({ "spreadByField": "cluster", "minGroups": 3 })),
+                WaitsFor::Admission,
+            ),
+            (
+                spread(json!({ "spreadByField": "region", "minGroups": 1 })),
+                WaitsFor::Admission,
+            ),
+            (
+                spread(json!({ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 })),
+                WaitsFor::Anything,
+            ),
+            // Of several groups the one counts that is helped most easily.
+            (groups("none", "m1"), WaitsFor::Room),
+            (unsupported.take(), WaitsFor::Nothing),
+        ] {
+            let spec = deployment(30, &placement);
+            let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
+            let pass = Cycle::run(
+                &spec,
+                &ResourceBindingStatus::default(),
+                &clusters,
+                &Options::default(),
+            );
+            assert!(pass.result.is_err(), "{placement}");
+            let wait = Wait::after(&spec, &pass.attempts);
+            assert_eq!(wait.wish, expected, "{placement}");
+            // Twenty of thirty replicas fit in all, ten on the one cluster of a group.
+            let lacking = match wait.wish {
+                WaitsFor::Room if placement["clusterAffinities"].is_null() => 10,
+                WaitsFor::Room => 20,
+                _ => continue,
+            };
+            assert_eq!(wait.lacking, lacking, "{placement}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Writes a schedule to the binding.
+
+use muster_shared::api::binding::Binding;
+use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
+use muster_shared::names::annotation::APPLIED_PLACEMENT;
+use serde_json::{Value, json};
+
+use crate::fleet::binding::BindingKind;
+use crate::scheduler::core::outcome::Placed;
+
+/// Writes the result and the placement it was made for at once, on the state that they were decided
+/// on.
+pub(super) async fn write<B: BindingKind>(
+    api: &Api<B>,
+    binding: &B,
+    placed: &Placed,
+) -> Result<B, kube::Error> {
+    api.patch(
+        &binding.name_any(),
+        &PatchParams::default(),
+        &Patch::Merge(&result_patch(binding, placed)),
+    )
+    .await
+}
+
+fn result_patch<B: Binding>(binding: &B, placed: &Placed) -> Value {
+    // An empty list is not stored: null takes the field away, as Go leaves it out.
+    let clusters = Some(&placed.clusters).filter(|clusters| !clusters.is_empty());
+    let mut patch = json!({
+        "metadata": {
+            "resourceVersion": binding.resource_version(),
+            "annotations": { APPLIED_PLACEMENT: placed.applied_placement },
+        },
+        "spec": { "clusters": clusters },
+    });
+    if let Some(tasks) = &placed.tasks {
+        patch["spec"]["gracefulEvictionTasks"] = json!(tasks);
+    }
+    patch
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::ResourceBinding;
+
+    use super::*;
+
+    #[test]
+    fn a_result_is_written_only_on_the_state_that_it_was_decided_on() {
+        let mut binding = ResourceBinding::default();
+        binding.metadata.resource_version = Some("7".into());
+        for tasks in [None, Some(Vec::new())] {
+            let placed = Placed {
+                clusters: Vec::new(),
+                applied_placement: "{}".into(),
+                tasks: tasks.clone(),
+            };
+            let patch = result_patch(&binding, &placed);
+            assert_eq!(patch["metadata"]["resourceVersion"], "7");
+            assert_eq!(patch["metadata"]["annotations"][APPLIED_PLACEMENT], "{}");
+            // Nothing else is touched, an eviction that runs least of all.
+            let has_tasks = patch["spec"].get("gracefulEvictionTasks").is_some();
+            assert_eq!(has_tasks, tasks.is_some());
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Cluster affinity: the clusters that a placement allows, in tiers, and the order of its affinity
+//! groups.
+
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::policy::{ClusterAffinityTerm, Placement};
+use muster_shared::selectors::Affinity as Matcher;
+
+use super::bounds::{groups_within, overflow_within};
+use super::snapshot::ClusterInfo;
+
+/// The affinity in use in one attempt.
+#[derive(Debug)]
+pub struct Affinity<'a> {
+    /// By tier; an empty list allows every cluster.
+    tiers: Vec<Matcher<'a>>,
+    overflows: bool,
+}
+
+impl<'a> Affinity<'a> {
+    /// The affinity of a placement, of whose groups the one named `observed` is tried. Overflow
+    /// affinities count only for workloads. A group that does not exist allows every cluster
+    /// (Karmada behaviour).
+    pub fn new(spec: &ResourceBindingSpec, placement: &'a Placement, observed: &str) -> Self {
+        if let Some(affinity) = &placement.cluster_affinity {
+            return Self {
+                tiers: vec![Matcher::new(affinity)],
+                overflows: false,
+            };
+        }
+        let Some(term) = term(placement, observed) else {
+            return Self {
+                tiers: Vec::new(),
+                overflows: false,
+            };
+        };
+        let overflow = overflow_within(term).iter().filter(|_| spec.is_workload());
+        Self {
+            tiers: std::iter::once(&term.cluster_affinity)
+                .chain(overflow.map(|overflow| &overflow.cluster_affinity))
+                .map(Matcher::new)
+                .collect(),
+            overflows: !term.overflow_affinities.is_empty(),
+        }
+    }
+
+    /// The first tier that allows the cluster: 0 for the primary affinity, n for the n-th overflow
+    /// affinity.
+    pub fn tier(&self, cluster: &ClusterInfo) -> Option<u32> {
+        if self.tiers.is_empty() {
+            return Some(0);
+        }
+        let position = self
+            .tiers
+            .iter()
+            .position(|matcher| matcher.matches(cluster.cluster()))?;
+        u32::try_from(position).ok()
+    }
+
+    /// Whether the group in use has overflow affinities.
+    pub fn overflows(&self) -> bool {
+        self.overflows
+    }
+}
+
+/// The affinity group of this name.
+pub fn term<'a>(placement: &'a Placement, name: &str) -> Option<&'a ClusterAffinityTerm> {
+    placement
+        .cluster_affinities
+        .iter()
+        .find(|term| term.affinity_name == name)
+}
+
+/// The affinity groups to try, in order: from the one in use onwards, never back (Karmada
+/// behaviour: a fallback sticks), unless a reschedule is requested or that group is gone; as many
+/// as are compared with every cluster in one decision.
+pub fn groups<'a>(
+    placement: &'a Placement,
+    observed: &str,
+    fresh: bool,
+) -> &'a [ClusterAffinityTerm] {
+    let groups = &placement.cluster_affinities;
+    let start = groups
+        .iter()
+        .position(|group| group.affinity_name == observed)
+        .filter(|_| !fresh)
+        .unwrap_or(0);
+    groups_within(&groups[start..])
+}

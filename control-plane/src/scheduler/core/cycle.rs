@@ -1,0 +1,415 @@
+//! One schedule of a binding: its affinity groups in order, each through filters, selection and
+//! division.
+
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
+use muster_shared::api::policy::Placement;
+
+use super::affinity::{Affinity, groups};
+use super::candidate::{Candidate, Held, LOCALITY_SCORE};
+use super::capacity::{Demand, Estimate, MAX_REPLICAS};
+use super::divide::{Division, Share, Strategy, TieBreak, divide};
+use super::filter::Filters;
+use super::fit_error::{FitError, Kind, Refusals, Strangers};
+use super::need::is_divided;
+use super::plugin::Plugin;
+use super::select::{Load, Spread, select};
+use super::snapshot::Snapshot;
+use super::step_timer::{Spent, Step, StepTimer};
+use super::unknown::{Absent, rest, unknown_targets};
+use super::{Decision, Growth, Listing, Options};
+
+/// What was tried for a binding, and what came of it.
+#[derive(Debug)]
+pub struct Cycle {
+    /// The affinity groups tried, in order; one without a name for a placement without groups.
+    pub attempts: Vec<Attempt>,
+    /// The decision, or the failure of the first attempt.
+    pub result: Result<Decision, FitError>,
+    /// How long it took.
+    pub spent: Spent,
+}
+
+/// One affinity group tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// Name of the group; empty for a placement without groups.
+    pub group: String,
+    /// Why the group does not do; `None` for the one that is used.
+    pub failure: Option<FitError>,
+}
+
+impl Cycle {
+    /// Tries the affinity groups of a binding in order.
+    pub fn run(
+        spec: &ResourceBindingSpec,
+        status: &ResourceBindingStatus,
+        snapshot: &Snapshot,
+        options: &Options,
+    ) -> Self {
+        let laps = StepTimer::start();
+        let mut attempts: Vec<Attempt> = Vec::new();
+        if let Some(placement) = &spec.placement {
+            for trial in trials(spec, status, placement, snapshot, options) {
+                let result = trial.place(&laps);
+                // Another group would count the cluster out because nobody knows it.
+                let is_last = result.is_err() && !trial.unknown().is_empty();
+                attempts.push(Attempt {
+                    group: trial.group.to_owned(),
+                    failure: result.as_ref().err().cloned(),
+                });
+                if let Ok(clusters) = result {
+                    let affinity_name =
+                        Some(trial.group.to_owned()).filter(|name| !name.is_empty());
+                    return Self {
+                        attempts,
+                        result: Ok(Decision {
+                            clusters,
+                            affinity_name,
+                        }),
+                        spent: laps.spent(),
+                    };
+                }
+                if is_last {
+                    break;
+                }
+            }
+        }
+        let failure = attempts.first().and_then(|attempt| attempt.failure.clone());
+        Self {
+            attempts,
+            result: Err(failure.unwrap_or(FitError::NoPlacement)),
+            spent: laps.spent(),
+        }
+    }
+}
+
+/// The attempts to make, in order: one for each affinity group from the one in use onwards, or one
+/// for all.
+pub(in crate::scheduler) fn trials<'a>(
+    spec: &'a ResourceBindingSpec,
+    status: &'a ResourceBindingStatus,
+    placement: &'a Placement,
+    snapshot: &'a Snapshot,
+    options: &'a Options,
+) -> impl Iterator<Item = Trial<'a>> {
+    let fresh = is_reschedule_requested(spec, status);
+    let observed = status
+        .scheduler_observed_affinity_name
+        .as_deref()
+        .unwrap_or_default();
+    let whole = placement.cluster_affinities.is_empty().then_some("");
+    let groups = groups(placement, observed, fresh).iter();
+    whole
+        .into_iter()
+        .chain(groups.map(|group| group.affinity_name.as_str()))
+        .map(move |group| Trial {
+            spec,
+            placement,
+            group,
+            fresh,
+            snapshot,
+            options,
+        })
+}
+
+/// Whether somebody asked for the binding to be scheduled anew since it was scheduled last.
+pub fn is_reschedule_requested(spec: &ResourceBindingSpec, status: &ResourceBindingStatus) -> bool {
+    match (&spec.reschedule_triggered_at, &status.last_scheduled_time) {
+        (Some(requested), Some(scheduled)) => requested.0 > scheduled.0,
+        _ => false,
+    }
+}
+
+/// One attempt: a binding under one of its affinity groups.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::scheduler) struct Trial<'a> {
+    pub spec: &'a ResourceBindingSpec,
+    pub placement: &'a Placement,
+    /// Name of the group; empty for a placement without groups.
+    pub group: &'a str,
+    pub fresh: bool,
+    pub snapshot: &'a Snapshot,
+    pub options: &'a Options,
+}
+
+impl<'a> Trial<'a> {
+    /// The clusters for the binding, those without replicas left out. What clusters hold that
+    /// nobody knows stays.
+    pub fn place(&self, laps: &StepTimer) -> Result<Vec<TargetCluster>, FitError> {
+        let kept = self.unknown();
+        if kept.is_empty() {
+            return self.place_among_known(laps);
+        }
+        let Some(rest) = rest(self.spec, self.placement, self.snapshot, &kept)? else {
+            return Ok(kept.into_iter().cloned().collect());
+        };
+        let trial = Trial {
+            spec: &rest.spec,
+            placement: &rest.placement,
+            ..*self
+        };
+        match trial.place_among_known(laps) {
+            Ok(mut clusters) => {
+                clusters.extend(rest.kept);
+                Ok(clusters)
+            }
+            // The unknown cluster may be the one that fits.
+            Err(FitError::NoClusterFit(_)) => {
+                let names = kept.iter().map(|target| target.name.as_str());
+                Err(FitError::Unknown(Strangers::of(names)))
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The targets that stay because nobody knows whether their clusters are there.
+    fn unknown(&self) -> Vec<&'a TargetCluster> {
+        match self.options.absent {
+            Absent::Removed => Vec::new(),
+            Absent::Stays => unknown_targets(self.spec, self.placement, self.group, self.snapshot),
+        }
+    }
+
+    fn place_among_known(&self, laps: &StepTimer) -> Result<Vec<TargetCluster>, FitError> {
+        let affinity = Affinity::new(self.spec, self.placement, self.group);
+        let admitted = self.admitted(&affinity);
+        laps.lap(Step::Filter);
+        let mut candidates = admitted?;
+        self.prefer(&mut candidates);
+        laps.lap(Step::Score);
+        let closed = candidates.iter().any(|candidate| candidate.closed);
+        let result = self.share_out(candidates, &affinity, laps);
+        match result {
+            Err(shortage)
+                if closed
+                    && shortage.kind() == Kind::Unschedulable
+                    && self.options.growth == Growth::PreferAdmitting =>
+            {
+                let options = Options {
+                    growth: Growth::Anywhere,
+                    ..*self.options
+                };
+                Trial {
+                    options: &options,
+                    ..*self
+                }
+                .place_among_known(laps)
+            }
+            result => result,
+        }
+    }
+
+    fn share_out(
+        &self,
+        mut candidates: Vec<Candidate<'a>>,
+        affinity: &Affinity<'_>,
+        laps: &StepTimer,
+    ) -> Result<Vec<TargetCluster>, FitError> {
+        if !self.needs_no_room(affinity) {
+            self.measure(&mut candidates);
+        }
+        let selected = if self.needs_no_choice() {
+            Ok(candidates)
+        } else {
+            self.select(candidates)
+        };
+        laps.lap(Step::Select);
+        let shares = self.divide(&selected?, affinity);
+        let targets = shares.map(|shares| shares.iter().map(Share::target).collect());
+        laps.lap(Step::AssignReplicas);
+        targets
+    }
+
+    /// Whether every candidate is chosen, and no order of preference among them makes a difference.
+    fn needs_no_choice(&self) -> bool {
+        let unconstrained = self.placement.spread_constraints.is_empty()
+            || Strategy::ignores_spread(self.placement);
+        let alike = !self.is_counted() || !is_divided(self.placement);
+        let blind = if alike {
+            self.options.listing == Listing::Steady
+        } else {
+            Strategy::is_blind_to_rank(self.placement)
+        };
+        unconstrained && blind && !self.options.keep_empty
+    }
+
+    /// Whether besides it makes no difference how much room they have.
+    fn needs_no_room(&self, affinity: &Affinity<'_>) -> bool {
+        let blind = !self.is_counted() || Strategy::is_blind_to_room(self.placement);
+        self.needs_no_choice() && blind && !affinity.overflows()
+    }
+
+    /// The filters of this attempt.
+    pub fn filters<'f>(&'f self, affinity: &'f Affinity<'a>) -> Filters<'f> {
+        Filters::new(
+            self.spec,
+            self.placement,
+            affinity,
+            self.spread(),
+            self.options,
+        )
+    }
+
+    fn spread(&self) -> Spread<'a> {
+        Spread::of(&self.placement.spread_constraints, self.options.spreading)
+    }
+
+    /// The clusters that pass the filters, by name, with their scores and the room that they have.
+    pub fn feasible(&self, affinity: &Affinity<'a>) -> Result<Vec<Candidate<'a>>, FitError> {
+        let mut candidates = self.admitted(affinity)?;
+        self.prefer(&mut candidates);
+        self.measure(&mut candidates);
+        Ok(candidates)
+    }
+
+    /// The clusters that pass the filters, by name.
+    fn admitted(&self, affinity: &Affinity<'a>) -> Result<Vec<Candidate<'a>>, FitError> {
+        let filters = self.filters(affinity);
+        let mut candidates = Vec::with_capacity(self.snapshot.len());
+        let mut all_held = self.held().into_iter().peekable();
+        for (order, cluster) in self.snapshot.iter().enumerate() {
+            let held = all_held
+                .next_if(|(at, _)| *at == order)
+                .map(|(_, held)| held);
+            if cluster.is_deleting() {
+                continue;
+            }
+            let Ok(tier) = filters.admit(cluster, held.is_some()) else {
+                continue;
+            };
+            let closed = held.is_some()
+                && self.options.growth != Growth::Anywhere
+                && filters.is_closed(cluster);
+            candidates.push(Candidate {
+                cluster,
+                order,
+                score: 0,
+                tier,
+                allocatable: 0,
+                held,
+                closed,
+            });
+        }
+        if candidates.is_empty() {
+            return Err(FitError::NoClusterFit(self.refusals(&filters)));
+        }
+        Ok(candidates)
+    }
+
+    /// Scores the candidates.
+    fn prefer(&self, candidates: &mut [Candidate<'a>]) {
+        if self.options.plugins.has(Plugin::ClusterLocality) {
+            let holders = candidates.iter_mut().filter(|it| it.held.is_some());
+            holders.for_each(|holder| holder.score = LOCALITY_SCORE);
+        }
+    }
+
+    /// Finds out how much room the candidates have.
+    fn measure(&self, candidates: &mut [Candidate<'a>]) {
+        let demand = self.demand();
+        let mut estimate = Estimate::new(demand.as_ref(), self.options.grade_rule);
+        for candidate in candidates {
+            candidate.allocatable = if candidate.closed {
+                0
+            } else if self.spec.replicas <= 0 {
+                // Nobody asks for what is not counted in replicas, so it fits anywhere.
+                MAX_REPLICAS
+            } else {
+                let capacity = candidate.cluster.capacity();
+                capacity.map_or(0, |capacity| estimate.replicas(capacity))
+            };
+        }
+    }
+
+    /// Why each cluster is refused; only worked out when all are.
+    fn refusals<'f>(&'f self, filters: &Filters<'f>) -> Refusals {
+        let clusters = self
+            .snapshot
+            .iter()
+            .filter(|cluster| !cluster.is_deleting());
+        let refused = clusters.filter_map(|cluster| {
+            let placed = self.spec.target(cluster.name()).is_some();
+            filters.admit(cluster, placed).err()
+        });
+        Refusals::count(self.snapshot.len(), refused)
+    }
+
+    /// What clusters hold already, by their places in the snapshot.
+    fn held(&self) -> Vec<(usize, Held)> {
+        let targets = self.spec.clusters.iter().enumerate();
+        let mut held: Vec<_> = targets
+            .filter_map(|(position, target)| {
+                let replicas = i64::from(target.replicas);
+                let cluster = self.snapshot.position(&target.name)?;
+                Some((cluster, Held { position, replicas }))
+            })
+            .collect();
+        held.sort_unstable_by_key(|(cluster, _)| *cluster);
+        held.dedup_by_key(|(cluster, _)| *cluster);
+        held
+    }
+
+    fn demand(&self) -> Option<Demand> {
+        self.spec
+            .replica_requirements
+            .as_ref()
+            .map(|requirements| Demand::new(&requirements.resource_request))
+    }
+
+    /// Whether the workload is counted in replicas.
+    fn is_counted(&self) -> bool {
+        self.spec.replicas > 0 || self.spec.replica_requirements.is_some()
+    }
+
+    /// The clusters chosen, best first.
+    pub fn select(&self, candidates: Vec<Candidate<'a>>) -> Result<Vec<Candidate<'a>>, FitError> {
+        let spread = if Strategy::ignores_spread(self.placement) {
+            Spread::default()
+        } else {
+            self.spread()
+        };
+        let load = Load {
+            replicas: i64::from(self.spec.replicas),
+            fresh: self.fresh,
+            duplicated: !is_divided(self.placement),
+            replacing: !self.spec.graceful_eviction_tasks.is_empty(),
+        };
+        Ok(select(candidates, &spread, load, self.options.spreading)?)
+    }
+
+    /// The replicas of each selected cluster, or none where nothing is counted.
+    pub fn divide(
+        &self,
+        selected: &[Candidate<'a>],
+        affinity: &Affinity<'_>,
+    ) -> Result<Vec<Share<'a>>, FitError> {
+        if !self.is_counted() {
+            return Ok(selected
+                .iter()
+                .map(|candidate| Share::uncounted(candidate.name()))
+                .collect());
+        }
+        let division = Division {
+            replicas: i64::from(self.spec.replicas),
+            strategy: Strategy::of(self.placement)?,
+            fresh: self.fresh,
+            tiered: affinity.overflows(),
+            clusters: self.snapshot,
+            tie_break: TieBreak::for_uid(self.spec.resource.uid.as_deref().unwrap_or_default()),
+        };
+        let mut shares = divide(selected, &division)?;
+        shares.retain(|share| share.replicas > 0);
+        if self.options.keep_empty {
+            let placed = shares.len();
+            for candidate in selected {
+                if !shares[..placed]
+                    .iter()
+                    .any(|share| share.cluster == candidate.name())
+                {
+                    shares.push(Share::uncounted(candidate.name()));
+                }
+            }
+        }
+        Ok(shares)
+    }
+}

@@ -1,0 +1,319 @@
+//! Filters: which clusters may take a workload. Each filter is one function with one rule.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ptr;
+
+use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
+use muster_shared::api::policy::{Placement, SpreadConstraint};
+use muster_shared::conditions;
+use muster_shared::k8s::{Taint, Toleration};
+use muster_shared::names::eviction::REASON_APPLICATION_FAILURE;
+use muster_shared::taints::{NO_EXECUTE, describe, tolerates};
+
+use super::affinity::Affinity;
+use super::plugin::{Plugin, Plugins};
+use super::select::Spread;
+use super::snapshot::{ClusterInfo, Kinds};
+use super::{Growth, Options};
+use crate::fleet::availability;
+
+/// The tier of clusters that the affinity in use does not allow, where that is no reason to refuse
+/// them (Karmada's number).
+const OUTSIDE: u32 = 1000;
+
+/// Reason why a filter rejects a cluster.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rejection<'a> {
+    /// The cluster does not serve the kind.
+    ApiMissing,
+    /// The cluster has a taint that the placement does not tolerate.
+    Taint(&'a Taint),
+    /// The cluster is not ready, and the schedule is for an eviction.
+    NotReady,
+    /// The agent of the cluster cannot read its Works, and would not learn of the workload.
+    WorksUnread,
+    /// The placement does not select the cluster.
+    Affinity,
+    /// The cluster has no provider, and a constraint is by provider.
+    NoProvider,
+    /// The cluster has no region, and a constraint is by region.
+    NoRegion,
+    /// The cluster has no zone, and a constraint is by zone.
+    NoZones,
+    /// The cluster does not have the label of a constraint.
+    NoLabel,
+    /// The workload is being evicted from the cluster.
+    Evicting,
+}
+
+impl Rejection<'_> {
+    /// The filter that rejects.
+    pub const fn filter(&self) -> Plugin {
+        match self {
+            Self::ApiMissing => Plugin::ApiEnablement,
+            // The taint that a cluster gets which is not ready may come a moment later. A member
+            // that cannot read its Works is ready, and is left alone like one with a taint.
+            Self::Taint(_) | Self::NotReady | Self::WorksUnread => Plugin::TaintToleration,
+            Self::Affinity => Plugin::ClusterAffinity,
+            Self::NoProvider | Self::NoRegion | Self::NoZones | Self::NoLabel => {
+                Plugin::SpreadConstraint
+            }
+            Self::Evicting => Plugin::ClusterEviction,
+        }
+    }
+}
+
+/// The texts of Karmada, which operators search for.
+impl fmt::Display for Rejection<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ApiMissing => f.write_str("cluster(s) did not have the API resource"),
+            Self::Taint(taint) => {
+                write!(
+                    f,
+                    "cluster(s) had untolerated taint {{{}}}",
+                    describe(taint)
+                )
+            }
+            // Ours: Karmada asks for taints only.
+            Self::NotReady => f.write_str("cluster(s) were not ready"),
+            Self::WorksUnread => {
+                f.write_str("cluster(s) could not read their Works (WorksUpToDate=False)")
+            }
+            Self::Affinity => {
+                f.write_str("cluster(s) did not match the placement cluster affinity constraint")
+            }
+            Self::NoProvider => f.write_str("cluster(s) did not have provider property"),
+            Self::NoRegion => f.write_str("cluster(s) did not have region property"),
+            Self::NoZones => f.write_str("cluster(s) did not have zones property"),
+            // Ours: Karmada does not spread by labels.
+            Self::NoLabel => f.write_str("cluster(s) did not have the label to spread by"),
+            Self::Evicting => f.write_str("cluster(s) is in the process of eviction"),
+        }
+    }
+}
+
+/// Rule for when a cluster from which the workload is being evicted can be chosen again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReturnRule {
+    /// As soon as the cause of the eviction is gone: the task is then removed, and nothing has
+    /// moved.
+    #[default]
+    Recovered,
+    /// When the task is complete (Karmada behaviour).
+    TaskDone,
+    /// At any time.
+    Always,
+}
+
+/// Whether a toleration for a limited time admits a new workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Guests {
+    /// It does not: the workload would be evicted at the end of that time, and come back without
+    /// end.
+    #[default]
+    Refused,
+    /// It does (Karmada behaviour).
+    Admitted,
+}
+
+/// One binding as the filters see it.
+#[derive(Debug)]
+pub struct Filters<'a> {
+    version: &'a str,
+    kind: &'a str,
+    tolerations: &'a [Toleration],
+    tasks: &'a [GracefulEvictionTask],
+    affinity: &'a Affinity<'a>,
+    constraints: &'a [SpreadConstraint],
+    spread: Spread<'a>,
+    plugins: Plugins,
+    return_rule: ReturnRule,
+    guests: Guests,
+    ready_only: bool,
+    last_served: Cell<Option<(&'a Kinds, bool)>>,
+}
+
+impl<'a> Filters<'a> {
+    /// The filters for a binding with this placement, of which `affinity` is in use.
+    pub fn new(
+        spec: &'a ResourceBindingSpec,
+        placement: &'a Placement,
+        affinity: &'a Affinity<'a>,
+        spread: Spread<'a>,
+        options: &Options,
+    ) -> Self {
+        Self {
+            version: &spec.resource.api_version,
+            kind: &spec.resource.kind,
+            tolerations: &placement.cluster_tolerations,
+            tasks: &spec.graceful_eviction_tasks,
+            affinity,
+            constraints: &placement.spread_constraints,
+            spread,
+            plugins: options.plugins,
+            return_rule: options.return_rule,
+            guests: options.guests,
+            ready_only: options.growth == Growth::AdmittingOnly,
+            last_served: Cell::new(None),
+        }
+    }
+
+    /// The tier of the cluster under the affinity in use, or the first rejection. `placed` says
+    /// whether the cluster has the workload already.
+    pub fn admit(&self, cluster: &'a ClusterInfo, placed: bool) -> Result<u32, Rejection<'a>> {
+        let first = self
+            .api_enablement(cluster, placed)
+            .or_else(|| self.taints(cluster, placed))
+            .or_else(|| self.readiness(cluster, placed))
+            .or_else(|| Self::works(cluster, placed));
+        if let Some(rejection) = first {
+            return Err(rejection);
+        }
+        let tier = self.tier(cluster).ok_or(Rejection::Affinity)?;
+        match self
+            .spread_fields(cluster)
+            .or_else(|| self.eviction(cluster))
+        {
+            Some(rejection) => Err(rejection),
+            None => Ok(tier),
+        }
+    }
+
+    /// All rejections, at most one of each filter.
+    pub fn all(&self, cluster: &'a ClusterInfo, placed: bool) -> Vec<Rejection<'a>> {
+        [
+            self.api_enablement(cluster, placed),
+            self.taints(cluster, placed),
+            self.readiness(cluster, placed),
+            Self::works(cluster, placed),
+            self.tier(cluster).is_none().then_some(Rejection::Affinity),
+            self.spread_fields(cluster),
+            self.eviction(cluster),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// The cluster must serve the kind; an incomplete list of kinds counts as complete. What is
+    /// placed stays.
+    fn api_enablement(&self, cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
+        let refused =
+            self.plugins.has(Plugin::ApiEnablement) && !placed && !self.is_served(cluster.kinds());
+        refused.then_some(Rejection::ApiMissing)
+    }
+
+    /// Equal clusters share their kinds, so that most often the answer for the last one is the
+    /// answer.
+    fn is_served(&self, kinds: &'a Kinds) -> bool {
+        if let Some((known, served)) = self.last_served.get()
+            && ptr::eq(known, kinds)
+        {
+            return served;
+        }
+        let served = kinds.contains(self.version, self.kind);
+        self.last_served.set(Some((kinds, served)));
+        served
+    }
+
+    /// Taints that keep new work away must be tolerated. What is placed stays: driving it out is
+    /// for eviction to decide.
+    fn taints(&self, cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
+        if placed || !cluster.repels() || !self.plugins.has(Plugin::TaintToleration) {
+            return None;
+        }
+        let taints = &cluster.cluster().spec.taints;
+        taints
+            .iter()
+            .find(|taint| self.is_refused_by(taint))
+            .map(Rejection::Taint)
+    }
+
+    /// Whether the cluster, having the workload, would not take it if it came anew, or is not heard
+    /// of: the taint that says so comes later.
+    pub fn is_closed(&self, cluster: &'a ClusterInfo) -> bool {
+        let refused = self.taints(cluster, false);
+        let refused = refused.or_else(|| self.readiness(cluster, false));
+        let refused = refused.or_else(|| Self::works(cluster, false));
+        refused.is_some() || cluster.has_fallen_silent()
+    }
+
+    /// Who moves a workload off a failing cluster must not count on one that is not heard of: that
+    /// it is silent is known before the taint is there that says so.
+    fn readiness(&self, cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
+        let refused = self.ready_only
+            && !placed
+            && availability::readiness(cluster.cluster()) != conditions::TRUE;
+        refused.then_some(Rejection::NotReady)
+    }
+
+    /// A member that cannot read its Works gets no new ones. What is placed stays, and runs on.
+    fn works(cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
+        (!placed && !cluster.reads_works()).then_some(Rejection::WorksUnread)
+    }
+
+    fn is_refused_by(&self, taint: &Taint) -> bool {
+        if taint.effect == NO_EXECUTE && self.guests == Guests::Admitted {
+            return !self.tolerations.iter().any(|it| tolerates(it, taint));
+        }
+        availability::keeps_out(taint, self.tolerations)
+    }
+
+    /// The cluster must match the affinity in use. This holds for what is placed, too: a narrowed
+    /// policy takes workloads back.
+    fn tier(&self, cluster: &ClusterInfo) -> Option<u32> {
+        let tier = self.affinity.tier(cluster);
+        let lenient = !self.plugins.has(Plugin::ClusterAffinity);
+        tier.or_else(|| lenient.then_some(OUTSIDE))
+    }
+
+    /// A cluster without the field cannot be counted for a constraint on it.
+    fn spread_fields(&self, cluster: &ClusterInfo) -> Option<Rejection<'a>> {
+        if !self.spread.any || !self.plugins.has(Plugin::SpreadConstraint) {
+            return None;
+        }
+        // The first constraint of the list that cannot be met is the one that is named.
+        self.constraints.iter().find_map(|constraint| {
+            let field = constraint.spread_by_field.as_ref();
+            let label = constraint.spread_by_label.as_deref();
+            let (groups, rejection) = match field.map_or("", |field| field.as_str()) {
+                "provider" => (cluster.provider(), Rejection::NoProvider),
+                "region" => (cluster.region(), Rejection::NoRegion),
+                "zone" => (cluster.zones(), Rejection::NoZones),
+                "" if self.spread.label.is_some_and(|(key, _)| label == Some(key)) => {
+                    (cluster.label(label.unwrap_or_default()), Rejection::NoLabel)
+                }
+                _ => return None,
+            };
+            groups.is_empty().then_some(rejection)
+        })
+    }
+
+    /// A workload must not go back to where it is just being driven out.
+    fn eviction(&self, cluster: &ClusterInfo) -> Option<Rejection<'a>> {
+        let task = self
+            .tasks
+            .iter()
+            .find(|task| task.from_cluster == cluster.name())?;
+        let refused = match self.return_rule {
+            ReturnRule::Always => false,
+            ReturnRule::TaskDone => true,
+            ReturnRule::Recovered => {
+                // The cluster shows no sign of what went wrong with the application there, so only
+                // the end of the task tells that it may be tried there again.
+                task.reason == REASON_APPLICATION_FAILURE || self.is_driven_out(cluster)
+            }
+        };
+        refused.then_some(Rejection::Evicting)
+    }
+
+    /// Whether a taint still drives the workload out.
+    fn is_driven_out(&self, cluster: &ClusterInfo) -> bool {
+        let taints = &cluster.cluster().spec.taints;
+        taints
+            .iter()
+            .any(|taint| availability::drives_out(taint, self.tolerations))
+    }
+}

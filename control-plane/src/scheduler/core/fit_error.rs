@@ -1,0 +1,182 @@
+//! Reasons why a workload got no clusters, in the words of Karmada and kube-scheduler.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::divide::DivideError;
+use super::filter::Rejection;
+use super::select::SelectError;
+
+/// Reason why a schedule failed; only the reason is written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FitError {
+    /// No cluster passes the filters.
+    #[error("{0}")]
+    NoClusterFit(Refusals),
+    /// Clusters pass the filters, and cannot meet the spread constraints.
+    #[error("failed to select clusters: {0}")]
+    Select(#[from] SelectError),
+    /// Clusters are selected, and the replicas do not fit.
+    #[error("failed to assign replicas: {0}")]
+    Divide(#[from] DivideError),
+    /// Clusters of the binding are unknown, and the others cannot be chosen without them.
+    #[error(
+        "{0} cannot be read and was not seen leaving: what is placed stays; \
+         make it readable, or exclude it by name in the placement"
+    )]
+    Unknown(Strangers),
+    /// The binding has no placement.
+    #[error("no placement is set")]
+    NoPlacement,
+}
+
+/// Effect of a failure on the binding; Karmada's reasons of the condition `Scheduled`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// No cluster passes the filters: the binding has no clusters until one does.
+    NoClusterFit,
+    /// There is not enough capacity: placed replicas stay.
+    Unschedulable,
+    /// The constraints cannot be met, or the request is invalid: placed replicas stay.
+    SchedulerError,
+}
+
+impl Kind {
+    /// The reason written into the condition.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::NoClusterFit => "NoClusterFit",
+            Self::Unschedulable => "Unschedulable",
+            Self::SchedulerError => "SchedulerError",
+        }
+    }
+}
+
+impl FitError {
+    /// What the failure means for the binding.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::NoClusterFit(_) => Kind::NoClusterFit,
+            Self::Divide(error) if error.is_shortage() => Kind::Unschedulable,
+            Self::Select(_) | Self::Divide(_) | Self::Unknown(_) | Self::NoPlacement => {
+                Kind::SchedulerError
+            }
+        }
+    }
+}
+
+/// Names of clusters that nobody knows, as many of them as a message holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Strangers {
+    named: Vec<String>,
+    more: usize,
+}
+
+/// Reasons that a message gives. Each cluster may have a taint of its own, and what conditions hold
+/// is bounded.
+const MOST_REASONS: usize = 20;
+/// Names that a message gives.
+const MOST_NAMED: usize = 5;
+
+impl Strangers {
+    /// These clusters.
+    pub(in crate::scheduler) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut names = names.into_iter();
+        Self {
+            named: names.by_ref().take(MOST_NAMED).map(str::to_owned).collect(),
+            more: names.count(),
+        }
+    }
+}
+
+impl fmt::Display for Strangers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cluster {}", self.named.join(", "))?;
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+/// How many clusters were refused, by reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// All clusters, those that are being deleted included.
+    pub clusters: usize,
+    /// Clusters refused, by the text of the reason.
+    pub reasons: BTreeMap<String, usize>,
+}
+
+impl Refusals {
+    /// Counts the first refusal of each cluster.
+    pub(in crate::scheduler) fn count<'a>(
+        clusters: usize,
+        refusals: impl IntoIterator<Item = Rejection<'a>>,
+    ) -> Self {
+        let mut reasons = BTreeMap::new();
+        for refusal in refusals {
+            *reasons.entry(refusal.to_string()).or_default() += 1;
+        }
+        Self { clusters, reasons }
+    }
+}
+
+impl fmt::Display for Refusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0/{} clusters are available: ", self.clusters)?;
+        if self.reasons.is_empty() {
+            return f.write_str("no cluster exists.");
+        }
+        // kube-scheduler sorts the printed "count reason" texts, not the reasons.
+        let mut parts: Vec<String> = self
+            .reasons
+            .iter()
+            .take(MOST_REASONS)
+            .map(|(reason, count)| format!("{count} {reason}"))
+            .collect();
+        parts.sort_unstable();
+        if let Some(more) = self.reasons.len().checked_sub(MOST_REASONS + 1) {
+            parts.push(format!("and {} other reasons", more + 1));
+        }
+        write!(f, "{}.", parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_counted_by_reason() {
+        let refusals = Refusals::count(
+            5,
+            [
+                Rejection::Affinity,
+                Rejection::Affinity,
+                Rejection::NoRegion,
+                Rejection::Evicting,
+            ],
+        );
+        assert_eq!(
+            refusals.to_string(),
+            "0/5 clusters are available: \
+             1 cluster(s) did not have region property, \
+             1 cluster(s) is in the process of eviction, \
+             2 cluster(s) did not match the placement cluster affinity constraint."
+        );
+        let many = Refusals {
+            clusters: 3_500,
+            reasons: (0..3_500)
+                .map(|number| (format!("had taint {number}"), 1))
+                .collect(),
+        };
+        let text = many.to_string();
+        assert!(text.ends_with("and 3480 other reasons."), "{text}");
+        assert!(text.len() < 1_000);
+        assert_eq!(
+            Refusals::default().to_string(),
+            "0/0 clusters are available: no cluster exists."
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! Schedules workloads: chooses clusters, and the number of replicas of each.
+//!
+//! [`schedule`] is a function of a binding and a [`Snapshot`] of the clusters: filter, rank,
+//! select, divide. Every controller that places a workload calls it, including eviction, so that
+//! the decision does not depend on the caller. `need` tells when a binding has to be scheduled,
+//! `outcome` what is written.
+
+pub(in crate::scheduler) mod affinity;
+pub(crate) mod bounds;
+pub mod candidate;
+pub mod capacity;
+pub mod cycle;
+pub mod divide;
+pub mod explain;
+pub mod filter;
+pub mod fit_error;
+pub mod need;
+pub mod outcome;
+pub(in crate::scheduler) mod plugin;
+pub(crate) mod record;
+pub mod report;
+pub mod select;
+pub(in crate::scheduler) mod snapshot;
+pub mod step_timer;
+pub(in crate::scheduler) mod unknown;
+
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
+use muster_shared::settings::{Error, Words};
+
+use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
+
+pub use super::core::cycle::{Attempt, Cycle};
+pub use super::core::fit_error::{FitError, Kind, Refusals};
+use crate::settings::grade_rule::GradeRule;
+pub use plugin::{Plugin, Plugins};
+pub use snapshot::{ClusterInfo, Snapshot};
+pub use unknown::Absent;
+
+/// What may be configured about decisions. The default is what Muster does; [`Options::karmada`] is
+/// what Karmada does where the two differ by choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Which rules are in force.
+    pub plugins: Plugins,
+    /// When a cluster may take back what is being moved away from it.
+    pub return_rule: filter::ReturnRule,
+    /// Whether a toleration for a limited time lets a workload in.
+    pub guests: filter::Guests,
+    /// Whether zone and provider constraints spread.
+    pub spreading: select::Spreading,
+    /// What a node of a grade is taken to hold.
+    pub grade_rule: GradeRule,
+    /// Where a workload may grow.
+    pub growth: Growth,
+    /// Whether a workload without replicas keeps its selected clusters
+    /// (`--enable-empty-workload-propagation`).
+    pub keep_empty: bool,
+    /// In which order a result names its clusters.
+    pub listing: Listing,
+    /// What becomes of targets that are neither there nor seen leaving.
+    pub absent: Absent,
+}
+
+impl Options {
+    /// The options that the settings ask for; [`Settings::check`] has accepted these.
+    pub fn of(settings: &Settings) -> Self {
+        let grades = settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING);
+        let options = Self {
+            grade_rule: if grades {
+                settings.node_grades
+            } else {
+                GradeRule::Ignored
+            },
+            keep_empty: settings.enable_empty_workload_propagation,
+            ..Self::default()
+        };
+        options.with_plugins(&settings.plugins).unwrap_or(options)
+    }
+
+    /// These options with the rules of `--plugins`.
+    ///
+    /// # Errors
+    /// When the list names an unknown rule.
+    pub fn with_plugins(self, words: &Words) -> Result<Self, Error> {
+        let plugins = Plugins::parse(words)?;
+        Ok(Self {
+            plugins,
+            return_rule: plugins.return_rule(words),
+            ..self
+        })
+    }
+
+    /// The options for moving a workload off a failing cluster: another failing one is no refuge.
+    #[must_use]
+    pub fn for_departure(self) -> Self {
+        Self {
+            growth: Growth::AdmittingOnly,
+            ..self
+        }
+    }
+
+    /// Karmada's behaviour.
+    pub fn karmada() -> Self {
+        Self {
+            plugins: Plugins::default(),
+            return_rule: filter::ReturnRule::TaskDone,
+            guests: filter::Guests::Admitted,
+            spreading: select::Spreading::ClusterAndRegion,
+            grade_rule: GradeRule::Minimums,
+            growth: Growth::Anywhere,
+            keep_empty: false,
+            listing: Listing::Ranked,
+            absent: Absent::Removed,
+        }
+    }
+}
+
+/// Order of the clusters in a result, if it has no meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Listing {
+    /// The present order if clusters and replicas are the same, so that there is nothing to write.
+    #[default]
+    Steady,
+    /// The best cluster first, so that a change of capacity changes the result (Karmada behaviour).
+    Ranked,
+}
+
+/// Clusters with the workload that may get more of its replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Growth {
+    /// Clusters that would admit the workload anew, as long as they suffice: a tainted cluster has
+    /// failed, or is to be left alone.
+    #[default]
+    PreferAdmitting,
+    /// Only clusters that would admit the workload anew. An eviction must not rely on another
+    /// failing cluster.
+    AdmittingOnly,
+    /// All clusters (Karmada behaviour).
+    Anywhere,
+}
+
+/// Where a workload goes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Decision {
+    /// The result, complete: it replaces `spec.clusters`.
+    pub clusters: Vec<TargetCluster>,
+    /// The affinity group in use from now on, for placements that have groups.
+    pub affinity_name: Option<String>,
+}
+
+/// Decides where the workload of a binding goes.
+///
+/// The binding is read only for its wish and its history: the result does not depend on the time,
+/// nor on the order of clusters.
+///
+/// # Errors
+/// When no allowed set of clusters takes the whole workload; for ordered affinity groups that of
+/// the first group, as the most wanted one.
+pub fn schedule(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    snapshot: &Snapshot,
+    options: &Options,
+) -> Result<Decision, FitError> {
+    Cycle::run(spec, status, snapshot, options).result
+}

@@ -1,0 +1,256 @@
+//! Decides whether a binding has to be scheduled.
+
+use std::fmt;
+
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::api::policy::{Placement, ReplicaSchedulingType};
+use muster_shared::watch::Presence;
+
+use super::affinity::term;
+use super::cycle::is_reschedule_requested;
+use super::snapshot::Snapshot;
+
+/// Reason why a binding has to be scheduled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// The placement is not that of the last schedule.
+    PlacementChanged,
+    /// The clusters do not add up to the replicas of the workload.
+    ReplicasChanged,
+    /// A reschedule was requested after the last schedule.
+    RescheduleRequested,
+    /// The workload is not divided: each event may change the clusters that fit (Karmada
+    /// behaviour).
+    NotDivided,
+    /// A cluster is being deleted, or was seen being deleted.
+    TargetDeleting,
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PlacementChanged => "its placement is not the one that was applied last",
+            Self::ReplicasChanged => "its clusters do not add up to its replicas",
+            Self::RescheduleRequested => "a reschedule was requested",
+            Self::NotDivided => "it is not divided, so each change may concern it",
+            Self::TargetDeleting => "one of its clusters is being deleted, or has left",
+        })
+    }
+}
+
+/// The first reason to schedule a binding, or none. `applied` is the placement that was applied
+/// last, as the annotation has it, and `record` the present one as the annotation would have it.
+pub fn need(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    applied: Option<&str>,
+    record: &str,
+    snapshot: &Snapshot,
+) -> Option<Need> {
+    let placement = spec.placement.as_ref()?;
+    let applied = applied.unwrap_or_default();
+    let observed = status
+        .scheduler_observed_affinity_name
+        .as_deref()
+        .unwrap_or_default();
+    // The same text is what most looks find, and it need not be parsed.
+    if applied != record && is_placement_changed(placement, applied, observed) {
+        Some(Need::PlacementChanged)
+    } else if is_replicas_changed(spec, placement) {
+        Some(Need::ReplicasChanged)
+    } else if is_reschedule_requested(spec, status) {
+        Some(Need::RescheduleRequested)
+    } else if !spec.is_workload() || !is_divided(placement) {
+        Some(Need::NotDivided)
+    } else if is_target_deleting(spec, snapshot) {
+        Some(Need::TargetDeleting)
+    } else {
+        None
+    }
+}
+
+/// Whether a part of the placement changed that the result depends on.
+///
+/// Of ordered affinity groups only the one in use matters: editing the others moves nothing
+/// (Karmada behaviour). A record that cannot be read counts as changed, since nobody knows what was
+/// applied.
+fn is_placement_changed(placement: &Placement, applied: &str, observed: &str) -> bool {
+    let Ok(applied) = serde_json::from_str::<Placement>(applied) else {
+        return true;
+    };
+    if *placement == applied {
+        return false;
+    }
+    placement.cluster_affinity != applied.cluster_affinity
+        || placement.cluster_tolerations != applied.cluster_tolerations
+        || placement.spread_constraints != applied.spread_constraints
+        || placement.replica_scheduling != applied.replica_scheduling
+        || match (term(placement, observed), term(&applied, observed)) {
+            (Some(now), Some(then)) => now != then,
+            _ => true,
+        }
+}
+
+/// Whether the replicas are divided over clusters, rather than all given to each.
+pub(in crate::scheduler) fn is_divided(placement: &Placement) -> bool {
+    placement
+        .replica_scheduling
+        .as_ref()
+        .is_some_and(|scheduling| {
+            scheduling.replica_scheduling_type != Some(ReplicaSchedulingType::Duplicated)
+        })
+}
+
+fn is_replicas_changed(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
+    if is_divided(placement) {
+        let placed: i64 = spec
+            .clusters
+            .iter()
+            .map(|target| i64::from(target.replicas))
+            .sum();
+        placed != i64::from(spec.replicas)
+    } else {
+        placement.replica_scheduling.is_some()
+            && spec
+                .clusters
+                .iter()
+                .any(|target| target.replicas != spec.replicas)
+    }
+}
+
+fn is_target_deleting(spec: &ResourceBindingSpec, snapshot: &Snapshot) -> bool {
+    spec.clusters.iter().any(|target| {
+        match snapshot.presence(&target.name) {
+            Presence::There(cluster) => cluster.is_deleting(),
+            Presence::Gone => true,
+            // What cannot be read may well be there.
+            Presence::Unknown(_) => false,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::scheduler::tests::fixtures::{
+        cluster, config_map, deployment, dynamic, placed, snapshot, static_weights,
+    };
+
+    fn judge(spec: &ResourceBindingSpec, status: Value, applied: &str) -> Option<Need> {
+        let mut leaving = cluster("leaving", 10);
+        leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        let mut clusters = snapshot(&[cluster("m1", 10), leaving]);
+        clusters.depart("left");
+        need(
+            spec,
+            &serde_json::from_value(status).unwrap(),
+            Some(applied),
+            &recorded(spec),
+            &clusters,
+        )
+    }
+
+    fn recorded(spec: &ResourceBindingSpec) -> String {
+        serde_json::to_string(&spec.placement).unwrap()
+    }
+
+    #[test]
+    fn a_divided_workload_is_left_alone_until_something_about_it_changes() {
+        let settled = placed(deployment(3, &dynamic()), &[("m1", 3)]);
+        let applied = recorded(&settled);
+        assert_eq!(judge(&settled, json!({}), &applied), None);
+
+        let mut grown = settled.clone();
+        grown.replicas = 4;
+        assert_eq!(
+            judge(&grown, json!({}), &applied),
+            Some(Need::ReplicasChanged)
+        );
+
+        let evicted = placed(settled.clone(), &[]);
+        assert_eq!(
+            judge(&evicted, json!({}), &applied),
+            Some(Need::ReplicasChanged)
+        );
+
+        let mut weighted = settled.clone();
+        weighted.placement = serde_json::from_value(static_weights(&[("m1", 1)])).unwrap();
+        assert_eq!(
+            judge(&weighted, json!({}), &applied),
+            Some(Need::PlacementChanged)
+        );
+
+        let going = placed(settled.clone(), &[("leaving", 3)]);
+        assert_eq!(
+            judge(&going, json!({}), &applied),
+            Some(Need::TargetDeleting)
+        );
+
+        for (target, expected) in [("left", Some(Need::TargetDeleting)), ("unreadable", None)] {
+            let there = placed(settled.clone(), &[(target, 3)]);
+            assert_eq!(judge(&there, json!({}), &applied), expected, "{target}");
+        }
+
+        for unknown in ["", "{", "[]"] {
+            assert_eq!(
+                judge(&settled, json!({}), unknown),
+                Some(Need::PlacementChanged)
+            );
+        }
+    }
+
+    #[test]
+    fn a_reschedule_counts_once_and_only_after_the_last_scheduling() {
+        let mut spec = placed(deployment(3, &dynamic()), &[("m1", 3)]);
+        let applied = recorded(&spec);
+        spec.reschedule_triggered_at =
+            serde_json::from_value(json!("2024-01-01T00:00:10Z")).unwrap();
+        for (last, expected) in [
+            (json!({}), None),
+            (
+                json!({ "lastScheduledTime": "2024-01-01T00:00:09Z" }),
+                Some(Need::RescheduleRequested),
+            ),
+            (json!({ "lastScheduledTime": "2024-01-01T00:00:10Z" }), None),
+        ] {
+            assert_eq!(judge(&spec, last, &applied), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_not_divided_is_always_looked_at() {
+        let copies = placed(deployment(3, &json!({})), &[("m1", 3)]);
+        assert_eq!(
+            judge(&copies, json!({}), &recorded(&copies)),
+            Some(Need::NotDivided)
+        );
+        let plain = placed(config_map(&dynamic()), &[("m1", 0)]);
+        assert_eq!(
+            judge(&plain, json!({}), &recorded(&plain)),
+            Some(Need::NotDivided)
+        );
+    }
+
+    #[test]
+    fn of_the_affinity_groups_only_the_one_in_use_matters() {
+        let grouped = |clusters: [&str; 2]| {
+            let mut placement = dynamic();
+            placement["clusterAffinities"] = json!([
+                { "affinityName": "home", "clusterNames": [clusters[0]] },
+                { "affinityName": "away", "clusterNames": [clusters[1]] },
+            ]);
+            placed(deployment(3, &placement), &[("m1", 3)])
+        };
+        let before = recorded(&grouped(["m1", "m2"]));
+        let at_home = json!({ "schedulerObservingAffinityName": "home" });
+        for (now, status, expected) in [
+            (["m1", "m9"], at_home.clone(), None),
+            (["m9", "m2"], at_home, Some(Need::PlacementChanged)),
+            (["m1", "m9"], json!({}), Some(Need::PlacementChanged)),
+        ] {
+            assert_eq!(judge(&grouped(now), status, &before), expected);
+        }
+    }
+}

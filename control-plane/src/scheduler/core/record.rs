@@ -1,0 +1,65 @@
+//! Annotation with the placement of the last schedule.
+
+use muster_shared::api::binding::ResourceBindingSpec;
+
+/// Bytes of a placement that the annotation keeps. All annotations of an object hold 256 KiB, and
+/// static weights may name thousands of clusters: with a text that does not fit, neither a result
+/// nor an eviction could be written.
+const LONGEST_RECORD: usize = 128 * 1024;
+/// The beginning of what is kept of a longer one. A text in quotes is no placement, so that whoever
+/// expects one sees that it is none.
+const DIGEST: &str = "\"placement too long for an annotation, sha256:";
+
+/// The placement as the annotation keeps it: its text, or, where that is too long, a digest of it,
+/// which tells whether it changed but not in which part.
+pub(crate) fn record(spec: &ResourceBindingSpec) -> String {
+    let text = serde_json::to_string(&spec.placement)
+        .expect("a placement has text keys: invariant of its type");
+    if text.len() <= LONGEST_RECORD {
+        return text;
+    }
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    format!("{DIGEST}{}\"", digits.collect::<String>())
+}
+
+/// Whether an annotation keeps a digest in place of the placement.
+pub(crate) fn is_digest(record: &str) -> bool {
+    record.starts_with(DIGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::ResourceBindingStatus;
+
+    use super::*;
+    use crate::scheduler::core::need::{Need, need};
+    use crate::scheduler::tests::fixtures::{
+        cluster, deployment, dynamic, placed, snapshot, static_weights,
+    };
+
+    #[test]
+    fn a_placement_too_long_for_an_annotation_is_kept_as_a_digest_that_tells_a_change() {
+        let names: Vec<String> = (0..3_500)
+            .map(|number| format!("member-{number}"))
+            .collect();
+        let weighted = |weight: i64| {
+            let weights: Vec<(&str, i64)> =
+                names.iter().map(|name| (name.as_str(), weight)).collect();
+            placed(deployment(2, &static_weights(&weights)), &[("member-1", 2)])
+        };
+        let (spec, other) = (weighted(1), weighted(2));
+        let (applied, changed) = (record(&spec), record(&other));
+        assert!(applied.len() < 200 && is_digest(&applied));
+        assert_ne!(applied, changed);
+        let clusters = snapshot(&[cluster("member-1", 10)]);
+        let status = ResourceBindingStatus::default();
+        let needs = |spec: &ResourceBindingSpec| {
+            need(spec, &status, Some(&applied), &record(spec), &clusters)
+        };
+        assert_eq!(needs(&spec), None);
+        assert_eq!(needs(&other), Some(Need::PlacementChanged));
+        // What fits is kept whole.
+        assert!(!is_digest(&record(&deployment(2, &dynamic()))));
+    }
+}

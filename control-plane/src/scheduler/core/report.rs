@@ -1,0 +1,210 @@
+//! Status of a binding after a schedule, and the patch that writes it.
+
+use jiff::Timestamp;
+use muster_shared::api::binding::ResourceBindingStatus;
+use muster_shared::k8s::Time;
+use muster_shared::names::condition::SCHEDULED;
+use muster_shared::{client, conditions};
+use serde_json::{Map, Value, json};
+
+use super::fit_error::Kind;
+
+/// Reason of a refusal by Karmada's webhook for quotas, and of the condition `Scheduled` then.
+const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+
+/// What a pass reports; `None` leaves a field alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The condition `Scheduled`.
+    pub scheduled: Option<Verdict>,
+    /// `schedulerObservedGeneration`: the generation that was handled to the end.
+    pub observed_generation: Option<i64>,
+    /// `lastScheduledTime`
+    pub scheduled_at: Option<Timestamp>,
+    /// `schedulerObservingAffinityName`: the affinity group in use.
+    pub affinity_name: Option<String>,
+}
+
+/// Status, reason and message of the condition `Scheduled`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether the binding is scheduled.
+    pub scheduled: bool,
+    /// The reason, as Karmada has it.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+impl Verdict {
+    /// The binding is where it should be.
+    pub fn success() -> Self {
+        Self {
+            scheduled: true,
+            reason: "Success",
+            message: "Binding has been scheduled successfully.".to_owned(),
+        }
+    }
+}
+
+impl Verdict {
+    /// The API does not take the result, such as where a quota of the fleet says no: it is tried
+    /// again, and what is placed stays. `None` when the API did not say anything about it.
+    pub fn refused(error: &kube::Error) -> Option<Self> {
+        let kube::Error::Api(answer) = error else {
+            return None;
+        };
+        // Of a server in trouble it says nothing about the result.
+        (400..500).contains(&answer.code).then(|| Self {
+            scheduled: false,
+            reason: if answer.code == 403 && answer.reason == QUOTA_EXCEEDED {
+                QUOTA_EXCEEDED
+            } else {
+                Kind::SchedulerError.reason()
+            },
+            message: client::brief(error),
+        })
+    }
+}
+
+impl Report {
+    /// The status with this report in it.
+    pub fn on(&self, status: &ResourceBindingStatus, now: Timestamp) -> ResourceBindingStatus {
+        let mut status = status.clone();
+        if let Some(verdict) = &self.scheduled {
+            let value = if verdict.scheduled {
+                conditions::TRUE
+            } else {
+                conditions::FALSE
+            };
+            let condition =
+                conditions::new(SCHEDULED, value, verdict.reason, &verdict.message, now);
+            conditions::set(&mut status.conditions, condition);
+        }
+        if let Some(generation) = self.observed_generation {
+            status.scheduler_observed_generation = generation;
+        }
+        if let Some(time) = self.scheduled_at {
+            status.last_scheduled_time = Some(Time(time));
+        }
+        if let Some(name) = &self.affinity_name {
+            status.scheduler_observed_affinity_name = Some(name.clone());
+        }
+        status
+    }
+
+    /// The merge patch that brings the report into the status, or `None` when it is no news. A time
+    /// alone is none: a binding that is looked at often and stays where it is would be written each
+    /// time.
+    pub fn patch(&self, status: &ResourceBindingStatus, now: Timestamp) -> Option<Value> {
+        let after = self.on(status, now);
+        let mut fields = Map::new();
+        if after.conditions != status.conditions {
+            fields.insert("conditions".to_owned(), json!(after.conditions));
+        }
+        if after.scheduler_observed_generation != status.scheduler_observed_generation {
+            fields.insert(
+                "schedulerObservedGeneration".to_owned(),
+                json!(after.scheduler_observed_generation),
+            );
+        }
+        if after.scheduler_observed_affinity_name != status.scheduler_observed_affinity_name {
+            fields.insert(
+                "schedulerObservingAffinityName".to_owned(),
+                json!(after.scheduler_observed_affinity_name),
+            );
+        }
+        if fields.is_empty() {
+            return None;
+        }
+        if after.last_scheduled_time != status.last_scheduled_time {
+            fields.insert(
+                "lastScheduledTime".to_owned(),
+                json!(after.last_scheduled_time),
+            );
+        }
+        Some(json!({ "status": fields }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn success(generation: i64, second: i64) -> Report {
+        Report {
+            scheduled: Some(Verdict::success()),
+            observed_generation: Some(generation),
+            scheduled_at: Some(at(second)),
+            affinity_name: None,
+        }
+    }
+
+    #[test]
+    fn only_news_is_written_and_a_time_alone_is_none() {
+        let blank = ResourceBindingStatus::default();
+        let scheduled = success(1, 5).on(&blank, at(5));
+        assert!(success(1, 5).patch(&blank, at(5)).is_some());
+        assert_eq!(success(1, 9).patch(&scheduled, at(9)), None);
+        assert_eq!(
+            success(2, 9).patch(&scheduled, at(9)),
+            Some(json!({ "status": {
+                "schedulerObservedGeneration": 2,
+                "lastScheduledTime": "1970-01-01T00:00:09Z",
+            } }))
+        );
+    }
+
+    #[test]
+    fn conditions_of_others_survive_and_the_time_of_ours_moves_with_its_status() {
+        let mut status = ResourceBindingStatus::default();
+        status
+            .conditions
+            .push(conditions::new("FullyApplied", "True", "r", "m", at(1)));
+        let status = success(1, 5).on(&status, at(5));
+        let failure = Report {
+            scheduled: Some(Verdict {
+                scheduled: false,
+                reason: "NoClusterFit",
+                message: "m".to_owned(),
+            }),
+            ..Report::default()
+        };
+        let failed = failure.on(&status, at(7));
+        let times = |status: &ResourceBindingStatus| -> Vec<i64> {
+            status
+                .conditions
+                .iter()
+                .map(|it| it.last_transition_time.0.as_second())
+                .collect()
+        };
+        assert_eq!(times(&status), [1, 5]);
+        assert_eq!(times(&failed), [1, 7]);
+        assert_eq!(times(&failure.on(&failed, at(8))), [1, 7]);
+    }
+
+    #[test]
+    fn a_refused_result_is_reported_if_the_api_said_so() {
+        let answer = |code: u16, reason: &str| {
+            let status =
+                json!({ "status": "Failure", "code": code, "reason": reason, "message": "no" });
+            kube::Error::Api(serde_json::from_value(status).unwrap())
+        };
+        for (code, reason, expected) in [
+            (403, "QuotaExceeded", Some("QuotaExceeded")),
+            (403, "Forbidden", Some("SchedulerError")),
+            (422, "Invalid", Some("SchedulerError")),
+            (500, "InternalError", None),
+            (503, "ServiceUnavailable", None),
+        ] {
+            let verdict = Verdict::refused(&answer(code, reason));
+            assert_eq!(verdict.as_ref().map(|it| it.reason), expected, "{code}");
+            let told = format!("no ({code} {reason})");
+            assert!(verdict.is_none_or(|it| it.message == told && !it.scheduled));
+        }
+    }
+}

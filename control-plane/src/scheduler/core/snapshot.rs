@@ -1,0 +1,295 @@
+//! Snapshot of all clusters for one decision: immutable, cheap to share, with everything parsed
+//! that every decision would otherwise parse again.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use muster_shared::api::cluster::{APIEnablement, Cluster};
+use muster_shared::conditions;
+use muster_shared::names::condition;
+use muster_shared::taints::keeps_away;
+use muster_shared::watch::{Departed, Doubt, Presence};
+
+use super::capacity::Capacity;
+use crate::fleet::availability;
+
+/// All clusters at one moment, by name. Cloning shares them.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    facts: Arc<Vec<Arc<ClusterInfo>>>,
+    /// Where each name is among them: looked up for every target of every binding.
+    places: Arc<HashMap<Box<str>, usize, BuildHasherDefault<ByteByByte>>>,
+    /// The clusters that were seen leaving.
+    departed: Arc<Departed>,
+}
+
+impl Snapshot {
+    /// The snapshot of these clusters.
+    pub fn new(clusters: impl IntoIterator<Item = Arc<Cluster>>) -> Self {
+        let mut facts: Vec<Arc<ClusterInfo>> = Vec::new();
+        for cluster in clusters {
+            let known = facts.last().map(AsRef::as_ref);
+            facts.push(Arc::new(ClusterInfo::new(cluster, known, &facts)));
+        }
+        facts.sort_by(|a, b| a.name().cmp(b.name()));
+        facts.dedup_by(|a, b| a.name() == b.name());
+        let places = facts.iter().map(|facts| facts.name().into()).zip(0..);
+        Self {
+            places: Arc::new(places.collect()),
+            facts: Arc::new(facts),
+            departed: Arc::default(),
+        }
+    }
+
+    /// Puts a cluster in, in place of an earlier state of it. Whoever shares the earlier snapshot
+    /// keeps that.
+    pub fn put(&mut self, cluster: Arc<Cluster>) {
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        let known = self.position(name);
+        let earlier = known.map(|position| self.facts[position].as_ref());
+        let facts = Arc::new(ClusterInfo::new(cluster, earlier, &self.facts));
+        if self.departed.is_gone(None, facts.name()) {
+            Arc::make_mut(&mut self.departed).forget(None, facts.name());
+        }
+        if let Some(position) = known {
+            Arc::make_mut(&mut self.facts)[position] = facts;
+            return;
+        }
+        let before = |other: &Arc<ClusterInfo>| other.name() < facts.name();
+        let position = self.facts.partition_point(before);
+        let places = Arc::make_mut(&mut self.places);
+        let later = places.values_mut().filter(|place| **place >= position);
+        later.for_each(|place| *place += 1);
+        places.insert(facts.name().into(), position);
+        Arc::make_mut(&mut self.facts).insert(position, facts);
+    }
+
+    /// Takes a cluster out that was seen leaving the fleet.
+    pub fn depart(&mut self, name: &str) {
+        self.remove(name);
+        Arc::make_mut(&mut self.departed).insert(None, name);
+    }
+
+    /// Takes a cluster out of which nobody knows whether it left.
+    pub fn remove(&mut self, name: &str) {
+        if let Some(position) = self.position(name) {
+            Arc::make_mut(&mut self.facts).remove(position);
+            let places = Arc::make_mut(&mut self.places);
+            places.remove(name);
+            let later = places.values_mut().filter(|place| **place > position);
+            later.for_each(|place| *place -= 1);
+        }
+    }
+
+    /// How many clusters there are, those being deleted included.
+    pub fn len(&self) -> usize {
+        self.facts.len()
+    }
+
+    /// Whether there is no cluster at all.
+    pub fn is_empty(&self) -> bool {
+        self.facts.is_empty()
+    }
+
+    /// The clusters by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &ClusterInfo> {
+        self.facts.iter().map(AsRef::as_ref)
+    }
+
+    /// The cluster of this name.
+    pub fn get(&self, name: &str) -> Option<&ClusterInfo> {
+        self.position(name)
+            .map(|position| self.facts[position].as_ref())
+    }
+
+    /// Whether the cluster of this name is there, left, or is unknown.
+    pub fn presence(&self, name: &str) -> Presence<&ClusterInfo> {
+        match self.get(name) {
+            Some(facts) => Presence::There(facts),
+            None if self.departed.is_gone(None, name) => Presence::Gone,
+            None => Presence::Unknown(Doubt::Unseen),
+        }
+    }
+
+    /// Where the cluster of this name is.
+    pub(in crate::scheduler) fn position(&self, name: &str) -> Option<usize> {
+        self.places.get(name).copied()
+    }
+}
+
+/// FNV-1a. Names of clusters are short and given by administrators, so that nobody profits from
+/// making them collide; the standard hasher, which guards against that, takes most of the time of a
+/// lookup.
+#[derive(Debug)]
+struct ByteByByte(u64);
+
+impl Default for ByteByByte {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for ByteByByte {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// One cluster, parsed.
+#[derive(Debug)]
+pub struct ClusterInfo {
+    /// The object as it was read.
+    cluster: Arc<Cluster>,
+    kinds: Arc<Kinds>,
+    capacity: Option<Capacity>,
+    repels: bool,
+    deleting: bool,
+    reads_works: bool,
+}
+
+impl ClusterInfo {
+    /// Parses a cluster. `earlier` is an earlier state of it, or a cluster that may be like it;
+    /// what it has in common with that or with one of the `others` is shared.
+    fn new(cluster: Arc<Cluster>, earlier: Option<&Self>, others: &[Arc<Self>]) -> Self {
+        let mut capacity = Capacity::of(&cluster);
+        if let Some(capacity) = &mut capacity {
+            let others = others.iter().filter_map(|other| other.capacity.as_ref());
+            let kin = others.chain(earlier.and_then(|earlier| earlier.capacity.as_ref()));
+            capacity.share(kin);
+        }
+        let kinds = match earlier {
+            Some(earlier) if enablements(&earlier.cluster) == enablements(&cluster) => {
+                Arc::clone(&earlier.kinds)
+            }
+            _ => {
+                let kinds = Kinds::of(enablements(&cluster));
+                let same = others.iter().find(|other| *other.kinds == kinds);
+                same.map_or_else(|| Arc::new(kinds), |other| Arc::clone(&other.kinds))
+            }
+        };
+        Self {
+            repels: cluster.spec.taints.iter().any(keeps_away),
+            deleting: cluster.metadata.deletion_timestamp.is_some(),
+            reads_works: availability::reads_works(&cluster),
+            kinds,
+            capacity,
+            cluster,
+        }
+    }
+
+    /// The object as it was read.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Name of the cluster.
+    pub fn name(&self) -> &str {
+        self.cluster.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Whether the cluster has reported, and is not ready as far as the control plane hears.
+    pub(in crate::scheduler) fn has_fallen_silent(&self) -> bool {
+        let status = self.cluster.status.as_ref();
+        let conditions = status.map_or(&[][..], |status| &status.conditions);
+        conditions::status(conditions, condition::READY)
+            .is_some_and(|ready| ready != conditions::TRUE)
+    }
+
+    /// Whether the agent of the cluster reads its Works, or does not say.
+    pub(in crate::scheduler) fn reads_works(&self) -> bool {
+        self.reads_works
+    }
+
+    /// Whether the cluster is being deleted: it takes nothing and keeps nothing.
+    pub fn is_deleting(&self) -> bool {
+        self.deleting
+    }
+
+    /// The region, if there is one.
+    pub fn region(&self) -> &[String] {
+        present(self.cluster.spec.region.as_ref())
+    }
+
+    /// The provider, if there is one.
+    pub fn provider(&self) -> &[String] {
+        present(self.cluster.spec.provider.as_ref())
+    }
+
+    /// The zones; the deprecated single zone counts where the list is empty.
+    pub fn zones(&self) -> &[String] {
+        if self.cluster.spec.zones.is_empty() {
+            present(self.cluster.spec.zone.as_ref())
+        } else {
+            &self.cluster.spec.zones
+        }
+    }
+
+    /// The value of a label, if it has one that is not empty.
+    pub fn label(&self, key: &str) -> &[String] {
+        let labels = self.cluster.metadata.labels.as_ref();
+        present(labels.and_then(|labels| labels.get(key)))
+    }
+
+    /// What the cluster has room for; `None` when it has reported nothing yet.
+    pub fn capacity(&self) -> Option<&Capacity> {
+        self.capacity.as_ref()
+    }
+
+    /// Whether the cluster has taints that keep work away from it, unless they are tolerated.
+    pub(in crate::scheduler) fn repels(&self) -> bool {
+        self.repels
+    }
+
+    /// The kinds that the cluster serves; clusters that serve the same share them.
+    pub(in crate::scheduler) fn kinds(&self) -> &Arc<Kinds> {
+        &self.kinds
+    }
+}
+
+/// The value as a list, empty when there is none.
+fn present(value: Option<&String>) -> &[String] {
+    value
+        .filter(|value| !value.is_empty())
+        .map_or(&[], std::slice::from_ref)
+}
+
+fn enablements(cluster: &Cluster) -> &[APIEnablement] {
+    let status = cluster.status.as_ref();
+    status.map_or(&[], |status| &status.api_enablements)
+}
+
+/// Kinds, as group version and kind, sorted.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::scheduler) struct Kinds(Box<[(Box<str>, Box<str>)]>);
+
+impl Kinds {
+    fn of(enablements: &[APIEnablement]) -> Self {
+        let kinds = enablements.iter().flat_map(|group| {
+            let version = group.group_version.as_str();
+            let kinds = group
+                .resources
+                .iter()
+                .map(|resource| resource.kind.as_str());
+            kinds.map(move |kind| (version.into(), kind.into()))
+        });
+        let mut kinds: Vec<(Box<str>, Box<str>)> = kinds.collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        Self(kinds.into())
+    }
+
+    /// Whether the kind is among them.
+    pub fn contains(&self, version: &str, kind: &str) -> bool {
+        let found = self
+            .0
+            .binary_search_by(|(v, k)| (&**v, &**k).cmp(&(version, kind)));
+        found.is_ok()
+    }
+}

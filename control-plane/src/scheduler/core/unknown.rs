@@ -1,0 +1,242 @@
+//! Targets whose clusters are unknown: not in the cache, and not seen being deleted.
+//!
+//! The replicas of such a cluster stay, and only the rest of the workload is placed. If the rest
+//! cannot be separated, nothing is placed until the cluster is known again. A user gives such a
+//! cluster up with a placement that excludes it by name.
+
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::api::policy::{ClusterAffinity, Placement};
+
+use super::affinity::term;
+use super::divide::Strategy;
+use super::fit_error::{FitError, Strangers};
+use super::need::is_divided;
+use super::snapshot::Snapshot;
+
+/// Treatment of clusters of a binding that are unknown: not in the cache, and not seen being
+/// deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Absent {
+    /// They stay: an object that cannot be read, or that is missing in a short list, is not
+    /// deleted.
+    #[default]
+    Stays,
+    /// They count as deleted (Karmada behaviour).
+    Removed,
+}
+
+/// The part of a workload that is placed, beside what unknown clusters hold.
+#[derive(Debug)]
+pub(in crate::scheduler) struct Rest {
+    /// The binding without the unknown targets and their replicas.
+    pub spec: ResourceBindingSpec,
+    /// Its placement, without the clusters that the unknown targets take of its constraint on the
+    /// number of clusters.
+    pub placement: Placement,
+    /// The unknown targets, as they are.
+    pub kept: Vec<TargetCluster>,
+}
+
+/// The targets whose clusters are unknown and which the affinity in use does not rule out by name;
+/// without a group, that of the placement.
+pub(in crate::scheduler) fn unknown_targets<'a>(
+    spec: &'a ResourceBindingSpec,
+    placement: &Placement,
+    group: &str,
+    snapshot: &Snapshot,
+) -> Vec<&'a TargetCluster> {
+    let targets = spec.clusters.iter();
+    targets
+        .filter(|target| {
+            snapshot.presence(&target.name).is_unknown()
+                && !is_ruled_out(placement, group, &target.name)
+        })
+        .collect()
+}
+
+/// Whether no cluster of this name can match, whatever its labels and fields are.
+fn is_ruled_out(placement: &Placement, group: &str, name: &str) -> bool {
+    let by_name = |affinity: &ClusterAffinity| {
+        let is_listed = |names: &[String]| names.iter().any(|listed| listed == name);
+        is_listed(&affinity.exclude)
+            || (!affinity.cluster_names.is_empty() && !is_listed(&affinity.cluster_names))
+    };
+    if let Some(affinity) = &placement.cluster_affinity {
+        return by_name(affinity);
+    }
+    term(placement, group).is_some_and(|term| {
+        let overflow = term.overflow_affinities.iter();
+        by_name(&term.cluster_affinity)
+            && overflow
+                .map(|overflow| &overflow.cluster_affinity)
+                .all(by_name)
+    })
+}
+
+/// The part to place beside `kept`; nothing where that is the whole.
+///
+/// # Errors
+/// Where what the unknown clusters hold decides how the others are chosen.
+pub(in crate::scheduler) fn rest(
+    spec: &ResourceBindingSpec,
+    placement: &Placement,
+    snapshot: &Snapshot,
+    kept: &[&TargetCluster],
+) -> Result<Option<Rest>, FitError> {
+    let unknown = || {
+        FitError::Unknown(Strangers::of(
+            kept.iter().map(|target| target.name.as_str()),
+        ))
+    };
+    let is_kept = |target: &TargetCluster| kept.iter().any(|it| it.name == target.name);
+    let mut rest = Rest {
+        spec: spec.clone(),
+        placement: placement.clone(),
+        kept: kept.iter().map(|target| (*target).clone()).collect(),
+    };
+    rest.spec.clusters.retain(|target| !is_kept(target));
+    if spec.is_workload() && is_divided(placement) {
+        let held: i64 = kept.iter().map(|target| i64::from(target.replicas)).sum();
+        let left = i64::from(spec.replicas) - held;
+        if left == 0 && rest.spec.clusters.is_empty() {
+            return Ok(None);
+        }
+        // To shrink below what an unknown cluster holds would leave the workload to that one alone.
+        if left <= 0 {
+            return Err(unknown());
+        }
+        rest.spec.replicas = i32::try_from(left).unwrap_or(i32::MAX);
+        // Where the unknown clusters alone have weights, the others would count as having equal
+        // ones.
+        if let Ok(Strategy::Static(weights)) = Strategy::of(placement)
+            && !weights.are_about_any(snapshot)
+        {
+            return Err(unknown());
+        }
+    }
+    if !Strategy::ignores_spread(placement) {
+        for constraint in &mut rest.placement.spread_constraints {
+            let field = constraint.spread_by_field.as_ref();
+            let by_label = constraint.spread_by_label.as_ref();
+            let by_cluster = match field {
+                Some(field) => field.as_str() == "cluster",
+                None => by_label.is_none(),
+            };
+            // The groups of an unknown cluster are unknown, too.
+            if !by_cluster {
+                return Err(unknown());
+            }
+            let taken = i64::try_from(kept.len()).unwrap_or(i64::MAX);
+            if constraint.max_groups > 0 {
+                constraint.max_groups -= taken;
+                if constraint.max_groups <= 0 {
+                    return Err(unknown());
+                }
+            }
+            constraint.min_groups = (constraint.min_groups - taken).max(1);
+        }
+    }
+    Ok(Some(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::api::binding::ResourceBindingStatus;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::scheduler::core::{Options, schedule};
+    use crate::scheduler::tests::fixtures::{
+        aggregated, cluster, config_map, deployment, dynamic, placed, snapshot, static_weights,
+        tainted, text,
+    };
+
+    fn with(mut placement: Value, key: &str, value: Value) -> Value {
+        placement[key] = value;
+        placement
+    }
+
+    /// The result with clusters `m2` and `m3`, where `m1` is unknown.
+    fn outcome(spec: &ResourceBindingSpec) -> String {
+        let clusters = snapshot(&[cluster("m2", 10), cluster("m3", 10)]);
+        let status = ResourceBindingStatus::default();
+        text(schedule(spec, &status, &clusters, &Options::default()))
+    }
+
+    const STAYS: &str = "cluster m1 cannot be read and was not seen leaving: what is placed stays; \
+                         make it readable, or exclude it by name in the placement";
+
+    #[test]
+    fn what_an_unknown_cluster_holds_stays_and_only_the_rest_is_placed() {
+        let by = |field: &str, min: i64, max: i64| json!([{ "spreadByField": field, "minGroups": min, "maxGroups": max }]);
+        let spread = |placement: Value, field: &str, min, max| {
+            with(placement, "spreadConstraints", by(field, min, max))
+        };
+        let only = |names: &[&str]| json!({ "clusterAffinity": { "clusterNames": names } });
+        let without = json!({ "clusterAffinity": { "exclude": ["m1"] } });
+        let groups = json!({ "clusterAffinities": [
+            { "affinityName": "home", "clusterNames": ["m1"] },
+            { "affinityName": "away", "clusterNames": ["m2"] },
+        ]});
+        let copies = |placement: &Value, held: &[(&str, i32)]| placed(config_map(placement), held);
+        let divided = |replicas, placement: &Value, held: &[(&str, i32)]| {
+            placed(deployment(replicas, placement), held)
+        };
+        let here = [("m1", 0)];
+        #[rustfmt::skip]
+        let cases = [
+            ("a copy on each", copies(&json!({}), &here), "m1:0 m2:0 m3:0"),
+            ("the only copy", copies(&only(&["m1"]), &here), STAYS),
+            ("one of two", copies(&only(&["m1", "m2"]), &here), "m1:0 m2:0"),
+            ("as many as allowed", copies(&spread(json!({}), "cluster", 1, 1), &here), STAYS),
+            ("room for one more", copies(&spread(json!({}), "cluster", 2, 2), &here), "m1:0 m2:0"),
+            ("its region is unknown, too", copies(&spread(json!({}), "region", 1, 1), &here), STAYS),
+            ("no other group is taken for it", copies(&groups, &here), STAYS),
+            // The person who made the policy gives the cluster up.
+            ("it is excluded by name", copies(&without, &here), "m2:0 m3:0"),
+            ("others are named", copies(&only(&["m2"]), &here), "m2:0"),
+            ("it grows", divided(6, &aggregated(), &[("m1", 2), ("m2", 2)]), "m1:2 m2:4"),
+            ("one of its clusters is left", divided(6, &dynamic(), &[("m1", 2)]), "m1:2 m2:2 m3:2"),
+            ("all of it is there", divided(2, &dynamic(), &[("m1", 2)]), "m1:2"),
+            ("it shrinks", divided(2, &dynamic(), &[("m1", 2), ("m2", 2)]), STAYS),
+            ("weights", divided(4, &static_weights(&[("m1", 1), ("m2", 1)]), &[("m1", 2)]), "m1:2 m2:2"),
+            ("it alone has a weight", divided(4, &static_weights(&[("m1", 1)]), &[("m1", 2)]), STAYS),
+        ];
+        for (what, spec, expected) in cases {
+            assert_eq!(outcome(&spec), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_was_seen_leaving_is_placed_anew() {
+        let mut clusters = snapshot(&[cluster("m2", 10)]);
+        clusters.depart("m1");
+        let status = ResourceBindingStatus::default();
+        let decided = |spec| text(schedule(&spec, &status, &clusters, &Options::default()));
+        let held = [("m1", 2)];
+        assert_eq!(decided(placed(deployment(2, &dynamic()), &held)), "m2:2");
+        assert_eq!(decided(placed(config_map(&json!({})), &held)), "m2:0");
+        // A cluster of that name that joins again is there.
+        clusters.put(std::sync::Arc::new(
+            crate::scheduler::tests::fixtures::decoded(&cluster("m1", 10)),
+        ));
+        assert!(clusters.presence("m1").there().is_some());
+        clusters.remove("m1");
+        assert!(clusters.presence("m1").is_unknown());
+    }
+
+    #[test]
+    fn an_unknown_cluster_does_not_keep_what_another_one_refuses() {
+        // Of the known targets the usual rules hold.
+        let spec = placed(config_map(&json!({})), &[("m1", 0), ("m2", 0)]);
+        let clusters = snapshot(&[
+            tainted("m2", 10, "x", "NoSchedule"),
+            tainted("m3", 10, "x", "NoSchedule"),
+        ]);
+        let status = ResourceBindingStatus::default();
+        assert_eq!(
+            text(schedule(&spec, &status, &clusters, &Options::default())),
+            "m1:0 m2:0"
+        );
+    }
+}

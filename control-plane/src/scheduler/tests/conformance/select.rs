@@ -1,0 +1,103 @@
+//! Suite `select_clusters`: selection of clusters under spread constraints.
+
+use serde_json::{Value, json};
+
+use super::{binding_spec, flat_cluster, replay};
+use crate::scheduler::core::affinity::{Affinity, term};
+use crate::scheduler::core::candidate::{Candidate, Held};
+use crate::scheduler::core::cycle::Trial;
+use crate::scheduler::core::fit_error::FitError;
+use crate::scheduler::core::select::SelectError;
+use crate::scheduler::core::{ClusterInfo, Options, Snapshot};
+
+#[test]
+fn clusters_are_selected_as_recorded() {
+    replay("select_clusters", evaluate, |_, out| {
+        out["regions"] = Value::Null;
+    });
+}
+
+fn evaluate(input: &Value) -> Value {
+    let spec = binding_spec(&input["spec"]);
+    let placement = spec.placement.clone().unwrap_or_default();
+    let listed = input["clusters"].as_array().expect("clusters are listed");
+    let snapshot = Snapshot::new(listed.iter().map(|listed| flat_cluster(&listed["cluster"])));
+    let observed = input["status"]["schedulerObservingAffinityName"]
+        .as_str()
+        .unwrap_or_default();
+    let tier = |cluster: &ClusterInfo| {
+        let affinity = Affinity::new(&spec, &placement, observed);
+        let unknown =
+            !placement.cluster_affinities.is_empty() && term(&placement, observed).is_none();
+        // The reference marks clusters outside all tiers by 1000; here they never become
+        // candidates.
+        affinity.tier(cluster).filter(|_| !unknown).unwrap_or(1000)
+    };
+    let candidates: Vec<_> = listed
+        .iter()
+        .map(|listed| {
+            let name = listed["cluster"]["name"]
+                .as_str()
+                .expect("a cluster has a name");
+            let held = spec
+                .clusters
+                .iter()
+                .enumerate()
+                .find(|(_, target)| target.name == name)
+                .map(|(position, target)| Held {
+                    position,
+                    replicas: target.replicas.into(),
+                });
+            let cluster = snapshot.get(name).expect("the cluster is in the snapshot");
+            Candidate {
+                cluster,
+                order: snapshot
+                    .position(name)
+                    .expect("the cluster is in the snapshot"),
+                score: listed["score"].as_i64().unwrap_or(0),
+                tier: tier(cluster),
+                allocatable: listed["allocatableReplicas"].as_i64().unwrap_or(0),
+                held,
+                closed: false,
+            }
+        })
+        .collect();
+    let trial = Trial {
+        spec: &spec,
+        placement: &placement,
+        group: "",
+        fresh: false,
+        snapshot: &snapshot,
+        options: &Options::karmada(),
+    };
+    match trial.select(candidates) {
+        Ok(selected) => json!({
+            "selected": selected
+                .iter()
+                .map(|candidate| json!({
+                    "name": candidate.name(),
+                    "score": candidate.score,
+                    "overflowOrder": candidate.tier,
+                    "availableReplicas": candidate.available(),
+                    "allocatableReplicas": candidate.allocatable,
+                }))
+                .collect::<Vec<_>>(),
+        }),
+        Err(error) => json!({ "error": true, "kind": match error {
+            FitError::Select(error) => kind(error),
+            _ => "not an error of selection",
+        } }),
+    }
+}
+
+/// The label that the vectors give to an error.
+pub(super) fn kind(error: SelectError) -> &'static str {
+    match error {
+        SelectError::TooFewClusters => "ClustersBelowMinGroups",
+        SelectError::NotEnoughCapacity(_) => "NotEnoughCapacity",
+        SelectError::TooFewGroups(_) => "RegionsBelowMinGroups",
+        SelectError::TooFewClustersInGroups => "ClustersBelowClusterMinGroups",
+        SelectError::Unsupported => "UnsupportedSpreadConstraint",
+        SelectError::Conflicting(_) => "none in the reference",
+    }
+}

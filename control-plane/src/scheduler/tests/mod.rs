@@ -1,0 +1,7 @@
+//! The scheduler as a whole: worked examples, properties, and recorded decisions.
+
+pub mod conformance;
+pub mod fixtures;
+pub mod properties;
+pub mod specification;
+pub mod spreading;

@@ -1,0 +1,410 @@
+//! Tests of the scheduler beyond the recorded vectors: failover, taints, groups, spreading.
+
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use serde_json::{Value, json};
+
+use super::fixtures::{
+    aggregated, cluster, config_map, decide, deployment, dynamic, leaving, outcome, placed,
+    snapshot, static_weights, tainted, text,
+};
+use crate::scheduler::core::explain::explain;
+use crate::scheduler::core::{Cycle, Growth, Kind, Options, schedule};
+
+const TAINT_UNTOLERATED: &str = "TaintUntolerated";
+
+fn fleet() -> Vec<Value> {
+    (1..=5)
+        .map(|number| cluster(&format!("member{number}"), 10))
+        .collect()
+}
+
+fn with(mut placement: Value, key: &str, value: Value) -> Value {
+    placement[key] = value;
+    placement
+}
+
+#[test]
+fn weights_of_one_to_two_share_three_replicas_and_the_survivor_takes_all() {
+    let placement = with(
+        static_weights(&[("member1", 1), ("member2", 2)]),
+        "clusterAffinity",
+        json!({ "clusterNames": ["member1", "member2"] }),
+    );
+    let spec = deployment(3, &placement);
+    let mut clusters = fleet();
+    assert_eq!(outcome(&spec, &clusters), "member1:1 member2:2");
+
+    clusters[0] = tainted("member1", 10, "cluster.karmada.io/unreachable", "NoExecute");
+    let failing = placed(spec, &[("member1", 1), ("member2", 2)]);
+    let moved = leaving(failing, "member1", TAINT_UNTOLERATED);
+    assert_eq!(outcome(&moved, &clusters), "member2:3");
+}
+
+#[test]
+fn a_duplicated_workload_keeps_its_healthy_cluster_and_gains_an_allowed_one() {
+    let placement = json!({
+        "clusterAffinity": { "clusterNames": ["member1", "member2", "member3", "member5"] },
+        // Admission writes the field; without admission it goes without saying.
+        "spreadConstraints": [{ "minGroups": 2, "maxGroups": 2 }],
+        "replicaScheduling": { "replicaSchedulingType": "Duplicated" },
+    });
+    let spec = deployment(2, &placement);
+    let mut clusters = fleet();
+    assert_eq!(outcome(&spec, &clusters), "member1:2 member2:2");
+
+    clusters[1] = tainted("member2", 10, "cluster.karmada.io/unreachable", "NoExecute");
+    let failing = placed(spec, &[("member1", 2), ("member2", 2)]);
+    let moved = leaving(failing, "member2", TAINT_UNTOLERATED);
+    assert_eq!(outcome(&moved, &clusters), "member1:2 member3:2");
+}
+
+#[test]
+fn what_is_placed_on_healthy_clusters_stays_in_a_failover() {
+    let mut clusters = fleet();
+    clusters[2] = tainted("member3", 10, "cluster.karmada.io/not-ready", "NoExecute");
+    for (placement, expected) in [
+        (dynamic(), "member1:4 member2:4 member4:1 member5:1"),
+        (aggregated(), "member1:7 member2:3"),
+    ] {
+        let before = [("member1", 3), ("member2", 3), ("member3", 4)];
+        let spec = placed(deployment(10, &placement), &before);
+        let moved = leaving(spec, "member3", TAINT_UNTOLERATED);
+        assert_eq!(outcome(&moved, &clusters), expected, "{placement}");
+    }
+}
+
+#[test]
+fn every_taint_that_keeps_work_away_refuses_what_is_new_and_keeps_what_is_placed() {
+    let placement = json!({ "clusterAffinity": { "clusterNames": ["member1"] } });
+    for (effect, refused) in [
+        ("NoSchedule", true),
+        ("PreferNoExecute", true),
+        ("NoExecute", true),
+        ("PreferNoSchedule", false),
+    ] {
+        let clusters = [tainted("member1", 10, "x", effect)];
+        let new = deployment(2, &placement);
+        let kept = placed(new.clone(), &[("member1", 2)]);
+        let expected = if refused {
+            format!(
+                "0/1 clusters are available: 1 cluster(s) had untolerated taint {{x:{effect}}}."
+            )
+        } else {
+            "member1:2".to_owned()
+        };
+        assert_eq!(outcome(&new, &clusters), expected);
+        assert_eq!(outcome(&kept, &clusters), "member1:2");
+    }
+}
+
+#[test]
+fn tolerations_admit_except_under_prefer_no_execute_which_knows_none() {
+    let placement = json!({ "clusterTolerations": [{ "operator": "Exists" }] });
+    let spec = config_map(&placement);
+    assert_eq!(outcome(&spec, &[tainted("m", 1, "x", "NoSchedule")]), "m:0");
+    assert_eq!(outcome(&spec, &[tainted("m", 1, "x", "NoExecute")]), "m:0");
+    let refused = decide(&spec, &[tainted("m", 1, "x", "PreferNoExecute")]).unwrap_err();
+    assert_eq!(refused.kind(), Kind::NoClusterFit);
+}
+
+#[test]
+fn of_several_constraints_that_a_cluster_lacks_the_field_of_the_first_one_is_named() {
+    let bare = cluster("m", 10);
+    for (fields, named) in [
+        (["zone", "region", "provider"], "zones"),
+        (["region", "provider", "zone"], "region"),
+        (["cluster", "provider", "region"], "provider"),
+    ] {
+        let constraints: Vec<Value> = fields
+            .iter()
+            .map(|field| json!({ "spreadByField": field, "minGroups": 1 }))
+            .collect();
+        let spec = config_map(&json!({ "spreadConstraints": constraints }));
+        let expected =
+            format!("0/1 clusters are available: 1 cluster(s) did not have {named} property.");
+        assert_eq!(
+            outcome(&spec, std::slice::from_ref(&bare)),
+            expected,
+            "{fields:?}"
+        );
+    }
+}
+
+#[test]
+fn a_cluster_takes_back_what_was_about_to_leave_once_it_has_recovered() {
+    let placement = with(
+        dynamic(),
+        "clusterTolerations",
+        json!([{ "key": "x", "operator": "Exists", "tolerationSeconds": 60 }]),
+    );
+    let spec = leaving(deployment(2, &placement), "m", TAINT_UNTOLERATED);
+    let evicting = "0/1 clusters are available: 1 cluster(s) is in the process of eviction.";
+
+    assert_eq!(outcome(&spec, &[cluster("m", 10)]), "m:2");
+    // A toleration for a minute brings the workload neither back to where that minute is over, nor,
+    // once the task is done, in again.
+    let driven_out =
+        "0/1 clusters are available: 1 cluster(s) had untolerated taint {x:NoExecute}.";
+    for spec in [&spec, &deployment(2, &placement)] {
+        assert_eq!(
+            outcome(spec, &[tainted("m", 10, "x", "NoExecute")]),
+            driven_out
+        );
+    }
+    // The application failed there, and nothing says that it would not again.
+    let failed = leaving(deployment(2, &dynamic()), "m", "ApplicationFailure");
+    assert_eq!(outcome(&failed, &[cluster("m", 10)]), evicting);
+    // Karmada waits for the task.
+    let classic = schedule(
+        &spec,
+        &ResourceBindingStatus::default(),
+        &snapshot(&[cluster("m", 10)]),
+        &Options::karmada(),
+    );
+    assert_eq!(text(classic), evicting);
+}
+
+#[test]
+fn new_replicas_avoid_clusters_with_taints_as_long_as_others_suffice() {
+    let ill = tainted("m1", 10, "cluster.karmada.io/not-ready", "NoSchedule");
+    let clusters = [ill, cluster("m2", 4)];
+    let weights = static_weights(&[("m1", 1), ("m2", 1)]);
+    for (placement, replicas, expected) in [
+        (dynamic(), 6, "m1:2 m2:4"),
+        (aggregated(), 6, "m1:2 m2:4"),
+        (weights.clone(), 6, "m1:2 m2:4"),
+        (weights, 2, "m1:1 m2:1"),
+        // m2 has room for four only: then m1 is better than nothing.
+        (dynamic(), 12, "m1:9 m2:3"),
+    ] {
+        let spec = placed(deployment(replicas, &placement), &[("m1", 2)]);
+        assert_eq!(
+            outcome(&spec, &clusters),
+            expected,
+            "{placement} {replicas}"
+        );
+    }
+}
+
+#[test]
+fn new_replicas_avoid_a_silent_cluster_before_it_has_its_taint() {
+    for (ready, expected) in [
+        ("True", "m1:5 m2:1"),
+        ("Unknown", "m1:2 m2:4"),
+        ("False", "m1:2 m2:4"),
+    ] {
+        let mut ill = cluster("m1", 10);
+        ill["status"]["conditions"] = json!([{
+            "type": "Ready", "status": ready, "reason": "x", "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }]);
+        let spec = placed(deployment(6, &dynamic()), &[("m1", 2)]);
+        let clusters = [ill.clone(), cluster("m2", 4)];
+        assert_eq!(outcome(&spec, &clusters), expected, "{ready}");
+        // Where it alone has room, it is better than nothing.
+        let spec = placed(deployment(10, &dynamic()), &[("m1", 2)]);
+        assert_eq!(outcome(&spec, &[ill]), "m1:10", "{ready}");
+    }
+}
+
+#[test]
+fn a_member_that_cannot_read_its_works_gets_nothing_new_and_keeps_what_it_has() {
+    let with_works = |name: &str, status: &str| {
+        let mut cluster = cluster(name, 10);
+        let mut works = cluster["status"]["conditions"][0].clone();
+        (works["type"], works["status"]) = (json!("WorksUpToDate"), json!(status));
+        let conditions = cluster["status"]["conditions"].as_array_mut();
+        conditions.unwrap().push(works);
+        cluster
+    };
+    let copies = json!({ "clusterTolerations": [{ "operator": "Exists" }] });
+    let divided = |replicas, held: &[(&str, i32)]| placed(deployment(replicas, &dynamic()), held);
+    #[rustfmt::skip]
+    let cases = [
+        ("new", divided(4, &[]), "m1:2 m2:2", "m2:4"),
+        ("it stays", divided(4, &[("m1", 4)]), "m1:4", "m1:4"),
+        ("it grows", divided(6, &[("m1", 4)]), "m1:5 m2:1", "m1:4 m2:2"),
+        ("it shrinks", divided(2, &[("m1", 2), ("m2", 2)]), "m1:1 m2:1", "m1:1 m2:1"),
+        // No toleration helps.
+        ("a new copy", config_map(&copies), "m1:0 m2:0", "m2:0"),
+        ("a copy stays", placed(config_map(&copies), &[("m1", 0)]), "m1:0 m2:0", "m1:0 m2:0"),
+    ];
+    for (what, spec, read, unread) in cases {
+        for (status, expected) in [("True", read), ("Unknown", read), ("False", unread)] {
+            let clusters = [with_works("m1", status), cluster("m2", 10)];
+            assert_eq!(outcome(&spec, &clusters), expected, "{what}: {status}");
+        }
+    }
+    let alone = [with_works("m1", "False")];
+    let why = "cluster(s) could not read their Works (WorksUpToDate=False)";
+    assert_eq!(
+        outcome(&deployment(4, &dynamic()), &alone),
+        format!("0/1 clusters are available: 1 {why}.")
+    );
+    let explained = explain(
+        &divided(1, &[("m1", 1)]),
+        &ResourceBindingStatus::default(),
+        &snapshot(&alone),
+        &Options::default(),
+    );
+    assert!(
+        explained[0]
+            .to_string()
+            .contains(&format!("keeps what it holds, admits no more: {why}"))
+    );
+}
+
+#[test]
+fn who_flees_one_failing_cluster_must_not_count_on_another() {
+    let clusters = [
+        tainted("m1", 10, "x", "NoExecute"),
+        tainted("m2", 10, "x", "NoExecute"),
+    ];
+    let options = Options {
+        growth: Growth::AdmittingOnly,
+        ..Options::default()
+    };
+    for placement in [
+        dynamic(),
+        aggregated(),
+        static_weights(&[("m1", 1), ("m2", 1)]),
+    ] {
+        let spec = placed(deployment(4, &placement), &[("m1", 2), ("m2", 2)]);
+        let moved = leaving(spec, "m1", TAINT_UNTOLERATED);
+        let status = ResourceBindingStatus::default();
+        let refused = schedule(&moved, &status, &snapshot(&clusters), &options).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Unschedulable, "{placement}");
+    }
+}
+
+#[test]
+fn groups_are_tried_in_order_and_a_fallback_sticks() {
+    let group =
+        |name: &str, cluster: &str| json!({ "affinityName": name, "clusterNames": [cluster] });
+    let placement = with(
+        dynamic(),
+        "clusterAffinities",
+        json!([group("home", "m1"), group("away", "m2")]),
+    );
+    let spec = deployment(4, &placement);
+    let clusters = snapshot(&[cluster("m1", 2), cluster("m2", 8)]);
+    let decide = |status: Value| {
+        let status = serde_json::from_value(status).unwrap();
+        schedule(&spec, &status, &clusters, &Options::default())
+            .unwrap()
+            .affinity_name
+    };
+    assert_eq!(decide(json!({})).as_deref(), Some("away"));
+    assert_eq!(
+        decide(json!({ "schedulerObservingAffinityName": "away" })).as_deref(),
+        Some("away")
+    );
+}
+
+#[test]
+fn so_many_groups_are_tried_and_no_more() {
+    let groups: Vec<Value> = (0..300)
+        .map(|number| json!({ "affinityName": format!("g{number}"), "clusterNames": [format!("m{number}")] }))
+        .collect();
+    let spec = deployment(4, &json!({ "clusterAffinities": groups }));
+    for (there, tried, placed) in [("m99", 100, true), ("m100", 100, false)] {
+        let clusters = snapshot(&[cluster(there, 10)]);
+        let status = ResourceBindingStatus::default();
+        let pass = Cycle::run(&spec, &status, &clusters, &Options::default());
+        assert_eq!(
+            (pass.attempts.len(), pass.result.is_ok()),
+            (tried, placed),
+            "{there}"
+        );
+    }
+}
+
+#[test]
+fn each_rule_holds_until_it_is_switched_off_by_name() {
+    let plain = || config_map(&json!({}));
+    let mut blind = cluster("m", 10);
+    blind["status"]["apiEnablements"] = json!([]);
+    let only_other = config_map(&json!({ "clusterAffinity": { "clusterNames": ["other"] } }));
+    let failed = leaving(plain(), "m", "ApplicationFailure");
+    let recovered = leaving(plain(), "m", TAINT_UNTOLERATED);
+    let decided = |spec: &ResourceBindingSpec, cluster: &Value, plugins: &str| {
+        let options = Options::default()
+            .with_plugins(&plugins.parse().unwrap())
+            .unwrap();
+        let status = ResourceBindingStatus::default();
+        schedule(
+            spec,
+            &status,
+            &snapshot(std::slice::from_ref(cluster)),
+            &options,
+        )
+    };
+    for (rule, spec, cluster) in [
+        ("APIEnablement", plain(), blind),
+        (
+            "TaintToleration",
+            plain(),
+            tainted("m", 10, "x", "NoSchedule"),
+        ),
+        ("ClusterAffinity", only_other, cluster("m", 10)),
+        ("ClusterEviction", failed, cluster("m", 10)),
+    ] {
+        let refused = decided(&spec, &cluster, "*").unwrap_err();
+        assert_eq!(refused.kind(), Kind::NoClusterFit, "{rule}");
+        let without = decided(&spec, &cluster, &format!("*,-{rule}"));
+        assert_eq!(text(without), "m:0", "{rule}");
+    }
+    // Named, the filter for evictions is Karmada's.
+    assert_eq!(text(decided(&recovered, &cluster("m", 10), "*")), "m:0");
+    let classic = decided(&recovered, &cluster("m", 10), "*,ClusterEviction").unwrap_err();
+    assert_eq!(classic.kind(), Kind::NoClusterFit);
+}
+
+#[test]
+fn locality_keeps_a_workload_where_it_is_until_it_is_switched_off() {
+    let placement = with(
+        aggregated(),
+        "spreadConstraints",
+        json!([{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }]),
+    );
+    let spec = placed(deployment(2, &placement), &[("m2", 2)]);
+    let clusters = snapshot(&[cluster("m1", 50), cluster("m2", 10)]);
+    let status = ResourceBindingStatus::default();
+    let decided = |plugins: &str| {
+        let options = Options::default().with_plugins(&plugins.parse().unwrap());
+        text(schedule(&spec, &status, &clusters, &options.unwrap()))
+    };
+    assert_eq!(decided("*"), "m2:2");
+    assert_eq!(decided("*,-ClusterLocality"), "m1:2");
+}
+
+#[test]
+fn who_shrinks_leaves_the_smaller_clusters_or_gives_back_in_proportion() {
+    let clusters = [cluster("m1", 10), cluster("m2", 10)];
+    for (placement, replicas, expected) in [
+        (aggregated(), 6, "m2:6"),
+        (aggregated(), 8, "m2:8"),
+        (dynamic(), 6, "m1:2 m2:4"),
+        // Weights are about the whole, whatever was there before.
+        (static_weights(&[("m1", 1), ("m2", 1)]), 6, "m1:3 m2:3"),
+    ] {
+        let spec = placed(deployment(replicas, &placement), &[("m1", 4), ("m2", 8)]);
+        assert_eq!(outcome(&spec, &clusters), expected, "{placement}");
+    }
+}
+
+#[test]
+fn without_replicas_nothing_is_placed_unless_empty_workloads_are_kept() {
+    for placement in [json!({}), dynamic(), aggregated()] {
+        let spec = placed(deployment(0, &placement), &[("m1", 4)]);
+        let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
+        for (keep_empty, expected) in [(false, ""), (true, "m1:0 m2:0")] {
+            let options = Options {
+                keep_empty,
+                ..Options::default()
+            };
+            let status = ResourceBindingStatus::default();
+            let decided = schedule(&spec, &status, &clusters, &options);
+            assert_eq!(text(decided), expected, "{placement}");
+        }
+    }
+}
