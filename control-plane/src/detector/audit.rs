@@ -105,6 +105,14 @@ fn excluded(kind: &Kind, scope: &Scope) -> Option<&'static str> {
     }
 }
 
+/// Whether a kind cannot be listed and it is not known yet why, so that its finding will say more.
+pub fn is_unexplained(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> bool {
+    kinds_of(spec, scope).iter().any(|kind| {
+        let standing = facts.standing(kind);
+        matches!(standing, Standing::Sought | Standing::Unlisted) && facts.trouble(kind).is_none()
+    })
+}
+
 /// What has no effect as the fleet is. Kinds, templates and clusters may be on their way: judge a
 /// policy that has just been written after a while.
 pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec<Finding> {

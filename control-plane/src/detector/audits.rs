@@ -23,6 +23,9 @@ use crate::fleet::template_event::{Lookup, Standing};
 
 /// How long after a change of a policy the fleet may still lack what it names.
 const GRACE: Duration = Duration::from_secs(30);
+/// How long until a kind is asked for again that cannot be listed, and nobody knows why: a request
+/// for it may take longer than the grace.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// The policies that are to be looked through, and what was told of each.
 pub(super) struct Audits {
@@ -91,6 +94,11 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
         return Next::Done;
     };
     let left = GRACE.saturating_sub(state.changed.elapsed());
+    let mut next = if left.is_zero() {
+        Next::Done
+    } else {
+        Next::After(left)
+    };
     if left.is_zero() {
         let facts = Now {
             detector,
@@ -98,6 +106,9 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
         };
         found.extend(audit::missing(spec, scope, &facts));
         state.told.retain(|finding| found.contains(finding));
+        if audit::is_unexplained(spec, scope, &facts) {
+            next = Next::After(AGAIN);
+        }
     }
     found.retain(|finding| state.told.insert(finding.clone()));
     drop(states);
@@ -105,11 +116,7 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
         tracing::warn!(policy = %key, reason, note, "part of a policy has no effect");
         policy.tell(&detector.fleet.events, EventType::Warning, reason, note);
     }
-    if left.is_zero() {
-        Next::Done
-    } else {
-        Next::After(left)
-    }
+    next
 }
 
 /// The fleet as the caches have it.

@@ -25,15 +25,21 @@ impl Meter {
         self.handle.render()
     }
 
-    /// The sum over all series of a metric that have these labels (`name="value"`).
-    pub fn sum(&self, metric: &str, labels: &[&str]) -> f64 {
+    /// All series of a metric, as a scrape would get them.
+    pub fn series(&self, metric: &str) -> Vec<String> {
         let text = self.text();
         let of_metric = |line: &&str| {
             line.strip_prefix(metric)
                 .is_some_and(|rest| rest.starts_with(['{', ' ']))
         };
-        let series = text.lines().filter(of_metric);
+        text.lines().filter(of_metric).map(str::to_owned).collect()
+    }
+
+    /// The sum over all series of a metric that have these labels (`name="value"`).
+    pub fn sum(&self, metric: &str, labels: &[&str]) -> f64 {
+        let series = self.series(metric);
         series
+            .iter()
             .filter(|line| labels.iter().all(|label| line.contains(label)))
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
             .sum()

@@ -79,7 +79,8 @@ async fn a_fleet_that_is_away_for_hours_finds_its_member_as_it_wants_it() {
     let seconds = (HOUR + HOUR / 2).as_secs_f64();
     assert!(
         asked < seconds * 1.5,
-        "{asked} requests in an hour and a half"
+        "{asked} requests in an hour and a half:\n{}",
+        meter.series("muster_api_requests_total").join("\n")
     );
     assert!(asked > seconds / 60.0, "it goes on trying: {asked}");
     assert!(

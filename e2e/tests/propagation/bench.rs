@@ -140,6 +140,11 @@ impl Bench {
 
     /// Waits for an event about an object, and gives its message.
     pub async fn told(&self, kind: &str, name: &str, reason: &str) -> String {
+        self.told_of(kind, name, (reason, "")).await
+    }
+
+    /// The same for an event whose message contains a text.
+    pub async fn told_of(&self, kind: &str, name: &str, (reason, part): (&str, &str)) -> String {
         let events: Api<Event> = self.all();
         let about =
             format!("involvedObject.name={name},involvedObject.kind={kind},reason={reason}");
@@ -148,12 +153,22 @@ impl Bench {
             .await
             .unwrap();
         let mut told = told.boxed();
-        let what = format!("event {reason} about {kind} {name}");
-        let first = timeout(PATIENCE, told.next()).await;
-        match first.unwrap_or_else(|_| panic!("no {what}")) {
-            Some(Ok(WatchEvent::Added(event))) => event.message.unwrap_or_default(),
-            other => panic!("expected {what}, got {other:?}"),
-        }
+        let what = format!("event {reason} about {kind} {name} with {part:?}");
+        let first = async {
+            loop {
+                match told.next().await {
+                    Some(Ok(WatchEvent::Added(event) | WatchEvent::Modified(event))) => {
+                        let message = event.message.unwrap_or_default();
+                        if message.contains(part) {
+                            return message;
+                        }
+                    }
+                    other => panic!("expected {what}, got {other:?}"),
+                }
+            }
+        };
+        let first = timeout(PATIENCE, first).await;
+        first.unwrap_or_else(|_| panic!("no {what}"))
     }
 
     pub fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {

@@ -17,7 +17,7 @@ async fn a_write_that_meets_a_conflict_again_and_again_is_tried_ever_less_often(
     let bench = Bench::start().await;
     let policy = json!({ "metadata": { "name": "all" }, "spec": {
         "matchConditions": [{ "conditionType": "Ready", "operator": "In", "statusValues": ["True"] }],
-        "taintsToAdd": [{ "key": "example.com/x", "effect": "NoSchedule", "addOnMatchSeconds": 0 }],
+        "taintsToAdd": [{ "key": "example.com/x", "effect": "NoSchedule", "addOnMatchSeconds": 1 }],
     } });
     create::<ClusterTaintPolicy>(&bench.all(), policy).await;
     // Its task is over, since the cluster that is left is none of the fleet.
