@@ -105,6 +105,7 @@ impl Reporter {
         let mut last = Instant::now();
         // Whether more than the sums of nodes and pods may have changed.
         let mut urgent = false;
+        let mut failures = 0;
         loop {
             let soon = |due: Option<Instant>, at: Instant| Some(due.map_or(at, |due| due.min(at)));
             tokio::select! {
@@ -125,8 +126,11 @@ impl Reporter {
                     if let Err(error) = self.report(&mut memories).await {
                         tracing::warn!(%error, "could not report the status of the member");
                         metrics::counter!("muster_status_report_failures_total").increment(1);
-                        due = Some(last + self.frequency / CENSUS_PER_PERIOD);
+                        due = Some(last + pause_after(failures, self.frequency));
+                        failures = failures.saturating_add(1);
                         urgent = true;
+                    } else {
+                        failures = 0;
                     }
                 }
             }
@@ -305,5 +309,28 @@ async fn changed(census: Option<&Census>) {
     match census {
         Some(census) => census.changed().await,
         None => std::future::pending().await,
+    }
+}
+
+/// The pause after a report that failed: soon again at first, then once in the update frequency, so
+/// that a fleet that has been away is not met by as many reports as it has members.
+fn pause_after(failures: u32, frequency: Duration) -> Duration {
+    let soon = frequency / CENSUS_PER_PERIOD;
+    jittered(soon.saturating_mul(1 << failures.min(16)).min(frequency))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_that_fail_again_and_again_are_tried_once_in_the_update_frequency() {
+        let frequency = Duration::from_secs(10);
+        for (failures, seconds) in [(0, 2), (1, 4), (2, 8), (3, 10), (u32::MAX, 10)] {
+            let pause = pause_after(failures, frequency);
+            let exact = Duration::from_secs(seconds);
+            let near = exact.mul_f64(0.79)..exact.mul_f64(1.21);
+            assert!(near.contains(&pause), "after {failures}: {pause:?}");
+        }
     }
 }
