@@ -39,7 +39,9 @@ impl Server {
         let name = user.as_ref().map(|u| u.name.clone()).unwrap_or_default();
         let method = request.method().clone();
         if let Some(refusal) = self.suffer(&name, &path).await? {
-            return Ok(media::refused(&refusal, Accept::default()));
+            let response = media::refused(&refusal, Accept::default());
+            self.audit.note(&name, &method, &path, response.status());
+            return Ok(response);
         }
         let accept = Accept::negotiate(request.headers());
         let shown = accept.clone().unwrap_or_default();
