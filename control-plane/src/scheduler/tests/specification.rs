@@ -223,6 +223,8 @@ fn a_member_that_cannot_read_its_works_gets_nothing_new_and_keeps_what_it_has() 
         ("new", divided(4, &[]), "m1:2 m2:2", "m2:4"),
         ("it stays", divided(4, &[("m1", 4)]), "m1:4", "m1:4"),
         ("it grows", divided(6, &[("m1", 4)]), "m1:5 m2:1", "m1:4 m2:2"),
+        // Those that read their Works do not suffice: what is wanted counts for more.
+        ("it grows beyond the others", divided(18, &[("m1", 4)]), "m1:11 m2:7", "m1:11 m2:7"),
         ("it shrinks", divided(2, &[("m1", 2), ("m2", 2)]), "m1:1 m2:1", "m1:1 m2:1"),
         // No toleration helps.
         ("a new copy", config_map(&copies), "m1:0 m2:0", "m2:0"),
