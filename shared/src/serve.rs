@@ -286,6 +286,49 @@ mod tests {
         answer
     }
 
+    /// The first line of the answer on a port; `None` where nobody listens.
+    async fn first_line(port: u16, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+        let question = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let answer = said(&mut stream, &question).await;
+        answer.lines().next().map(str::to_owned)
+    }
+
+    #[tokio::test]
+    async fn metrics_are_served_on_their_own_port_only_and_each_port_can_be_switched_off() {
+        use metrics_exporter_prometheus::PrometheusBuilder;
+        let free = || {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap()
+        };
+        let (good, missing) = (
+            Some("HTTP/1.1 200 OK".to_owned()),
+            Some("HTTP/1.1 404 Not Found".to_owned()),
+        );
+        for (has_metrics, has_health) in [(true, true), (true, false), (false, true)] {
+            let (metrics, health) = (free(), free());
+            let shutdown = CancellationToken::new();
+            let mut tasks = Tasks::new(shutdown.clone());
+            let ports = Ports {
+                metrics: has_metrics.then_some(metrics),
+                health: has_health.then_some(health),
+            };
+            let state = Health::default();
+            let handle = PrometheusBuilder::new().build_recorder().handle();
+            open(ports, &state, Some(handle), &mut tasks).await.unwrap();
+            for (port, on, path, expected) in [
+                (metrics, has_metrics, "/metrics", &good),
+                (metrics, has_metrics, "/livez", &good),
+                (health, has_health, "/metrics", &missing),
+                (health, has_health, "/livez", &good),
+            ] {
+                let answer = first_line(port.port(), path).await;
+                assert_eq!(answer, expected.clone().filter(|_| on), "{ports:?} {path}");
+            }
+            shutdown.cancel();
+        }
+    }
+
     const QUESTION: &str = "GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
     // The clock stands still until all wait for it, so that each of these would wait for ever if

@@ -4,6 +4,7 @@
 // The lints know test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod namespaces;
 mod policy;
 mod webhook;
 

@@ -8,7 +8,7 @@ use super::{MAPS, Talk, map};
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
 impl Talk {
-    async fn policy(&self, name: &str, spec: Value) -> Value {
+    pub async fn policy(&self, name: &str, spec: Value) -> Value {
         let mut spec = spec;
         if spec["matchConstraints"].is_null() {
             spec["matchConstraints"] = json!({"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
@@ -20,7 +20,7 @@ impl Talk {
         self.send("POST", &path, &policy).await.0
     }
 
-    async fn bind(&self, name: &str, policy: &str, actions: Value) -> Value {
+    pub async fn bind(&self, name: &str, policy: &str, actions: Value) -> Value {
         let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
             "metadata": {"name": name}, "spec": {"policyName": policy, "validationActions": actions}});
         let path = format!("{GROUP}/validatingadmissionpolicybindings");

@@ -1,12 +1,14 @@
 //! What the fleet learns about a member.
 
+use http::StatusCode;
 use jiff::Timestamp;
 use kube::api::PostParams;
-use muster_e2e::apiserver::faults::Effect;
+use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_shared::k8s::{Api, Lease, Node, Pod};
 use serde_json::{Value, json};
 
 use crate::bench::{AGENTS, Bench, MEMBER, condition, patch, until};
+use crate::meter::Meter;
 
 fn node(name: &str, ready: bool) -> Node {
     serde_json::from_value(json!({"metadata": {"name": name}, "status": {
@@ -352,4 +354,29 @@ async fn the_lease_does_not_follow_the_namespace_for_credentials() {
     bench.joined().await;
     let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
     until(&leases, MEMBER, "it beats", |lease| lease.spec.is_some()).await;
+}
+
+/// A status that others always write first was not reported, and counts as a failure.
+#[tokio::test]
+async fn a_report_that_meets_conflicts_again_and_again_has_failed_and_is_written_later() {
+    let meter = Meter::install();
+    let bench = Bench::start().await;
+    let scope = Scope {
+        path: Some(format!("/clusters/{MEMBER}/status")),
+        ..Scope::default()
+    };
+    let conflict = Effect::Answer(StatusCode::CONFLICT);
+    bench.fleet.faults().inject_for(scope, conflict);
+    bench.fleet.audit().begin();
+    let _agent = bench.agent();
+    // Two reports of four attempts each, and the first attempt of a third.
+    let path = format!("/clusters/{MEMBER}/status");
+    bench.fleet.audit().reaches(9, &path).await;
+    let failures = meter.sum("muster_status_report_failures_total", &[]);
+    assert!(failures >= 2.0, "{}", meter.text());
+    bench.fleet.faults().heal();
+    until(&bench.clusters(), MEMBER, "it is reported", |cluster| {
+        condition(cluster, "Ready") == Some(("True", "ClusterReady"))
+    })
+    .await;
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use kube::api::{Api, Patch, PatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::ground::PATIENCE;
 use muster_shared::api::binding::ResourceBinding;
@@ -55,4 +56,47 @@ async fn a_write_that_meets_a_conflict_again_and_again_is_tried_ever_less_often(
         control_plane.stop().await.unwrap();
         bench.faults().heal();
     }
+}
+
+/// An application whose state cannot be told, because others always write its status first.
+#[tokio::test]
+async fn what_happens_to_an_application_is_told_with_pauses_however_many_conflicts_it_meets() {
+    let bench = Bench::start().await;
+    let behavior =
+        json!({ "decisionConditions": { "tolerationSeconds": 300 }, "purgeMode": "Gracefully" });
+    let binding = json!({ "metadata": { "name": "web-deployment" }, "spec": {
+        "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web" },
+        "clusters": [{ "name": "m1", "replicas": 1 }],
+        "failover": { "application": behavior },
+    } });
+    create::<ResourceBinding>(&bench.here(), binding).await;
+    let unhealthy = json!({ "status": { "aggregatedStatus": [
+        { "clusterName": "m1", "applied": true, "health": "Unhealthy" },
+    ] } });
+    let bindings: Api<ResourceBinding> = bench.here();
+    let unhealthy = Patch::Merge(&unhealthy);
+    bindings
+        .patch_status("web-deployment", &PatchParams::default(), &unhealthy)
+        .await
+        .unwrap();
+    let path = "/resourcebindings/web-deployment/status";
+    let scope = Scope {
+        path: Some(path.to_owned()),
+        ..Scope::default()
+    };
+    let conflict = Effect::Answer(StatusCode::CONFLICT);
+    bench.faults().inject_for(scope, conflict);
+    bench.audit().begin();
+    let _control_plane = bench.control_plane_of("applicationFailover");
+    let tried = async |times| {
+        let reached = bench.audit().reaches(times, path);
+        let reached = timeout(PATIENCE, reached).await;
+        reached.unwrap_or_else(|_| panic!("it was not told {times} times"));
+    };
+    tried(1).await;
+    let first = Instant::now();
+    // Five attempts at once, then pauses of 100, 200 and 400 ms.
+    tried(16).await;
+    let took = first.elapsed();
+    assert!(took > Duration::from_millis(500), "{took:?}");
 }

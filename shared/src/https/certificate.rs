@@ -185,3 +185,34 @@ impl ResolvesServerCert for Certificate {
             .map(|current| Arc::clone(&current.pair))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn the_time_that_a_certificate_has_left_counts_down_while_its_files_stay_the_same() {
+        tls::install_provider();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["a".to_owned()]).unwrap();
+        let served = params.self_signed(&key).unwrap();
+        let certificate = Certificate::default();
+        let texts = (served.pem().into_bytes(), key.serialize_pem().into_bytes());
+        assert!(certificate.give(texts.0.clone(), texts.1.clone()).unwrap());
+        let end = tls::not_after(&texts.0).unwrap();
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let metrics = recorder.handle();
+        metrics::with_local_recorder(&recorder, || {
+            for left in [7200, 3600, 0, -60] {
+                assert!(!certificate.give(texts.0.clone(), texts.1.clone()).unwrap());
+                certificate.measure(end - jiff::SignedDuration::from_secs(left));
+                let shown = format!("muster_serving_certificate_remaining_seconds {left}\n");
+                let text = metrics.render();
+                assert!(text.contains(&shown), "{left}: {text}");
+            }
+        });
+    }
+}
