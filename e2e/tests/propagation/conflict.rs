@@ -95,8 +95,8 @@ async fn what_happens_to_an_application_is_told_with_pauses_however_many_conflic
     };
     tried(1).await;
     let first = Instant::now();
-    // Five attempts at once, then pauses of 100, 200 and 400 ms.
-    tried(16).await;
+    // Five attempts at once, then pauses of 100 ms and twice as long each time.
+    tried(20).await;
     let took = first.elapsed();
     assert!(took > Duration::from_millis(500), "{took:?}");
 }

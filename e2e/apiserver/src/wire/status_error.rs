@@ -342,6 +342,11 @@ impl StatusError {
                 "the server is currently unable to handle the request",
             ),
             StatusCode::INTERNAL_SERVER_ERROR => Self::internal("injected fault"),
+            StatusCode::CONFLICT => Self::build(code, "Conflict", "injected fault"),
+            StatusCode::FORBIDDEN => Self::build(code, "Forbidden", "injected fault"),
+            StatusCode::NOT_FOUND => Self::build(code, "NotFound", "injected fault"),
+            StatusCode::GONE => Self::build(code, "Expired", "injected fault"),
+            StatusCode::GATEWAY_TIMEOUT => Self::build(code, "Timeout", "injected fault"),
             other => Self::build(other, "Unknown", "injected fault"),
         }
     }
