@@ -16,6 +16,9 @@ pub enum Effect {
     Cut,
     /// Nothing is ever answered; live watches fall silent.
     Hang,
+    /// Requests that change something wait until all faults are taken away, and are carried out
+    /// then.
+    Hold,
     /// Answers come late.
     Delay(Duration),
     /// Requests are answered with this code (429, 500, 503, ...).
@@ -51,6 +54,8 @@ impl Scope {
 #[derive(Debug)]
 pub struct Faults {
     active: watch::Sender<Vec<(Scope, Effect)>>,
+    /// How many requests were held since the faults were taken away last.
+    held: watch::Sender<usize>,
     /// Cancelled to cut every live connection.
     connections: Mutex<CancellationToken>,
 }
@@ -59,6 +64,7 @@ impl Default for Faults {
     fn default() -> Self {
         Self {
             active: watch::Sender::new(Vec::new()),
+            held: watch::Sender::new(0),
             connections: Mutex::default(),
         }
     }
@@ -89,10 +95,28 @@ impl Faults {
             .borrow()
             .iter()
             .any(|(_, effect)| *effect == Effect::Hang);
+        self.held.send_replace(0);
         self.active.send_modify(Vec::clear);
         if hung {
             self.cut_connections();
         }
+    }
+
+    /// Keeps a request back for as long as a fault holds it.
+    pub async fn hold(&self, user: Option<&str>, path: &str) {
+        let mut changes = self.subscribe();
+        self.held.send_modify(|held| *held += 1);
+        while self.effects(user, Some(path)).contains(&Effect::Hold) {
+            if changes.changed().await.is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Waits until so many requests were held since the faults were taken away last.
+    pub async fn has_held(&self, count: usize) {
+        // The sender lives as long as this.
+        _ = self.held.subscribe().wait_for(|held| *held >= count).await;
     }
 
     /// Cuts every live connection once; new ones are accepted.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
 
 use crate::auth::identity::User;
@@ -38,7 +38,7 @@ impl Server {
         let user = self.authenticate(peer, request.headers());
         let name = user.as_ref().map(|u| u.name.clone()).unwrap_or_default();
         let method = request.method().clone();
-        if let Some(refusal) = self.suffer(&name, &path).await? {
+        if let Some(refusal) = self.suffer(&name, &method, &path).await? {
             let response = media::refused(&refusal, Accept::default());
             self.audit.note(&name, &method, &path, response.status());
             return Ok(response);
@@ -70,7 +70,12 @@ impl Server {
     }
 
     /// Undergoes the injected faults that concern this request.
-    async fn suffer(&self, user: &str, path: &str) -> Result<Option<StatusError>, Cut> {
+    async fn suffer(
+        &self,
+        user: &str,
+        method: &Method,
+        path: &str,
+    ) -> Result<Option<StatusError>, Cut> {
         for effect in self.faults.effects(Some(user), Some(path)) {
             match effect {
                 Effect::Refuse | Effect::Cut => return Err(Cut),
@@ -87,12 +92,13 @@ impl Server {
                     }
                     return Err(Cut);
                 }
+                Effect::Hold if !method.is_safe() => self.faults.hold(Some(user), path).await,
                 Effect::Delay(time) => tokio::time::sleep(time).await,
                 Effect::Answer(code) => return Ok(Some(StatusError::injected(code))),
                 Effect::SlowReady(time) if path.starts_with("/readyz") => {
                     tokio::time::sleep(time).await;
                 }
-                Effect::DropWatches | Effect::SlowReady(_) | Effect::NotReady => {}
+                Effect::Hold | Effect::DropWatches | Effect::SlowReady(_) | Effect::NotReady => {}
             }
         }
         Ok(None)

@@ -208,7 +208,8 @@ impl Passage {
                 Effect::NotReady if path == "/readyz" => {
                     return Ok(answer(StatusCode::INTERNAL_SERVER_ERROR));
                 }
-                Effect::DropWatches | Effect::SlowReady(_) | Effect::NotReady => {}
+                Effect::Hold if !request.method().is_safe() => self.faults.hold(None, &path).await,
+                Effect::Hold | Effect::DropWatches | Effect::SlowReady(_) | Effect::NotReady => {}
             }
         }
         let wrong_by = *self.lock();
