@@ -23,6 +23,9 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// What an API server says of a path below a group version that has no such resource, where it
 /// would name an object that is not there.
 const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource";
+/// What an API server says to an apply that makes an object and names a version of it. Kubernetes
+/// does so for Services before 1.23.
+const VERSION_OF_NEW: &str = "resourceVersion should not be set on objects to be created";
 /// Deadline for one request to the member.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
 
@@ -88,6 +91,14 @@ impl Error {
     /// Whether the member answered that there is no such thing.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Request { source, .. } if client::is_not_found(source))
+    }
+
+    /// Whether the member makes no object from an apply that names a version.
+    pub fn refuses_version_of_new(&self) -> bool {
+        let Self::Request { source, .. } = self else {
+            return false;
+        };
+        matches!(source, kube::Error::Api(status) if status.message.contains(VERSION_OF_NEW))
     }
 
     /// Whether the member answered that there is no object of this name. A path that it does not
@@ -219,15 +230,20 @@ impl Member {
         whole("patch", key, raw)
     }
 
-    /// Deletes exactly the object that was read, its dependents in the background; gone already is
-    /// fine.
-    pub async fn delete(&self, key: &ObjectKey, uid: Option<&str>) -> Result<(), Error> {
+    /// Deletes exactly the object that was read, in the version that was read, its dependents in
+    /// the background; gone already is fine.
+    pub async fn delete(
+        &self,
+        key: &ObjectKey,
+        uid: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<(), Error> {
         let api = self.api(key).await?;
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Background),
-            preconditions: uid.map(|uid| Preconditions {
-                uid: Some(uid.to_owned()),
-                resource_version: None,
+            preconditions: Some(Preconditions {
+                uid: uid.map(str::to_owned),
+                resource_version: version.map(str::to_owned),
             }),
             ..DeleteParams::default()
         };
@@ -430,7 +446,7 @@ mod tests {
         assert_eq!(writes.load(Ordering::Relaxed), 1);
         assert!(dismissed(member.apply(&key, &object, true).await));
         assert!(dismissed(member.patch(&key, &json!({})).await));
-        let deleted = member.delete(&key, None).await;
+        let deleted = member.delete(&key, None, None).await;
         assert!(deleted.is_err_and(|it| it.is_dismissal() && !it.is_silence()));
         assert_eq!(writes.load(Ordering::Relaxed), 1);
     }

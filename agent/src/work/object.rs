@@ -6,7 +6,7 @@ use muster_shared::names::{CLUSTER_NAMESPACE, annotation};
 use serde_json::{Value, json};
 
 use super::desired::ObjectKey;
-use super::member::{self, FIELD_MANAGER, Member};
+use super::member::{self, Member};
 use super::normalized::ServerNormalization;
 use super::ownership;
 use super::pods::with_admitted;
@@ -14,6 +14,9 @@ use super::takeover::takeover;
 
 /// Attempts when others change the object between our read and our write.
 const ATTEMPTS: usize = 4;
+
+/// A resourceVersion that no object has: it is that of an empty store.
+const NO_VERSION: &str = "1";
 
 /// Result of applying an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,16 +93,12 @@ pub enum Error {
         #[source]
         source: interpreter::Error,
     },
-    /// Other writers changed the object faster than it could be applied.
-    #[error("apply {object}: others keep changing it")]
+    /// Other writers changed the object faster than it could be applied or removed.
+    #[error("{step} {object}: others keep changing it")]
     Contended {
-        /// Object to apply.
-        object: String,
-    },
-    /// Another writer created the object between the read and the write.
-    #[error("apply {object}: somebody else made it at the same moment")]
-    Appeared {
-        /// Object to apply.
+        /// Step that failed.
+        step: &'static str,
+        /// Object to apply or remove.
         object: String,
     },
     /// An earlier manifest of the Work is about the same object.
@@ -216,11 +215,11 @@ pub async fn ensure_applied(
     for _ in 0..ATTEMPTS {
         match attempt(member, cluster, key, desired, fleet).await {
             Err(Error::Member(error)) if error.is_conflict() => {}
-            Err(Error::Appeared { .. }) => {}
             outcome => return outcome,
         }
     }
     Err(Error::Contended {
+        step: "apply",
         object: key.to_string(),
     })
 }
@@ -233,8 +232,7 @@ async fn attempt(
     fleet: &FleetId,
 ) -> Result<(Change, Value), Error> {
     let Some(mut observed) = member.get(key).await? else {
-        // Without force: should an object appear in this moment, it is not ours to take.
-        let created = member.apply(key, desired, false).await;
+        let created = create(member, key, desired).await;
         let created = created.map_err(|error| {
             if error.is_conflict() || error.is_silence() || error.is_dismissal() {
                 Error::Member(error)
@@ -242,16 +240,6 @@ async fn attempt(
                 Error::NotMade(error)
             }
         })?;
-        if was_there(&created) {
-            // An apply of nothing gives back everything that only we set. What to do with the
-            // object is decided when it is read.
-            member
-                .apply(key, &nothing_of(desired, &created), false)
-                .await?;
-            return Err(Error::Appeared {
-                object: key.to_string(),
-            });
-        }
         member.echoes().applied(key, desired, &created);
         return Ok((Change::Created, created));
     };
@@ -280,8 +268,7 @@ async fn attempt(
     if let Some(apply) = plan.apply {
         let mut versioned = apply.clone();
         // What was retained was read from this version, and so was the permission.
-        let version = after.pointer("/metadata/resourceVersion").cloned();
-        versioned["metadata"]["resourceVersion"] = version.unwrap_or(Value::Null);
+        versioned["metadata"]["resourceVersion"] = json!(version_of(&after));
         after = member.apply(key, &versioned, true).await?;
         member.echoes().applied(key, &apply, &after);
     }
@@ -291,27 +278,17 @@ async fn attempt(
     Ok((Change::Updated, after))
 }
 
-/// Whether an object that we applied as a new one had been made by somebody else: then it has
-/// fields that we did not set.
-fn was_there(applied: &Value) -> bool {
-    let entries = applied.pointer("/metadata/managedFields");
-    let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
-    entries.any(|entry| entry["manager"] != FIELD_MANAGER)
-}
-
-/// An apply of nothing to exactly the object that `found` is: should it be gone by now, it is not
-/// made anew.
-fn nothing_of(desired: &Value, found: &Value) -> Value {
-    let metadata = &desired["metadata"];
-    let mut nothing = json!({"apiVersion": desired["apiVersion"], "kind": desired["kind"],
-        "metadata": {"name": metadata["name"]}});
-    if let Some(namespace) = metadata.get("namespace") {
-        nothing["metadata"]["namespace"] = namespace.clone();
+/// Makes an object that was not there a moment ago.
+///
+/// One that appears in this moment may be another fleet's, whose agent has the same field manager.
+/// With a version that no object has, an apply makes an object and changes none.
+async fn create(member: &Member, key: &ObjectKey, desired: &Value) -> Result<Value, member::Error> {
+    let mut new = desired.clone();
+    new["metadata"]["resourceVersion"] = json!(NO_VERSION);
+    match member.apply(key, &new, false).await {
+        Err(error) if error.refuses_version_of_new() => member.apply(key, desired, false).await,
+        outcome => outcome,
     }
-    if let Some(uid) = found.pointer("/metadata/uid") {
-        nothing["metadata"]["uid"] = uid.clone();
-    }
-    nothing
 }
 
 /// Removes one object on behalf of a Work, or leaves it to the member with our marks taken off. An
@@ -333,6 +310,26 @@ pub async fn remove(
     let Some(key) = &member.served(key).await? else {
         return Ok(());
     };
+    for _ in 0..ATTEMPTS {
+        match attempt_removal(member, key, wanted, work, preserve, fleet).await {
+            Err(Error::Member(error)) if error.is_conflict() => {}
+            outcome => return outcome,
+        }
+    }
+    Err(Error::Contended {
+        step: "remove",
+        object: key.to_string(),
+    })
+}
+
+async fn attempt_removal(
+    member: &Member,
+    key: &ObjectKey,
+    wanted: &[ObjectKey],
+    work: (&str, &str),
+    preserve: bool,
+    fleet: &FleetId,
+) -> Result<(), Error> {
     let Some(observed) = member.get(key).await? else {
         return Ok(());
     };
@@ -349,17 +346,25 @@ pub async fn remove(
             return Ok(());
         }
     }
+    // Another Work may take the object over in this moment. The permission is that of the version
+    // that was read.
     if preserve {
-        if let Some(patch) = ownership::without_our_marks(&observed) {
+        if let Some(mut patch) = ownership::without_our_marks(&observed) {
+            patch["metadata"]["resourceVersion"] = json!(version_of(&observed));
+            patch["metadata"]["uid"] = json!(uid);
             member.patch(key, &patch).await?;
         }
         return Ok(());
     }
-    Ok(member.delete(key, uid).await?)
+    Ok(member.delete(key, uid, version_of(&observed)).await?)
 }
 
 fn uid_of(object: &Value) -> Option<&str> {
     object.pointer("/metadata/uid")?.as_str()
+}
+
+fn version_of(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/resourceVersion")?.as_str()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::api::{Patch, PatchParams, PostParams};
+use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::access::{self, Extra};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::Work;
@@ -15,7 +16,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::bench::{
-    AGENTS, Agent, Bench, MEMBER, applied, config_map, delete, gone, patch, until, value,
+    AGENT, AGENTS, Agent, Bench, MEMBER, applied, config_map, delete, gone, patch, until, value,
 };
 use crate::twins::control_plane;
 
@@ -133,6 +134,36 @@ async fn of_two_fleets_neither_touches_what_is_the_others_and_one_leaves_without
     .await;
     delete(&first.works(), "a").await;
     gone(&first.config_maps(), "a").await;
+}
+
+/// Holds what the agent writes to the object `a` in the member.
+fn hold(bench: &Bench) {
+    let scope = Scope {
+        user: Some(AGENT.into()),
+        path: Some("/default/configmaps/a".into()),
+    };
+    bench.member.faults().inject_for(scope, Effect::Hold);
+}
+
+#[tokio::test]
+async fn an_object_that_another_fleet_makes_at_the_same_moment_stays_its_own() {
+    let (bench, _agent) = Bench::with_agent().await;
+    hold(&bench);
+    create_work(&bench, "a", "ours").await;
+    bench.member.faults().has_held(1).await;
+    // The agent of the other fleet has the same field manager.
+    let mut theirs = config_map("a", "theirs");
+    theirs["metadata"]["labels"] = json!({"karmada.io/managed": "true"});
+    theirs["metadata"]["annotations"] = json!({MARK: "other",
+        "work.karmada.io/namespace": "karmada-es-m1", "work.karmada.io/name": "a"});
+    let params = PatchParams::apply("muster-agent");
+    let before = bench.config_maps();
+    let before = before.patch("a", &params, &Patch::Apply(&theirs)).await;
+    bench.member.faults().heal();
+    refused(&bench, "a", "another fleet's").await;
+    let now = bench.config_maps().get("a").await.unwrap();
+    assert_eq!(value(&now), "theirs");
+    assert_eq!(now.resource_version(), before.unwrap().resource_version());
 }
 
 #[tokio::test]

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use kube::api::{Patch, PatchParams, PostParams};
+use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::k8s::ResourceExt;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::bench::{Bench, applied, config_map, delete, deployment, gone, patch, until, value};
+use crate::bench::{
+    AGENT, Bench, applied, config_map, delete, deployment, gone, patch, until, value,
+};
 
 #[tokio::test]
 async fn a_work_is_applied_and_its_status_comes_back_within_a_second() {
@@ -227,6 +230,35 @@ async fn an_object_of_another_work_is_not_deleted_with_this_one() {
     delete(&bench.works(), "first").await;
     gone(&bench.works(), "first").await;
     assert_eq!(value(&maps.get("a").await.unwrap()), "1");
+}
+
+#[tokio::test]
+async fn an_object_that_another_work_takes_over_while_it_is_removed_stays_as_it_is() {
+    let (bench, _agent) = Bench::with_agent().await;
+    let scope = Scope {
+        user: Some(AGENT.into()),
+        path: Some("/default/configmaps/".into()),
+    };
+    for preserve in [false, true] {
+        let name = format!("preserved-{preserve}");
+        bench
+            .create_work(&name, |work| {
+                work["spec"]["preserveResourcesOnDeletion"] = json!(preserve);
+            })
+            .await;
+        bench.applied(&name, "True").await;
+        let faults = bench.member.faults();
+        faults.inject_for(scope.clone(), Effect::Hold);
+        delete(&bench.works(), &name).await;
+        faults.has_held(1).await;
+        let taken_over = json!({"metadata": {"annotations": {"work.karmada.io/name": "second"}}});
+        let before = patch(&bench.config_maps(), &name, &taken_over).await;
+        faults.heal();
+        gone(&bench.works(), &name).await;
+        let now = bench.config_maps().get_opt(&name).await.unwrap();
+        let version = now.and_then(|it| it.resource_version());
+        assert_eq!(version, before.resource_version(), "{name}");
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use muster_shared::k8s::Client;
 
 use super::super::desired::desired;
+use super::super::member::FIELD_MANAGER;
 use super::*;
 use crate::discovery::Discovery;
 
@@ -72,22 +73,61 @@ fn what_admission_and_the_scheduler_add_to_a_bare_pod_is_no_reason_to_send_anyth
     assert_eq!(sent["spec"]["tolerations"], found["spec"]["tolerations"]);
 }
 
-#[test]
-fn an_object_that_has_fields_of_others_right_after_we_made_it_was_there_before() {
-    let desired = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default",
-        "labels": {"l": "1"}}, "data": {"k": "v"}});
-    let mut answer = applied(&desired, &json!({"f:data": {"f:k": {}}}));
-    assert!(!was_there(&answer));
-    let theirs =
-        json!({"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:data": {"f:x": {}}}});
-    answer["metadata"]["managedFields"]
-        .as_array_mut()
-        .unwrap()
-        .push(theirs);
-    assert!(was_there(&answer));
-    let nothing = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default", "uid": "u1"}});
-    answer["metadata"]["uid"] = json!("u1");
-    assert_eq!(nothing_of(&desired, &answer), nothing);
+/// A member without objects that makes none from an apply with a version, as Kubernetes before 1.23
+/// does for Services.
+fn old_member() -> Member {
+    let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
+        let (parts, body) = request.into_parts();
+        let body = body.collect_bytes().await.unwrap();
+        let (code, answer) = match (parts.method.as_str(), parts.uri.path()) {
+            (_, "/api") => {
+                let resource = json!({"resource": "services", "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": "Service"}});
+                let core = json!({"metadata": {}, "versions": [{"version": "v1", "resources": [resource]}]});
+                (
+                    200,
+                    json!({"kind": "APIGroupDiscoveryList", "items": [core]}),
+                )
+            }
+            (_, "/apis") => (200, json!({"kind": "APIGroupDiscoveryList", "items": []})),
+            ("GET", _) => {
+                let why = json!({"name": "a", "kind": "services"});
+                (
+                    404,
+                    json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "details": why}),
+                )
+            }
+            _ => {
+                let object: Value = serde_json::from_slice(&body).unwrap();
+                if object.pointer("/metadata/resourceVersion").is_some() {
+                    let message = "resourceVersion should not be set on objects to be created";
+                    (
+                        500,
+                        json!({"kind": "Status", "status": "Failure", "message": message, "code": 500}),
+                    )
+                } else {
+                    (201, object)
+                }
+            }
+        };
+        let body = kube::client::Body::from(answer.to_string().into_bytes());
+        Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
+    });
+    let client = Client::new(service, "default");
+    Member::new(
+        client.clone(),
+        Discovery::new(client),
+        Arc::default(),
+        || true,
+    )
+}
+
+#[tokio::test]
+async fn an_object_is_made_where_no_version_may_be_named_with_it() {
+    let wanted = service(&json!({"type": "ClusterIP"}));
+    let key = ObjectKey::of(&wanted, 0).unwrap();
+    let fleet = FleetId::Unknown(String::new());
+    let made = ensure_applied(&old_member(), "m1", &key, &wanted, &fleet).await;
+    assert_eq!(made.unwrap(), (Change::Created, wanted));
 }
 
 /// A member that serves ingresses in two groups; `web` is one object with a uid for each, and what
