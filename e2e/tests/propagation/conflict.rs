@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, Patch, PatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::ground::PATIENCE;
+use muster_e2e::harness::ground::{PATIENCE, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::conditions;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-use crate::bench::{Bench, create};
+use crate::bench::{Bench, create, merge};
 
 #[tokio::test]
 async fn a_write_that_meets_a_conflict_again_and_again_is_tried_ever_less_often() {
@@ -99,4 +101,65 @@ async fn what_happens_to_an_application_is_told_with_pauses_however_many_conflic
     tried(20).await;
     let took = first.elapsed();
     assert!(took > Duration::from_millis(500), "{took:?}");
+}
+
+/// Lets the control plane write the status of a binding upon a version that is no longer the
+/// present one, because somebody else writes it in that moment.
+async fn overtaken(bench: &Bench, name: &str, written: i64, then: impl AsyncFnOnce()) {
+    let scope = Scope {
+        user: Some("system:serviceaccount:karmada-system:muster-control-plane".into()),
+        path: Some(format!("/resourcebindings/{name}/status")),
+    };
+    bench.faults().inject_for(scope, Effect::Hold);
+    then().await;
+    let held = timeout(PATIENCE, bench.faults().has_held(1)).await;
+    held.expect("the control plane writes the status");
+    let status = json!({ "status": { "schedulerObservedGeneration": written } });
+    let bindings: Api<ResourceBinding> = bench.here();
+    let (params, status) = (PatchParams::default(), Patch::Merge(status));
+    bindings.patch_status(name, &params, &status).await.unwrap();
+    bench.faults().heal();
+}
+
+#[tokio::test]
+async fn what_holds_the_new_copy_back_is_told_although_others_write_the_status_meanwhile() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane_of("binding");
+    bench.deploy("web").await;
+    let binding = json!({ "metadata": { "name": "web-deployment" }, "spec": {
+        "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web" },
+        "clusters": [{ "name": "m1", "replicas": 1 }],
+    } });
+    create::<ResourceBinding>(&bench.here(), binding).await;
+    bench.sent("m1", "Deployment", "web", |_| true).await;
+    let says = |expected: &'static str| {
+        move |it: &ResourceBinding| {
+            let known = it.status.iter().flat_map(|it| &it.conditions).cloned();
+            let known: Vec<_> = known.collect();
+            conditions::status(&known, "RemovalPending") == Some(expected)
+        }
+    };
+
+    overtaken(&bench, "web-deployment", 7, async || {
+        let moved = json!({ "spec": {
+            "clusters": [{ "name": "m2", "replicas": 1 }],
+            "gracefulEvictionTasks": [{
+                "fromCluster": "m1", "reason": "Test", "producer": "test", "purgeMode": "Directly",
+                // Long enough ago for the removal to be told of.
+                "creationTimestamp": (Timestamp::now() - SignedDuration::from_secs(60)).to_string(),
+            }],
+        } });
+        merge::<ResourceBinding>(&bench.here(), "web-deployment", moved).await;
+    })
+    .await;
+    let what = "the removal is told of";
+    until(&bench.here(), "web-deployment", what, says("True")).await;
+
+    overtaken(&bench, "web-deployment", 8, async || {
+        bench.withdrawn("m1", "Deployment", "web").await;
+    })
+    .await;
+    let what = "the end of the removal is told of";
+    until(&bench.here(), "web-deployment", what, says("False")).await;
+    bench.sent("m2", "Deployment", "web", |_| true).await;
 }
