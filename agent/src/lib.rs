@@ -15,20 +15,20 @@
 //! everything else runs on the other, so that slow lists, discovery, comparisons and applies do not
 //! delay the leases.
 
-pub mod accounts;
-pub mod apply;
-pub mod census;
-pub mod certificate;
-pub mod credentials;
+mod accounts;
+mod apply;
+mod census;
+mod certificate;
+mod credentials;
 mod digest;
-pub mod discovery;
-pub mod fleet_id;
-pub mod health;
-pub mod heartbeat;
-pub mod join;
+mod discovery;
+mod fleet_id;
+mod health;
+mod heartbeat;
+mod join;
 mod measures;
 pub mod reflect;
-pub mod report;
+mod report;
 pub mod settings;
 mod wiring;
 pub mod work;
@@ -110,7 +110,7 @@ async fn serve(
     threads: Threads,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    settings.validate()?;
+    settings.check()?;
     wiring::Agent::open(settings, metrics, threads, shutdown)
         .await?
         .run()

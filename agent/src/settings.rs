@@ -215,7 +215,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Rejects values that parse but are not allowed.
-    pub fn validate(&self) -> Result<(), Error> {
+    pub fn check(&self) -> Result<(), Error> {
         if !is_cluster_name(&self.cluster_name) {
             let problem = format!(
                 "{:?} is not the name of a cluster: lower-case letters, digits and dashes, at most 48",
@@ -265,7 +265,7 @@ impl Settings {
             let problem = "nodes are not watched with --enable-cluster-resource-modeling=false";
             return Err(Error::invalid("cluster-ready-nodes-threshold", problem));
         }
-        self.validate_registration()?;
+        self.check_registration()?;
         self.reports()?;
         self.controllers.check(&CONTROLLERS)?;
         let ignored = WITHOUT_EFFECT.map(|name| Gate {
@@ -278,7 +278,7 @@ impl Settings {
 
     /// Rejects values that the API server would reject in a Cluster, at start instead of at
     /// registration.
-    fn validate_registration(&self) -> Result<(), Error> {
+    fn check_registration(&self) -> Result<(), Error> {
         let labels = [
             ("cluster-provider", &self.cluster_provider),
             ("cluster-region", &self.cluster_region),
@@ -349,7 +349,7 @@ mod tests {
             arguments.map(OsString::from),
             [],
         )?;
-        settings.validate()?;
+        settings.check()?;
         Ok(settings)
     }
 

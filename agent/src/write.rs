@@ -7,7 +7,7 @@ use muster_shared::k8s::{Api, Resource};
 use muster_shared::write::Verbs;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The name under which our writes to the fleet API are recorded.
 pub const FIELD_MANAGER: &str = "muster-agent";
@@ -34,24 +34,6 @@ where
     K: Resource + Clone + DeserializeOwned + Serialize + Debug,
 {
     muster_shared::write::create(api, name, object, FIELD_MANAGER).await
-}
-
-/// The merge patch (RFC 7386) that makes `from` into `to`; `None` when they are equal.
-pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
-    if from == to {
-        return None;
-    }
-    let (Some(old), Some(new)) = (from.as_object(), to.as_object()) else {
-        return Some(to.clone());
-    };
-    let gone = old.keys().filter(|key| !new.contains_key(*key));
-    let mut patch: Map<String, Value> = gone.map(|key| (key.clone(), Value::Null)).collect();
-    for (key, to) in new {
-        if let Some(below) = merge_patch(old.get(key).unwrap_or(&Value::Null), to) {
-            patch.insert(key.clone(), below);
-        }
-    }
-    Some(Value::Object(patch))
 }
 
 /// Error of a request with a deadline.
@@ -103,69 +85,5 @@ pub async fn within<T>(
     match tokio::time::timeout(ANSWER_DEADLINE, call).await {
         Ok(answer) => answer.map_err(|source| Error::Call { step, source }),
         Err(_) => Err(Error::Deadline { step }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use muster_shared::merge;
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn only_what_differs_is_sent() {
-        for (from, to, patch) in [
-            (json!({"a": 1}), json!({"a": 1}), None),
-            (
-                json!({"a": 1, "b": 2}),
-                json!({"a": 1, "b": 3}),
-                Some(json!({"b": 3})),
-            ),
-            (
-                json!({"a": {"x": 1, "y": 2}}),
-                json!({"a": {"x": 1}}),
-                Some(json!({"a": {"y": null}})),
-            ),
-            (
-                json!({}),
-                json!({"a": {"x": 1}}),
-                Some(json!({"a": {"x": 1}})),
-            ),
-            (
-                json!({"a": [1, 2]}),
-                json!({"a": [1]}),
-                Some(json!({"a": [1]})),
-            ),
-        ] {
-            assert_eq!(merge_patch(&from, &to), patch, "{from} to {to}");
-        }
-    }
-
-    /// Values without nulls, which a merge patch cannot express.
-    fn value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            any::<bool>().prop_map(Value::from),
-            any::<u8>().prop_map(Value::from)
-        ];
-        leaf.prop_recursive(3, 16, 3, |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-                prop::collection::btree_map("[a-c]", inner, 0..3)
-                    .prop_map(|map| Value::Object(map.into_iter().collect())),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn a_patch_leads_where_it_should(from in value(), to in value()) {
-            let mut object = from.clone();
-            if let Some(patch) = merge_patch(&from, &to) {
-                merge::apply(&mut object, &patch);
-            }
-            prop_assert_eq!(object, to);
-        }
     }
 }

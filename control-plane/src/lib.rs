@@ -66,23 +66,23 @@
 //! * *K15* and the like: numbers in the project's list of Karmada's defects; the sentence beside
 //!   each says which behaviour is avoided.
 
-pub mod application_failover;
-pub mod binding;
-pub mod cluster;
-pub mod detector;
+mod application_failover;
+mod binding;
+mod cluster;
+mod detector;
 #[cfg(test)]
 mod deviations;
 pub mod eviction;
 pub mod fleet;
-pub mod graceful_eviction;
+mod graceful_eviction;
 pub mod kubectl;
-pub mod registration;
+mod registration;
 pub mod scheduler;
 pub mod settings;
-pub mod status;
-pub mod taint;
+mod status;
+mod taint;
 mod unsupported;
-pub mod webhook;
+mod webhook;
 mod wiring;
 
 use std::ffi::OsString;

@@ -66,6 +66,7 @@ pub fn apply(object: &mut Value, patch: &Value) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -134,6 +135,32 @@ mod tests {
             let mut patched = object.clone();
             apply(&mut patched, &patch);
             assert_eq!(patched, after, "{patch} on {object}");
+        }
+    }
+
+    /// Values without nulls, which a merge patch cannot express.
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<bool>().prop_map(Value::from),
+            any::<u8>().prop_map(Value::from)
+        ];
+        leaf.prop_recursive(3, 16, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::btree_map("[a-c]", inner, 0..3)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_patch_leads_where_it_should(from in value(), to in value()) {
+            let mut object = from.clone();
+            if let Some(patch) = difference(&from, &to) {
+                apply(&mut object, &patch);
+            }
+            prop_assert_eq!(object, to);
         }
     }
 }

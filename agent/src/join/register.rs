@@ -6,13 +6,13 @@ use muster_shared::api::cluster::{
     Cluster, ClusterSpec, ClusterSyncMode, LocalSecretReference, ResourceModel,
 };
 use muster_shared::k8s::{Api, Client, ListParams, Namespace, ObjectMeta, ResourceExt};
-use muster_shared::{conditions, names};
+use muster_shared::{conditions, merge, names};
 use serde_json::{Value, json};
 
 use crate::accounts::Report;
 use crate::settings::Settings;
 use crate::work::member::Raw;
-use crate::write::{self, merge_patch, within};
+use crate::write::{self, within};
 
 /// Clusters per page when looking for one of our name or id.
 const PAGE: u32 = 100;
@@ -255,7 +255,7 @@ fn adoption(
             merged.remove("zone");
         }
     }
-    merge_patch(&found, &merged).map(|spec| json!({ "spec": spec }))
+    merge::difference(&found, &merged).map(|spec| json!({ "spec": spec }))
 }
 
 /// Looks through the whole fleet, page by page; through our own Cluster only where our role shows

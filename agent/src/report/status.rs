@@ -8,13 +8,13 @@ use muster_shared::api::cluster::{
 };
 use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::{Condition, Quantity};
+use muster_shared::merge;
 use muster_shared::names::condition::{COMPLETE_API_ENABLEMENTS, READY, WORKS_UP_TO_DATE};
 use muster_shared::quantity;
 use serde_json::{Value, json};
 
 use crate::discovery::catalog::{Catalog, Completeness};
 use crate::health::probe::Observation;
-use crate::write::merge_patch;
 
 /// The condition that tells how old the rest of the status is. Ours: Karmada has none, and
 /// overwrites with nothing what it failed to collect (defects K6 and K7).
@@ -46,7 +46,7 @@ pub struct Findings {
 pub fn patch(cluster: &Cluster, findings: &Findings) -> Option<Value> {
     let current = cluster.status.clone().unwrap_or_default();
     let next = merged(&current, findings);
-    let mut patch = json!({ "status": merge_patch(&ours(&current), &ours(&next))? });
+    let mut patch = json!({ "status": merge::difference(&ours(&current), &ours(&next))? });
     if let Some(version) = &cluster.metadata.resource_version {
         patch["metadata"] = json!({ "resourceVersion": version });
     }

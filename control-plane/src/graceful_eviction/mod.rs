@@ -9,4 +9,3 @@ pub mod standing;
 mod conformance;
 
 pub use controller::start;
-pub use plugin::Plugins;

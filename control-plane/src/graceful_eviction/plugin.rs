@@ -81,7 +81,7 @@ impl Plugins {
     }
 
     /// Why a task is done, if any plugin passes.
-    pub fn any(&self, task: &GracefulEvictionTask, situation: &Situation<'_>) -> Option<Done> {
+    pub fn any(self, task: &GracefulEvictionTask, situation: &Situation<'_>) -> Option<Done> {
         self.iter().find_map(|plugin| plugin.check(task, situation))
     }
 }

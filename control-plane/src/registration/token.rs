@@ -212,11 +212,6 @@ impl Entry {
             groups: groups.map(str::to_owned).collect(),
         })
     }
-
-    /// Whether it is good for nothing any more.
-    pub fn has_expired(&self, now: Timestamp) -> bool {
-        self.expiration.is_some_and(|end| end <= now)
-    }
 }
 
 /// A time as RFC 3339 has it, and in no other form: for the API a token with any other has expired.
@@ -332,7 +327,8 @@ mod tests {
             .secret(),
         )
         .unwrap();
-        assert!(!entry.has_expired("2030-01-01T00:00:00Z".parse().unwrap()));
+        let now: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
+        assert!(entry.expiration.is_some_and(|end| end > now));
         let mut secret = entry.secret();
         let bad = ByteString(b"tomorrow".to_vec());
         secret
@@ -341,7 +337,7 @@ mod tests {
             .unwrap()
             .insert("expiration".to_owned(), bad);
         entry = Entry::read(&secret).unwrap();
-        assert!(entry.has_expired("2030-01-01T00:00:00Z".parse().unwrap()));
+        assert!(entry.expiration.is_some_and(|end| end <= now));
     }
 
     #[test]
