@@ -1,5 +1,5 @@
-//! Schedules bindings: queues them on changes of bindings and clusters, calls [`cycle`](crate::scheduler::core::cycle), and writes
-//! the result.
+//! Schedules bindings: queues them on changes of bindings and clusters, calls
+//! [`cycle`](crate::scheduler::core::cycle), and writes the result.
 
 pub mod affected;
 pub mod changes;
