@@ -237,3 +237,64 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     }
     found
 }
+
+/// A dependency that nobody uses costs every build, and a place in every advisory.
+#[test]
+fn every_dependency_is_used() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut unused = Vec::new();
+    for member in [
+        "shared",
+        "shared/quantity",
+        "shared/vectors",
+        "agent",
+        "control-plane",
+        "e2e",
+        "e2e/apiserver",
+        "e2e/fleet",
+        "e2e/sandbox",
+    ] {
+        let folder = root.join(member);
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
+        let own = |folder: &Path| {
+            let parts = ["src", "tests", "benches", "examples", "build.rs"];
+            let parts = parts.map(|part| folder.join(part));
+            parts.into_iter().filter(|part| part.exists())
+        };
+        let files = own(&folder).flat_map(|part| {
+            if part.is_dir() {
+                sources(&part)
+            } else {
+                vec![part]
+            }
+        });
+        let text: String = files
+            .map(|file| std::fs::read_to_string(file).expect("a source file"))
+            .collect();
+        for name in dependencies(&manifest) {
+            let word = Regex::new(&format!(r"\b{}\b", name.replace('-', "_")));
+            if !word.expect("a pattern").is_match(&text) {
+                unused.push(format!("{member}: {name}"));
+            }
+        }
+    }
+    assert_eq!(unused, Vec::<String>::new());
+}
+
+/// The names of all dependencies in a manifest, which names one a line.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let mut section = "";
+    let mut found = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            section = line;
+        } else if section.ends_with("dependencies]")
+            && let Some((name, _)) = line.split_once(['=', '.'])
+            && !name.starts_with('#')
+        {
+            found.push(name.trim());
+        }
+    }
+    assert!(!found.is_empty(), "no dependency in {manifest}");
+    found
+}
