@@ -148,8 +148,16 @@ def agent():
         "--karmada-kubeconfig-secret-key=kubeconfig",
     }
     check(f"{path}: reports and renews what it is asked to", flags <= set(main["args"]), str(main["args"]))
+    check(f"{path}: the Secret with the certificate has to be there unless the agent asks for it", [each["secret"].get("optional") for each in deployment["spec"]["template"]["spec"]["volumes"]] == [None])
+    deployment, main = container(rendered(path, {**values, "fleet": {"bootstrapSecret": "first"}}))
+    flags = {"--bootstrap-kubeconfig=/etc/muster/bootstrap/kubeconfig", "--controllers=*,certRotation", "--karmada-kubeconfig-secret=muster-fleet-kubeconfig"}
+    volumes = deployment["spec"]["template"]["spec"]["volumes"]
+    check(f"{path}: asks for its certificate with a bootstrap kubeconfig", flags <= set(main["args"]), str(main["args"]))
+    names = [(each["secret"]["secretName"], each["secret"].get("optional")) for each in volumes]
+    check(f"{path}: starts without a certificate, and without the token later", names == [("muster-fleet-kubeconfig", True), ("first", True)], str(names))
     cases = [
         ({"clusterName": ""}, "clusterName"),
+        ({"clusterName": "a", "fleet": {"bootstrapKey": "a/b"}}, "bootstrapKey"),
         ({"clusterName": "Member.1"}, "clusterName"),
         ({"clusterName": "a", "x": 1}, "x"),
         ({"clusterName": "a", "reportSecrets": ["Everything"]}, "reportSecrets"),
@@ -184,6 +192,10 @@ def agent_access():
     check(f"{path}: rules beside the preset arrive", ("example.com", "databases") in named, str(named))
     own = rules(objects, "Role", "muster-certificate", "muster-system")
     check(f"{path}: a narrow agent renews its own certificate", [rule["resourceNames"] for rule in own] == [["muster-fleet-kubeconfig"]], str(own))
+    check(f"{path}: and makes no Secret", ["get", "patch"] in [rule["verbs"] for rule in own], str(own))
+    own = rules(rendered(path, {**narrow, "fleet": {"bootstrapSecret": "first"}}), "Role", "muster-certificate", "muster-system")
+    secrets = [(rule["resourceNames"], rule["verbs"]) for rule in own if rule["resources"] == ["secrets"]]
+    check(f"{path}: a narrow agent makes its own Secret and no other", secrets == [(["muster-fleet-kubeconfig"], ["get", "create", "patch"])], str(own))
     try:
         rendered(path, {**narrow, "reportSecrets": ["KubeCredentials"]})
         words = ""

@@ -8,7 +8,7 @@
 //! | reports version, kinds, resources | [`report`], [`census`], [`discovery`] | Cluster status |
 //! | applies Works | [`apply`] | objects in the member, conditions of Works |
 //! | reports the state of applied objects | [`reflect`] | `status.manifestStatuses` of Works |
-//! | renews the agent's certificate | [`certificate`] | Secret in the member |
+//! | obtains and renews the agent's certificate | [`certificate`] | Secret in the member |
 //! | reports credentials of the member, if requested | [`credentials`] | Secrets in the fleet API |
 //!
 //! The process has two threads. One renews the leases, on a runtime and a connection of its own;
@@ -111,8 +111,8 @@ async fn serve(
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     settings.check()?;
-    wiring::Agent::open(settings, metrics, threads, shutdown)
-        .await?
-        .run()
-        .await
+    match wiring::Agent::open(settings, metrics, threads, shutdown).await? {
+        Some(agent) => agent.run().await,
+        None => Ok(()),
+    }
 }

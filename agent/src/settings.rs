@@ -54,6 +54,12 @@ pub struct Settings {
     /// Context of the fleet API in its kubeconfig.
     #[arg(long, value_name = "NAME")]
     pub karmada_context: Option<String>,
+    /// Kubeconfig of the fleet API with bootstrap credentials, such as a bootstrap token. With it
+    /// the agent asks for its certificate when none is stored in the Secret
+    /// `--karmada-kubeconfig-secret` of the member, and when the stored one has expired.
+    /// `--karmada-kubeconfig` is then that Secret as it is mounted, and optional.
+    #[arg(long, value_name = "FILE")]
+    pub bootstrap_kubeconfig: Option<PathBuf>,
     /// Name of the member: its Cluster object in the fleet API.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub cluster_name: String,
@@ -273,7 +279,19 @@ impl Settings {
             ..CUSTOMIZED_MODELS
         });
         let known: Vec<Gate> = ignored.into_iter().chain([CUSTOMIZED_MODELS]).collect();
-        self.feature_gates.check(&known)
+        self.feature_gates.check(&known)?;
+        if self.bootstrap_kubeconfig.is_some() && !self.runs(CERT_ROTATION) {
+            let problem = "the controller certRotation is off, which renews what bootstrap brings";
+            return Err(Error::invalid("bootstrap-kubeconfig", problem));
+        }
+        Ok(())
+    }
+
+    /// Returns whether a controller runs. The rotation of the certificate is off unless it is named
+    /// or the agent asks for its certificate by itself.
+    pub fn runs(&self, controller: &str) -> bool {
+        let off_by_default = controller == CERT_ROTATION && self.bootstrap_kubeconfig.is_none();
+        self.controllers.enabled(controller, off_by_default)
     }
 
     /// Rejects values that the API server would reject in a Cluster, at start instead of at
@@ -387,6 +405,9 @@ mod tests {
             "--v=2",
         ])
         .unwrap();
+        assert!(settings.runs(CERT_ROTATION) && !Settings::default().runs(CERT_ROTATION));
+        let bootstrap = ["--cluster-name=a", "--bootstrap-kubeconfig=b"];
+        assert!(load(&bootstrap).unwrap().runs(CERT_ROTATION));
         assert_eq!(settings.cluster_name, "member1");
         assert_eq!(settings.cluster_zones.0, ["a", "b"]);
         assert!(settings.leader_elect && settings.models_enabled());
@@ -438,6 +459,14 @@ mod tests {
                     "--cert-rotation-remaining-time-threshold=20",
                 ],
                 "cert-rotation-remaining-time-threshold",
+            ),
+            (
+                vec![
+                    "--cluster-name=a",
+                    "--bootstrap-kubeconfig=b",
+                    "--controllers=*,-certRotation",
+                ],
+                "bootstrap-kubeconfig",
             ),
             (vec!["--cluster-name=a", "--nope"], "nope"),
             (

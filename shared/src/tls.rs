@@ -1,8 +1,8 @@
 //! Reads X.509 certificates: validity, subject, key and issuer.
 
 use jiff::Timestamp;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// Reason why a certificate could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +56,16 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, Error> {
         return Err(Error::Pem(rustls::pki_types::pem::Error::NoItemsFound));
     }
     Ok(list)
+}
+
+/// Whether a private key is that of the first certificate (PEM texts).
+pub fn is_pair(certificate: &[u8], key: &[u8]) -> bool {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
+    let (Ok(chain), Ok(key)) = (chain, PrivateKeyDer::from_pem_slice(key)) else {
+        return false;
+    };
+    let provider = rustls::crypto::ring::default_provider();
+    !chain.is_empty() && rustls::sign::CertifiedKey::from_der(chain, key, &provider).is_ok()
 }
 
 /// Whether the first certificate of one PEM text bears the signature of the first of another.

@@ -7,10 +7,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use kube::api::PostParams;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::certificate::answer::{self, Answer, Useless};
-use muster_shared::certificate::request::{NewKey, NoKey};
 use muster_shared::certificate::subject;
 use muster_shared::certificate::validity::Validity;
 use muster_shared::client::Gateway;
@@ -22,35 +19,16 @@ use muster_shared::queue::{backoff, jittered};
 use muster_shared::tls;
 use muster_shared::watch::Informer;
 use serde_json::json;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::asking::{self, ASK, Asked, LONGEST, PATIENCE, after_refusal};
 use super::document::{self, Document};
+use super::{Bootstrap, Place, stored};
 use crate::measures;
-use crate::write::{self, FIELD_MANAGER, merge, within};
+use crate::write::{self, merge, within};
 
-/// How often an answer to a request is asked for. An agent may read requests and not watch them
-/// (Karmada's role for agents).
-const ASK: Duration = Duration::from_secs(1);
-/// After this time without an answer that is told, and the answer looked for less often (Karmada
-/// then makes another request, and another, each with a new key).
-const PATIENCE: Duration = Duration::from_mins(5);
 /// How long to wait while another agent of the member leads, or none does, as in an outage.
 const WHEN_LED: Duration = Duration::from_secs(10);
-/// The longest pause after a refusal.
-const LONGEST: Duration = Duration::from_hours(1);
-
-/// The Secret with the agent's kubeconfig.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// Namespace in the member.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// Key of the kubeconfig in it.
-    pub key: String,
-}
-
 /// Why the certificate could not be renewed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
@@ -60,16 +38,14 @@ enum Error {
     NoKubeconfig(String, String),
     #[error(transparent)]
     Document(#[from] document::Error),
+    #[error(
+        "the member's Secret {0:?} has the certificate of another user than the agent of cluster {1:?}"
+    )]
+    Stranger(String, String),
     #[error(transparent)]
-    NoKey(#[from] NoKey),
-    #[error("signing request {0:?} was refused: {1}")]
-    Refused(String, String),
-    #[error("signing request {0:?} went without an answer")]
-    Gone(String),
+    Asking(#[from] asking::Error),
     #[error("nobody has answered signing request {0:?} for {PATIENCE:?}: still waiting for it")]
     Unanswered(String),
-    #[error("what was issued for signing request {0:?} is of no use: {1}")]
-    Useless(String, Useless),
     #[error(
         "a certificate issued just now ends at {1:.0}, which is soon or past by this machine's clock ({0:.0}): one of the two \
          clocks is wrong"
@@ -81,18 +57,19 @@ impl Error {
     /// What the metric calls it.
     fn result(&self) -> &'static str {
         match self {
-            Self::Refused(..) => "refused",
+            Self::Asking(asking::Error::Refused(..)) => "refused",
             Self::Unanswered(_) => "unanswered",
-            Self::Useless(..) => "useless",
+            Self::Asking(asking::Error::Useless(..)) => "useless",
             _ => "error",
         }
     }
 
     /// Whether asking again soon would bring the same: a person has decided, or a clock is wrong.
     fn is_decision(&self) -> bool {
+        use asking::Error::{Refused, Useless};
         matches!(
             self,
-            Self::Refused(..) | Self::Useless(..) | Self::Clock(..)
+            Self::Asking(Refused(..) | Useless(..)) | Self::Clock(..)
         )
     }
 }
@@ -102,12 +79,7 @@ enum Stage {
     /// Nothing.
     Idle,
     /// A request waits for its answer.
-    Asked {
-        name: String,
-        key: Box<NewKey>,
-        since: Instant,
-        told: bool,
-    },
+    Asked { request: Asked, told: bool },
     /// A certificate was issued, and is not in the Secret yet.
     Issued { certificate: Vec<u8>, key: String },
 }
@@ -134,6 +106,8 @@ pub struct Rotation {
     pub fleet: Client,
     /// The member's API.
     pub member: Client,
+    /// Obtains credentials when there are none, where that was asked for.
+    pub bootstrap: Option<Arc<Bootstrap>>,
     /// Where events are published.
     pub events: Events,
 }
@@ -166,7 +140,7 @@ impl Rotation {
                         self.interval.min(LONGEST)
                     } else if error.is_decision() {
                         refusals += 1;
-                        self.after_refusal(refusals)
+                        after_refusal(self.interval, refusals)
                     } else {
                         failures += 1;
                         backoff(failures).min(self.interval)
@@ -175,12 +149,6 @@ impl Rotation {
             };
             tokio::time::sleep(jittered(pause)).await;
         }
-    }
-
-    /// The interval, doubled with each refusal.
-    fn after_refusal(&self, refusals: u32) -> Duration {
-        let doubled = self.interval.saturating_mul(1 << (refusals - 1).min(16));
-        doubled.min(LONGEST.max(self.interval))
     }
 
     fn tell(&self, error: &Error) {
@@ -201,9 +169,9 @@ impl Rotation {
     /// One look, and the next thing to do. Says when to look again.
     async fn step(&self, stage: &mut Stage) -> Result<Duration, Error> {
         let secrets: Api<Secret> = Api::namespaced(self.member.clone(), &self.place.namespace);
-        let read = secrets.get(&self.place.name);
-        let secret = within("read the member's Secret with our kubeconfig", read).await?;
+        let secret = self.secret(&secrets).await?;
         let document = self.document(&secret)?;
+        self.refuse_a_stranger(&document)?;
         // Whoever leads, and whether or not the fleet answers: an agent whose certificate has
         // expired leads no longer, and the Secret is where a new one comes from.
         self.show_the_better(&document);
@@ -220,6 +188,11 @@ impl Rotation {
         if validity.is_none_or(|it| !it.is_short(self.threshold, now)) {
             *stage = Stage::Idle;
             measures::Step::Certificate.succeeded(now);
+            return Ok(self.interval);
+        }
+        if self.bootstrap.is_some() && validity.is_some_and(|it| it.until <= now) {
+            // The fleet refuses us; the bootstrap credentials bring another.
+            *stage = Stage::Idle;
             return Ok(self.interval);
         }
         match stage {
@@ -281,27 +254,35 @@ impl Rotation {
         }
     }
 
+    /// With a bootstrap kubeconfig, whose agent this is known, and the Secret of another is left.
+    fn refuse_a_stranger(&self, document: &Document) -> Result<(), Error> {
+        let ours = stored::subject_of(&self.cluster);
+        let mut leaf = document.chain.iter().take(1);
+        let is_ours = leaf.all(|leaf| subject::are_same(&leaf.subject, &ours));
+        if self.bootstrap.is_none() || is_ours {
+            return Ok(());
+        }
+        let name = self.place.name.clone();
+        Err(Error::Stranger(name, self.cluster.clone()))
+    }
+
+    /// The Secret; with a bootstrap kubeconfig one that lacks our certificate gets it first.
+    async fn secret(&self, secrets: &Api<Secret>) -> Result<Secret, Error> {
+        if let Some(bootstrap) = &self.bootstrap
+            && let Some(secret) = bootstrap.secured(&self.gateway).await?
+        {
+            return Ok(secret);
+        }
+        let read = secrets.get(&self.place.name);
+        Ok(within("read the member's Secret with our kubeconfig", read).await?)
+    }
+
     async fn ask(&self, document: &Document, life: Duration) -> Result<Stage, Error> {
-        let key = NewKey::generate()?;
         let subject = document.chain.first().map(|leaf| leaf.subject.clone());
-        let request = key.asking(&self.cluster, &subject.unwrap_or_default(), life)?;
-        let name = request.name_any();
-        let params = PostParams {
-            field_manager: Some(FIELD_MANAGER.into()),
-            ..PostParams::default()
-        };
-        let api = self.requests();
-        within("create a signing request", api.create(&params, &request)).await?;
-        tracing::info!(
-            request = name,
-            "asked for a new certificate for the fleet API"
-        );
-        Ok(Stage::Asked {
-            name,
-            key: Box::new(key),
-            since: Instant::now(),
-            told: false,
-        })
+        let subject = subject.unwrap_or_default();
+        let request = Asked::ask(&self.requests(), &self.cluster, &subject, life).await?;
+        let told = false;
+        Ok(Stage::Asked { request, told })
     }
 
     async fn look_for_the_answer(
@@ -309,47 +290,26 @@ impl Rotation {
         stage: &mut Stage,
         document: &Document,
     ) -> Result<Duration, Error> {
-        let Stage::Asked {
-            name,
-            key,
-            since,
-            told,
-        } = stage
-        else {
+        let Stage::Asked { request, told } = stage else {
             return Ok(ASK);
         };
-        let api = self.requests();
-        let Some(request) = within("read the signing request", api.get_opt(name)).await? else {
-            // Kubernetes removes requests that nobody answered for a day.
-            let error = Error::Gone(std::mem::take(name));
-            *stage = Stage::Idle;
-            return Err(error);
-        };
-        match answer::answer(&request) {
-            Answer::Pending if since.elapsed() < PATIENCE => Ok(ASK),
-            Answer::Pending if *told => Ok(self.interval.min(PATIENCE)),
-            Answer::Pending => {
+        match request.answer(&self.requests(), &document.chain).await {
+            Ok(Some(certificate)) => {
+                let key = request.key();
+                *stage = Stage::Issued { certificate, key };
+                Ok(Duration::ZERO)
+            }
+            Ok(None) if request.since.elapsed() < PATIENCE => Ok(ASK),
+            Ok(None) if *told => Ok(self.interval.min(PATIENCE)),
+            Ok(None) => {
                 *told = true;
-                Err(Error::Unanswered(name.clone()))
+                Err(Error::Unanswered(request.name.clone()))
             }
-            Answer::Refused(why) => {
-                let error = Error::Refused(std::mem::take(name), why);
-                *stage = Stage::Idle;
-                Err(error)
-            }
-            Answer::Issued(certificate) => {
-                match answer::check(&certificate, &key.public(), &document.chain) {
-                    Ok(_) => {
-                        let key = key.pem();
-                        *stage = Stage::Issued { certificate, key };
-                        Ok(Duration::ZERO)
-                    }
-                    Err(useless) => {
-                        let error = Error::Useless(std::mem::take(name), useless);
-                        *stage = Stage::Idle;
-                        Err(error)
-                    }
+            Err(error) => {
+                if error.ends() {
+                    *stage = Stage::Idle;
                 }
+                Err(error.into())
             }
         }
     }

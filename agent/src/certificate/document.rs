@@ -37,6 +37,8 @@ pub enum Error {
 pub struct Document {
     root: Value,
     user: usize,
+    /// URL of the server; empty if the kubeconfig names none.
+    pub server: String,
     /// The certificate as PEM text.
     pub certificate: Vec<u8>,
     /// The private key as PEM text.
@@ -58,7 +60,11 @@ impl Document {
             list.and_then(|list| list.iter().position(|it| it["name"] == *name))
         };
         let at = entry("contexts", &json!(current));
-        let name = at.map(|at| root["contexts"][at]["context"]["user"].clone());
+        let named = |field: &str| at.map(|at| root["contexts"][at]["context"][field].clone());
+        let cluster = named("cluster").and_then(|name| entry("clusters", &name));
+        let server = cluster.and_then(|at| root["clusters"][at]["cluster"]["server"].as_str());
+        let server = server.unwrap_or_default().to_owned();
+        let name = named("user");
         let user = name.as_ref().and_then(|name| entry("users", name));
         let (Some(name), Some(user)) = (name, user) else {
             return Err(Error::NoUser(current));
@@ -77,6 +83,7 @@ impl Document {
         Ok(Self {
             root,
             user,
+            server,
             certificate,
             key,
             chain,
@@ -137,6 +144,7 @@ mod tests {
     fn nothing_but_the_certificate_changes() {
         let before: Value = serde_saphyr::from_str(&text("{future: {x: 1}}")).unwrap();
         let document = Document {
+            server: String::new(),
             root: before.clone(),
             user: 1,
             certificate: Vec::new(),

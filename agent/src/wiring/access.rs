@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client::{Limits, Profile};
+use muster_shared::client::{Gateway, Limits, Profile};
 use muster_shared::events::Events;
+use muster_shared::serve::Health;
+use muster_shared::tasks::Tasks;
 use muster_shared::watch::Informer;
 
 use super::Agent;
+use crate::COMPONENT;
 use crate::accounts::Report;
-use crate::certificate::{Place, Rotation};
+use crate::certificate::{Bootstrap, PART, Place, Rotation};
 use crate::credentials;
 use crate::fleet_id;
 use crate::join::Standing;
-use crate::settings::CERT_ROTATION;
+use crate::settings::{CERT_ROTATION, Settings};
 
 impl Agent {
     /// What was asked for: reports of credentials, rotation of the certificate.
@@ -61,11 +64,7 @@ impl Agent {
             let settings = &self.settings;
             let rotation = Rotation {
                 cluster: settings.cluster_name.clone(),
-                place: Place {
-                    namespace: settings.karmada_kubeconfig_namespace.clone(),
-                    name: settings.karmada_kubeconfig_secret.clone(),
-                    key: settings.karmada_kubeconfig_secret_key.clone(),
-                },
+                place: place(settings),
                 context: settings.karmada_context.clone(),
                 interval: *settings.cert_rotation_checking_interval,
                 threshold: settings.cert_rotation_remaining_time_threshold,
@@ -74,6 +73,7 @@ impl Agent {
                 gateway: Arc::clone(&self.fleet),
                 fleet: self.fleet_client(Profile::Write)?,
                 member: self.member_client(Profile::Write)?,
+                bootstrap: self.bootstrap.clone(),
                 events: events.clone(),
             };
             let rotating = rotation.run(self.shutdown.clone());
@@ -81,6 +81,45 @@ impl Agent {
             // have a better one.
             self.spawn_as(Standing::Unregistered, "certificate rotation", rotating);
         }
+        if let Some(bootstrap) = self.bootstrap.clone() {
+            let keeping = bootstrap.keep(Arc::clone(&self.fleet), self.shutdown.clone());
+            self.tasks.spawn("bootstrap", keeping);
+        }
         Ok(())
+    }
+}
+
+/// What obtains the credentials for the fleet API, where the settings name a bootstrap kubeconfig.
+pub(super) fn bootstrap(
+    settings: &Settings,
+    member: &Arc<Gateway>,
+    health: &Health,
+    tasks: &mut Tasks,
+) -> anyhow::Result<Option<Arc<Bootstrap>>> {
+    let Some(file) = settings.bootstrap_kubeconfig.clone() else {
+        return Ok(None);
+    };
+    health.expect(PART);
+    let client = member.client(Profile::Write, Limits::NONE)?;
+    let (events, delivery) = Events::new(client.clone(), COMPONENT, tasks.shutdown().clone());
+    tasks.spawn("events in the member", delivery);
+    Ok(Some(Arc::new(Bootstrap {
+        cluster: settings.cluster_name.clone(),
+        file,
+        mounted: settings.karmada_kubeconfig.clone(),
+        place: place(settings),
+        context: settings.karmada_context.clone(),
+        member: client,
+        events,
+        health: health.clone(),
+    })))
+}
+
+/// The Secret with the agent's kubeconfig.
+fn place(settings: &Settings) -> Place {
+    Place {
+        namespace: settings.karmada_kubeconfig_namespace.clone(),
+        name: settings.karmada_kubeconfig_secret.clone(),
+        key: settings.karmada_kubeconfig_secret_key.clone(),
     }
 }

@@ -22,6 +22,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::COMPONENT;
+use crate::certificate::Bootstrap;
 use crate::join::{self, Registration, Standing, Telling};
 use crate::settings::Settings;
 
@@ -42,6 +43,8 @@ pub struct Agent {
     shutdown: CancellationToken,
     /// What decisions are dated by.
     clock: Arc<Clock>,
+    /// Obtains the credentials for the fleet API, where that was asked for.
+    bootstrap: Option<Arc<Bootstrap>>,
 }
 
 /// Threads of an agent.
@@ -55,13 +58,14 @@ pub enum Threads {
 }
 
 impl Agent {
-    /// Reads both kubeconfigs and opens the admin servers.
+    /// Reads both kubeconfigs and opens the admin servers. With a bootstrap kubeconfig it waits
+    /// until the agent has credentials; `None` when it was told to stop before.
     pub async fn open(
         settings: Settings,
         metrics: Option<PrometheusHandle>,
         threads: Threads,
         shutdown: CancellationToken,
-    ) -> anyhow::Result<Self> {
+    ) -> anyhow::Result<Option<Self>> {
         let fleet = Source {
             kubeconfig: settings.karmada_kubeconfig.clone(),
             context: settings.karmada_context.clone(),
@@ -85,9 +89,23 @@ impl Agent {
             health: settings.health_probe_bind_address.0,
         };
         serve::open(ports, &health, metrics, &mut tasks).await?;
-        Ok(Self {
-            fleet: Gateway::open("fleet", fleet).await?,
-            member: Gateway::open("member", member).await?,
+        let member = Gateway::open("member", member).await?;
+        tasks.spawn(
+            "member credentials",
+            Arc::clone(&member).follow(shutdown.clone()),
+        );
+        let bootstrap = access::bootstrap(&settings, &member, &health, &mut tasks)?;
+        let fleet = match &bootstrap {
+            None => Gateway::open("fleet", fleet).await?,
+            Some(bootstrap) => tokio::select! {
+                () = shutdown.cancelled() => return Ok(None),
+                config = bootstrap.obtain() => Gateway::given("fleet", config),
+            },
+        };
+        Ok(Some(Self {
+            fleet,
+            member,
+            bootstrap,
             settings,
             leadership,
             health,
@@ -96,18 +114,13 @@ impl Agent {
             threads,
             shutdown,
             clock: Arc::new(Clock::default()),
-        })
+        }))
     }
 
     /// Stands for election, joins, and does its work until shutdown.
     pub async fn run(mut self) -> anyhow::Result<()> {
-        for (name, gateway) in [
-            ("fleet credentials", &self.fleet),
-            ("member credentials", &self.member),
-        ] {
-            self.tasks
-                .spawn(name, Arc::clone(gateway).follow(self.shutdown.clone()));
-        }
+        let following = Arc::clone(&self.fleet).follow(self.shutdown.clone());
+        self.tasks.spawn("fleet credentials", following);
         let (publish, standing) = watch::channel(Standing::Unregistered);
         self.standing = standing;
         let clusters = self.follow_cluster()?;

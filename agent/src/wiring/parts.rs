@@ -25,7 +25,6 @@ use crate::join::Standing;
 use crate::reflect::{self, Reflections, Watches};
 use crate::report::Reporter;
 use crate::report::collector::{self, Collected};
-use crate::settings::CERT_ROTATION;
 use crate::work::CachedWork;
 use crate::work::inventory::Inventory;
 use crate::work::member::Member;
@@ -376,10 +375,7 @@ impl Agent {
     }
 
     pub(super) fn runs(&self, controller: &str) -> bool {
-        let off_by_default = controller == CERT_ROTATION;
-        self.settings
-            .controllers
-            .enabled(controller, off_by_default)
+        self.settings.runs(controller)
     }
 
     /// A client of the fleet API within the operator's limits.

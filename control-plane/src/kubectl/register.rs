@@ -19,6 +19,7 @@ use kube::Config;
 use kube::api::{Patch, PatchParams, PostParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::certificate::answer::{self, Answer};
+use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
 use muster_shared::client::{self, Profile};
@@ -155,7 +156,13 @@ pub(super) async fn carry_out(
         ));
     }
     let (key, certificate) = certify(options, &token, &info).await?;
-    let kubeconfig = kubeconfig(options, &info, &key.pem(), &certificate);
+    let way = Way {
+        server: options.server(),
+        authority: info.authority.clone(),
+        ..Way::default()
+    };
+    let cluster = &options.cluster_name;
+    let kubeconfig = way.with_certificate(cluster, &certificate, key.pem().as_bytes());
     check_standing(options, &kubeconfig, &id).await?;
     store(&member, &secrets, namespace, &kubeconfig).await?;
     Ok(what_is_left(namespace, &options.cluster_name))
@@ -264,22 +271,6 @@ async fn certify(
         }
         tokio::time::sleep(PAUSE).await;
     }
-}
-
-/// The agent's kubeconfig.
-fn kubeconfig(options: &Options, info: &Info, key: &str, certificate: &[u8]) -> Value {
-    let cluster = &options.cluster_name;
-    json!({
-        "apiVersion": "v1", "kind": "Config",
-        "clusters": [{"name": "fleet", "cluster": {
-            "server": options.server(), "certificate-authority-data": STANDARD.encode(&info.authority),
-        }}],
-        "users": [{"name": cluster, "user": {
-            "client-certificate-data": STANDARD.encode(certificate), "client-key-data": STANDARD.encode(key),
-        }}],
-        "contexts": [{"name": cluster, "context": {"cluster": "fleet", "user": cluster}}],
-        "current-context": cluster,
-    })
 }
 
 /// Asks the fleet API as the agent: it has to have the agent's rights, and know no other member of

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Config;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::client;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta, Secret};
@@ -59,6 +60,10 @@ pub(super) struct Create {
     /// Print the command by which a member joins.
     #[arg(long)]
     print_register_command: bool,
+    /// Print a kubeconfig with the token, with which the agent registers by itself
+    /// (`--bootstrap-kubeconfig`).
+    #[arg(long, conflicts_with = "print_register_command")]
+    print_bootstrap_kubeconfig: bool,
     /// Address of the fleet API as members see it; that of the kubeconfig without it.
     #[arg(long, value_name = "URL")]
     server: Option<String>,
@@ -123,6 +128,15 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
             entry.token.name(),
             client::brief(&error)
         );
+    }
+    if options.print_bootstrap_kubeconfig {
+        let way = Way {
+            server: server.trim_end_matches('/').to_owned(),
+            authority: info.authority,
+            ..Way::default()
+        };
+        let kubeconfig = way.with_token("bootstrap", &entry.token.to_string());
+        return serde_saphyr::to_string(&kubeconfig).context("write the kubeconfig");
     }
     if !options.print_register_command {
         return Ok(format!("{}\n", entry.token));

@@ -13,7 +13,7 @@ mod traffic;
 use std::path::Path;
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 pub use self::reload::{Gateway, Pool, Source};
@@ -94,6 +94,36 @@ pub async fn kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Co
             }),
         },
     }
+}
+
+/// Loads the configuration of a Kubernetes API from the text of a kubeconfig. Errors call it by
+/// `name`.
+pub async fn from_text(text: &str, name: &str, context: Option<&str>) -> Result<Config, Error> {
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    let named = |source: KubeconfigError| Error::Kubeconfig {
+        path: name.to_owned(),
+        problem: problem(&source),
+    };
+    let read = Kubeconfig::from_yaml(text).map_err(named)?;
+    Config::from_custom_kubeconfig(read, &options)
+        .await
+        .map_err(named)
+}
+
+/// Returns a configuration with a client certificate and its key (PEM texts) in place of all other
+/// credentials.
+pub fn certified(mut way: Config, certificate: &[u8], key: &[u8]) -> Config {
+    use base64::Engine;
+    let encode = |bytes| base64::engine::general_purpose::STANDARD.encode(bytes);
+    way.auth_info = AuthInfo {
+        client_certificate_data: Some(encode(certificate)),
+        client_key_data: Some(encode(key).into()),
+        ..AuthInfo::default()
+    };
+    way
 }
 
 /// What is wrong with a kubeconfig, without a word of it: its text holds tokens and keys, and what

@@ -66,6 +66,15 @@ impl Gateway {
     /// Reads the configuration. `api` labels metrics and log lines (`fleet`, `member`).
     pub async fn open(api: &'static str, source: Source) -> Result<Arc<Self>, Error> {
         let config = kubeconfig(source.kubeconfig.as_deref(), source.context.as_deref()).await?;
+        Ok(Self::with(api, source, config))
+    }
+
+    /// Takes a configuration that is on no disk: it stays until another is [taken](Self::take).
+    pub fn given(api: &'static str, config: Config) -> Arc<Self> {
+        Self::with(api, Source::default(), config)
+    }
+
+    fn with(api: &'static str, source: Source, config: Config) -> Arc<Self> {
         let gateway = Self {
             api,
             source,
@@ -73,7 +82,13 @@ impl Gateway {
             reminder: Mutex::new(Reminder::at_once()),
         };
         gateway.report_state();
-        Ok(Arc::new(gateway))
+        Arc::new(gateway)
+    }
+
+    /// Uses another configuration from the next request on.
+    pub fn take(&self, config: Config) {
+        self.config.send_replace(config);
+        self.report_state();
     }
 
     /// Shows for how long the credentials are still good and how well the server is known, and says
@@ -126,6 +141,11 @@ impl Gateway {
     /// The client certificate that is shown (PEM text), if there is one.
     pub fn certificate(&self) -> Option<Vec<u8>> {
         certificate(&self.config.borrow())
+    }
+
+    /// The private key of that certificate (PEM text), where the configuration itself has it.
+    pub fn key(&self) -> Option<Vec<u8>> {
+        decode(&private(&self.config.borrow(), "client-key-data")?)
     }
 
     /// A client with the deadlines of a profile. Requests that begin after the credentials changed
@@ -270,9 +290,13 @@ fn token(config: &Config) -> Option<String> {
     if let Some(file) = &user.token_file {
         return std::fs::read_to_string(file).ok();
     }
-    // A secret text gives its content to a serializer only.
-    let user = serde_json::to_value(user).ok()?;
-    user["token"].as_str().map(str::to_owned)
+    private(config, "token")
+}
+
+/// A field of the credentials that is secret: it gives its content to a serializer only.
+fn private(config: &Config, field: &str) -> Option<String> {
+    let user = serde_json::to_value(&config.auth_info).ok()?;
+    user[field].as_str().map(str::to_owned)
 }
 
 /// When a token runs out, as a JSON Web Token says; other tokens say nothing.

@@ -4,205 +4,19 @@
 // The lints know test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::path::PathBuf;
+mod bench;
+mod bootstrap;
 
-use futures::StreamExt as _;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{
-    DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
-};
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use muster_control_plane::kubectl;
-use muster_control_plane::settings::Settings;
-use muster_e2e::apiserver::{ApiServer, Options, Running};
-use muster_e2e::harness::ground::{Ground, PATIENCE, Scratch, Task, until};
-use muster_e2e::harness::{access, kubeconfig};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use muster_e2e::harness::ground::until;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
-use muster_shared::k8s::{
-    Api, ByteString, CertificateSigningRequest, Client, Event, Namespace, ObjectMeta, ResourceExt,
-    Secret, ServiceAccount,
-};
-use muster_shared::settings::BindAddress;
-use tokio::time::timeout;
+use muster_shared::k8s::{Api, Namespace, ObjectMeta, ResourceExt, ServiceAccount};
 
-const NAMESPACE: &str = "karmada-system";
-const SECRET: &str = "karmada-kubeconfig";
-
-/// A fleet with its control plane, a member that has not joined, and files with an administrator's
-/// access to both.
-struct Bench {
-    ground: Ground,
-    _control_plane: Task,
-    member: Running,
-    member_client: Client,
-    scratch: Scratch,
-}
-
-impl Bench {
-    async fn start(name: &str) -> Self {
-        let ground = Ground::fleet(name).await.unwrap();
-        let settings = Settings {
-            controllers: "cluster,agentcsrapproving".parse().unwrap(),
-            ..Settings::default()
-        };
-        let member = ApiServer::start(Options {
-            name: "m1".to_owned(),
-            ..Options::default()
-        });
-        let member = member.await.unwrap();
-        Self {
-            _control_plane: ground.control_plane(settings).unwrap(),
-            ground,
-            member_client: member.client().await.unwrap(),
-            member,
-            scratch: Scratch::new(name).unwrap(),
-        }
-    }
-
-    fn file(&self, name: &str, config: &Kubeconfig) -> PathBuf {
-        let path = self.scratch.path().join(name);
-        kubeconfig::write(config, &path).unwrap();
-        path
-    }
-
-    /// `kubectl muster` with an administrator's access to the fleet API.
-    async fn at_fleet(&self, words: &[&str]) -> anyhow::Result<String> {
-        let file = self.file("fleet", &self.ground.server.admin_kubeconfig().unwrap());
-        muster(&file, words).await
-    }
-
-    /// The same at the member.
-    async fn at_member(&self, words: &[&str]) -> anyhow::Result<String> {
-        let file = self.file("member", &self.member.admin_kubeconfig().unwrap());
-        muster(&file, words).await
-    }
-
-    /// Makes a token and gives the command line of `register` that is printed with it.
-    async fn invitation(&self, options: &[&str]) -> Vec<String> {
-        let words = [&["token", "create", "--print-register-command"], options].concat();
-        let line = self.at_fleet(&words).await.unwrap();
-        let words = line.strip_prefix("kubectl muster ").unwrap();
-        words.split_whitespace().map(str::to_owned).collect()
-    }
-
-    async fn register(&self, line: &[String]) -> anyhow::Result<String> {
-        let line: Vec<&str> = line.iter().map(String::as_str).collect();
-        self.at_member(&line).await
-    }
-
-    fn secrets(&self) -> Api<Secret> {
-        Api::namespaced(self.member_client.clone(), NAMESPACE)
-    }
-
-    fn clusters(&self) -> Api<Cluster> {
-        Api::all(self.ground.client.clone())
-    }
-
-    /// The agent, with the kubeconfig that `register` left and with the rights of its chart in the
-    /// member.
-    async fn agent(&self) -> Task {
-        let secret = self.secrets().get(SECRET).await.unwrap();
-        let fleet = self.scratch.path().join("agent-fleet");
-        std::fs::write(&fleet, &secret.data.unwrap()[SECRET].0).unwrap();
-        let account = access::admit_agent(&self.member_client).await.unwrap();
-        let administrator = self.member.admin_kubeconfig().unwrap();
-        let own = access::kubeconfig(&self.member_client, administrator, &account);
-        let settings = muster_agent::settings::Settings {
-            cluster_name: "m1".to_owned(),
-            karmada_kubeconfig: Some(fleet),
-            kubeconfig: Some(self.file("agent-member", &own.await.unwrap())),
-            cluster_status_update_frequency: "1s".parse().unwrap(),
-            cluster_success_threshold: "300ms".parse().unwrap(),
-            report_secrets: "None".parse().unwrap(),
-            metrics_bind_address: BindAddress(None),
-            health_probe_bind_address: BindAddress(None),
-            ..muster_agent::settings::Settings::default()
-        };
-        Task::start(|shutdown| muster_agent::run(settings, shutdown))
-    }
-
-    /// Asks for the certificate of an agent with a token, as a program of somebody else's would,
-    /// and gives the request's name.
-    async fn ask(&self, line: &[String], cluster: &str) -> String {
-        self.ask_with(line, cluster, str::to_owned).await
-    }
-
-    /// The same with another text of the request.
-    async fn ask_with(
-        &self,
-        line: &[String],
-        cluster: &str,
-        edit: impl FnOnce(&str) -> String,
-    ) -> String {
-        let at = line.iter().position(|it| it == "--token").unwrap();
-        let mut config = self.ground.server.admin_kubeconfig().unwrap();
-        config.auth_infos[0].auth_info = Some(AuthInfo {
-            token: Some(line[at + 1].clone().into()),
-            ..AuthInfo::default()
-        });
-        let options = KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(config, &options);
-        let stranger = Client::try_from(config.await.unwrap()).unwrap();
-        let subject = subject::of(
-            "system:karmada:agents",
-            &format!("system:karmada:agent:{cluster}"),
-        );
-        let key = NewKey::generate().unwrap();
-        let request = key.asking(cluster, &subject, std::time::Duration::from_hours(1));
-        let mut request = request.unwrap();
-        let text = String::from_utf8(request.spec.request.0).unwrap();
-        request.spec.request = ByteString(edit(&text).into_bytes());
-        let requests: Api<CertificateSigningRequest> = Api::all(stranger);
-        let made = requests.create(&PostParams::default(), &request).await;
-        made.unwrap().name_any()
-    }
-
-    fn requests(&self) -> Api<CertificateSigningRequest> {
-        Api::all(self.ground.client.clone())
-    }
-
-    async fn is_issued(&self, request: &str) {
-        until(&self.requests(), request, "it is issued", |it| {
-            it.status
-                .as_ref()
-                .is_some_and(|it| it.certificate.is_some())
-        })
-        .await;
-    }
-
-    /// Waits until a request was left to a person, and gives the reason.
-    async fn is_left(&self, request: &str) -> String {
-        let events: Api<Event> = Api::namespaced(self.ground.client.clone(), "default");
-        let about = WatchParams::default().fields(&format!("involvedObject.name={request}"));
-        let mut told = events.watch(&about, "0").await.unwrap().boxed();
-        let reason = async {
-            loop {
-                match told.next().await {
-                    Some(Ok(WatchEvent::Added(event) | WatchEvent::Modified(event)))
-                        if event.reason.as_deref() == Some("NotAutoApproved") =>
-                    {
-                        return event.message.unwrap();
-                    }
-                    Some(_) => {}
-                    None => panic!("the watch of events ended"),
-                }
-            }
-        };
-        let why = timeout(PATIENCE, reason).await.expect("the reason is told");
-        let status = self.requests().get(request).await.unwrap().status;
-        assert!(status.is_none_or(|it| it.conditions.is_none()), "{why}");
-        why
-    }
-}
-
-async fn muster(kubeconfig: &std::path::Path, words: &[&str]) -> anyhow::Result<String> {
-    let file = kubeconfig.to_str().unwrap();
-    let line = [&["kubectl-muster", "--kubeconfig", file], words].concat();
-    kubectl::answer(line).await
-}
+use bench::{Bench, SECRET};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_joins_by_a_token_and_leaves_nothing_behind_when_it_goes() {
@@ -222,17 +36,7 @@ async fn a_member_joins_by_a_token_and_leaves_nothing_behind_when_it_goes() {
     assert!(again.contains("--force"), "{again}");
 
     let agent = bench.agent().await;
-    until(
-        &bench.clusters(),
-        "m1",
-        "it is ready",
-        |cluster: &Cluster| {
-            cluster
-                .condition("Ready")
-                .is_some_and(|it| it.status == "True")
-        },
-    )
-    .await;
+    bench.is_ready().await;
 
     // The same member may have another certificate, should the first one be lost.
     let replace = [&line[..], &["--force".to_owned()]].concat();

@@ -1,0 +1,123 @@
+//! A signing request of the agent, and its answer.
+
+use std::time::Duration;
+
+use kube::api::PostParams;
+use muster_shared::certificate::answer::{self, Answer, Useless};
+use muster_shared::certificate::request::{NewKey, NoKey};
+use muster_shared::k8s::{Api, CertificateSigningRequest, ResourceExt};
+use muster_shared::tls::Certificate;
+use tokio::time::Instant;
+
+use crate::write::{self, FIELD_MANAGER, within};
+
+/// How often an answer to a request is asked for. An agent may read requests and not watch them
+/// (Karmada's role for agents).
+pub const ASK: Duration = Duration::from_secs(1);
+/// After this time without an answer that is told, and the answer looked for less often (Karmada
+/// then makes another request, and another, each with a new key).
+pub const PATIENCE: Duration = Duration::from_mins(5);
+/// The longest pause after a refusal.
+pub const LONGEST: Duration = Duration::from_hours(1);
+
+/// Reason why a request brought no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The fleet API rejected a call or did not answer.
+    #[error(transparent)]
+    Call(#[from] write::Error),
+    /// No key could be made.
+    #[error(transparent)]
+    NoKey(#[from] NoKey),
+    /// Somebody denied the request, or the signer failed.
+    #[error("signing request {0:?} was refused: {1}")]
+    Refused(String, String),
+    /// The request was removed.
+    #[error("signing request {0:?} went without an answer")]
+    Gone(String),
+    /// The certificate is not the one that was asked for.
+    #[error("what was issued for signing request {0:?} is of no use: {1}")]
+    Useless(String, Useless),
+}
+
+impl Error {
+    /// Returns whether the request is over: another has to be made.
+    pub fn ends(&self) -> bool {
+        matches!(self, Self::Refused(..) | Self::Gone(_) | Self::Useless(..))
+    }
+
+    /// Returns whether the API does not know who asks.
+    pub fn is_unknown_user(&self) -> bool {
+        let Self::Call(write::Error::Call { source, .. }) = self else {
+            return false;
+        };
+        matches!(source, kube::Error::Api(status) if status.code == 401)
+    }
+}
+
+/// Returns the pause after a number of consecutive refusals: `first`, doubled with each.
+pub fn after_refusal(first: Duration, refusals: u32) -> Duration {
+    let doubled = first.saturating_mul(1 << refusals.saturating_sub(1).min(16));
+    doubled.min(LONGEST.max(first))
+}
+
+/// A request that waits for its answer.
+pub struct Asked {
+    /// Name of the request.
+    pub name: String,
+    /// Time of the request.
+    pub since: Instant,
+    key: Box<NewKey>,
+}
+
+impl Asked {
+    /// Makes a new key, and asks for a certificate of it.
+    pub async fn ask(
+        api: &Api<CertificateSigningRequest>,
+        cluster: &str,
+        subject: &[u8],
+        life: Duration,
+    ) -> Result<Self, Error> {
+        let key = NewKey::generate()?;
+        let request = key.asking(cluster, subject, life)?;
+        let name = request.name_any();
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            ..PostParams::default()
+        };
+        within("create a signing request", api.create(&params, &request)).await?;
+        tracing::info!(request = name, "asked for a certificate for the fleet API");
+        Ok(Self {
+            name,
+            key: Box::new(key),
+            since: Instant::now(),
+        })
+    }
+
+    /// Looks for the certificate, which has to be better than the old one; `None` while nobody has
+    /// answered.
+    pub async fn answer(
+        &self,
+        api: &Api<CertificateSigningRequest>,
+        old: &[Certificate],
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let name = || self.name.clone();
+        let found = within("read the signing request", api.get_opt(&self.name)).await?;
+        // Kubernetes removes requests that nobody answered for a day.
+        let request = found.ok_or_else(|| Error::Gone(name()))?;
+        match answer::answer(&request) {
+            Answer::Pending => Ok(None),
+            Answer::Refused(why) => Err(Error::Refused(name(), why)),
+            Answer::Issued(certificate) => {
+                answer::check(&certificate, &self.key.public(), old)
+                    .map_err(|useless| Error::Useless(name(), useless))?;
+                Ok(Some(certificate))
+            }
+        }
+    }
+
+    /// Returns the private key as PEM text.
+    pub fn key(&self) -> String {
+        self.key.pem()
+    }
+}

@@ -1,0 +1,312 @@
+//! Obtains the agent's credentials with a bootstrap kubeconfig (`--bootstrap-kubeconfig`): when
+//! none are stored, and when the stored certificate has expired.
+//!
+//! The bootstrap credentials create one signing request and read its answer, and are used for
+//! nothing else. The issued certificate is stored in the Secret of the member in which
+//! [`Rotation`](super::Rotation) renews it. The Secret is looked at all the while, because another
+//! agent of the member may be faster.
+
+mod telling;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kube::Config;
+use muster_shared::certificate::kubeconfig::Way;
+use muster_shared::certificate::pem;
+use muster_shared::client::{self, Gateway, Profile};
+use muster_shared::clock::calendar;
+use muster_shared::events::Events;
+use muster_shared::k8s::{Api, CertificateSigningRequest, Client, ObjectMeta, Secret};
+use muster_shared::queue::jittered;
+use muster_shared::serve::Health;
+use muster_shared::tls;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use self::telling::{Error, Trouble};
+use super::Place;
+use super::asking::{Asked, LONGEST};
+use super::document::Document;
+use super::stored::{self, Reason, Verdict};
+use crate::write::{self, merge, within};
+
+/// The part of readiness that the credentials are.
+pub const PART: &str = "credentials";
+/// Life for which a certificate is asked: that of `kubectl muster register`.
+const LIFE: Duration = Duration::from_hours(90 * 24);
+/// How often the bootstrap kubeconfig is looked at for a change, and the certificate for its end.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// The bootstrap kubeconfig of one agent, and the place of its credentials.
+pub struct Bootstrap {
+    /// Name of the Cluster.
+    pub cluster: String,
+    /// The bootstrap kubeconfig.
+    pub file: PathBuf,
+    /// File with the stored kubeconfig: the Secret as it is mounted.
+    pub mounted: Option<PathBuf>,
+    /// The Secret for the kubeconfig.
+    pub place: Place,
+    /// Context of the stored kubeconfig.
+    pub context: Option<String>,
+    /// The member's API.
+    pub member: Client,
+    /// Publishes events in the member.
+    pub events: Events,
+    /// State of this part.
+    pub health: Health,
+}
+
+impl Bootstrap {
+    /// Returns good credentials, at once if some are stored; waits for others otherwise.
+    pub async fn obtain(&self) -> Config {
+        let mut asked = None;
+        let mut trouble = Trouble::default();
+        loop {
+            let seen = std::fs::read(&self.file).ok();
+            let error = match self.step(&mut asked).await {
+                Ok(config) => {
+                    self.health.ready(PART, Ok(()));
+                    return config;
+                }
+                Err(error) => error,
+            };
+            let pause = self.note(&mut trouble, &error, asked.as_ref());
+            tokio::select! {
+                () = tokio::time::sleep(jittered(pause)) => {}
+                () = self.changed(seen) => trouble = Trouble::default(),
+            }
+        }
+    }
+
+    /// Obtains others whenever the certificate has expired, until shutdown.
+    pub async fn keep(self: Arc<Self>, gateway: Arc<Gateway>, shutdown: CancellationToken) {
+        let keeping = async {
+            loop {
+                let rest = left(&gateway);
+                if !rest.is_zero() {
+                    tokio::time::sleep(rest.min(LOOK_EVERY)).await;
+                    continue;
+                }
+                gateway.take(self.obtain().await);
+                if left(&gateway).is_zero() {
+                    // By this machine's clock; another certificate would be of the same kind.
+                    tokio::time::sleep(LONGEST).await;
+                }
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = keeping => {}
+        }
+    }
+
+    /// Looks for stored credentials; then asks for some, or for the answer.
+    async fn step(&self, asked: &mut Option<Asked>) -> Result<Config, Error> {
+        let way = self.way().await;
+        let server = way.as_ref().ok().map(|way| way.cluster_url.to_string());
+        let mounted = self.mounted.as_ref().and_then(|it| std::fs::read(it).ok());
+        let mounted = mounted.as_deref();
+        // Without the member's API, which may not answer: the lease does not wait for that.
+        if let Verdict::Use(document) = self.judge(mounted, server.as_deref())
+            && let Ok(config) = self.config(mounted, &document, way.as_ref().ok()).await
+        {
+            return Ok(config);
+        }
+        let secrets = self.secrets();
+        let read = secrets.get_opt(&self.place.name);
+        let secret = within("read the member's Secret with our kubeconfig", read).await?;
+        let text = self.text(secret.as_ref());
+        let why = match self.judge(text, server.as_deref()) {
+            Verdict::Use(document) => match self.config(text, &document, way.as_ref().ok()).await {
+                Ok(config) => return Ok(config),
+                Err(why) => Reason::Way(why),
+            },
+            Verdict::Ask(why) => why,
+            Verdict::Leave => {
+                let name = format!("{}/{}", self.place.namespace, self.place.name);
+                return Err(Error::Foreign(name, self.cluster.clone()));
+            }
+        };
+        let way = match way {
+            Ok(way) => way,
+            Err(error) => return Err(Error::Kubeconfig(why, error)),
+        };
+        let (certificate, key) = self.ask(asked, why).await?;
+        let document = way_of(&way).with_certificate(&self.cluster, &certificate, key.as_bytes());
+        let document = serde_saphyr::to_string(&document);
+        let document = document.map_err(|error| Error::Write(error.to_string()))?;
+        // In use, whatever becomes of the Secret: the rotation stores what is missing there.
+        if let Err(error) = self.store(secret.as_ref(), &document).await {
+            tracing::warn!(%error, "could not store the new certificate for the fleet API");
+        }
+        self.tell_success(&certificate);
+        Ok(client::certified(way, &certificate, key.as_bytes()))
+    }
+
+    /// Asks, or looks for the answer. The request outlives all errors that do not end it.
+    async fn ask(
+        &self,
+        asked: &mut Option<Asked>,
+        why: Reason,
+    ) -> Result<(Vec<u8>, String), Error> {
+        let read = client::kubeconfig(Some(&self.file), None).await;
+        let fleet = read.and_then(|config| client::connect(&config, Profile::Write));
+        let fleet = match fleet {
+            Ok(fleet) => fleet,
+            Err(error) => return Err(Error::Kubeconfig(why, error)),
+        };
+        let api: Api<CertificateSigningRequest> = Api::all(fleet);
+        let answer = match asked.take() {
+            None => {
+                tracing::info!(%why, "asking the fleet API for a certificate");
+                let subject = stored::subject_of(&self.cluster);
+                let made = Asked::ask(&api, &self.cluster, &subject, LIFE).await;
+                made.map(|made| (made, None))
+            }
+            Some(request) => match request.answer(&api, &[]).await {
+                Ok(answer) => Ok((request, answer)),
+                Err(error) => {
+                    if !error.ends() {
+                        *asked = Some(request);
+                    }
+                    Err(error)
+                }
+            },
+        };
+        match answer {
+            Ok((request, Some(certificate))) => Ok((certificate, request.key())),
+            Ok((request, None)) => {
+                let name = request.name.clone();
+                *asked = Some(request);
+                Err(Error::Waits { why, name })
+            }
+            Err(error) if error.is_unknown_user() => Err(Error::Token {
+                why,
+                file: self.file.clone(),
+                cluster: self.cluster.clone(),
+            }),
+            Err(error) => Err(Error::Asking(why, error)),
+        }
+    }
+
+    /// Stores what the gateway shows where the Secret has nothing of use: it was deleted, or could
+    /// not be written when the certificate was issued. Returns the Secret as it is then.
+    pub async fn secured(&self, gateway: &Gateway) -> Result<Option<Secret>, write::Error> {
+        let secrets = self.secrets();
+        let step = "read the member's Secret with our kubeconfig";
+        let secret = within(step, secrets.get_opt(&self.place.name)).await?;
+        let stored = self.judge(self.text(secret.as_ref()), None);
+        let (Some(certificate), Some(key)) = (gateway.certificate(), gateway.key()) else {
+            return Ok(secret);
+        };
+        if left(gateway).is_zero() || !matches!(stored, Verdict::Ask(_)) {
+            return Ok(secret);
+        }
+        let way = way_of(&gateway.config());
+        let document = way.with_certificate(&self.cluster, &certificate, &key);
+        let Ok(document) = serde_saphyr::to_string(&document) else {
+            return Ok(secret);
+        };
+        let written = self.store(secret.as_ref(), &document).await?;
+        tracing::info!("stored the certificate for the fleet API, which was not in the Secret");
+        Ok(Some(written))
+    }
+
+    async fn store(&self, found: Option<&Secret>, text: &str) -> Result<Secret, write::Error> {
+        let (secrets, name) = (self.secrets(), &self.place.name);
+        let data = json!({ self.place.key.as_str(): STANDARD.encode(text) });
+        let step = "write the member's Secret with our kubeconfig";
+        if let Some(found) = found {
+            let version = &found.metadata.resource_version;
+            let patch = json!({ "metadata": { "resourceVersion": version }, "data": data });
+            return within(step, merge(&secrets, name, None, &patch)).await;
+        }
+        let data = [(self.place.key.clone(), text.to_owned())];
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                ..ObjectMeta::default()
+            },
+            string_data: Some(data.into()),
+            ..Secret::default()
+        };
+        within(step, write::create(&secrets, name, &secret)).await
+    }
+
+    /// The way to the fleet API of the bootstrap kubeconfig, without its credentials.
+    async fn way(&self) -> Result<Config, client::Error> {
+        let mut way = client::kubeconfig(Some(&self.file), None).await?;
+        way.auth_info = kube::config::AuthInfo::default();
+        Ok(way)
+    }
+
+    /// The configuration of stored credentials. The bootstrap kubeconfig says where the fleet API
+    /// is; without it, as after its Secret was deleted, the stored one.
+    async fn config(
+        &self,
+        text: Option<&[u8]>,
+        document: &Document,
+        way: Option<&Config>,
+    ) -> Result<Config, client::Error> {
+        let way = if let Some(way) = way {
+            way.clone()
+        } else {
+            let text = String::from_utf8_lossy(text.unwrap_or_default());
+            let name = "of the member's Secret";
+            client::from_text(&text, name, self.context.as_deref()).await?
+        };
+        Ok(client::certified(way, &document.certificate, &document.key))
+    }
+
+    fn judge(&self, text: Option<&[u8]>, server: Option<&str>) -> Verdict {
+        let context = self.context.as_deref();
+        stored::judge(text, context, &self.cluster, server, calendar())
+    }
+
+    fn text<'a>(&self, secret: Option<&'a Secret>) -> Option<&'a [u8]> {
+        let data = secret.and_then(|it| it.data.as_ref());
+        Some(&data?.get(&self.place.key)?.0)
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.member.clone(), &self.place.namespace)
+    }
+
+    /// Waits until the bootstrap kubeconfig is another than the one that was seen.
+    async fn changed(&self, seen: Option<Vec<u8>>) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let now = std::fs::read(&self.file).ok();
+            if now.is_some() && now != seen {
+                return;
+            }
+        }
+    }
+}
+
+/// Rest of the life of the certificate that is shown: nothing once it has expired.
+fn left(gateway: &Gateway) -> Duration {
+    let end = gateway.certificate();
+    let end = end.and_then(|pem| tls::not_after(&pem).ok());
+    let left = end.map(|end| end.duration_since(calendar()));
+    left.and_then(|left| Duration::try_from(left).ok())
+        .unwrap_or_default()
+}
+
+/// The way of a configuration, to be written into a kubeconfig.
+fn way_of(config: &Config) -> Way {
+    let authority = config.root_cert.iter().flatten();
+    Way {
+        server: config.cluster_url.to_string(),
+        authority: authority
+            .flat_map(|der| pem("CERTIFICATE", der).into_bytes())
+            .collect(),
+        server_name: config.tls_server_name.clone(),
+        proxy: config.proxy_url.as_ref().map(ToString::to_string),
+        insecure: config.accept_invalid_certs,
+    }
+}

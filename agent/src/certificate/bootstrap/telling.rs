@@ -1,0 +1,134 @@
+//! Tells why the agent has no credentials, and when it has got some: log, `/readyz`, events in the
+//! member.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use muster_shared::certificate::validity::Validity;
+use muster_shared::client;
+use muster_shared::clock::calendar;
+use muster_shared::events::EventType;
+use muster_shared::k8s::CoreObjectReference;
+use muster_shared::queue::backoff;
+use muster_shared::tls;
+use tokio::time::Instant;
+
+use super::super::asking::{self, ASK, Asked, PATIENCE, after_refusal};
+use super::super::stored::Reason;
+use super::{Bootstrap, LOOK_EVERY, PART};
+use crate::write;
+
+/// First pause after a request was refused.
+const REFUSED: Duration = Duration::from_mins(5);
+/// After this time without an approval that is told.
+const WORTH_TELLING: Duration = Duration::from_secs(30);
+/// How often trouble that goes on is told again.
+const TELL_AGAIN: Duration = Duration::from_hours(1);
+
+/// Reason why there are no credentials yet.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error(transparent)]
+    Member(#[from] write::Error),
+    #[error("{0}; read the bootstrap kubeconfig: {1}")]
+    Kubeconfig(Reason, #[source] client::Error),
+    #[error(
+        "{why}; the fleet API refuses the bootstrap credentials of {file:?} (401): the token has expired or was deleted. \
+         Make another with `kubectl muster token create --cluster-name {cluster} --print-bootstrap-kubeconfig`, and replace \
+         the Secret from which the file comes"
+    )]
+    Token {
+        why: Reason,
+        file: PathBuf,
+        cluster: String,
+    },
+    #[error("{0}; ask for a certificate: {1}")]
+    Asking(Reason, #[source] asking::Error),
+    #[error(
+        "{why}; signing request {name:?} waits for its approval: `kubectl describe csr {name}` at the fleet API says why"
+    )]
+    Waits { why: Reason, name: String },
+    #[error(
+        "Secret {0:?} has the certificate of another user than the agent of cluster {1:?}: neither used nor replaced. Delete it, \
+         or name another with --karmada-kubeconfig-secret"
+    )]
+    Foreign(String, String),
+    #[error("the kubeconfig cannot be written: {0}")]
+    Write(String),
+}
+
+/// Consecutive failures, and what was told of them.
+#[derive(Default)]
+pub(super) struct Trouble {
+    failures: u32,
+    refusals: u32,
+    said: String,
+    told: Option<Instant>,
+}
+
+impl Bootstrap {
+    /// Tells why there are no credentials, and returns the pause after which to try again.
+    pub(super) fn note(
+        &self,
+        trouble: &mut Trouble,
+        error: &Error,
+        asked: Option<&Asked>,
+    ) -> Duration {
+        let words = error.to_string();
+        self.health.ready(PART, Err(words.clone()));
+        let is_new = trouble.said != words;
+        let is_due = trouble.told.is_none_or(|at| at.elapsed() >= TELL_AGAIN);
+        // As a rule an approval takes a second or two.
+        let waited = asked.is_none_or(|it| it.since.elapsed() >= WORTH_TELLING);
+        if waited && (is_new || is_due) {
+            tracing::warn!(error = words, "no credentials for the fleet API");
+            self.publish(EventType::Warning, "NoFleetCredentials", &words);
+            (trouble.said, trouble.told) = (words, Some(Instant::now()));
+        }
+        match error {
+            Error::Waits { .. } if asked.is_none_or(|it| it.since.elapsed() < PATIENCE) => {
+                (trouble.failures, trouble.refusals) = (0, 0);
+                ASK
+            }
+            Error::Waits { .. } => LOOK_EVERY,
+            Error::Asking(_, asking) if asking.ends() => {
+                trouble.refusals += 1;
+                after_refusal(REFUSED, trouble.refusals)
+            }
+            _ => {
+                trouble.failures += 1;
+                backoff(trouble.failures)
+            }
+        }
+    }
+
+    pub(super) fn tell_success(&self, certificate: &[u8]) {
+        let result = "bootstrapped";
+        metrics::counter!("muster_certificate_rotations_total", "result" => result).increment(1);
+        let chain = tls::certificates(certificate).unwrap_or_default();
+        let until = Validity::of(&chain).map(|it| it.until);
+        let words = match until {
+            Some(until) if until <= calendar() => format!(
+                "The fleet issued a certificate that ended at {until:.0} by this machine's clock: one of the two clocks is wrong."
+            ),
+            Some(until) => {
+                format!("The fleet issued the agent's certificate, valid until {until:.0}.")
+            }
+            None => return,
+        };
+        tracing::info!("{words}");
+        self.publish(EventType::Normal, "FleetCredentialsIssued", &words);
+    }
+
+    /// Publishes an event about the Secret, which may not be there yet.
+    fn publish(&self, kind: EventType, reason: &str, words: &str) {
+        let secret = CoreObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Secret".to_owned()),
+            namespace: Some(self.place.namespace.clone()),
+            name: Some(self.place.name.clone()),
+            ..CoreObjectReference::default()
+        };
+        self.events.publish_about(secret, kind, reason, words);
+    }
+}

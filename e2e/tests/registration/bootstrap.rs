@@ -1,0 +1,304 @@
+//! An agent that registers itself with a bootstrap kubeconfig, and comes back by itself.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{
+    DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
+use muster_agent::settings::Settings;
+use muster_e2e::harness::ground::{PATIENCE, Task, until};
+use muster_shared::k8s::{Api, Event, Namespace, ObjectMeta, ResourceExt, Secret};
+use muster_shared::tls;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::bench::{Bench, NAMESPACE, SECRET};
+
+const AGENT: &str = "system:karmada:agent:m1";
+const AGENTS: &str = "system:karmada:agents";
+
+impl Bench {
+    /// Makes a token for the member, and the text of the bootstrap kubeconfig with it.
+    async fn bootstrap(&self) -> String {
+        let words = ["token", "create", "--print-bootstrap-kubeconfig"];
+        let words = [&words[..], &["--cluster-name", "m1"]].concat();
+        self.at_fleet(&words).await.unwrap()
+    }
+
+    fn bootstrap_file(&self) -> PathBuf {
+        self.scratch.path().join("bootstrap")
+    }
+
+    /// An agent with this bootstrap kubeconfig and nothing else.
+    async fn by_bootstrap(&self, text: &str, edit: impl FnOnce(&mut Settings)) -> Task {
+        self.make_namespace().await;
+        let file = self.bootstrap_file();
+        std::fs::write(&file, text).unwrap();
+        self.agent_with(|settings| {
+            settings.bootstrap_kubeconfig = Some(file);
+            edit(settings);
+        })
+        .await
+    }
+
+    /// A stored kubeconfig for this user that is good for so long.
+    fn ending(&self, user: &str, left: Duration) -> String {
+        let server = &self.ground.server;
+        let kubeconfig = server.ending_kubeconfig(user, &[AGENTS], left).unwrap();
+        serde_saphyr::to_string(&kubeconfig).unwrap()
+    }
+
+    /// The namespace of the Secret, as an installation of the chart makes it.
+    async fn make_namespace(&self) {
+        let namespaces: Api<Namespace> = Api::all(self.member_client.clone());
+        let params = PatchParams::apply("test");
+        let namespace = serde_json::json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE},
+        });
+        let patch = Patch::Apply(namespace);
+        namespaces.patch(NAMESPACE, &params, &patch).await.unwrap();
+    }
+
+    async fn store(&self, text: &str) {
+        self.make_namespace().await;
+        let data = [(SECRET.to_owned(), text.to_owned())];
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(SECRET.to_owned()),
+                ..ObjectMeta::default()
+            },
+            string_data: Some(data.into()),
+            ..Secret::default()
+        };
+        let params = PostParams::default();
+        self.secrets().create(&params, &secret).await.unwrap();
+    }
+
+    /// Waits until the Secret has a certificate that is good for a month at least.
+    async fn is_stored(&self) -> Secret {
+        let later = Timestamp::now() + Duration::from_hours(30 * 24);
+        let is_new = |secret: &Secret| end(secret).is_some_and(|end| end > later);
+        until(&self.secrets(), SECRET, "the certificate is new", is_new).await
+    }
+
+    /// Waits for an event in the member about the Secret, and gives its message.
+    async fn is_told(&self, reason: &str) -> String {
+        let events: Api<Event> = Api::namespaced(self.member_client.clone(), NAMESPACE);
+        let about = WatchParams::default().fields(&format!("reason={reason}"));
+        let mut told = events.watch(&about, "0").await.unwrap().boxed();
+        match timeout(PATIENCE, told.next()).await {
+            Ok(Some(Ok(WatchEvent::Added(event) | WatchEvent::Modified(event)))) => {
+                assert_eq!(event.involved_object.name.as_deref(), Some(SECRET));
+                event.message.unwrap()
+            }
+            other => panic!("expected an event {reason}, got {other:?}"),
+        }
+    }
+
+    /// Waits until the lease is renewed after this moment.
+    async fn is_beating_after(&self, moment: Timestamp) {
+        let leases: Api<Lease> = Api::namespaced(self.ground.client.clone(), "karmada-cluster");
+        let is_later = |lease: &Lease| {
+            let renewed = lease.spec.as_ref().and_then(|it| it.renew_time.clone());
+            renewed.is_some_and(|it| it.0 > moment)
+        };
+        until(&leases, "m1", "it is renewed", is_later).await;
+    }
+
+    async fn number_of_requests(&self) -> usize {
+        let found = self.requests().list(&ListParams::default()).await;
+        found.unwrap().items.len()
+    }
+}
+
+fn text(secret: &Secret) -> Option<String> {
+    let text = secret.data.as_ref()?.get(SECRET)?;
+    String::from_utf8(text.0.clone()).ok()
+}
+
+/// The end of the certificate in the Secret.
+fn end(secret: &Secret) -> Option<Timestamp> {
+    let kubeconfig: Value = serde_saphyr::from_str(&text(secret)?).ok()?;
+    let certificate = kubeconfig["users"][0]["user"]["client-certificate-data"].as_str()?;
+    let pem = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, certificate);
+    tls::not_after(&pem.ok()?).ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_registers_itself_and_needs_the_token_no_more() {
+    let bench = Bench::start("by-itself").await;
+    let kubeconfig = bench.bootstrap().await;
+    bench.ground.server.audit().begin();
+    let agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
+    bench.is_ready().await;
+    let secret = bench.is_stored().await;
+    assert!(!text(&secret).unwrap().contains("token"));
+    // With the token one request is made and nothing else is written.
+    let mut writes = bench.ground.server.audit().end();
+    writes.retain(|write| write.user.starts_with("system:bootstrap:"));
+    let writes: Vec<_> = writes.iter().map(|it| (&*it.method, &*it.path)).collect();
+    let request = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    assert!(
+        matches!(writes[..], [("POST", path)] if path.starts_with(request)),
+        "{writes:?}"
+    );
+    agent.stop().await.unwrap();
+
+    // Whoever has no token any more still has the certificate; the Secret says where the fleet is.
+    std::fs::remove_file(bench.bootstrap_file()).unwrap();
+    let again = Timestamp::now();
+    let _agent = bench
+        .agent_with(|settings| settings.bootstrap_kubeconfig = Some(bench.bootstrap_file()))
+        .await;
+    bench.is_beating_after(again).await;
+    assert_eq!(bench.number_of_requests().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_whose_certificate_expired_while_it_was_down_comes_back_by_itself() {
+    let bench = Bench::start("was-down").await;
+    let kubeconfig = bench.bootstrap().await;
+    let agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
+    bench.is_ready().await;
+    agent.stop().await.unwrap();
+    bench
+        .secrets()
+        .delete(SECRET, &DeleteParams::default())
+        .await
+        .unwrap();
+    let expired = bench.ending(AGENT, Duration::ZERO);
+    bench.store(&expired).await;
+    // As it was mounted.
+    let mounted = bench.scratch.path().join("mounted");
+    std::fs::write(&mounted, &expired).unwrap();
+
+    let again = Timestamp::now();
+    let edit = |settings: &mut Settings| settings.karmada_kubeconfig = Some(mounted);
+    let _agent = bench.by_bootstrap(&kubeconfig, edit).await;
+    bench.is_stored().await;
+    bench.is_beating_after(again).await;
+    let told = bench.is_told("FleetCredentialsIssued").await;
+    assert!(told.contains("valid until"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_whose_certificate_expires_while_it_runs_goes_on_without_a_restart() {
+    let bench = Bench::start("runs-on").await;
+    let kubeconfig = bench.bootstrap().await;
+    let left = Duration::from_secs(8);
+    bench.store(&bench.ending(AGENT, left)).await;
+    let ends = Timestamp::now() + left;
+    // Without a renewal before the end, as when the rotation was refused.
+    let edit = |settings: &mut Settings| settings.cert_rotation_remaining_time_threshold = 0.0;
+    let _agent = bench.by_bootstrap(&kubeconfig, edit).await;
+    bench.is_ready().await;
+    assert!(Timestamp::now() < ends, "the first certificate was used");
+    assert_eq!(bench.number_of_requests().await, 0);
+    bench.is_stored().await;
+    bench.is_beating_after(ends).await;
+    assert_eq!(bench.number_of_requests().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_is_refused_is_told_and_its_successor_works() {
+    let bench = Bench::start("successor").await;
+    let good = bench.bootstrap().await;
+    let kubeconfig: Value = serde_saphyr::from_str(&good).unwrap();
+    let token = kubeconfig["users"][0]["user"]["token"].as_str().unwrap();
+    let (id, _) = token.split_once('.').unwrap();
+    bench.at_fleet(&["token", "delete", id]).await.unwrap();
+    let _agent = bench.by_bootstrap(&good, |_| {}).await;
+    let told = bench.is_told("NoFleetCredentials").await;
+    assert!(
+        told.contains("(401)") && told.contains("kubectl muster token create --cluster-name m1"),
+        "{told}"
+    );
+    assert!(!told.contains(token), "{told}");
+    assert_eq!(bench.number_of_requests().await, 0);
+
+    std::fs::write(bench.bootstrap_file(), bench.bootstrap().await).unwrap();
+    bench.is_ready().await;
+    bench.is_stored().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_of_garbage_is_replaced_and_the_rest_of_it_stays() {
+    let bench = Bench::start("garbage").await;
+    let kubeconfig = bench.bootstrap().await;
+    bench.store("{garbage").await;
+    let other = serde_json::json!({"stringData": {"other": "stays"}});
+    let (params, patch) = (PatchParams::default(), Patch::Merge(other));
+    bench
+        .secrets()
+        .patch(SECRET, &params, &patch)
+        .await
+        .unwrap();
+    let _agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
+    bench.is_ready().await;
+    let secret = bench.is_stored().await;
+    assert_eq!(secret.data.unwrap()["other"].0, b"stays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_secret_of_another_cluster_is_neither_used_nor_replaced() {
+    let bench = Bench::start("of-another").await;
+    let kubeconfig = bench.bootstrap().await;
+    let theirs = bench.ending("system:karmada:agent:m2", Duration::from_hours(1));
+    bench.store(&theirs).await;
+    let _agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
+    let told = bench.is_told("NoFleetCredentials").await;
+    assert!(
+        told.contains("another user than the agent of cluster \"m1\""),
+        "{told}"
+    );
+    assert_eq!(bench.number_of_requests().await, 0);
+    let there = bench.secrets().get(SECRET).await.unwrap();
+    assert_eq!(text(&there).as_deref(), Some(theirs.as_str()));
+
+    // Once it is out of the way.
+    bench
+        .secrets()
+        .delete(SECRET, &DeleteParams::default())
+        .await
+        .unwrap();
+    bench.is_ready().await;
+    assert_eq!(
+        bench
+            .requests()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items[0]
+            .name_any()
+            .get(..3),
+        Some("m1-")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_was_deleted_gets_the_certificate_back_without_another_request() {
+    let bench = Bench::start("deleted").await;
+    let kubeconfig = bench.bootstrap().await;
+    let edit = |settings: &mut Settings| {
+        settings.cert_rotation_checking_interval = "1s".parse().unwrap();
+    };
+    let _agent = bench.by_bootstrap(&kubeconfig, edit).await;
+    bench.is_ready().await;
+    let before = text(&bench.is_stored().await);
+    bench
+        .secrets()
+        .delete(SECRET, &DeleteParams::default())
+        .await
+        .unwrap();
+    let after = text(&bench.is_stored().await);
+    let certificate = |text: Option<String>| {
+        let kubeconfig: Value = serde_saphyr::from_str(&text.unwrap()).unwrap();
+        kubeconfig["users"][0]["user"].clone()
+    };
+    assert_eq!(certificate(before), certificate(after));
+    assert_eq!(bench.number_of_requests().await, 1);
+}
