@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bench;
+mod bootstrap;
 mod census;
 mod cluster;
 mod credentials;

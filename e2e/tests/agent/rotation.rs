@@ -16,28 +16,20 @@ use crate::bench::{AGENT, AGENTS, Agent, Bench, MEMBER, until};
 use crate::meter::Meter;
 
 const SECRET: &str = "karmada-kubeconfig";
-const NAMESPACE: &str = "karmada-system";
+pub const NAMESPACE: &str = "karmada-system";
 const ROTATIONS: &str = "muster_certificate_rotations_total";
 const VALIDITY: &str = "muster_client_certificate_remaining_seconds";
 
 /// An agent that looks at its certificate each second, and whose certificate has ten minutes left
 /// of a day.
 async fn start(bench: &Bench) -> (Agent, String) {
-    let (fleet, member) = (&bench.fleet_client, &bench.member_client);
-    access::admit_to(Extra::Certificates, fleet, MEMBER, AGENTS)
+    access::admit_to(Extra::Certificates, &bench.fleet_client, MEMBER, AGENTS)
         .await
         .unwrap();
     let left = Duration::from_mins(10);
     let kubeconfig = bench.fleet.ending_kubeconfig(AGENT, &[AGENTS], left);
     let kubeconfig = serde_saphyr::to_string(&kubeconfig.unwrap()).unwrap();
-    let namespace =
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-    let namespaces: Api<muster_shared::k8s::Namespace> = Api::all(member.clone());
-    let namespace = serde_json::from_value(namespace).unwrap();
-    namespaces
-        .create(&PostParams::default(), &namespace)
-        .await
-        .unwrap();
+    make_namespace(bench).await;
     let secret: Secret = serde_json::from_value(
         json!({"metadata": {"name": SECRET}, "stringData": {SECRET: kubeconfig, "other": "stays"}}),
     )
@@ -47,6 +39,18 @@ async fn start(bench: &Bench) -> (Agent, String) {
         .await
         .unwrap();
     (start_again(bench, &kubeconfig), kubeconfig)
+}
+
+/// The namespace of the Secret.
+pub async fn make_namespace(bench: &Bench) {
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    let namespaces: Api<muster_shared::k8s::Namespace> = Api::all(bench.member_client.clone());
+    let namespace = serde_json::from_value(namespace).unwrap();
+    namespaces
+        .create(&PostParams::default(), &namespace)
+        .await
+        .unwrap();
 }
 
 fn start_again(bench: &Bench, kubeconfig: &str) -> Agent {
@@ -67,7 +71,12 @@ fn requests(bench: &Bench) -> Api<CertificateSigningRequest> {
 }
 
 /// Waits for a signing request that nobody has answered.
-async fn asked(bench: &Bench) -> CertificateSigningRequest {
+pub async fn asked(bench: &Bench) -> CertificateSigningRequest {
+    asked_beside(bench, "").await
+}
+
+/// Waits for another such request than the one of this name.
+pub async fn asked_beside(bench: &Bench, name: &str) -> CertificateSigningRequest {
     let mut stream = Box::pin(events(&requests(bench), Selection::everything()));
     loop {
         if let Some(watch::Event::Apply(request) | watch::Event::InitApply(request)) =
@@ -76,13 +85,14 @@ async fn asked(bench: &Bench) -> CertificateSigningRequest {
                 .status
                 .as_ref()
                 .is_none_or(|it| it.conditions.is_none())
+            && request.name_any() != name
         {
             return request;
         }
     }
 }
 
-async fn decide(bench: &Bench, request: &CertificateSigningRequest, decision: &str) {
+pub async fn decide(bench: &Bench, request: &CertificateSigningRequest, decision: &str) {
     let condition =
         json!({"type": decision, "status": "True", "reason": "Test", "message": "so be it"});
     let patch = json!({"status": {"conditions": [condition]}});
@@ -105,7 +115,7 @@ fn end(secret: &Secret) -> Option<Timestamp> {
     tls::not_after(&pem.ok()?).ok()
 }
 
-async fn renewed(bench: &Bench) -> Secret {
+pub async fn renewed(bench: &Bench) -> Secret {
     let soon = Timestamp::now() + Duration::from_hours(1);
     until(
         &secrets(bench),
@@ -123,7 +133,7 @@ async fn told(bench: &Bench, words: &str) {
     assert!(messages.iter().any(|it| it.contains(words)), "{messages:?}");
 }
 
-async fn number_of_requests(bench: &Bench) -> usize {
+pub async fn number_of_requests(bench: &Bench) -> usize {
     let found = requests(bench).list(&ListParams::default()).await;
     found.unwrap().items.len()
 }

@@ -1,0 +1,125 @@
+//! An agent with a bootstrap kubeconfig whose request waits for somebody's approval. The whole way
+//! with tokens and the control plane is told by the tests of registration.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use muster_e2e::harness::access::{self, Extra};
+use muster_shared::k8s::{Api, Event, Lease, ResourceExt};
+use tokio::time::sleep;
+
+use crate::bench::{Agent, Bench, MEMBER, first_event, until};
+use crate::rotation::{
+    NAMESPACE, asked, asked_beside, decide, make_namespace, number_of_requests, renewed,
+};
+
+/// The group of agents' certificates.
+const ISSUED: &str = "system:karmada:agents";
+/// The group of whoever may ask, and nothing else.
+const BOOTSTRAPPERS: &str = "bootstrappers";
+
+/// An agent that has nothing but a bootstrap kubeconfig.
+async fn start(bench: &Bench) -> Agent {
+    let (fleet, member) = (&bench.fleet_client, &bench.member_client);
+    let rights = access::admit_group(fleet, member, MEMBER, ISSUED);
+    rights.await.unwrap();
+    let may_ask = access::admit_to(Extra::Certificates, fleet, MEMBER, BOOTSTRAPPERS);
+    may_ask.await.unwrap();
+    make_namespace(bench).await;
+    let user = "system:bootstrap:abcdef";
+    let token = bench.fleet.token_kubeconfig(user, &[BOOTSTRAPPERS]);
+    let file = bench.write("bootstrap", &token.unwrap());
+    bench.agent_in(&[], |settings| {
+        settings.karmada_kubeconfig = None;
+        settings.bootstrap_kubeconfig = Some(file);
+    })
+}
+
+/// What the member's events say about the lack of credentials.
+async fn told(bench: &Bench) -> String {
+    let events: Api<Event> = Api::namespaced(bench.member_client.clone(), NAMESPACE);
+    let event = first_event(&events, "reason=NoFleetCredentials").await;
+    event.message.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_request_that_nobody_answers_is_told_and_waits() {
+    let bench = Bench::start().await;
+    let _agent = start(&bench).await;
+    let request = asked(&bench).await;
+    assert_eq!(
+        request.spec.username.as_deref(),
+        Some("system:bootstrap:abcdef")
+    );
+    let words = told(&bench).await;
+    let name = request.name_any();
+    assert!(
+        words.contains("no credentials are stored")
+            && words.contains(&format!("kubectl describe csr {name}")),
+        "{words}"
+    );
+    sleep(Duration::from_mins(20)).await;
+    assert_eq!(number_of_requests(&bench).await, 1);
+
+    decide(&bench, &request, "Approved").await;
+    renewed(&bench).await;
+    bench.joined().await;
+    assert_eq!(number_of_requests(&bench).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_request_that_is_refused_is_told_and_made_again_later() {
+    let bench = Bench::start().await;
+    let _agent = start(&bench).await;
+    let first = asked(&bench).await;
+    let begun = tokio::time::Instant::now();
+    decide(&bench, &first, "Denied").await;
+    let words = told(&bench).await;
+    assert!(words.contains("Denied: Test: so be it"), "{words}");
+    let second = asked_beside(&bench, &first.name_any()).await;
+    // Five minutes, give or take a fifth.
+    assert!(
+        begun.elapsed() >= Duration::from_mins(4),
+        "{:?}",
+        begun.elapsed()
+    );
+    decide(&bench, &second, "Approved").await;
+    renewed(&bench).await;
+    bench.joined().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_agents_that_ask_at_once_the_second_takes_what_the_first_was_given() {
+    let bench = Bench::start().await;
+    let first = start(&bench).await;
+    let request = asked(&bench).await;
+    let _second = bench.agent_in(&[], |settings| {
+        settings.karmada_kubeconfig = None;
+        let file = settings.kubeconfig.clone().unwrap();
+        settings.bootstrap_kubeconfig = Some(file.with_file_name("bootstrap.kubeconfig"));
+    });
+    asked_beside(&bench, &request.name_any()).await;
+    decide(&bench, &request, "Approved").await;
+    renewed(&bench).await;
+    bench.joined().await;
+    // The other request stays without an answer, and its agent works all the same.
+    first.stop().await;
+    let stopped = Timestamp::now();
+    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
+    let is_later = |lease: &Lease| {
+        let renewed = lease.spec.as_ref().and_then(|it| it.renew_time.clone());
+        renewed.is_some_and(|it| it.0 > stopped)
+    };
+    until(&leases, MEMBER, "it is renewed", is_later).await;
+    assert_eq!(number_of_requests(&bench).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_ends_when_it_is_told_to_while_it_waits_for_its_first_certificate() {
+    let bench = Bench::start().await;
+    let agent = start(&bench).await;
+    asked(&bench).await;
+    agent.stop().await;
+    let cluster = bench.clusters().get_opt(MEMBER).await.unwrap();
+    assert!(cluster.is_none());
+}
