@@ -1,6 +1,6 @@
 //! Objects of one kind that the watch has seen, and the Work that each was last compared with.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use muster_shared::api::work::Work;
@@ -83,6 +83,9 @@ pub(super) type Fits = HashMap<ObjectKey, u64>;
 pub(super) struct Known {
     /// Those that their Works want.
     wanted: HashMap<ObjectKey, String>,
+    /// Those that another Work took over, with the Works that wanted them before. They may want
+    /// them still.
+    former: HashMap<ObjectKey, BTreeSet<String>>,
     /// The others: the Work is gone, or never wanted them.
     strays: HashMap<ObjectKey, String>,
 }
@@ -90,22 +93,70 @@ pub(super) struct Known {
 impl Known {
     /// Notes what an object says now.
     pub(super) fn note(&mut self, place: ObjectKey, work: Option<String>, wanted: bool) {
-        self.wanted.remove(&place);
+        let before = self.wanted.remove(&place);
         self.strays.remove(&place);
-        if let Some(work) = work {
-            let objects = if wanted {
-                &mut self.wanted
-            } else {
-                &mut self.strays
-            };
-            objects.insert(place, work);
+        match work {
+            Some(work) if wanted => {
+                self.note_former(&place, before, &work);
+                self.wanted.insert(place, work);
+            }
+            Some(work) => _ = self.strays.insert(place, work),
+            None => {}
         }
     }
 
-    /// Forgets an object; gives the Work that wanted it.
-    pub(super) fn remove(&mut self, place: &ObjectKey) -> Option<String> {
+    /// Notes who wanted an object before the Work that has it now.
+    fn note_former(
+        &mut self,
+        place: &ObjectKey,
+        before: impl IntoIterator<Item = String>,
+        now: &str,
+    ) {
+        for work in before {
+            if work != now {
+                self.former.entry(place.clone()).or_default().insert(work);
+            }
+        }
+        if let Some(former) = self.former.get_mut(place) {
+            former.remove(now);
+            if former.is_empty() {
+                self.former.remove(place);
+            }
+        }
+    }
+
+    /// Forgets an object; gives the Works that wanted it, the last one first.
+    pub(super) fn remove(&mut self, place: &ObjectKey) -> Vec<String> {
         self.strays.remove(place);
-        self.wanted.remove(place)
+        let former = self.former.remove(place).unwrap_or_default();
+        self.wanted
+            .remove(place)
+            .into_iter()
+            .chain(former)
+            .collect()
+    }
+
+    /// Takes over what a list does not tell from what was known before. Gives the objects that are
+    /// gone, with the Works that wanted them.
+    pub(super) fn succeed(&mut self, before: Self) -> Vec<(ObjectKey, Vec<String>)> {
+        let (mut former, mut lost) = (before.former, Vec::new());
+        for (place, work) in before.wanted {
+            let others = former.remove(&place).unwrap_or_default();
+            let works = std::iter::once(work).chain(others);
+            match self.wanted.get(&place).cloned() {
+                Some(now) => self.note_former(&place, works, &now),
+                None => lost.push((place, works.collect())),
+            }
+        }
+        lost
+    }
+
+    /// Forgets those among the former Works that are gone.
+    pub(super) fn retain_former(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.former.retain(|_, works| {
+            works.retain(|work| is_there(work));
+            !works.is_empty()
+        });
     }
 
     /// The Work that wants an object.
@@ -192,5 +243,32 @@ mod tests {
         );
         known.note(at.clone(), None, false);
         assert_eq!(known.all().count(), 0);
+    }
+
+    #[test]
+    fn the_works_that_wanted_an_object_before_are_known_until_it_or_they_are_gone() {
+        let at = place("ConfigMap", "default", "a");
+        let wanted_by = |works: &[&str]| {
+            let mut known = Known::default();
+            for work in works {
+                known.note(at.clone(), Some((*work).to_owned()), true);
+            }
+            known
+        };
+        assert_eq!(
+            wanted_by(&["a", "b", "c", "b"]).remove(&at),
+            ["b", "a", "c"]
+        );
+        assert_eq!(wanted_by(&["a", "a"]).remove(&at), ["a"]);
+        let mut known = wanted_by(&["a", "b", "c"]);
+        known.retain_former(|work| work != "a");
+        assert_eq!(known.remove(&at), ["c", "b"]);
+        assert!(known.remove(&at).is_empty());
+
+        let mut listed = wanted_by(&["b"]);
+        assert!(listed.succeed(wanted_by(&["c", "a"])).is_empty());
+        assert_eq!(listed.remove(&at), ["b", "a", "c"]);
+        let lost = Known::default().succeed(wanted_by(&["a", "b"]));
+        assert_eq!(lost, [(at.clone(), vec!["b".to_owned(), "a".to_owned()])]);
     }
 }

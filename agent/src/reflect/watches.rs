@@ -173,6 +173,10 @@ impl Watches {
             let event = tokio::select! {
                 () = stop.cancelled() => break,
                 _ = count.tick() => {
+                    if self.works.is_synced() {
+                        let namespace = self.works.api().namespace();
+                        known.retain_former(|work| self.works.get(namespace, work).is_some());
+                    }
                     self.count_orphans(&watched, &known);
                     continue;
                 }
@@ -200,9 +204,9 @@ impl Watches {
                     let (present, fits) = listed.take().unwrap_or_default();
                     self.go_on(self.inventory.list(&watched.kind, fits));
                     let before = std::mem::replace(&mut known, present);
-                    for (place, work) in before.wanted() {
-                        if !known.is_wanted(place) {
-                            self.lose(&watched, place, work);
+                    for (place, works) in known.succeed(before) {
+                        for work in works {
+                            self.lose(&watched, &place, &work);
                         }
                     }
                     self.count_orphans(&watched, &known);
@@ -223,8 +227,14 @@ impl Watches {
                     let place = watched.place(&raw);
                     // The list that is arriving may have shown it.
                     let shown = listed.as_mut();
-                    let shown = shown.and_then(|(present, _)| present.remove(&place));
-                    if let Some(work) = known.remove(&place).or(shown) {
+                    let shown = shown.map(|(present, _)| present.remove(&place));
+                    let mut works = known.remove(&place);
+                    for work in shown.unwrap_or_default() {
+                        if !works.contains(&work) {
+                            works.push(work);
+                        }
+                    }
+                    for work in works {
                         let lost = self.lose(&watched, &place, &work);
                         if let Some((key, (_, fits))) = lost.zip(listed.as_mut()) {
                             fits.remove(&key);
