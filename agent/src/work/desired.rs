@@ -30,6 +30,17 @@ pub enum Error {
         /// Missing field.
         field: &'static str,
     },
+    /// A field that is part of the object's URL cannot be: the client would send nothing, or ask
+    /// for something else.
+    #[error("manifest {ordinal} of the work has {field} {value:?}, which cannot be part of a URL")]
+    Unaddressable {
+        /// Position in the Work.
+        ordinal: usize,
+        /// Field.
+        field: &'static str,
+        /// Its value.
+        value: String,
+    },
 }
 
 /// The identity of one object in the member.
@@ -60,14 +71,28 @@ impl ObjectKey {
         let api_version = text("/apiVersion", "apiVersion")?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = text("/kind", "kind")?;
+        let namespace = manifest.pointer("/metadata/namespace");
+        let namespace = namespace.and_then(Value::as_str).unwrap_or_default();
+        let name = text("/metadata/name", "metadata.name")?;
+        for (field, value) in [
+            ("apiVersion", group),
+            ("apiVersion", version),
+            ("metadata.namespace", namespace),
+            ("metadata.name", name),
+        ] {
+            if !can_be_in_url(value) {
+                let value = value.to_owned();
+                return Err(Error::Unaddressable {
+                    ordinal,
+                    field,
+                    value,
+                });
+            }
+        }
         Ok(Self {
             kind: GroupVersionKind::gvk(group, version, kind),
-            namespace: manifest
-                .pointer("/metadata/namespace")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned(),
-            name: text("/metadata/name", "metadata.name")?.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
         })
     }
 
@@ -109,6 +134,14 @@ impl ObjectKey {
             format!("{}/{}", self.namespace, self.name)
         }
     }
+}
+
+/// Whether a text can be one part of the path of a URL, as it is: the client escapes nothing.
+fn can_be_in_url(text: &str) -> bool {
+    let path = format!("/{text}");
+    !text.contains(['/', '?', '#', '%'])
+        && ![".", ".."].contains(&text)
+        && http::uri::PathAndQuery::try_from(path).is_ok()
 }
 
 impl std::fmt::Display for ObjectKey {
@@ -231,6 +264,34 @@ mod tests {
                 ObjectKey::of(&manifest, 0),
                 Err(Error::Incomplete { ordinal: 0, field })
             );
+        }
+    }
+
+    #[test]
+    fn a_manifest_whose_object_no_url_can_name_is_refused() {
+        let manifest = |api_version: &str, namespace: &str, name: &str| {
+            let metadata = json!({"namespace": namespace, "name": name});
+            json!({"apiVersion": api_version, "kind": "A", "metadata": metadata})
+        };
+        for (api_version, namespace, name, refused) in [
+            ("v1", "", "a", None),
+            ("rbac.authorization.k8s.io/v1", "", "system:node|a@b", None),
+            ("v1", "", "a b", Some("metadata.name")),
+            ("v1", "", "a/b", Some("metadata.name")),
+            ("v1", "", "a%2Fb", Some("metadata.name")),
+            ("v1", "", "?", Some("metadata.name")),
+            ("v1", "", "a#b", Some("metadata.name")),
+            ("v1", "", "..", Some("metadata.name")),
+            ("v1", "a?b", "a", Some("metadata.namespace")),
+            ("my group/v1", "", "a", Some("apiVersion")),
+            ("a/v1/b", "", "a", Some("apiVersion")),
+        ] {
+            let read = ObjectKey::of(&manifest(api_version, namespace, name), 0);
+            let field = match read {
+                Err(Error::Unaddressable { field, .. }) => Some(field),
+                read => read.map(|_| None).unwrap(),
+            };
+            assert_eq!(field, refused, "{api_version} {namespace} {name}");
         }
     }
 

@@ -182,6 +182,60 @@ async fn an_object_that_cannot_be_removed_keeps_no_other_and_is_told_of() {
 }
 
 #[tokio::test]
+async fn an_object_whose_name_no_url_can_have_keeps_no_other_from_being_removed() {
+    let (bench, _agent) = Bench::with_agent().await;
+    let mut group = config_map("a", "1");
+    group["apiVersion"] = json!("my group/v1");
+    let mut namespace = config_map("a", "1");
+    namespace["metadata"]["namespace"] = json!("b?c");
+    let odd = [config_map("my map", "1"), group, namespace];
+    for (number, odd) in odd.into_iter().enumerate() {
+        let work = format!("work-{number}");
+        let good = config_map(&work, "1");
+        bench.create_of(&work, json!([odd, good])).await;
+        bench.applied(&work, "False").await;
+        until(&bench.config_maps(), &work, "it is applied", |_| true).await;
+        delete(&bench.works(), &work).await;
+        gone(&bench.config_maps(), &work).await;
+        gone(&bench.works(), &work).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_does_not_answer_keeps_no_other_from_being_removed() {
+    let (bench, _agent) = Bench::with_agent().await;
+    bench
+        .apply("a", json!([deployment("web"), config_map("a", "1")]))
+        .await;
+    let scope = Scope {
+        user: Some(AGENT.into()),
+        path: Some("/deployments/".into()),
+    };
+    bench.member.faults().inject_for(scope, Effect::Hang);
+    delete(&bench.works(), "a").await;
+    gone(&bench.config_maps(), "a").await;
+    bench.member.faults().heal();
+    gone(&bench.works(), "a").await;
+}
+
+#[tokio::test]
+async fn an_object_of_two_works_stays_while_one_of_them_wants_it() {
+    let (bench, _agent) = Bench::with_agent().await;
+    bench.apply("first", json!([config_map("a", "1")])).await;
+    bench.apply("second", json!([config_map("a", "2")])).await;
+    until(&bench.config_maps(), "a", "the second has it", |it| {
+        value(it) == "2"
+    })
+    .await;
+    delete(&bench.works(), "second").await;
+    gone(&bench.works(), "second").await;
+    until(&bench.config_maps(), "a", "the first has it", |it| {
+        value(it) == "1"
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_report_that_is_lost_or_put_back_is_written_again() {
     let (bench, _agent) = Bench::with_agent().await;
     bench.apply("a", json!([config_map("a", "1")])).await;

@@ -131,15 +131,20 @@ impl Applier {
         Ok(Next::Done)
     }
 
-    /// Removes all objects of a Work; one that cannot be removed does not keep the others.
+    /// Removes all objects of a Work; one that cannot be removed does not keep the others. An API
+    /// group that does not answer may be an aggregated one, whose server is away; when a second one
+    /// does not either, the others would wait as long in vain.
     async fn remove_all(&self, work: &Work) -> Failures {
         let preserve = work.spec.preserve_resources_on_deletion == Some(true);
         let (namespace, name) = (namespace(work), work.name_any());
         let manifests = work.spec.workload.manifests.iter().enumerate();
         let listed =
             manifests.filter_map(|(ordinal, manifest)| ObjectKey::of(&manifest.0, ordinal).ok());
-        let mut failures = Failures::default();
+        let (mut failures, mut silent) = (Failures::default(), None);
         for key in listed.chain(dropped(work)) {
+            if silent.as_ref() == Some(&key.kind.group) {
+                continue;
+            }
             let owner = (namespace.as_str(), name.as_str());
             let fleet = self.fleet.now();
             match object::remove(&self.member, &key, &[], owner, preserve, &fleet).await {
@@ -154,9 +159,11 @@ impl Applier {
                 Err(error) => {
                     count(&key, "error");
                     failures.unremoved.push(error.to_string());
-                    if error.is_silence() || error.is_dismissal() {
-                        // The others would wait as long in vain.
+                    if error.is_dismissal() || (error.is_silence() && silent.is_some()) {
                         break;
+                    }
+                    if error.is_silence() {
+                        silent = Some(key.kind.group.clone());
                     }
                 }
             }
