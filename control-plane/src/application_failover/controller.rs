@@ -30,6 +30,7 @@ use crate::eviction::pace::Pace;
 use crate::eviction::rate::Band;
 use crate::eviction::reason::application;
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::event_reference;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use muster_shared::queue::until;
@@ -44,14 +45,6 @@ const WORTH_TELLING: Duration = Duration::from_secs(1);
 
 /// A cluster that is not left, why, and when to look again; without, somebody tells when.
 type Held = (String, Obstacle, Option<Duration>);
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {step} {key}: {}", client::brief(error))]
-struct Failure {
-    step: &'static str,
-    key: BindingKey,
-    error: Box<kube::Error>,
-}
 
 struct Controller {
     fleet: Arc<Fleet>,
@@ -179,7 +172,7 @@ impl Controller {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn reconcile<B: BindingKind>(&self, key: BindingKey) -> Result<Next, Failure> {
+    async fn reconcile<B: BindingKind>(&self, key: BindingKey) -> Result<Next, ApiError> {
         // Unless it is used, the payment for it is taken back.
         let paid = self.turns.take(&key);
         let Some(binding) = B::cache(&self.fleet).get(key.namespace.as_deref(), &key.name) else {
@@ -246,7 +239,7 @@ impl Controller {
         case: &Case<'_, B>,
         behavior: &ApplicationFailoverBehavior,
         paid: Option<Paid>,
-    ) -> Result<Next, Failure> {
+    ) -> Result<Next, ApiError> {
         let (known, verdict) = self.learn(case, behavior);
         let (history, now) = (known.history.clone(), case.now);
         let turn = verdict
@@ -284,7 +277,7 @@ impl Controller {
         cluster: String,
         paid: Paid,
         progress: &mut Progress,
-    ) -> Result<Option<Next>, Failure> {
+    ) -> Result<Option<Next>, ApiError> {
         let (key, now) = (case.key, case.now);
         let overtaken = std::mem::take(&mut known.overtaken);
         let leaver = Leaver {
@@ -362,7 +355,7 @@ impl Controller {
         case: &Case<'_, B>,
         history: &History,
         progress: Progress,
-    ) -> Result<Next, Failure> {
+    ) -> Result<Next, ApiError> {
         let Progress {
             mut turn,
             mut wait,
@@ -401,7 +394,7 @@ impl Controller {
         case: &Case<'_, B>,
         turn: &Turn,
         was_told: Option<&Condition>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ApiError> {
         let told_at = self.known().get(case.key).and_then(|known| known.told_at);
         if told_at.is_some_and(|at| turn.repeats(was_told, at, case.now)) {
             return Ok(());
@@ -440,7 +433,7 @@ impl Controller {
         &self,
         case: &Case<'_, B>,
         why: Option<Unfollowed>,
-    ) -> Result<Next, Failure> {
+    ) -> Result<Next, ApiError> {
         let history = case.written.clone().with_health(Since::new(), case.now);
         let settled = self.settle(case, &history).await?;
         let told = conditions::get(&case.binding.status().conditions, CONDITION);
@@ -461,7 +454,7 @@ impl Controller {
         &self,
         case: &Case<'_, B>,
         history: &History,
-    ) -> Result<Next, Failure> {
+    ) -> Result<Next, ApiError> {
         let Case {
             key,
             binding,
@@ -494,11 +487,7 @@ impl Controller {
             Ok(_) => Ok(Next::Done),
             Err(error) if client::is_conflict(&error) => Ok(Next::Again),
             Err(error) if client::is_not_found(&error) => Ok(Next::Done),
-            Err(error) => Err(Failure {
-                step: "note the health of",
-                key: key.clone(),
-                error: Box::new(error),
-            }),
+            Err(error) => Err(ApiError::of("note the health of", key)(error)),
         }
     }
 
@@ -509,12 +498,8 @@ impl Controller {
         binding: &B,
         turn: &Turn,
         now: Timestamp,
-    ) -> Result<(), Failure> {
-        let failed = |error| Failure {
-            step: "explain the failover of",
-            key: key.clone(),
-            error: Box::new(error),
-        };
+    ) -> Result<(), ApiError> {
+        let failed = |error| ApiError::of::<ApiError>("explain the failover of", key)(error);
         let api = B::api(&self.fleet.report_client, key);
         let (mut fresh, mut attempts) = (None, 0);
         loop {

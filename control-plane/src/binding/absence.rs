@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::error::Error;
 use super::write::remove;
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 
 /// How long the API has to go on saying that there is no such binding before its Works are removed.
@@ -123,7 +124,7 @@ fn read(answer: Result<(), kube::Error>, key: &BindingKey) -> Result<Existence, 
     match answer {
         Ok(()) => Ok(Existence::There),
         Err(error) if says_absent(&error, &key.name) => Ok(Existence::Absent),
-        Err(error) => Err(Error::api("look for", key)(error)),
+        Err(error) => Err(ApiError::of("look for", key)(error)),
     }
 }
 

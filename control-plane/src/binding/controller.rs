@@ -28,6 +28,7 @@ use super::state;
 use super::waits::Waits;
 use super::write::{Ensured, Written, ensure, lead, listed, remove, remove_named};
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::availability;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::claim::Claim;
@@ -402,7 +403,7 @@ async fn finish<B: BindingKind>(
     {
         Ok(_) => Ok(Next::Done),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
-        Err(error) => Err(Error::api("release", key)(error)),
+        Err(error) => Err(ApiError::of("release", key)(error)),
     }
 }
 
@@ -416,7 +417,7 @@ async fn identify<B: BindingKind>(
     B::api(&fleet.client, key)
         .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
-        .map_err(Error::api("identify", key))?;
+        .map_err(ApiError::of::<Error>("identify", key))?;
     Ok(Next::Done)
 }
 

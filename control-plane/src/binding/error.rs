@@ -3,6 +3,8 @@
 use muster_shared::{interpreter, work_status};
 use serde_json::Value;
 
+use crate::fleet::api_error::ApiError;
+
 /// Levels of the deepest manifest. A Work adds some of its own, and readers of JSON end at 128: a
 /// deeper one could be written and never read again.
 pub const DEEPEST_MANIFEST: usize = 100;
@@ -12,12 +14,8 @@ pub const DEEPEST_MANIFEST: usize = 100;
 pub enum Error {
     #[error("render the works: {0}")]
     Render(#[from] interpreter::Error),
-    #[error("{step} {subject}: {source}")]
-    Api {
-        step: &'static str,
-        subject: String,
-        source: Box<kube::Error>,
-    },
+    #[error(transparent)]
+    Api(#[from] ApiError),
     /// Two resources share the name of their Works.
     #[error(
         "{work} {owner}, and is left as it is: the names of works end in a hash that two namespaces may share; rename the resource, or its namespace"
@@ -37,17 +35,6 @@ pub enum Error {
         of: usize,
         first: Box<Self>,
     },
-}
-
-impl Error {
-    pub fn api(step: &'static str, subject: &impl ToString) -> impl FnOnce(kube::Error) -> Self {
-        let subject = subject.to_string();
-        move |source| Self::Api {
-            step,
-            subject,
-            source: Box::new(source),
-        }
-    }
 }
 
 /// Refuses a resource that is too deep to be put into a Work.

@@ -23,6 +23,7 @@ use super::compare;
 use super::render::Rendered;
 use super::waits::Waits;
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::patch_params;
 use crate::fleet::scope::Scope;
 use crate::fleet::works::{CachedWork, binding_of, owner_id};
@@ -62,11 +63,8 @@ enum Error {
         namespace: String,
         source: serde_json::Error,
     },
-    #[error("write work {work}: {source}")]
-    Api {
-        work: String,
-        source: Box<kube::Error>,
-    },
+    #[error(transparent)]
+    Api(#[from] ApiError),
 }
 
 /// Starts the controller.
@@ -234,10 +232,10 @@ async fn ensure(fleet: &Fleet, namespace: &Namespace, cluster: &str) -> Result<b
         Ok(()) => Ok(true),
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(true),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
-        Err(source) => Err(Error::Api {
-            work: format!("{}/{}", rendered.namespace, rendered.name),
-            source: Box::new(source),
-        }),
+        Err(error) => {
+            let work = format!("work {}/{}", rendered.namespace, rendered.name);
+            Err(ApiError::of("write", &work)(error))
+        }
     }
 }
 

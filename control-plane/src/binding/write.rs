@@ -17,6 +17,7 @@ use super::error::Error;
 use super::owner::{Owner, owner};
 use super::render::{Origin, Rendered};
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::works::{CachedWork, binding_named, fingerprint};
 
@@ -143,7 +144,7 @@ pub async fn ensure(
             Ok(Ensured::AsRendered)
         }
         Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Ensured::Raced),
-        Err(error) => Err(Error::api("update", &subject())(error)),
+        Err(error) => Err(ApiError::of("update", &subject())(error)),
     }
 }
 
@@ -159,19 +160,19 @@ async fn create(fleet: &Fleet, origin: &Origin, rendered: &Rendered) -> Result<E
     let subject = || format!("work {}/{}", rendered.namespace, rendered.name);
     let work: Work = serde_json::from_value(compare::create(rendered))
         .map_err(kube::Error::SerdeError)
-        .map_err(Error::api("compose", &subject()))?;
+        .map_err(ApiError::of::<Error>("compose", &subject()))?;
     lead(fleet)?;
     let api: Api<Work> = Api::namespaced(fleet.order_client.clone(), &rendered.namespace);
     match api.create(&PostParams::default(), &work).await {
         Ok(_) => return Ok(Ensured::AsRendered),
         Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Ensured::Joining),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-        Err(error) => return Err(Error::api("create", &subject())(error)),
+        Err(error) => return Err(ApiError::of("create", &subject())(error)),
     }
     // Made a moment ago and not in the cache yet; or made by somebody else.
     let held = match api.get_metadata_opt(&rendered.name).await {
         Ok(held) => held.unwrap_or_default(),
-        Err(error) => return Err(Error::api("read", &subject())(error)),
+        Err(error) => return Err(ApiError::of("read", &subject())(error)),
     };
     let key = origin.key();
     let named = binding_named(|key| held.annotations().get(key).map(String::as_str));
@@ -233,7 +234,7 @@ pub async fn remove_named(fleet: &Fleet, works: Vec<Doomed>) -> Result<(), Error
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
                 Ok(())
             }
-            Err(error) => Err(Error::api("remove work", &work.name)(error)),
+            Err(error) => Err(ApiError::of("remove work", &work.name)(error)),
         }
     });
     join_all(removals).await.into_iter().collect()
@@ -252,7 +253,7 @@ pub async fn listed(
     let listed = api
         .list_metadata(&parameters)
         .await
-        .map_err(Error::api("list the works of", key))?;
+        .map_err(ApiError::of::<Error>("list the works of", key))?;
     let names_us = |work: &&kube::core::PartialObjectMeta<Work>| {
         binding_named(|key| work.annotations().get(key).map(String::as_str))
             .is_none_or(|named| named == *key)

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::build::Wanted;
 use super::controller::Detector;
 use super::error::Error;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::template::TemplateKey;
 use crate::scheduler::controller::InitialPlacement;
@@ -54,7 +55,7 @@ impl Detector {
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
                 Ok(Next::Again)
             }
-            Err(error) => Err(Error::api("update", &binding)(error)),
+            Err(error) => Err(ApiError::of("update", &binding)(error)),
         }
     }
 
@@ -71,8 +72,9 @@ impl Detector {
         if let Some(wait) = arriving {
             return Ok(Next::After(wait));
         }
-        let binding: B = serde_json::from_value(object)
-            .map_err(|error| Error::api("compose", key)(kube::Error::SerdeError(error)))?;
+        let binding: B = serde_json::from_value(object).map_err(|error| {
+            ApiError::of::<Error>("compose", key)(kube::Error::SerdeError(error))
+        })?;
         match api.create(&PostParams::default(), &binding).await {
             Ok(created) => {
                 if !created.spec().clusters.is_empty() {
@@ -87,7 +89,7 @@ impl Detector {
             }
             Err(error) => {
                 self.memory().arriving.end(template);
-                Err(Error::api("create", key)(error))
+                Err(ApiError::of("create", key)(error))
             }
         }
     }

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::controller::Detector;
 use super::error::Error;
 use super::identity::{Owner, owner};
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::claim::Claim;
 use crate::fleet::template::TemplateKey;
@@ -130,7 +131,7 @@ impl Detector {
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
                 Ok(false)
             }
-            Err(error) => Err(Error::api("mark", key)(error)),
+            Err(error) => Err(ApiError::of("mark", key)(error)),
         }
     }
 
@@ -198,7 +199,7 @@ impl Detector {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-            Err(error) => Err(Error::api("release", &key)(error)),
+            Err(error) => Err(ApiError::of("release", &key)(error)),
         }
     }
 }

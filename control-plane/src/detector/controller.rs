@@ -288,7 +288,7 @@ impl Detector {
                 }
                 return Ok(next);
             }
-            Err(error @ Error::Api { .. }) => return Err(error),
+            Err(error @ Error::Api(_)) => return Err(error),
             Err(error) => error,
         };
         // Trying again mends none of these: the template, its policy or what stands in its way has

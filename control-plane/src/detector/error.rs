@@ -1,6 +1,7 @@
 //! Errors while the binding of a template is reconciled.
 
 use super::build;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::policy::PolicyKey;
 
@@ -9,12 +10,8 @@ use crate::fleet::policy::PolicyKey;
 pub(super) enum Error {
     #[error("build the binding: {0}")]
     Build(#[from] build::Error),
-    #[error("{step} {subject}: {source}")]
-    Api {
-        step: &'static str,
-        subject: String,
-        source: Box<kube::Error>,
-    },
+    #[error(transparent)]
+    Api(#[from] ApiError),
     #[error(
         "{policy} waits for override policies ({overrides}), which this version does not apply: take dependentOverrides out of it"
     )]
@@ -30,18 +27,4 @@ pub(super) enum Error {
     Some { failed: usize, first: Box<Self> },
     #[error("{binding} is there and cannot be read: mend or delete it")]
     Unreadable { binding: BindingKey },
-}
-
-impl Error {
-    pub(super) fn api(
-        step: &'static str,
-        subject: &impl ToString,
-    ) -> impl FnOnce(kube::Error) -> Self {
-        let subject = subject.to_string();
-        move |source| Self::Api {
-            step,
-            subject,
-            source: Box::new(source),
-        }
-    }
 }

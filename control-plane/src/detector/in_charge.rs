@@ -12,6 +12,7 @@ use super::controller::Detector;
 use super::error::Error;
 use super::identity::{Owner, owner};
 use super::select::{Subject, winner};
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::claim::Claim;
 use crate::fleet::policy::{Policy, PolicyKey};
@@ -100,7 +101,7 @@ impl Detector {
         match found {
             Ok(()) => Ok(false),
             Err(error) if says_absent(&error, key.name()) => Ok(true),
-            Err(error) => Err(Error::api("look for", key)(error)),
+            Err(error) => Err(ApiError::of("look for", key)(error)),
         }
     }
 

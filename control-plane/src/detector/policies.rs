@@ -17,6 +17,7 @@ use super::error::Error;
 use super::kinds::kinds_of;
 use super::select::{Subject, given, selects};
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::claim::Claim;
 use crate::fleet::policy::{Policy, PolicyKey};
@@ -225,7 +226,7 @@ impl Detector {
             Ok(()) => Ok(Next::Done),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::Again),
-            Err(error) => Err(Error::api("mark", &key)(error)),
+            Err(error) => Err(ApiError::of("mark", &key)(error)),
         }
     }
 

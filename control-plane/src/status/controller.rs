@@ -24,6 +24,7 @@ use super::aggregate::{Taken, fully_applied, items, patch};
 use super::applied;
 use crate::binding::render::Scope;
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::parked::Parked;
 use crate::fleet::template::TemplateKey;
@@ -34,16 +35,16 @@ use crate::fleet::works::{binding_of, fingerprint, owner_id};
 /// Reports of several clusters about one binding come in bunches; one write says them all.
 const GATHERING: Duration = Duration::from_millis(100);
 
+/// The step that an error names.
+const STEP: &str = "write the status of";
+
 /// Why a status is not as it should be.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("aggregate the status: {0}")]
     Aggregate(#[from] interpreter::Error),
-    #[error("write the status of {subject}: {source}")]
-    Api {
-        subject: String,
-        source: Box<kube::Error>,
-    },
+    #[error(transparent)]
+    Api(#[from] ApiError),
 }
 
 impl Error {
@@ -52,9 +53,7 @@ impl Error {
     fn is_lasting(&self) -> bool {
         match self {
             Self::Aggregate(_) => true,
-            Self::Api { source, .. } => {
-                matches!(&**source, kube::Error::Api(status) if [400, 403, 413, 422].contains(&status.code))
-            }
+            Self::Api(error) => error.is_lasting(),
         }
     }
 }
@@ -183,12 +182,7 @@ async fn reconcile<B: BindingKind>(
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Next::Done),
             Err(kube::Error::Api(status)) if status.is_conflict() => return Ok(Next::Again),
-            Err(source) => {
-                return Err(Error::Api {
-                    subject: key.to_string(),
-                    source: Box::new(source),
-                });
-            }
+            Err(error) => return Err(ApiError::of(STEP, key)(error)),
         }
     }
     let template = TemplateKey::of(&spec.resource);
@@ -350,10 +344,7 @@ async fn write(
         Ok(_) => Ok(Next::Done),
         // It is gone, or its kind has no status to write.
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
-        Err(source) => Err(Error::Api {
-            subject: key.to_string(),
-            source: Box::new(source),
-        }),
+        Err(error) => Err(ApiError::of(STEP, key)(error)),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::detector::build;
 use crate::detector::controller::LATER;
 use crate::detector::error::Error;
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::parked::Parked;
 use crate::fleet::scope::Scope;
@@ -326,7 +327,7 @@ async fn exists(fleet: &Fleet, key: &BindingKey, doubt: Doubt) -> Result<bool, E
     match found {
         Ok(_) => Ok(true),
         Err(error) if says_absent(&error, &key.name) => Ok(false),
-        Err(error) => Err(Error::api("look for", key)(error)),
+        Err(error) => Err(ApiError::of("look for", key)(error)),
     }
 }
 

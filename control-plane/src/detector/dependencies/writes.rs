@@ -11,6 +11,7 @@ use super::attach::Write;
 use crate::detector::controller::LATER;
 use crate::detector::error::Error;
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 
 /// Bytes of the longest list of dependencies that is shown on a referrer: half of what an object
@@ -21,8 +22,9 @@ pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Resul
     let api = ResourceBinding::api(&fleet.client, key);
     let outcome = match write {
         Write::Create(object) => {
-            let binding = serde_json::from_value(object)
-                .map_err(|error| Error::api("compose", key)(kube::Error::SerdeError(error)))?;
+            let binding = serde_json::from_value(object).map_err(|error| {
+                ApiError::of::<Error>("compose", key)(kube::Error::SerdeError(error))
+            })?;
             api.create(&PostParams::default(), &binding).await
         }
         Write::Patch(patch) => {
@@ -37,7 +39,7 @@ pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Resul
         Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
             Ok(Next::Again)
         }
-        Err(error) => Err(Error::api("attach", key)(error)),
+        Err(error) => Err(ApiError::of("attach", key)(error)),
     }
 }
 
@@ -70,7 +72,7 @@ pub(super) async fn record(
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
         Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-        Err(error) => Err(Error::api("record the dependencies of", key)(error)),
+        Err(error) => Err(ApiError::of("record the dependencies of", key)(error)),
     }
 }
 
@@ -97,6 +99,6 @@ pub(super) async fn release(
         Ok(_) => Ok(Next::Done),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
         Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::Again),
-        Err(error) => Err(Error::api("release", key)(error)),
+        Err(error) => Err(ApiError::of("release", key)(error)),
     }
 }

@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
-use muster_shared::client;
 use muster_shared::clock::calendar;
 use muster_shared::https::Certificate;
 use muster_shared::k8s::{ObjectMeta, Secret};
@@ -21,6 +20,7 @@ use serde_json::{Value, json};
 
 use super::decide::{self, Held};
 use super::issue::{Issued, issue};
+use crate::fleet::api_error::ApiError;
 use crate::fleet::{COMPONENT, Fleet};
 
 /// Name of the Secret at the fleet API, in the namespace of the control plane's own objects.
@@ -32,11 +32,8 @@ const LOOK: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("cannot {step}: {}", client::brief(source))]
-    Api {
-        step: &'static str,
-        source: Box<kube::Error>,
-    },
+    #[error(transparent)]
+    Api(#[from] ApiError),
     #[error("cannot make a certificate for {names:?} (--webhook-certificate-names): {source}")]
     Issue {
         names: Vec<String>,
@@ -46,13 +43,6 @@ enum Error {
     Use(#[from] muster_shared::https::Error),
     #[error("Secret {SYSTEM_NAMESPACE}/{SECRET} is not there yet: the leader makes it")]
     Missing,
-}
-
-fn api(step: &'static str) -> impl Fn(kube::Error) -> Error {
-    move |source| Error::Api {
-        step,
-        source: Box::new(source),
-    }
 }
 
 struct Keeper {
@@ -119,7 +109,10 @@ impl Keeper {
     async fn look(&self, leads: bool) -> Result<(), Error> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
         let found = secrets.get_opt(SECRET).await;
-        let found = found.map_err(api("read the Secret of the certificate"))?;
+        let found = found.map_err(ApiError::of::<Error>(
+            "read",
+            &"the Secret of the certificate",
+        ))?;
         let mut held = found.as_ref().and_then(Held::read);
         if leads {
             // As the API servers that are to trust it see the time.
@@ -189,7 +182,8 @@ impl Keeper {
             let api: Api<DynamicObject> =
                 Api::all_with(self.client.clone(), &ApiResource::from_gvk(&kind));
             let found = api.get_opt(CONFIGURATION).await;
-            let found = found.map_err(self::api("read the webhook configuration"))?;
+            let found =
+                found.map_err(ApiError::of::<Error>("read", &"the webhook configuration"))?;
             all.extend(
                 found
                     .and_then(|found| serde_json::to_value(found).ok())
@@ -241,9 +235,10 @@ impl Keeper {
             };
             secrets.create(&params, &secret).await
         };
-        outcome
-            .map(drop)
-            .map_err(api("write the Secret of the certificate"))
+        outcome.map(drop).map_err(ApiError::of::<Error>(
+            "write",
+            &"the Secret of the certificate",
+        ))
     }
 }
 
@@ -253,7 +248,10 @@ async fn trust(configurations: &[Configuration], authorities: &str) -> Result<()
         if let Some(patch) = decide::trust(configuration, authorities) {
             let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
             let named = api.patch(CONFIGURATION, &params, &patch).await;
-            named.map_err(self::api("name the authority in the webhook configuration"))?;
+            named.map_err(ApiError::of::<Error>(
+                "name the authority in",
+                &"the webhook configuration",
+            ))?;
         }
     }
     Ok(())
