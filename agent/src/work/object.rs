@@ -287,6 +287,11 @@ async fn create(member: &Member, key: &ObjectKey, desired: &Value) -> Result<Val
     new["metadata"]["resourceVersion"] = json!(NO_VERSION);
     match member.apply(key, &new, false).await {
         Err(error) if error.refuses_version_of_new() => member.apply(key, desired, false).await,
+        // A server that refuses the version although there is no object must not keep it from ever
+        // being made.
+        Err(error) if error.is_conflict() && member.get(key).await?.is_none() => {
+            member.apply(key, desired, false).await
+        }
         outcome => outcome,
     }
 }

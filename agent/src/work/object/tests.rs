@@ -74,44 +74,47 @@ fn what_admission_and_the_scheduler_add_to_a_bare_pod_is_no_reason_to_send_anyth
 }
 
 /// A member without objects that makes none from an apply with a version, as Kubernetes before 1.23
-/// does for Services.
-fn old_member() -> Member {
-    let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
-        let (parts, body) = request.into_parts();
-        let body = body.collect_bytes().await.unwrap();
-        let (code, answer) = match (parts.method.as_str(), parts.uri.path()) {
-            (_, "/api") => {
-                let resource = json!({"resource": "services", "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": "Service"}});
-                let core = json!({"metadata": {}, "versions": [{"version": "v1", "resources": [resource]}]});
-                (
-                    200,
-                    json!({"kind": "APIGroupDiscoveryList", "items": [core]}),
-                )
-            }
-            (_, "/apis") => (200, json!({"kind": "APIGroupDiscoveryList", "items": []})),
-            ("GET", _) => {
-                let why = json!({"name": "a", "kind": "services"});
-                (
-                    404,
-                    json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "details": why}),
-                )
-            }
-            _ => {
-                let object: Value = serde_json::from_slice(&body).unwrap();
-                if object.pointer("/metadata/resourceVersion").is_some() {
-                    let message = "resourceVersion should not be set on objects to be created";
+/// A member without objects that answers an apply with a version by this refusal: Kubernetes before
+/// 1.23 does so for Services.
+fn old_member(refusal: (u16, &'static str, &'static str)) -> Member {
+    let service = tower::service_fn(
+        move |request: http::Request<kube::client::Body>| async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let (code, answer) = match (parts.method.as_str(), parts.uri.path()) {
+                (_, "/api") => {
+                    let resource = json!({"resource": "services", "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": "Service"}});
+                    let core = json!({"metadata": {}, "versions": [{"version": "v1", "resources": [resource]}]});
                     (
-                        500,
-                        json!({"kind": "Status", "status": "Failure", "message": message, "code": 500}),
+                        200,
+                        json!({"kind": "APIGroupDiscoveryList", "items": [core]}),
                     )
-                } else {
-                    (201, object)
                 }
-            }
-        };
-        let body = kube::client::Body::from(answer.to_string().into_bytes());
-        Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
-    });
+                (_, "/apis") => (200, json!({"kind": "APIGroupDiscoveryList", "items": []})),
+                ("GET", _) => {
+                    let why = json!({"name": "a", "kind": "services"});
+                    (
+                        404,
+                        json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "details": why}),
+                    )
+                }
+                _ => {
+                    let object: Value = serde_json::from_slice(&body).unwrap();
+                    if object.pointer("/metadata/resourceVersion").is_some() {
+                        let (code, reason, message) = refusal;
+                        (
+                            code,
+                            json!({"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code}),
+                        )
+                    } else {
+                        (201, object)
+                    }
+                }
+            };
+            let body = kube::client::Body::from(answer.to_string().into_bytes());
+            Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
+        },
+    );
     let client = Client::new(service, "default");
     Member::new(
         client.clone(),
@@ -126,8 +129,19 @@ async fn an_object_is_made_where_no_version_may_be_named_with_it() {
     let wanted = service(&json!({"type": "ClusterIP"}));
     let key = ObjectKey::of(&wanted, 0).unwrap();
     let fleet = FleetId::Unknown(String::new());
-    let made = ensure_applied(&old_member(), "m1", &key, &wanted, &fleet).await;
-    assert_eq!(made.unwrap(), (Change::Created, wanted));
+    let not_set = "resourceVersion should not be set on objects to be created";
+    for refusal in [
+        (500, "InternalError", not_set),
+        (409, "Conflict", "there is no object of this version"),
+    ] {
+        let member = old_member(refusal);
+        let made = ensure_applied(&member, "m1", &key, &wanted, &fleet).await;
+        assert_eq!(
+            made.unwrap(),
+            (Change::Created, wanted.clone()),
+            "{refusal:?}"
+        );
+    }
 }
 
 /// A member that serves ingresses in two groups; `web` is one object with a uid for each, and what
