@@ -284,6 +284,10 @@ impl Settings {
             let problem = "the controller certRotation is off, which renews what bootstrap brings";
             return Err(Error::invalid("bootstrap-kubeconfig", problem));
         }
+        if self.bootstrap_kubeconfig.is_some() && self.karmada_context.is_some() {
+            let problem = "--karmada-context names a context of a kubeconfig that somebody wrote; the agent writes its own here";
+            return Err(Error::invalid("bootstrap-kubeconfig", problem));
+        }
         Ok(())
     }
 
@@ -465,6 +469,14 @@ mod tests {
                     "--cluster-name=a",
                     "--bootstrap-kubeconfig=b",
                     "--controllers=*,-certRotation",
+                ],
+                "bootstrap-kubeconfig",
+            ),
+            (
+                vec![
+                    "--cluster-name=a",
+                    "--bootstrap-kubeconfig=b",
+                    "--karmada-context=c",
                 ],
                 "bootstrap-kubeconfig",
             ),

@@ -257,7 +257,8 @@ fn object(number: usize) -> Value {
     })
 }
 
-/// Tells an eviction desk of so many workloads on one cluster that fails, and takes them out again.
+/// Tells an eviction evictor of so many workloads on one cluster that fails, and takes them out
+/// again.
 fn queue(evictions: usize) -> anyhow::Result<()> {
     let mut table = Table::new(format!(
         "eviction queue: {evictions} workloads on one failed cluster of {CLUSTERS}"
@@ -272,9 +273,9 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
         ..Rates::default()
     };
     let clock = Clock::default();
-    let mut desk = Evictor::new(switches, rates, Now::by(&clock));
+    let mut evictor = Evictor::new(switches, rates, Now::by(&clock));
     for n in 0..CLUSTERS {
-        desk.cluster(&member(n, false)?, Now::by(&clock));
+        evictor.cluster(&member(n, false)?, Now::by(&clock));
     }
     let bindings: Result<Vec<AnyBinding>, serde_json::Error> =
         (0..evictions).map(binding).collect();
@@ -286,9 +287,9 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
     let empty = memory()?;
     let told = Instant::now();
     for binding in &bindings {
-        desk.binding(binding, Now::by(&clock));
+        evictor.binding(binding, Now::by(&clock));
     }
-    desk.open(Now::by(&clock));
+    evictor.open(Now::by(&clock));
     let known = memory()?;
     table.figure(
         "telling it of the bindings",
@@ -304,9 +305,9 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
     );
 
     let filling = Instant::now();
-    desk.cluster(&member(0, true)?, Now::by(&clock));
+    evictor.cluster(&member(0, true)?, Now::by(&clock));
     let filled = filling.elapsed();
-    let told = desk.take_news().bindings.len();
+    let told = evictor.take_news().bindings.len();
     let full = memory()?;
     table.figure("filling the queue", filled.as_secs_f64(), "s", Budget::None);
     table.figure(
@@ -317,15 +318,14 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
     );
     table.figure("notes about bindings", number(told), "", Budget::None);
 
-    // As many as are in flight at a time in the controller are in hand; each errand is dropped,
-    // which costs nothing.
+    // None is ever done: all that were taken stay in hand.
     let taking = Instant::now();
     let mut taken = 0;
     let mut now = Now::by(&clock);
     while taken < evictions {
-        match desk.next(now) {
-            Step::Evict(errand) => {
-                std::hint::black_box(errand);
+        match evictor.next(now) {
+            Step::Evict(eviction) => {
+                std::hint::black_box(eviction);
                 taken += 1;
             }
             Step::Wait(None) => break,

@@ -68,7 +68,7 @@ const AGENT: Floors = &[
     &["wiring"],
 ];
 
-/// design.md, section 8, rule 11.
+/// What all controllers share lies at the bottom, what people talk to at the top.
 const CONTROL_PLANE: Floors = &[
     &["deviations"],
     &["settings"],

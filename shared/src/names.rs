@@ -122,17 +122,18 @@ pub mod annotation {
 
 /// Keys of the taints that Muster adds to clusters.
 pub mod taint {
-    /// `Ready` is False, or has never been reported.
+    /// `Ready` is False, or there is no such condition yet.
     pub const NOT_READY: &str = "cluster.karmada.io/not-ready";
-    /// `Ready` is Unknown: the agent has stopped renewing its lease.
+    /// `Ready` is Unknown: no sign of life for the grace period, or none ever within the startup
+    /// grace.
     pub const UNREACHABLE: &str = "cluster.karmada.io/unreachable";
     /// The member is registered already under another name (Muster's own): its agent applies
     /// nothing.
     pub const DUPLICATE: &str = "clusters.muster.io/duplicate-registration";
 }
 
-/// Types of conditions. Those of evictions are with their controllers: `EvictionPending` and
-/// `ApplicationFailoverPending` of bindings.
+/// Types of conditions. Those of evictions are with their controllers: `EvictionPending`,
+/// `ApplicationFailoverPending` and `RemovalPending` of bindings.
 pub mod condition {
     /// Of a Cluster: the member's API server is healthy.
     pub const READY: &str = "Ready";

@@ -46,6 +46,14 @@ impl Error {
         matches!(self, Self::Refused(..) | Self::Gone(_) | Self::Useless(..))
     }
 
+    /// Returns the name of the request that is over.
+    pub fn request(&self) -> Option<&str> {
+        match self {
+            Self::Refused(name, _) | Self::Gone(name) | Self::Useless(name, _) => Some(name),
+            Self::Call(_) | Self::NoKey(_) => None,
+        }
+    }
+
     /// Returns whether the API does not know who asks.
     pub fn is_unknown_user(&self) -> bool {
         let Self::Call(write::Error::Call { source, .. }) = self else {

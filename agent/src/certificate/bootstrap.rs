@@ -85,10 +85,12 @@ impl Bootstrap {
     /// Obtains others whenever the certificate has expired, until shutdown.
     pub async fn keep(self: Arc<Self>, gateway: Arc<Gateway>, shutdown: CancellationToken) {
         let keeping = async {
+            let mut known = self.way().await.ok().map(|way| way_of(&way));
             loop {
                 let rest = left(&gateway);
                 if !rest.is_zero() {
                     tokio::time::sleep(rest.min(LOOK_EVERY)).await;
+                    self.follow_way(&mut known, &gateway).await;
                     continue;
                 }
                 gateway.take(self.obtain().await);
@@ -102,6 +104,26 @@ impl Bootstrap {
             () = shutdown.cancelled() => {}
             () = keeping => {}
         }
+    }
+
+    /// Takes over what the bootstrap kubeconfig says anew about the way to the same server: another
+    /// authority or proxy. Another server may be another fleet, and waits for a restart.
+    async fn follow_way(&self, known: &mut Option<Way>, gateway: &Gateway) {
+        let Ok(config) = self.way().await else { return };
+        let way = way_of(&config);
+        if known.as_ref() == Some(&way) {
+            return;
+        }
+        let file = self.file.display();
+        if stored::is_same_server(&way.server, &gateway.config().cluster_url.to_string()) {
+            if let (Some(certificate), Some(key)) = (gateway.certificate(), gateway.key()) {
+                gateway.take(client::certified(config, &certificate, &key));
+                tracing::info!(%file, "the way to the fleet API changed");
+            }
+        } else {
+            tracing::warn!(%file, server = way.server, "the bootstrap kubeconfig leads to another server: restart the agent to follow it");
+        }
+        *known = Some(way);
     }
 
     /// Looks for stored credentials; then asks for some, or for the answer.

@@ -94,7 +94,8 @@ pub fn judge(
     }
 }
 
-fn is_same_server(one: &str, other: &str) -> bool {
+/// Returns whether two URLs are those of one server.
+pub(super) fn is_same_server(one: &str, other: &str) -> bool {
     let parsed = |text: &str| text.trim_end_matches('/').parse::<http::Uri>().ok();
     parsed(one).is_some() && parsed(one) == parsed(other)
 }

@@ -16,7 +16,8 @@ pub enum Observation {
         /// HTTP status of the answer.
         code: u16,
     },
-    /// The API server did not answer in time.
+    /// The API server did not answer in time. The agent then reports `Ready`=False: the taint
+    /// `unreachable` is the control plane's, for a member of which nothing is heard.
     Unreachable {
         /// Reason in words.
         cause: String,

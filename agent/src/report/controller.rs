@@ -111,8 +111,12 @@ impl Reporter {
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 Ok(()) = self.health.changed() => (due, urgent) = (Some(Instant::now()), true),
-                Ok(()) = self.collected.changed() => (due, urgent) = (Some(Instant::now()), true),
-                () = changed(self.census.as_ref()) => {
+                // What could not be written is tried again soon enough; each attempt has the
+                // newest.
+                Ok(()) = self.collected.changed(), if failures == 0 => {
+                    (due, urgent) = (Some(Instant::now()), true);
+                }
+                () = changed(self.census.as_ref()), if failures == 0 => {
                     let quiet = self.frequency / CENSUS_PER_PERIOD;
                     due = soon(due, (last + quiet).max(Instant::now()));
                 }

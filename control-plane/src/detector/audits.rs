@@ -23,8 +23,8 @@ use crate::fleet::template_event::{Lookup, Standing};
 
 /// How long after a change of a policy the fleet may still lack what it names.
 const GRACE: Duration = Duration::from_secs(30);
-/// How long until a kind is asked for again that cannot be listed, and nobody knows why: a request
-/// for it may take longer than the grace.
+/// How long until a kind is looked at again that cannot be listed, and nobody knows why: a request
+/// for it may take longer than the grace. Doubled with each look, up to ten minutes.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// The policies that are to be looked through, and what was told of each.
@@ -35,6 +35,8 @@ pub(super) struct Audits {
 
 struct State {
     changed: Instant,
+    /// How often it was looked at in vain for the reason why a kind cannot be listed.
+    looks: u32,
     told: BTreeSet<Finding>,
 }
 
@@ -54,9 +56,10 @@ impl Audits {
         let mut states = self.lock();
         let state = states.entry(key.clone()).or_insert_with(|| State {
             changed,
+            looks: 0,
             told: BTreeSet::new(),
         });
-        state.changed = changed;
+        (state.changed, state.looks) = (changed, 0);
         drop(states);
         self.queue.add(key);
     }
@@ -107,7 +110,8 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
         found.extend(audit::missing(spec, scope, &facts));
         state.told.retain(|finding| found.contains(finding));
         if audit::is_unexplained(spec, scope, &facts) {
-            next = Next::After(AGAIN);
+            next = Next::After(again(state.looks));
+            state.looks = state.looks.saturating_add(1);
         }
     }
     found.retain(|finding| state.told.insert(finding.clone()));
@@ -117,6 +121,12 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
         policy.tell(&detector.fleet.events, EventType::Warning, reason, note);
     }
     next
+}
+
+/// The pause before the next look for the reason why a kind cannot be listed. It may never be
+/// known, and a look compares the policy with everything.
+fn again(looks: u32) -> Duration {
+    AGAIN.saturating_mul(1 << looks.min(6))
 }
 
 /// The fleet as the caches have it.
@@ -169,5 +179,17 @@ impl Facts for Now<'_> {
     fn has_class(&self, name: &str) -> bool {
         let classes = self.detector.classes.as_ref();
         classes.is_none_or(|classes| classes.has(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_that_can_never_be_listed_is_looked_at_ever_less_often() {
+        for (looks, seconds) in [(0, 10), (1, 20), (5, 320), (6, 640), (u32::MAX, 640)] {
+            assert_eq!(again(looks), Duration::from_secs(seconds), "{looks}");
+        }
     }
 }

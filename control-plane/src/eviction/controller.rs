@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_errand_that_panics_has_failed_and_says_so() {
+    async fn an_eviction_that_panics_has_failed_and_says_so() {
         let gone = tokio::spawn(async { Outcome::Gone });
         assert!(matches!(settle(gone).await, Outcome::Gone));
         let odd = tokio::spawn(async { panic!("odd data") });

@@ -1,8 +1,8 @@
 //! Decides which graceful eviction tasks are complete.
 //!
-//! A task keeps the old copy. Safety contract 1 applies: no old copy is removed before a
-//! replacement is placed and healthy, unless the policy's own grace period has passed and a
-//! replacement is on an available cluster.
+//! A task keeps the old copy, except with purge mode Directly. Safety contract 1 applies: a task
+//! ends when a replacement is healthy, when the policy's own grace period has passed and a
+//! replacement is on an available cluster, or when somebody sets `suppressDeletion` to false.
 
 use std::collections::HashMap;
 use std::time::Duration;

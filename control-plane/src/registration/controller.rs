@@ -22,6 +22,8 @@ use crate::fleet::{COMPONENT, Fleet};
 
 /// One after another, so that of two requests for one name the second finds the first approved.
 const WORKERS: usize = 1;
+/// How long until a request is looked at again while the list of all requests is on its way.
+const UNLISTED: Duration = Duration::from_secs(1);
 /// How soon a request is looked at again whose requester may not yet: roles are sometimes written
 /// after the token.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -82,7 +84,13 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         WORKERS,
         move |fleet, name| {
             let (requests, given) = (requests.clone(), Arc::clone(&given));
-            async move { answer(&fleet, &requests, &given, &name).await }
+            async move {
+                // Whether a name is promised already is known from the whole list only.
+                if !requests.is_synced() {
+                    return Ok(Next::After(UNLISTED));
+                }
+                answer(&fleet, &requests, &given, &name).await
+            }
         },
     );
 }

@@ -177,7 +177,7 @@ pub struct Settings {
     /// Address of `/metrics`; `0` for none.
     #[arg(long, default_value = ":8080")]
     pub metrics_bind_address: BindAddress,
-    /// Address of `/healthz` and `/readyz`; `0` for none.
+    /// Address of `/healthz`, `/livez` and `/readyz`; `0` for none.
     #[arg(long, default_value = ":10357")]
     pub health_probe_bind_address: BindAddress,
     /// Directory with the certificate of the admission server. If neither this nor

@@ -112,6 +112,10 @@ mod tests {
         let page = include_str!("../lib.rs");
         for (name, _) in CONTROLLERS {
             assert!(page.contains(&format!("//! * `{name}` watches ")), "{name}");
+            // What the chart's schema does not name cannot be chosen in its values.
+            let schema = include_str!("../../../charts/control-plane/values.schema.json");
+            let names: Vec<&str> = schema.split(['(', ')', '|']).collect();
+            assert!(names.contains(&name), "{name} in values.schema.json");
         }
     }
 }

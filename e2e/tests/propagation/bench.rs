@@ -163,6 +163,7 @@ impl Bench {
                             return message;
                         }
                     }
+                    Some(Ok(WatchEvent::Bookmark(_))) => {}
                     other => panic!("expected {what}, got {other:?}"),
                 }
             }

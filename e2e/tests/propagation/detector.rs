@@ -150,7 +150,7 @@ async fn a_kind_that_cannot_be_listed_is_told_to_the_author_of_its_policy_and_pr
         path: Some("/example.com/v1/gizmos".to_owned()),
         ..Scope::default()
     };
-    let broken = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
+    let broken = Effect::Answer(StatusCode::FORBIDDEN);
     bench.faults().inject_for(scope, broken);
     let _control_plane = bench.control_plane();
     let selectors =

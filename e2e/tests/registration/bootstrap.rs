@@ -14,6 +14,8 @@ use muster_e2e::harness::ground::{PATIENCE, Task, until};
 use muster_shared::k8s::{Api, Event, Namespace, ObjectMeta, ResourceExt, Secret};
 use muster_shared::tls;
 use serde_json::Value;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::bench::{Bench, NAMESPACE, SECRET};
@@ -300,5 +302,25 @@ async fn a_secret_that_was_deleted_gets_the_certificate_back_without_another_req
         kubeconfig["users"][0]["user"].clone()
     };
     assert_eq!(certificate(before), certificate(after));
+    assert_eq!(bench.number_of_requests().await, 1);
+}
+
+/// A fleet changes its authority, or what leads to it, while its members run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_agent_follows_its_bootstrap_kubeconfig_to_a_proxy() {
+    let bench = Bench::start("way").await;
+    let kubeconfig = bench.bootstrap().await;
+    let _agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
+    bench.is_ready().await;
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut changed: Value = serde_saphyr::from_str(&kubeconfig).unwrap();
+    let url = format!("http://{}", proxy.local_addr().unwrap());
+    changed["clusters"][0]["cluster"]["proxy-url"] = url.into();
+    let changed = serde_saphyr::to_string(&changed).unwrap();
+    std::fs::write(bench.bootstrap_file(), changed).unwrap();
+    let (mut stream, _) = timeout(PATIENCE, proxy.accept()).await.unwrap().unwrap();
+    let mut words = [0; 8];
+    stream.read_exact(&mut words).await.unwrap();
+    assert_eq!(&words, b"CONNECT ");
     assert_eq!(bench.number_of_requests().await, 1);
 }

@@ -426,9 +426,10 @@ pub struct ResourceBindingStatus {
     ///   why they were rejected.
     /// - `FullyApplied`: every cluster has applied its Work.
     /// - `EvictionPending`: the resource has to leave a cluster because of a taint. The reason says
-    ///   what it waits for or, if False, why it stays.
+    ///   what it waits for or, if False, why it stays or how the eviction ended.
     /// - `ApplicationFailoverPending`: the resource has to leave a cluster because it is unhealthy
     ///   there.
+    /// - `RemovalPending`: copies in new clusters wait until an old copy is removed.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

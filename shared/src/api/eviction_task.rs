@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{absent, failover::PurgeMode, schema};
 
 /// Eviction of a resource from one cluster. While the task exists, the copy in that cluster is kept
-/// as it is.
+/// as it is, except with purge mode `Directly`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["fromCluster", "producer", "reason"]))]

@@ -57,6 +57,17 @@ pub(super) enum Error {
     Write(String),
 }
 
+impl Error {
+    /// The name of the signing request that it is about.
+    fn request(&self) -> Option<&str> {
+        match self {
+            Self::Waits { name, .. } => Some(name),
+            Self::Asking(_, error) => error.request(),
+            _ => None,
+        }
+    }
+}
+
 /// Consecutive failures, and what was told of them.
 #[derive(Default)]
 pub(super) struct Trouble {
@@ -76,21 +87,29 @@ impl Bootstrap {
     ) -> Duration {
         let words = error.to_string();
         self.health.ready(PART, Err(words.clone()));
-        let is_new = trouble.said != words;
+        // Each request has another name, which makes the words no news.
+        let said = match error.request() {
+            Some(name) => words.replace(name, "*"),
+            None => words.clone(),
+        };
+        let is_new = trouble.said != said;
         let is_due = trouble.told.is_none_or(|at| at.elapsed() >= TELL_AGAIN);
         // As a rule an approval takes a second or two.
         let waited = asked.is_none_or(|it| it.since.elapsed() >= WORTH_TELLING);
         if waited && (is_new || is_due) {
             tracing::warn!(error = words, "no credentials for the fleet API");
             self.publish(EventType::Warning, "NoFleetCredentials", &words);
-            (trouble.said, trouble.told) = (words, Some(Instant::now()));
+            (trouble.said, trouble.told) = (said, Some(Instant::now()));
         }
         match error {
             Error::Waits { .. } if asked.is_none_or(|it| it.since.elapsed() < PATIENCE) => {
-                (trouble.failures, trouble.refusals) = (0, 0);
+                trouble.failures = 0;
                 ASK
             }
-            Error::Waits { .. } => LOOK_EVERY,
+            Error::Waits { .. } => {
+                trouble.refusals = 0;
+                LOOK_EVERY
+            }
             Error::Asking(_, asking) if asking.ends() => {
                 trouble.refusals += 1;
                 after_refusal(REFUSED, trouble.refusals)

@@ -20,8 +20,8 @@ pub(super) struct Services;
 
 impl Strategy for Services {
     fn prepare_for_create(&self, object: &mut Value) {
-        let policy = &mut object["spec"]["internalTrafficPolicy"];
-        if policy.is_null() && object["spec"]["type"] != "ExternalName" {
+        let spec = &object["spec"];
+        if spec["type"] != "ExternalName" && spec["internalTrafficPolicy"].is_null() {
             object["spec"]["internalTrafficPolicy"] = "Cluster".into();
         }
     }
