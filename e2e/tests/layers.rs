@@ -39,7 +39,7 @@ const SHARED: Floors = &[
     &["write"],
     &["lease"],
     &["tasks"],
-    &["connections"],
+    &["http_server"],
     &["serve"],
     &["https"],
     &["settings"],

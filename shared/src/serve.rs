@@ -2,7 +2,6 @@
 //! be restarted) and `/readyz` (the process does its work) on each.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,15 +10,15 @@ use std::time::Duration;
 use anyhow::Context;
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::server::conn::auto;
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::connections::{Connections, Limits};
+use crate::http_server::{self, Limits, Options};
 use crate::tasks::Tasks;
 
 /// Connections of one port. Probes and scrapers ask one question each; a client that says nothing,
@@ -153,50 +152,26 @@ pub async fn admin(
     metrics: Option<PrometheusHandle>,
     shutdown: CancellationToken,
 ) {
-    let connections = Connections::new(LIMITS);
-    loop {
-        let stream = tokio::select! {
-            () = shutdown.cancelled() => return,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "admin server could not accept a connection");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            },
-        };
-        let talk = converse(stream, &connections, health.clone(), metrics.clone());
-        tokio::spawn(talk);
-    }
+    let handler = move |request: Request<Incoming>| {
+        std::future::ready(answer(&request, &health, metrics.as_ref()))
+    };
+    http_server::serve(listener, options(), handler, shutdown).await;
 }
 
-/// One connection, until the client closes it or it has to end.
-fn converse(
-    stream: TcpStream,
-    connections: &Connections,
-    health: Health,
-    metrics: Option<PrometheusHandle>,
-) -> impl Future<Output = ()> + Send + 'static {
-    let connection = Arc::new(connections.enter());
-    async move {
-        let requests = Arc::clone(&connection);
-        let service = service_fn(move |request| {
-            let _answered = requests.request();
-            let answer = answer(&request, &health, metrics.as_ref());
-            async move { Ok::<_, Infallible>(answer) }
-        });
-        let server = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_DEADLINE)
-            .max_buf_size(LARGEST_HEAD)
-            .serve_connection(TokioIo::new(stream), service);
-        tokio::select! {
-            ended = server => if let Err(error) = ended {
-                tracing::debug!(%error, "admin connection ended");
-            },
-            end = connection.ended() => tracing::debug!(?end, "admin connection closed"),
-        }
+/// Returns how an admin server treats its connections.
+fn options() -> Options {
+    let mut http = auto::Builder::new(TokioExecutor::new()).http1_only();
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_DEADLINE)
+        .max_buf_size(LARGEST_HEAD);
+    Options {
+        name: "admin",
+        limits: LIMITS,
+        tls: None,
+        http,
+        deadline: HEAD_DEADLINE,
+        linger: Duration::ZERO,
     }
 }
 
@@ -237,6 +212,8 @@ fn judged((well, text): (bool, String)) -> (StatusCode, String) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpStream;
+
     use super::*;
 
     fn ask(health: &Health, path: &str) -> StatusCode {

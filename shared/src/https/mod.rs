@@ -1,7 +1,6 @@
 //! HTTPS server for short requests of an API server (admission webhooks). Each request is a POST
 //! with a bounded body and is answered before a deadline. The certificate follows its files.
 
-use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +8,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::connections::{Connection, Connections, End, Limits};
+use crate::http_server::{self, Limits, Options};
 
 mod body;
 mod certificate;
@@ -61,41 +59,42 @@ pub type Reply = (StatusCode, Vec<u8>);
 /// Answers the body of a POST to a path.
 pub type Answer = dyn Fn(&str, &[u8]) -> Reply + Send + Sync;
 
-/// Serves questions on a bound listener until some seconds after the shutdown was asked for.
+/// Serves questions on a bound listener until some seconds after the shutdown was requested.
 pub async fn serve(
     listener: TcpListener,
     certificate: Arc<Certificate>,
     answer: Arc<Answer>,
     shutdown: CancellationToken,
 ) {
-    let server = Server {
-        acceptor: acceptor(certificate),
-        answer,
-        budget: body::budget(),
-        closing: CancellationToken::new(),
+    // Bytes that bodies may take, of all connections together.
+    let budget = body::budget();
+    let handler = move |request| {
+        let (answer, budget) = (Arc::clone(&answer), Arc::clone(&budget));
+        async move { reply(request, &answer, &budget).await }
     };
-    let connections = Connections::new(LIMITS);
-    let closing = async {
-        shutdown.cancelled().await;
-        tokio::time::sleep(LINGER).await;
-    };
-    tokio::pin!(closing);
-    // Ends the connections as well.
-    let _until = server.closing.clone().drop_guard();
-    loop {
-        let stream = tokio::select! {
-            () = closing.as_mut() => return,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "could not accept a connection");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            },
-        };
-        let connection = Arc::new(connections.enter());
-        tokio::spawn(server.clone().converse(stream, connection));
+    http_server::serve(listener, options(certificate), handler, shutdown).await;
+}
+
+/// Returns how the server treats its connections.
+fn options(certificate: Arc<Certificate>) -> Options {
+    let mut http = auto::Builder::new(TokioExecutor::new());
+    http.http1()
+        .timer(TokioTimer::new())
+        .max_buf_size(LARGEST_HEAD)
+        .header_read_timeout(LIMITS.idle);
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(WINDOW)
+        .keep_alive_interval(Duration::from_secs(30));
+    Options {
+        name: "https",
+        limits: LIMITS,
+        tls: Some(acceptor(certificate)),
+        http,
+        deadline: DEADLINE,
+        linger: LINGER,
     }
 }
 
@@ -107,75 +106,6 @@ fn acceptor(certificate: Arc<Certificate>) -> TlsAcceptor {
         .with_cert_resolver(certificate);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     TlsAcceptor::from(Arc::new(config))
-}
-
-/// What all connections share.
-#[derive(Clone)]
-struct Server {
-    acceptor: TlsAcceptor,
-    answer: Arc<Answer>,
-    /// Bytes that bodies may take.
-    budget: Arc<Semaphore>,
-    closing: CancellationToken,
-}
-
-impl Server {
-    /// One connection, until the client closes it, it has to end, or the server closes.
-    async fn converse(self, stream: TcpStream, connection: Arc<Connection>) {
-        let handshake = tokio::select! {
-            handshake = timeout(DEADLINE, self.acceptor.accept(stream)) => handshake,
-            _ = connection.ended() => return,
-        };
-        let stream = match handshake {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
-            Err(_) => return,
-        };
-        let requests = Arc::clone(&connection);
-        let (answer, budget) = (self.answer, self.budget);
-        let service = service_fn(move |request| {
-            let (answer, budget) = (Arc::clone(&answer), Arc::clone(&budget));
-            let answering = requests.request();
-            async move {
-                let _answering = answering;
-                Ok::<_, Infallible>(reply(request, &answer, &budget).await)
-            }
-        });
-        let mut server = auto::Builder::new(TokioExecutor::new());
-        server
-            .http1()
-            .timer(TokioTimer::new())
-            .max_buf_size(LARGEST_HEAD)
-            .header_read_timeout(LIMITS.idle);
-        server
-            .http2()
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS)
-            .initial_connection_window_size(WINDOW)
-            .initial_stream_window_size(WINDOW)
-            .keep_alive_interval(Duration::from_secs(30));
-        let talk = server.serve_connection(TokioIo::new(stream), service);
-        tokio::pin!(talk);
-        let ended = tokio::select! {
-            ended = talk.as_mut() => ended,
-            end = async {
-                tokio::select! {
-                    end = connection.ended() => end,
-                    () = self.closing.cancelled() => End::Old,
-                }
-            } => match end {
-                End::Cut => Ok(()),
-                // Who has asked gets an answer.
-                End::Old => {
-                    talk.as_mut().graceful_shutdown();
-                    timeout(DEADLINE, talk).await.unwrap_or(Ok(()))
-                }
-            },
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "connection ended");
-        }
-    }
 }
 
 async fn reply(
