@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::Patch;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::policy::ApplicationFailoverBehavior;
-use muster_shared::client::{self, Rank};
+use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::queue::{Next, Queue, again};
@@ -475,12 +475,12 @@ impl Controller {
         if let Some(then) = settles {
             return Ok(Next::After(after(then, now)));
         }
-        self.fleet.traffic.lull(Rank::Report).await;
+        let client = self.fleet.status_writer.turn().await;
         let patch = json!({"metadata": {
             "resourceVersion": binding.meta().resource_version,
             "annotations": {history::ANNOTATION: history.write()},
         }});
-        let answer = B::api(&self.fleet.report_client, key)
+        let answer = B::api(&client, key)
             .patch(&key.name, &patch_params(), &Patch::Merge(patch))
             .await;
         match answer {
@@ -500,7 +500,7 @@ impl Controller {
         now: Timestamp,
     ) -> Result<(), ApiError> {
         let failed = |error| ApiError::of::<ApiError>("explain the failover of", key)(error);
-        let api = B::api(&self.fleet.report_client, key);
+        let api = B::api(&self.fleet.status_writer.turn().await, key);
         let (mut fresh, mut attempts) = (None, 0);
         loop {
             let held = fresh.as_ref().unwrap_or(binding);

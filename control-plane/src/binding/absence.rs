@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use kube::Client;
 use kube::api::Api;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::client::says_absent;
@@ -57,7 +58,12 @@ impl Missing {
 
 /// Removes the Works of a binding that is not in the cache, once it is certain that it does not
 /// exist.
-pub async fn sweep(fleet: &Fleet, missing: &Missing, key: &BindingKey) -> Result<Next, Error> {
+pub async fn sweep(
+    fleet: &Fleet,
+    client: &Client,
+    missing: &Missing,
+    key: &BindingKey,
+) -> Result<Next, Error> {
     let works = fleet.work_index.of(key);
     if works.is_empty() {
         missing.forget(key);
@@ -73,7 +79,7 @@ pub async fn sweep(fleet: &Fleet, missing: &Missing, key: &BindingKey) -> Result
         }
     }
     tracing::info!(binding = %key, works = works.len(), "the binding of these works does not exist: they go");
-    remove(fleet, works.iter()).await?;
+    remove(fleet, client, works.iter()).await?;
     missing.forget(key);
     Ok(Next::Done)
 }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use kube::ResourceExt;
 use kube::api::Patch;
 use kube::core::ObjectMeta;
+use kube::{Client, ResourceExt};
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
-use muster_shared::client::Rank;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names;
@@ -26,12 +25,13 @@ use super::reach::may_place;
 use super::render::{Origin, Rendered, Scope, expects, render};
 use super::state;
 use super::waits::Waits;
-use super::write::{Ensured, Written, ensure, lead, listed, remove, remove_named};
+use super::write::{Ensured, ensure, lead, listed, remove, remove_named};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::claim::Claim;
+use crate::fleet::last_patches::LastPatches;
 use crate::fleet::parked::Parked;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::{Lookup, TemplateEvent};
@@ -75,17 +75,17 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             works.add(key);
         }
     });
-    let written = Arc::new(Written::default());
+    let patches = Arc::new(LastPatches::default());
     fleet.works.on_change({
-        let written = Arc::clone(&written);
+        let patches = Arc::clone(&patches);
         move |change| {
             if let Change::Deleted { old } = change {
-                written.forget(old);
+                patches.forget(old.metadata.uid.as_deref().unwrap_or_default());
             }
         }
     });
     let memory = Arc::new(Memory {
-        written,
+        patches,
         missing: Missing::default(),
         waits: Waits::default(),
         outdated: Waits::default(),
@@ -112,7 +112,8 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 
 /// What the controller remembers. May be lost.
 struct Memory {
-    written: Arc<Written>,
+    /// The last patch of each Work, by its uid.
+    patches: Arc<LastPatches<String>>,
     missing: Missing,
     waits: Waits<BindingKey>,
     /// Bindings that are about a former object.
@@ -167,16 +168,16 @@ async fn sync<B: BindingKind>(
     memory: &Memory,
     key: &BindingKey,
 ) -> Result<Next, Error> {
-    fleet.traffic.lull(Rank::Order).await;
+    let client = fleet.work_writer.turn().await;
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
         memory.waits.over(key);
         memory.outdated.over(key);
         memory.parked.leave(key);
-        return absence::sweep(fleet, &memory.missing, key).await;
+        return absence::sweep(fleet, &client, &memory.missing, key).await;
     };
     memory.missing.forget(key);
     if binding.meta().deletion_timestamp.is_some() {
-        return finish(fleet, key, binding.as_ref()).await;
+        return finish(fleet, &client, key, binding.as_ref()).await;
     }
     let Some(id) = binding.permanent_id() else {
         return identify(fleet, key, binding.as_ref()).await;
@@ -188,7 +189,7 @@ async fn sync<B: BindingKind>(
     let elsewhere = |work: &&Arc<CachedWork>| {
         cluster_of(work).is_some_and(|cluster| !scope.expected.contains(cluster))
     };
-    remove(fleet, works.iter().filter(elsewhere)).await?;
+    remove(fleet, &client, works.iter().filter(elsewhere)).await?;
     let is_there = |cluster: &str| {
         scope.purged_first.contains(cluster)
             && is_heard(fleet, cluster)
@@ -197,14 +198,14 @@ async fn sync<B: BindingKind>(
     // The clock that tasks are dated by.
     let now = fleet.clock.now();
     let held = purge::hold(&spec.graceful_eviction_tasks, &is_there, now);
-    let is_told = tell_of_hold(fleet, key, binding.as_ref(), held.as_ref(), now).await;
+    let is_told = tell_of_hold(fleet, &client, key, binding.as_ref(), held.as_ref(), now).await;
     if let Some(held) = held {
         return Ok(Next::After(held.pause(now, LEAVING)));
     }
     let next = if scope.targets.is_empty() {
         Next::Done
     } else {
-        carry_out(fleet, memory, key, binding.as_ref(), id, &works).await?
+        carry_out(fleet, &client, memory, key, binding.as_ref(), id, &works).await?
     };
     // Nothing else may lead to another look at the binding.
     Ok(if is_told || next != Next::Done {
@@ -217,6 +218,7 @@ async fn sync<B: BindingKind>(
 /// Makes the Works of a binding for its targets.
 async fn carry_out<B: BindingKind>(
     fleet: &Fleet,
+    client: &Client,
     memory: &Memory,
     key: &BindingKey,
     binding: &B,
@@ -279,7 +281,7 @@ async fn carry_out<B: BindingKind>(
             state::keep(work, held.map(AsRef::as_ref));
         }
     }
-    write(fleet, memory, &origin, binding, &rendered).await
+    write(fleet, client, memory, &origin, binding, &rendered).await
 }
 
 /// The pause of a binding that is about a former object: until garbage collection has removed it,
@@ -318,6 +320,7 @@ fn outdated<B: BindingKind>(
 /// Writes the Works of a binding, and tells what keeps it from that.
 async fn write<B: BindingKind>(
     fleet: &Fleet,
+    client: &Client,
     memory: &Memory,
     origin: &Origin,
     binding: &B,
@@ -326,7 +329,7 @@ async fn write<B: BindingKind>(
     let (key, resource) = (origin.key(), binding.spec().resource.uid.as_deref());
     let works = rendered
         .iter()
-        .map(|work| ensure(fleet, &memory.written, origin, resource, work));
+        .map(|work| ensure(fleet, client, &memory.patches, origin, resource, work));
     let outcomes = join_all(works).await;
     let is_untold =
         |outcome: &Result<_, Error>| matches!(outcome, Ok(Ensured::Joining | Ensured::Raced));
@@ -372,6 +375,7 @@ async fn write<B: BindingKind>(
 /// take care of the members.
 async fn finish<B: BindingKind>(
     fleet: &Fleet,
+    client: &Client,
     key: &BindingKey,
     binding: &B,
 ) -> Result<Next, Error> {
@@ -388,7 +392,7 @@ async fn finish<B: BindingKind>(
         return Ok(Next::Done);
     }
     if let Some(id) = binding.permanent_id() {
-        remove_named(fleet, listed(fleet, key, B::ID_LABEL, id).await?).await?;
+        remove_named(fleet, client, listed(fleet, key, B::ID_LABEL, id).await?).await?;
     }
     lead(fleet)?;
     let others: Vec<_> = binding

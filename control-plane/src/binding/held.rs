@@ -1,9 +1,9 @@
 //! Reports why new Works are held back.
 
 use jiff::Timestamp;
-use kube::ResourceExt;
 use kube::api::Patch;
-use muster_shared::client;
+use kube::{Client, ResourceExt};
+use muster_shared::client::brief;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
@@ -17,6 +17,7 @@ use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 /// so that another look is needed.
 pub async fn tell_of_hold<B: BindingKind>(
     fleet: &Fleet,
+    client: &Client,
     key: &BindingKey,
     binding: &B,
     held: Option<&purge::Hold<'_>>,
@@ -33,7 +34,7 @@ pub async fn tell_of_hold<B: BindingKind>(
         "metadata": {"resourceVersion": binding.resource_version()},
         "status": {"conditions": list},
     });
-    let written = B::api(&fleet.report_client, key)
+    let written = B::api(client, key)
         .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
         .await;
     match written {
@@ -51,7 +52,7 @@ pub async fn tell_of_hold<B: BindingKind>(
             true
         }
         Err(error) => {
-            let error = client::brief(&error);
+            let error = brief(&error);
             tracing::debug!(binding = %key, error, "cannot tell what holds the new copies back");
             false
         }

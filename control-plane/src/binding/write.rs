@@ -1,15 +1,14 @@
 //! Writes and removes the Works of a binding.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::future::join_all;
-use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PostParams, Preconditions};
+use kube::{Client, ResourceExt};
 use muster_shared::api::work::Work;
 use muster_shared::names;
 use muster_shared::watch::{Doubt, Presence};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::absence::{self, Existence};
 use super::compare;
@@ -19,42 +18,8 @@ use super::render::{Origin, Rendered};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, patch_params};
-use crate::fleet::works::{CachedWork, binding_named, fingerprint};
-
-/// The last patch of each Work (its fingerprint, by the Work's uid), and the version that it was
-/// for. Until the cache shows the result, the same difference is found again; it need not be
-/// written again. May be lost.
-#[derive(Default)]
-pub struct Written(Mutex<HashMap<String, (Option<String>, u64)>>);
-
-impl Written {
-    fn holds(&self, work: &CachedWork, patch: &Value) -> bool {
-        let last = self
-            .lock()
-            .get(work.metadata.uid.as_deref().unwrap_or_default())
-            .cloned();
-        last == Some((work.metadata.resource_version.clone(), fingerprint(patch)))
-    }
-
-    fn note(&self, work: &CachedWork, patch: &Value) {
-        if let Some(uid) = work.metadata.uid.clone() {
-            self.lock().insert(
-                uid,
-                (work.metadata.resource_version.clone(), fingerprint(patch)),
-            );
-        }
-    }
-
-    /// Forgets a Work that is as it should be, or gone.
-    pub fn forget(&self, work: &CachedWork) {
-        self.lock()
-            .remove(work.metadata.uid.as_deref().unwrap_or_default());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, (Option<String>, u64)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+use crate::fleet::last_patches::LastPatches;
+use crate::fleet::works::{CachedWork, binding_named};
 
 /// Result of reconciling one Work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +47,8 @@ pub fn lead(fleet: &Fleet) -> Result<(), Error> {
 /// error, and stays as it is.
 pub async fn ensure(
     fleet: &Fleet,
-    written: &Written,
+    client: &Client,
+    patches: &LastPatches<String>,
     origin: &Origin,
     resource: Option<&str>,
     rendered: &Rendered,
@@ -98,7 +64,7 @@ pub async fn ensure(
             if is_leaving(fleet, &rendered.namespace) {
                 return Ok(Ensured::AsRendered);
             }
-            return create(fleet, origin, rendered).await;
+            return create(fleet, client, origin, rendered).await;
         }
     };
     let foreign = |owner: String| Error::Foreign {
@@ -117,28 +83,30 @@ pub async fn ensure(
     if work.metadata.deletion_timestamp.is_some() {
         return Ok(Ensured::Leaving);
     }
+    let uid = work.metadata.uid.as_deref().unwrap_or_default();
+    let version = work.metadata.resource_version.as_deref();
     let Some(patch) = compare::patch(&work, rendered) else {
-        written.forget(&work);
+        patches.forget(uid);
         return Ok(Ensured::AsRendered);
     };
-    if written.holds(&work, &patch) {
+    if patches.is_repeated(uid, version, &patch) {
         return Ok(Ensured::AsRendered);
     }
     lead(fleet)?;
     let mut guarded = patch.clone();
     guarded["metadata"]["resourceVersion"] = json!(work.metadata.resource_version);
-    let api: Api<Work> = Api::namespaced(fleet.order_client.clone(), &rendered.namespace);
+    let api: Api<Work> = Api::namespaced(client.clone(), &rendered.namespace);
     match api
         .patch(&rendered.name, &patch_params(), &Patch::Merge(&guarded))
         .await
     {
         Ok(_) => {
-            written.note(&work, &patch);
-            // Its departure may have been told before the answer came.
+            patches.record(uid.to_owned(), version, &patch);
+            // The cache may have shown the deletion before the answer came.
             let namespace = Some(rendered.namespace.as_str());
             let present = fleet.works.get(namespace, &rendered.name);
             if present.is_none_or(|present| present.metadata.uid != work.metadata.uid) {
-                written.forget(&work);
+                patches.forget(uid);
             }
             tracing::debug!(work = %subject(), "updated");
             Ok(Ensured::AsRendered)
@@ -156,13 +124,18 @@ fn is_leaving(fleet: &Fleet, namespace: &str) -> bool {
         .is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_some())
 }
 
-async fn create(fleet: &Fleet, origin: &Origin, rendered: &Rendered) -> Result<Ensured, Error> {
+async fn create(
+    fleet: &Fleet,
+    client: &Client,
+    origin: &Origin,
+    rendered: &Rendered,
+) -> Result<Ensured, Error> {
     let subject = || format!("work {}/{}", rendered.namespace, rendered.name);
     let work: Work = serde_json::from_value(compare::create(rendered))
         .map_err(kube::Error::SerdeError)
         .map_err(ApiError::of::<Error>("compose", &subject()))?;
     lead(fleet)?;
-    let api: Api<Work> = Api::namespaced(fleet.order_client.clone(), &rendered.namespace);
+    let api: Api<Work> = Api::namespaced(client.clone(), &rendered.namespace);
     match api.create(&PostParams::default(), &work).await {
         Ok(_) => return Ok(Ensured::AsRendered),
         Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Ensured::Joining),
@@ -189,6 +162,7 @@ async fn create(fleet: &Fleet, origin: &Origin, rendered: &Rendered) -> Result<E
 /// namespaces are anybody's: a copy that lies elsewhere is not.
 pub async fn remove(
     fleet: &Fleet,
+    client: &Client,
     works: impl Iterator<Item = &Arc<CachedWork>>,
 ) -> Result<(), Error> {
     let doomed = works
@@ -198,7 +172,7 @@ pub async fn remove(
             name: work.name_any(),
             uid: work.uid(),
         });
-    remove_named(fleet, doomed.collect()).await
+    remove_named(fleet, client, doomed.collect()).await
 }
 
 /// A Work that is to go.
@@ -210,12 +184,12 @@ pub struct Doomed {
 }
 
 /// Deletes Works by their uids.
-pub async fn remove_named(fleet: &Fleet, works: Vec<Doomed>) -> Result<(), Error> {
+pub async fn remove_named(fleet: &Fleet, client: &Client, works: Vec<Doomed>) -> Result<(), Error> {
     lead(fleet)?;
     let in_members =
         |work: &Doomed| names::cluster_of_execution_namespace(&work.namespace).is_some();
     let removals = works.into_iter().filter(in_members).map(|work| async move {
-        let api: Api<Work> = Api::namespaced(fleet.order_client.clone(), &work.namespace);
+        let api: Api<Work> = Api::namespaced(client.clone(), &work.namespace);
         let this_one = Preconditions {
             uid: work.uid,
             resource_version: None,
@@ -275,29 +249,4 @@ pub async fn listed(
     works.sort();
     works.dedup();
     Ok(works)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_patch_is_known_until_its_work_is_another_or_gone_and_no_longer() {
-        let work = |uid: &str, version: &str| -> CachedWork {
-            let metadata = json!({ "name": "web", "uid": uid, "resourceVersion": version });
-            serde_json::from_value(json!({ "metadata": metadata })).unwrap()
-        };
-        let written = Written::default();
-        let (first, second) = (json!({ "a": 1 }), json!({ "a": 2 }));
-        for number in 0..100_000 {
-            let work = work(&format!("u{number}"), "1");
-            written.note(&work, &first);
-            written.forget(&work);
-        }
-        assert_eq!(written.lock().len(), 0);
-        written.note(&work("u", "1"), &first);
-        assert!(written.holds(&work("u", "1"), &first));
-        assert!(!written.holds(&work("u", "1"), &second));
-        assert!(!written.holds(&work("u", "2"), &first));
-    }
 }

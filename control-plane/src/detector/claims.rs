@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::Client;
 use kube::api::Patch;
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
-use muster_shared::client::Rank;
 use muster_shared::events::EventType;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
@@ -54,11 +54,11 @@ impl Detector {
     }
 
     async fn settle(&self, key: TemplateKey) -> Result<Next, Error> {
-        self.fleet.traffic.lull(Rank::Order).await;
+        let client = self.fleet.work_writer.turn().await;
         let Some(claim) = self.memory().claims.get(&key).cloned() else {
             return Ok(Next::Done);
         };
-        let next = match self.claim(&key, &claim).await {
+        let next = match self.claim(&client, &key, &claim).await {
             Ok(next) => next,
             Err(error) => {
                 self.tell_refused(&key, &error);
@@ -86,7 +86,12 @@ impl Detector {
         }
     }
 
-    async fn claim(&self, key: &TemplateKey, claim: &Claim) -> Result<Next, Error> {
+    async fn claim(
+        &self,
+        client: &Client,
+        key: &TemplateKey,
+        claim: &Claim,
+    ) -> Result<Next, Error> {
         let template = match self.fleet.templates.get(key) {
             Lookup::Found(template) => template,
             Lookup::Absent => return Ok(Next::Done),
@@ -102,7 +107,9 @@ impl Detector {
         let Some(metadata) = claim.patch(template.metadata()) else {
             return Ok(Next::Done);
         };
-        let marked = self.mark(key, template.metadata(), metadata).await?;
+        let marked = self
+            .mark(client, key, template.metadata(), metadata)
+            .await?;
         // A template that is not as it was known needs another decision.
         Ok(if marked { Next::Done } else { Next::Again })
     }
@@ -111,11 +118,12 @@ impl Detector {
     /// decision has to be made again.
     pub(super) async fn mark(
         &self,
+        client: &Client,
         key: &TemplateKey,
         known: &ObjectMeta,
         mut metadata: Value,
     ) -> Result<bool, Error> {
-        let Some(api) = self.fleet.templates.api(key, &self.fleet.order_client) else {
+        let Some(api) = self.fleet.templates.api(key, client) else {
             return Ok(false);
         };
         metadata["resourceVersion"] = json!(known.resource_version);
@@ -137,7 +145,12 @@ impl Detector {
 
     /// Ends a claim: on the binding first, so that a crash between the two leaves a template that
     /// still names its policy.
-    pub(super) async fn release(&self, key: &TemplateKey, claim: &Claim) -> Result<Next, Error> {
+    pub(super) async fn release(
+        &self,
+        client: &Client,
+        key: &TemplateKey,
+        claim: &Claim,
+    ) -> Result<Next, Error> {
         {
             let mut memory = self.memory();
             if memory.claims.get(key) == Some(claim) {
@@ -164,7 +177,10 @@ impl Detector {
             return Ok(Next::Done);
         };
         if let Some(metadata) = claim.release(template.metadata()) {
-            if !self.mark(key, template.metadata(), metadata).await? {
+            if !self
+                .mark(client, key, template.metadata(), metadata)
+                .await?
+            {
                 return Ok(Next::Again);
             }
             tracing::info!(template = %key, policy = %claim.policy, "released from its policy");

@@ -245,14 +245,17 @@ impl Detector {
         };
         let Presence::There(policy) = self.presence(&claim.policy) else {
             return if self.is_gone(&claim.policy).await? {
-                self.release(key, &claim).await
+                self.release(&self.fleet.work_writer.turn().await, key, &claim)
+                    .await
             } else {
                 // It is looked at again when its policy is.
                 Ok(Next::Done)
             };
         };
         if policy.is_deleting() {
-            return self.release(key, &claim).await;
+            return self
+                .release(&self.fleet.work_writer.turn().await, key, &claim)
+                .await;
         }
         if selects(&policy, subject) {
             return self.apply(key, &template, &policy, changed).await;
@@ -264,7 +267,8 @@ impl Detector {
         if reaches(&policy, subject) && self.has_binding(key, &template) {
             return Ok(Next::Done);
         }
-        self.release(key, &claim).await
+        self.release(&self.fleet.work_writer.turn().await, key, &claim)
+            .await
     }
 
     async fn apply(

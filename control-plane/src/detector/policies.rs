@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kube::Client;
 use kube::api::{Api, Patch};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::events::EventType;
@@ -99,13 +100,14 @@ fn differ(old: &Policy, new: &Policy) -> bool {
 
 impl Detector {
     async fn reconcile_policy(&self, key: PolicyKey) -> Result<Next, Error> {
+        let client = self.fleet.work_writer.turn().await;
         let Some(policy) = self.policy(&key) else {
             self.parked.leave(&key);
             self.revisit_claimed(&key);
             return Ok(Next::Done);
         };
         if policy.is_deleting() {
-            return self.let_go(&policy).await;
+            return self.let_go(&client, &policy).await;
         }
         let Some(claim) = Claim::by(&policy).filter(|_| has_finalizer(&policy)) else {
             return self.identify(&policy).await;
@@ -114,7 +116,7 @@ impl Detector {
         for template in self.bound(&claim) {
             match self.fleet.templates.get(&template) {
                 Lookup::Found(found) if !selects(&policy, Subject::of(&template, &found)) => {
-                    rest.take(self.release(&template, &claim).await);
+                    rest.take(self.release(&client, &template, &claim).await);
                 }
                 Lookup::Found(_) => self.templates.add(template),
                 Lookup::Absent => {}
@@ -123,7 +125,7 @@ impl Detector {
         }
         self.revisit_unclaimed(&policy, &mut rest);
         if self.fleet.settings.gate(&PROPAGATION_POLICY_PREEMPTION) {
-            self.preempt(&policy, &claim, &mut rest).await;
+            self.preempt(&client, &policy, &claim, &mut rest).await;
         }
         for kind in &rest.unlisted {
             self.parked.wait(kind, key.clone());
@@ -153,7 +155,7 @@ impl Detector {
 
     /// Releases everything that a policy has, then the policy itself. Nothing is removed from any
     /// member.
-    async fn let_go(&self, policy: &Policy) -> Result<Next, Error> {
+    async fn let_go(&self, client: &Client, policy: &Policy) -> Result<Next, Error> {
         if !has_finalizer(policy) {
             return Ok(Next::Done);
         }
@@ -176,7 +178,7 @@ impl Detector {
             }
             let mut rest = Rest::default();
             for template in claimed {
-                rest.take(self.release(&template, &claim).await);
+                rest.take(self.release(client, &template, &claim).await);
             }
             match rest.next() {
                 Ok(Next::Done) => {}

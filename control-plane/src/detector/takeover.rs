@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::Client;
 use muster_shared::api::policy::PreemptionBehavior;
 use muster_shared::events::EventType;
 use muster_shared::queue::Next;
@@ -20,7 +21,13 @@ use crate::settings::PROPAGATION_POLICY_PREEMPTION;
 
 impl Detector {
     /// Takes over the templates that this policy names and may have.
-    pub(super) async fn preempt(&self, policy: &Policy, claim: &Claim, rest: &mut Rest) {
+    pub(super) async fn preempt(
+        &self,
+        client: &Client,
+        policy: &Policy,
+        claim: &Claim,
+        rest: &mut Rest,
+    ) {
         if policy.spec().preemption != Some(PreemptionBehavior::Always) {
             return;
         }
@@ -45,12 +52,13 @@ impl Detector {
                     continue;
                 }
             };
-            rest.take(self.take_over(policy, claim, &key, &template).await);
+            rest.take(self.take_over(client, policy, claim, &key, &template).await);
         }
     }
 
     async fn take_over(
         &self,
+        client: &Client,
         policy: &Policy,
         claim: &Claim,
         key: &TemplateKey,
@@ -69,7 +77,10 @@ impl Detector {
         let Some(metadata) = claim.patch(template.metadata()) else {
             return Ok(Next::Done);
         };
-        if !self.mark(key, template.metadata(), metadata).await? {
+        if !self
+            .mark(client, key, template.metadata(), metadata)
+            .await?
+        {
             return Ok(Next::Again);
         }
         let note = format!("{} takes {key} over from {}", policy.key(), owner.key());

@@ -191,7 +191,7 @@ impl ConditionWriter {
 
     async fn write<B: BindingKind>(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
         // The next workload leaves before the last is told of.
-        fleet.traffic.lull(client::Rank::Report).await;
+        let client = fleet.status_writer.turn().await;
         let Some(book) = self.lock().get(&key).cloned() else {
             return Ok(Next::Done);
         };
@@ -210,7 +210,7 @@ impl ConditionWriter {
                 "metadata": {"resourceVersion": binding.meta().resource_version},
                 "status": {"conditions": list},
             });
-            let api = B::api(&fleet.report_client, &key);
+            let api = B::api(&client, &key);
             match api
                 .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
                 .await

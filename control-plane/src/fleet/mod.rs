@@ -6,6 +6,7 @@ pub mod binding;
 pub mod claim;
 pub mod compact_map;
 pub mod intern;
+pub mod last_patches;
 pub mod parked;
 pub mod policy;
 pub mod scope;
@@ -26,7 +27,7 @@ use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::client::{self, Gateway, Limits, Profile, Rank, Traffic};
+use muster_shared::client::{self, Gateway, Limits, Priority, Profile, Writer};
 use muster_shared::clock::Clock;
 use muster_shared::events::Events;
 use muster_shared::lease::Leadership;
@@ -50,18 +51,15 @@ pub const COMPONENT: &str = "muster-control-plane";
 /// The fleet as the control plane sees it. The caches may be read by anybody at any time; what is
 /// written goes through `client`.
 pub struct Fleet {
-    /// For single reads and for writes; has deadlines and never retries by itself.
+    /// Client for single reads and for writes of placements. It has deadlines and never retries.
     pub client: Client,
-    /// The same for what carries decisions out. Whoever uses it waits for a lull in `traffic`
-    /// first.
-    pub order_client: Client,
-    /// The same for conditions and statuses. Whoever uses it waits for a lull in `traffic` first.
-    pub report_client: Client,
-    /// For what must not wait behind other requests, nor for a rate limit: the election and the
-    /// roll call.
+    /// Write path of Works and claims, which carry placements out.
+    pub work_writer: Writer,
+    /// Write path of conditions and statuses.
+    pub status_writer: Writer,
+    /// Client for requests that must not wait behind others, nor for a rate limit: the election and
+    /// the roll call.
     pub urgent_client: Client,
-    /// What is under way by `client` and its siblings.
-    pub traffic: Traffic,
     /// For lists and watches of further collections.
     pub watch_client: Client,
     /// The settings of this process.
@@ -113,18 +111,18 @@ impl Fleet {
             burst: settings.kube_api_burst,
         };
         let pool = gateway.pool(Profile::Write, limits);
-        let client = pool.client(Rank::Decision)?;
+        let client = pool.client()?;
         let watch_client = gateway.client(Profile::Watch, Limits::NONE)?;
         let shutdown = tasks.shutdown().clone();
         let (events, delivery) =
-            Events::new(pool.client(Rank::Remark)?, COMPONENT, shutdown.clone());
+            Events::new(pool.background_client()?, COMPONENT, shutdown.clone());
         tasks.spawn("events", delivery);
         let everything = Selection::everything;
         let common = Arc::new(BindingInterner::default());
         let works = Informer::new(Api::all(watch_client.clone()), everything());
         Ok(Arc::new(Self {
             templates: Templates::new(
-                pool.client(Rank::Remark)?,
+                pool.background_client()?,
                 watch_client.clone(),
                 shutdown.clone(),
             ),
@@ -151,10 +149,9 @@ impl Fleet {
             ),
             namespaces: Informer::new(Api::all(watch_client.clone()), everything()),
             client,
-            order_client: pool.client(Rank::Order)?,
-            report_client: pool.client(Rank::Report)?,
+            work_writer: pool.writer(Priority::Work)?,
+            status_writer: pool.writer(Priority::Status)?,
             urgent_client: gateway.client(Profile::Probe, Limits::NONE)?,
-            traffic: pool.traffic().clone(),
             watch_client,
             settings,
             clock: Arc::new(Clock::default()),

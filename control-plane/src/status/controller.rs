@@ -1,14 +1,14 @@
 //! Reconciles the status of a binding and of its template from the binding's Works.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use kube::Client;
 use kube::api::Patch;
 use muster_shared::api::binding::{
     AggregatedStatusItem, Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
 };
-use muster_shared::client::Rank;
 use muster_shared::events::EventType;
 use muster_shared::interpreter::{
     self, MemberStatus, Operation, acceptable_status, aggregate_status, hook_enabled,
@@ -26,11 +26,12 @@ use crate::binding::render::Scope;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::last_patches::LastPatches;
 use crate::fleet::parked::Parked;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::CachedWork;
-use crate::fleet::works::{binding_of, fingerprint, owner_id};
+use crate::fleet::works::{binding_of, owner_id};
 
 /// Reports of several clusters about one binding come in bunches; one write says them all.
 const GATHERING: Duration = Duration::from_millis(100);
@@ -86,7 +87,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let workers = fleet.settings.concurrent_work_syncs;
     let memory = Arc::new(Memory {
         parked,
-        reflected: Mutex::default(),
+        patches: LastPatches::default(),
     });
     fleet.work(
         tasks,
@@ -124,18 +125,8 @@ fn follow<B: Binding>(bindings: &Informer<B>, queue: &Queue<BindingKey>) {
 /// What the controller remembers. May be lost.
 struct Memory {
     parked: Parked<BindingKey>,
-    /// The version of each binding's template that was written to last, and what was written: where
-    /// the server keeps what a write takes away, the same difference is found again, and need not
-    /// be written again.
-    reflected: Mutex<HashMap<BindingKey, (Option<String>, u64)>>,
-}
-
-impl Memory {
-    fn reflected(&self) -> MutexGuard<'_, HashMap<BindingKey, (Option<String>, u64)>> {
-        self.reflected
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
+    /// The last patch of the status of each binding's template.
+    patches: LastPatches<BindingKey>,
 }
 
 async fn reconcile<B: BindingKind>(
@@ -143,9 +134,9 @@ async fn reconcile<B: BindingKind>(
     memory: &Memory,
     key: &BindingKey,
 ) -> Result<Next, Error> {
-    fleet.traffic.lull(Rank::Report).await;
+    let client = fleet.status_writer.turn().await;
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
-        memory.reflected().remove(key);
+        memory.patches.forget(key);
         memory.parked.leave(key);
         return Ok(Next::Done);
     };
@@ -170,7 +161,7 @@ async fn reconcile<B: BindingKind>(
         if !fleet.leadership.is_current() {
             return Ok(Next::Done);
         }
-        let answer = B::api(&fleet.report_client, key)
+        let answer = B::api(&client, key)
             .patch_status(&key.name, &patch_params(), &Patch::Merge(&patch))
             .await;
         match answer {
@@ -187,7 +178,7 @@ async fn reconcile<B: BindingKind>(
     }
     let template = TemplateKey::of(&spec.resource);
     let uid = spec.resource.uid.as_deref();
-    let outcome = reflect(fleet, memory, key, (&template, uid), &items).await;
+    let outcome = reflect(fleet, &client, memory, key, (&template, uid), &items).await;
     if let Err(error) = &outcome
         && error.is_lasting()
     {
@@ -274,6 +265,7 @@ fn is_meant(named: Option<&str>, template: Option<&str>) -> bool {
 /// Shows the members' statuses on the template, as if its own controllers had written them.
 async fn reflect(
     fleet: &Fleet,
+    client: &Client,
     memory: &Memory,
     binding: &BindingKey,
     (key, uid): (&TemplateKey, Option<&str>),
@@ -309,32 +301,30 @@ async fn reflect(
     let wanted = acceptable_status(&template, wanted, now);
     let held = template.get("status").cloned().unwrap_or_else(|| json!({}));
     let Some(difference) = merge::difference(&held, &wanted) else {
-        memory.reflected().remove(binding);
+        memory.patches.forget(binding);
         return Ok(Next::Done);
     };
     let version = template["metadata"]["resourceVersion"].as_str();
-    let this = (version.map(str::to_owned), fingerprint(&difference));
-    if version.is_some() && memory.reflected().get(binding) == Some(&this)
-        || !fleet.leadership.is_current()
-    {
+    if memory.patches.is_repeated(binding, version, &difference) || !fleet.leadership.is_current() {
         return Ok(Next::Done);
     }
     // For this object, and none that takes its name meanwhile.
     let uid = &template["metadata"]["uid"];
-    let patch = json!({ "metadata": { "uid": uid }, "status": difference });
-    let next = write(fleet, memory, binding, key, patch).await?;
-    memory.reflected().insert(binding.clone(), this);
+    let patch = json!({ "metadata": { "uid": uid }, "status": &difference });
+    let next = write(fleet, client, memory, binding, key, patch).await?;
+    memory.patches.record(binding.clone(), version, &difference);
     Ok(next)
 }
 
 async fn write(
     fleet: &Fleet,
+    client: &Client,
     memory: &Memory,
     binding: &BindingKey,
     key: &TemplateKey,
     patch: Value,
 ) -> Result<Next, Error> {
-    let Some(api) = fleet.templates.api(key, &fleet.report_client) else {
+    let Some(api) = fleet.templates.api(key, client) else {
         return Ok(memory.parked.wait(&key.kind, binding.clone()));
     };
     match api

@@ -9,6 +9,7 @@ mod connection;
 mod reload;
 mod service;
 mod traffic;
+mod writer;
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +19,8 @@ use kube::{Client, Config};
 
 pub use self::reload::{Gateway, Pool, Source};
 pub use self::service::Limits;
-pub use self::traffic::{Rank, Traffic};
+pub use self::traffic::Priority;
+pub use self::writer::Writer;
 
 /// Purpose of a client, which decides its deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

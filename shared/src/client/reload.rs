@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::service::{Bucket, Switched, UNDER_WAY};
-use super::traffic::{Rank, Traffic};
+use super::traffic::{Priority, Traffic};
+use super::writer::Writer;
 use super::{Error, Limits, Profile, connect, kubeconfig};
 use crate::clock::calendar;
 use crate::remind::Reminder;
@@ -40,7 +41,7 @@ pub struct Gateway {
     reminder: Mutex<Reminder>,
 }
 
-/// Clients of one API that share a rate limit and the number of requests under way.
+/// Clients of one API that share a rate limit and the number of requests in flight.
 #[derive(Debug)]
 pub struct Pool {
     gateway: Arc<Gateway>,
@@ -51,14 +52,20 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A client for requests of one rank.
-    pub fn client(&self, rank: Rank) -> Result<Client, Error> {
-        self.gateway.open_client(self, rank)
+    /// Opens a client whose requests wait for no others.
+    pub fn client(&self) -> Result<Client, Error> {
+        self.gateway.open_client(self, Priority::Placement)
     }
 
-    /// What is under way by the clients of this pool.
-    pub fn traffic(&self) -> &Traffic {
-        &self.traffic
+    /// Opens a client whose requests each wait for all others, up to 50 ms.
+    pub fn background_client(&self) -> Result<Client, Error> {
+        self.gateway.open_client(self, Priority::Event)
+    }
+
+    /// Opens the write path of a priority.
+    pub fn writer(&self, priority: Priority) -> Result<Writer, Error> {
+        let client = self.gateway.open_client(self, priority)?;
+        Ok(Writer::new(client, self.traffic.clone(), priority))
     }
 }
 
@@ -151,10 +158,10 @@ impl Gateway {
     /// A client with the deadlines of a profile. Requests that begin after the credentials changed
     /// use the new ones.
     pub fn client(self: &Arc<Self>, profile: Profile, limits: Limits) -> Result<Client, Error> {
-        self.pool(profile, limits).client(Rank::Decision)
+        self.pool(profile, limits).client()
     }
 
-    /// Clients that share limits, and of which some let the others pass.
+    /// Returns a pool of clients that share limits, and of which some let the others pass.
     pub fn pool(self: &Arc<Self>, profile: Profile, limits: Limits) -> Pool {
         Pool {
             gateway: Arc::clone(self),
@@ -167,7 +174,7 @@ impl Gateway {
         }
     }
 
-    fn open_client(self: &Arc<Self>, pool: &Pool, rank: Rank) -> Result<Client, Error> {
+    fn open_client(self: &Arc<Self>, pool: &Pool, priority: Priority) -> Result<Client, Error> {
         let profile = pool.profile;
         let config = self.config();
         let namespace = config.default_namespace.clone();
@@ -176,7 +183,7 @@ impl Gateway {
             current: current.subscribe(),
             bucket: Arc::clone(&pool.bucket),
             traffic: pool.traffic.clone(),
-            rank,
+            priority,
             places: pool.places.clone(),
             api: self.api,
         };

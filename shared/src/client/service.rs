@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tower::Service;
 
-use super::traffic::{Rank, Traffic};
+use super::traffic::{Priority, Traffic};
 
 /// The longest time for which an answer can make us wait. Servers ask for a second or a few; a
 /// proxy may ask for anything.
@@ -100,9 +100,9 @@ pub(super) struct Switched {
     pub(super) current: watch::Receiver<Client>,
     pub(super) bucket: Arc<Bucket>,
     pub(super) traffic: Traffic,
-    /// What the requests are for. Remarks let everything else pass; for the other ranks it is the
-    /// caller who waits for a [lull](Traffic::lull), before reading.
-    pub(super) rank: Rank,
+    /// Priority of the requests. Events wait here; for the other priorities, the
+    /// [`Writer`](super::Writer) waits, before its user reads.
+    pub(super) priority: Priority,
     /// As many places as requests may be under way; `None` for no bound.
     pub(super) places: Option<Arc<Semaphore>>,
     /// Label of the metrics: which API is talked to.
@@ -122,17 +122,17 @@ impl Service<Request<Body>> for Switched {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (current, bucket, api) = (self.current.clone(), Arc::clone(&self.bucket), self.api);
-        let (traffic, rank) = (self.traffic.clone(), self.rank);
+        let (traffic, priority) = (self.traffic.clone(), self.priority);
         let places = self.places.clone();
         Box::pin(async move {
             let wait = bucket.take(Instant::now());
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
-            if rank == Rank::Remark {
-                traffic.lull(rank).await;
+            if priority == Priority::Event {
+                traffic.idle(priority).await;
             }
-            let _under_way = traffic.enter(rank);
+            let _in_flight = traffic.enter(priority);
             let _place = match places {
                 // Nobody closes it, so that there is always a place to come.
                 Some(places) => places.acquire_owned().await.ok(),
@@ -212,14 +212,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_requests_are_under_way_than_there_are_places() {
+    async fn no_more_requests_are_in_flight_than_there_are_places() {
         let (client, arrived, answers) = patient_api();
         let places = Arc::new(Semaphore::new(2));
         let service = Switched {
             current: watch::Sender::new(client).subscribe(),
             bucket: Arc::new(Bucket::new(Limits::NONE)),
             traffic: Traffic::default(),
-            rank: Rank::Decision,
+            priority: Priority::Placement,
             places: Some(Arc::clone(&places)),
             api: "fleet",
         };
@@ -257,12 +257,12 @@ mod tests {
             (count, Client::new(api, "default"))
         };
         let traffic = Traffic::default();
-        let _never_pauses = traffic.enter(Rank::Decision);
+        let _never_pauses = traffic.enter(Priority::Placement);
         let service = Switched {
             current: watch::Sender::new(api).subscribe(),
             bucket: Arc::new(Bucket::new(Limits::NONE)),
             traffic,
-            rank: Rank::Remark,
+            priority: Priority::Event,
             places: Some(Arc::new(Semaphore::new(32))),
             api: "fleet",
         };

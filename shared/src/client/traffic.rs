@@ -13,31 +13,31 @@ use tokio::time::timeout;
 
 /// Priority of requests, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rank {
-    /// Placement of a workload.
-    Decision,
+pub enum Priority {
+    /// Placements of workloads, and requests without a priority of their own.
+    Placement,
     /// Works that carry out a placement.
-    Order,
+    Work,
     /// Conditions and statuses.
-    Report,
+    Status,
     /// Events.
-    Remark,
+    Event,
 }
 
-/// Number of ranks.
-const RANKS: usize = 4;
+/// Number of priorities.
+const PRIORITIES: usize = 4;
 
-impl Rank {
+impl Priority {
     /// Longest time that a request waits for more urgent ones, which bounds its delay when those
     /// never pause.
     const fn patience(self) -> Duration {
         match self {
-            Self::Decision => Duration::ZERO,
-            Self::Order => Duration::from_millis(500),
-            Self::Report => Duration::from_secs(1),
-            // Each single remark gives way; in a rush they must come nearly as fast as what they
-            // are about, or they are lost.
-            Self::Remark => Duration::from_millis(50),
+            Self::Placement => Duration::ZERO,
+            Self::Work => Duration::from_millis(500),
+            Self::Status => Duration::from_secs(1),
+            // Each single event gives way. In a rush, events must be written nearly as fast as
+            // the decisions that they tell of, or they are lost.
+            Self::Event => Duration::from_millis(50),
         }
     }
 }
@@ -45,48 +45,51 @@ impl Rank {
 /// Requests to one API that are in flight. Cheap to clone: all clones count together.
 #[derive(Clone, Debug)]
 pub struct Traffic {
-    under_way: Arc<watch::Sender<[usize; RANKS]>>,
+    in_flight: Arc<watch::Sender<[usize; PRIORITIES]>>,
 }
 
 impl Default for Traffic {
     fn default() -> Self {
         Self {
-            under_way: Arc::new(watch::Sender::new([0; RANKS])),
+            in_flight: Arc::new(watch::Sender::new([0; PRIORITIES])),
         }
     }
 }
 
 impl Traffic {
-    /// Waits until no request of a higher rank is in flight, up to the patience of the rank.
+    /// Waits until no request of a higher priority is in flight, up to the longest time of this
+    /// priority.
     ///
-    /// A writer waits before it reads the object that it writes, because the object would be
-    /// outdated afterwards.
-    pub async fn lull(&self, rank: Rank) {
-        let mut changes = self.under_way.subscribe();
-        let is_quiet =
-            |under_way: &[usize; RANKS]| under_way[..rank as usize].iter().all(|count| *count == 0);
-        // Late is as good as quiet; and the sender lives as long as we do.
-        let _ = timeout(rank.patience(), changes.wait_for(is_quiet)).await;
+    /// Writers wait by [`Writer::turn`](super::Writer::turn).
+    pub(super) async fn idle(&self, priority: Priority) {
+        let mut changes = self.in_flight.subscribe();
+        let is_quiet = |in_flight: &[usize; PRIORITIES]| {
+            in_flight[..priority as usize]
+                .iter()
+                .all(|count| *count == 0)
+        };
+        // A time-out ends the wait as well; the sender lives as long as `self`.
+        let _ = timeout(priority.patience(), changes.wait_for(is_quiet)).await;
     }
 
     /// Counts a request until the guard is dropped.
-    pub(super) fn enter(&self, rank: Rank) -> UnderWay {
-        self.under_way
-            .send_modify(|count| count[rank as usize] += 1);
-        UnderWay(self.clone(), rank)
+    pub(super) fn enter(&self, priority: Priority) -> InFlight {
+        self.in_flight
+            .send_modify(|count| count[priority as usize] += 1);
+        InFlight(self.clone(), priority)
     }
 }
 
-/// A request that is under way.
+/// A request that is in flight.
 #[derive(Debug)]
-pub(super) struct UnderWay(Traffic, Rank);
+pub(super) struct InFlight(Traffic, Priority);
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        let Self(traffic, rank) = self;
+        let Self(traffic, priority) = self;
         traffic
-            .under_way
-            .send_modify(|count| count[*rank as usize] -= 1);
+            .in_flight
+            .send_modify(|count| count[*priority as usize] -= 1);
     }
 }
 
@@ -97,34 +100,34 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_lull_comes_when_the_last_request_is_answered() {
+    async fn a_writer_goes_on_when_the_last_request_is_answered() {
         let traffic = Traffic::default();
         let start = Instant::now();
-        traffic.lull(Rank::Report).await;
+        traffic.idle(Priority::Status).await;
         assert_eq!(start.elapsed(), Duration::ZERO, "nothing is under way");
-        for (rank, answered_after) in [(Rank::Decision, 100), (Rank::Order, 300)] {
-            let request = traffic.enter(rank);
+        for (priority, answered_after) in [(Priority::Placement, 100), (Priority::Work, 300)] {
+            let request = traffic.enter(priority);
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(answered_after)).await;
                 drop(request);
             });
         }
-        traffic.lull(Rank::Decision).await;
+        traffic.idle(Priority::Placement).await;
         assert_eq!(start.elapsed(), Duration::ZERO, "nothing comes first");
-        traffic.lull(Rank::Order).await;
+        traffic.idle(Priority::Work).await;
         assert_eq!(start.elapsed(), Duration::from_millis(100));
-        traffic.lull(Rank::Report).await;
+        traffic.idle(Priority::Status).await;
         assert_eq!(start.elapsed(), Duration::from_millis(300));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_ever() {
+    async fn waiting_for_more_urgent_requests_ends() {
         let traffic = Traffic::default();
-        let _hangs = traffic.enter(Rank::Decision);
-        for rank in [Rank::Order, Rank::Report, Rank::Remark] {
+        let _hangs = traffic.enter(Priority::Placement);
+        for priority in [Priority::Work, Priority::Status, Priority::Event] {
             let start = Instant::now();
-            traffic.lull(rank).await;
-            assert_eq!(start.elapsed(), rank.patience());
+            traffic.idle(priority).await;
+            assert_eq!(start.elapsed(), priority.patience());
         }
     }
 }

@@ -62,6 +62,7 @@
 //! # }
 //! ```
 
+mod expectations;
 mod follower;
 pub mod freshness;
 mod incoming;
@@ -80,6 +81,7 @@ use futures::Stream;
 use kube::api::Api;
 pub use kube::runtime::watcher::Event;
 
+pub use self::expectations::Expectations;
 pub use self::informer::{Change, Informer};
 pub use self::presence::{Departed, Doubt, MOST_DEPARTED, Presence};
 pub use self::trouble::Trouble;

@@ -5,7 +5,6 @@ pub mod affected;
 pub mod changes;
 pub mod cluster_change;
 pub mod events;
-pub mod expectations;
 pub mod initial_placement;
 pub mod live;
 pub mod measure;
@@ -20,13 +19,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use kube::Client;
 use muster_shared::api::binding::{Binding, ClusterResourceBinding, ResourceBinding};
-use muster_shared::client::{self, Rank};
+use muster_shared::client;
 use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
 use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::{Change, Expectations, Informer};
 use serde_json::json;
 
 use crate::fleet::Fleet;
@@ -35,7 +35,6 @@ use crate::scheduler::controller::affected::Concerns;
 use crate::scheduler::controller::changes::{Changes, Pair};
 use crate::scheduler::controller::cluster_change::{ClusterChange, Turn};
 use crate::scheduler::controller::events::{tell, tell_failure};
-use crate::scheduler::controller::expectations::Expectations;
 use crate::scheduler::controller::measure::Incoming;
 use crate::scheduler::controller::waiting::Waiting;
 use crate::scheduler::controller::waits_for::Wait;
@@ -80,7 +79,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         reports: Queue::new("scheduling reports"),
         waiting: Waiting::ranked(fleet.settings.gate(&PRIORITY_BASED_SCHEDULING)),
         changes: Changes::default(),
-        replaced: Expectations::default(),
+        expectations: Expectations::default(),
         options: Options::of(&fleet.settings),
     });
     scheduler.listen(&fleet.bindings);
@@ -148,7 +147,7 @@ struct Scheduler {
     reports: Queue<BindingKey>,
     waiting: Waiting<BindingKey>,
     changes: Changes,
-    replaced: Expectations,
+    expectations: Expectations<BindingKey>,
     options: Options,
 }
 
@@ -158,7 +157,7 @@ impl Scheduler {
         informer.on_change(move |change| match change {
             Change::Applied { old, new } => {
                 let key = BindingKey::of(new.as_ref());
-                scheduler.replaced.seen(&key, new.as_ref());
+                scheduler.expectations.observe(&key, new.meta());
                 // Status writes, most of them our own, change nothing that a decision depends on.
                 let seen = old
                     .as_ref()
@@ -175,7 +174,7 @@ impl Scheduler {
             }
             Change::Deleted { old } => {
                 let key = BindingKey::of(old.as_ref());
-                scheduler.replaced.forget(&key);
+                scheduler.expectations.forget(&key);
                 scheduler.queue.add(key);
             }
         });
@@ -252,7 +251,7 @@ impl Scheduler {
             self.waiting.put(&key, None);
             return Ok(Next::Done);
         };
-        if let Some(pause) = self.replaced.pause(&key, binding.as_ref()) {
+        if let Some(pause) = self.expectations.pause(&key, binding.meta()) {
             return Ok(Next::After(pause));
         }
         // Before the clusters are looked at, so that none of their changes is missed until this is
@@ -298,7 +297,7 @@ impl Scheduler {
                 Err(error) if client::is_not_found(&error) => return Ok((Next::Done, None)),
                 // Somebody else was faster; the cache will show what they did.
                 Err(error) if client::is_conflict(&error) => {
-                    self.replaced.outdated(key, binding);
+                    self.expectations.conflicted(key.clone(), binding.meta());
                     return Ok((Next::Again, None));
                 }
                 Err(source) => {
@@ -324,7 +323,8 @@ impl Scheduler {
             Incoming::ScheduleAttemptFailure.count();
         }
         if let Some(written) = &written {
-            self.replaced.insert(key, binding, written);
+            self.expectations
+                .written(key.clone(), binding.meta(), written.meta(), ());
             let subject = Subject::of(written);
             let next = pass(&subject, &snapshot, &self.options, now);
             let report = outcome.followed_by(&next, &subject);
@@ -337,11 +337,12 @@ impl Scheduler {
     }
 
     async fn confirm(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
-        fleet.traffic.lull(Rank::Report).await;
+        let client = fleet.status_writer.turn().await;
         if key.namespace.is_some() {
-            self.confirm_kind::<ResourceBinding>(fleet, key).await
+            self.confirm_kind::<ResourceBinding>(fleet, &client, key)
+                .await
         } else {
-            self.confirm_kind::<ClusterResourceBinding>(fleet, key)
+            self.confirm_kind::<ClusterResourceBinding>(fleet, &client, key)
                 .await
         }
     }
@@ -350,13 +351,14 @@ impl Scheduler {
     async fn confirm_kind<B: BindingKind>(
         &self,
         fleet: &Fleet,
+        client: &Client,
         key: BindingKey,
     ) -> Result<Next, Error> {
         let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
         let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
             return Ok(Next::Done);
         };
-        if let Some(pause) = self.replaced.pause(&key, binding.as_ref()) {
+        if let Some(pause) = self.expectations.pause(&key, binding.meta()) {
             return Ok(Next::After(pause));
         }
         let now = whole_second(fleet.clock.now());
@@ -370,7 +372,7 @@ impl Scheduler {
             self.queue.add(key);
             return Ok(Next::Done);
         }
-        let api = B::api(&fleet.report_client, &key);
+        let api = B::api(client, &key);
         self.report(&api, &key, &binding, &outcome.report, now)
             .await?;
         Ok(Next::Done)
@@ -402,7 +404,8 @@ impl Scheduler {
                 .await
             {
                 Ok(written) => {
-                    self.replaced.insert(key, binding, &written);
+                    self.expectations
+                        .written(key.clone(), binding.meta(), written.meta(), ());
                     return Ok(());
                 }
                 Err(error) if client::is_not_found(&error) => return Ok(()),

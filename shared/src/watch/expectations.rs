@@ -1,0 +1,246 @@
+//! Writes of this process that its cache does not show yet.
+//!
+//! A cache follows the API with a delay. A decision on a state that the process itself has replaced
+//! would repeat its last write, or take it for the write of another client. Resource versions
+//! cannot be ordered, but the versions that were replaced are known: while the cache shows one of
+//! them it is behind, and whatever else it shows is later.
+//!
+//! ```
+//! use muster_shared::k8s::ObjectMeta;
+//! use muster_shared::watch::Expectations;
+//!
+//! let version = |version: &str| ObjectMeta {
+//!     resource_version: Some(version.to_owned()),
+//!     ..ObjectMeta::default()
+//! };
+//! let expectations = Expectations::<String, _>::default();
+//! expectations.written("web", &version("7"), &version("8"), "the answer to the write");
+//! assert_eq!(expectations.answer("web", &version("7")), Some("the answer to the write"));
+//! expectations.observe("web", &version("9"));
+//! assert_eq!(expectations.answer("web", &version("7")), None);
+//! ```
+
+use std::borrow::Borrow;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tokio::time::Instant;
+
+/// The first pause before the cache is read again. Each further one is as long as all before.
+const FIRST: Duration = Duration::from_millis(50);
+/// The longest pause.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Time after which a replaced state counts as current again. A watch that says nothing for longer
+/// than a minute is opened anew; a cache that still shows the state by then shows that the write
+/// had no effect.
+const EXPIRY: Duration = Duration::from_secs(75);
+
+/// Writes that the cache does not show yet, by the key of their object. Losing them costs a
+/// repeated write at most.
+///
+/// `A` is kept with the last write of an object: as a rule the object that the API answered with.
+#[derive(Debug)]
+pub struct Expectations<K, A = ()>(Mutex<HashMap<K, Expectation<A>>>);
+
+#[derive(Debug)]
+struct Expectation<A> {
+    /// Versions that were replaced.
+    replaced: HashSet<String>,
+    /// Version and answer of the last write; `None` after a conflict.
+    last: Option<(String, A)>,
+    since: Instant,
+}
+
+impl<K, A> Default for Expectations<K, A> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
+    /// Records a write that replaced the state `before` by the state `after`. A write that changed
+    /// nothing has the version that was there, and is not recorded.
+    pub fn written(&self, key: impl Into<K>, before: &ObjectMeta, after: &ObjectMeta, answer: A) {
+        let versions = (&before.resource_version, &after.resource_version);
+        let (Some(before), Some(after)) = versions else {
+            return;
+        };
+        if before != after {
+            let last = Some((after.clone(), answer));
+            self.replace(key.into(), before.clone(), last);
+        }
+    }
+
+    /// Records that the API has a later state than `seen`: it answered a write with a conflict.
+    pub fn conflicted(&self, key: impl Into<K>, seen: &ObjectMeta) {
+        if let Some(version) = &seen.resource_version {
+            self.replace(key.into(), version.clone(), None);
+        }
+    }
+
+    fn replace(&self, key: K, version: String, last: Option<(String, A)>) {
+        let mut all = self.lock();
+        let expectation = all.entry(key).or_insert_with(|| Expectation {
+            replaced: HashSet::new(),
+            last: None,
+            since: Instant::now(),
+        });
+        if expectation.replaced.insert(version) {
+            expectation.since = Instant::now();
+        }
+        expectation.last = last;
+    }
+
+    /// Returns the pause after which the cache is to be read again, if the state that it shows has
+    /// been replaced: 50 ms, doubled up to 5 s, and none after 75 s.
+    pub fn pause<Q>(&self, key: &Q, cached: &ObjectMeta) -> Option<Duration>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let mut all = self.lock();
+        let expectation = all.get(key).filter(|it| it.is_ahead_of(cached))?;
+        let age = expectation.since.elapsed();
+        if age >= EXPIRY {
+            all.remove(key);
+            return None;
+        }
+        Some(age.clamp(FIRST, LONGEST))
+    }
+
+    /// Returns the answer to the last write if it is newer than the state that the cache shows.
+    pub fn answer<Q>(&self, key: &Q, cached: &ObjectMeta) -> Option<A>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let all = self.lock();
+        let expectation = all.get(key).filter(|it| it.is_ahead_of(cached))?;
+        expectation.last.as_ref().map(|(_, answer)| answer.clone())
+    }
+
+    /// Returns whether a state is the result of the last write, and not of another client's.
+    pub fn is_last_write<Q>(&self, key: &Q, seen: &ObjectMeta) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let all = self.lock();
+        let last = all.get(key).and_then(|it| it.last.as_ref());
+        last.is_some_and(|(version, _)| seen.resource_version.as_ref() == Some(version))
+    }
+
+    /// Notes the state that the cache shows. If it was not replaced, it is later than all writes,
+    /// and those before it will not be seen again.
+    pub fn observe<Q>(&self, key: &Q, cached: &ObjectMeta)
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let mut all = self.lock();
+        if all.get(key).is_some_and(|it| !it.is_ahead_of(cached)) {
+            all.remove(key);
+        }
+    }
+
+    /// Forgets an object that does not exist any more.
+    pub fn forget<Q>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Expectation<A>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<A> Expectation<A> {
+    /// Returns whether the state that the cache shows has been replaced.
+    fn is_ahead_of(&self, cached: &ObjectMeta) -> bool {
+        let version = cached.resource_version.as_ref();
+        version.is_some_and(|version| self.replaced.contains(version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(version: &str) -> ObjectMeta {
+        ObjectMeta {
+            resource_version: Some(version.into()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn none() -> Expectations<String, &'static str> {
+        Expectations::default()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replaced_state_is_waited_for_ever_less_often_and_not_for_ever() {
+        let expectations = none();
+        let written = || expectations.written("web", &version("1"), &version("2"), "");
+        written();
+        assert_eq!(expectations.pause("web", &version("2")), None);
+        let mut looks = 0;
+        while let Some(pause) = expectations.pause("web", &version("1")) {
+            tokio::time::advance(pause).await;
+            looks += 1;
+        }
+        assert!(looks < 30, "{looks} looks");
+        for later in ["2", "3"] {
+            written();
+            expectations.observe("web", &version("1"));
+            assert!(expectations.pause("web", &version("1")).is_some());
+            expectations.observe("web", &version(later));
+            assert_eq!(expectations.pause("web", &version("1")), None, "{later}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_changes_nothing_replaces_nothing_and_a_conflict_does() {
+        let expectations = none();
+        expectations.written("web", &version("1"), &version("1"), "");
+        assert_eq!(expectations.pause("web", &version("1")), None);
+        expectations.conflicted("web", &version("1"));
+        assert_eq!(expectations.pause("web", &version("1")), Some(FIRST));
+        assert_eq!(expectations.answer("web", &version("1")), None);
+    }
+
+    #[tokio::test]
+    async fn the_answer_to_the_last_of_several_writes_counts_until_the_cache_has_passed_it() {
+        let expectations = none();
+        assert_eq!(expectations.answer("web", &version("1")), None);
+        expectations.written("web", &version("1"), &version("2"), "two");
+        expectations.written("web", &version("2"), &version("3"), "three");
+        for behind in ["1", "2"] {
+            expectations.observe("web", &version(behind));
+            let answer = expectations.answer("web", &version(behind));
+            assert_eq!(answer, Some("three"), "{behind}");
+        }
+        assert!(expectations.is_last_write("web", &version("3")));
+        assert!(!expectations.is_last_write("web", &version("2")));
+        assert!(!expectations.is_last_write("web", &version("4")));
+        expectations.observe("web", &version("4"));
+        assert_eq!(expectations.answer("web", &version("1")), None);
+        assert!(!expectations.is_last_write("web", &version("3")));
+    }
+
+    #[tokio::test]
+    async fn objects_that_came_and_went_leave_nothing() {
+        let expectations = none();
+        for number in 0..1000 {
+            let key = format!("w{number}");
+            expectations.written(key.clone(), &version("1"), &version("2"), "");
+            expectations.forget(&key);
+        }
+        assert_eq!(expectations.lock().len(), 0);
+    }
+}
