@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use futures::future::join_all;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::asking::{Trouble, ask, lay_over};
 use super::config::hooks::Hook;
@@ -11,6 +11,7 @@ use super::config::matching::{self, Asked, Constraints, Resource, Rule};
 use super::config::review::{self, Attributes, Invocation};
 use crate::context::RequestContext;
 use crate::kinds::strategy;
+use crate::schema::cel::Scope;
 use crate::wire::status_error::{GroupName, StatusError};
 
 /// Asks the mutating webhooks one after another, and those that want it once more.
@@ -123,9 +124,15 @@ fn invocation(
     if hook.conditions.is_empty() {
         return Ok(Some(invocation));
     }
-    let (object, old) = (attributes.object.as_ref(), attributes.old.as_ref());
+    let (none, nothing) = (Value::Null, json!({}));
     let request = review::request(attributes, &invocation, "");
-    match matching::met(&hook.conditions, &request, object, old) {
+    let scope = Scope::new([
+        ("object", attributes.object.as_ref().unwrap_or(&none)),
+        ("oldObject", attributes.old.as_ref().unwrap_or(&none)),
+        ("request", &request),
+        ("authorizer", &nothing),
+    ]);
+    match matching::met(&hook.conditions, &scope) {
         Ok(true) => Ok(Some(invocation)),
         Ok(false) => Ok(None),
         Err(_) if hook.ignore_failure => Ok(None),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::cel::{self, Failure};
+use super::cel::{Failure, Scope};
 use super::node::{At, Shape};
 use super::rules::Expression;
 use super::validate::counterpart;
@@ -35,8 +35,19 @@ pub fn check(
     if old == Some(new) || (new.is_null() && at.node().nullable) {
         return;
     }
-    for rule in at.node().rules.iter().flat_map(|rules| &rules.expressions) {
-        errors.extend(broken(rule, new, old, path));
+    if let Some(rules) = at.node().rules.as_ref()
+        && !rules.expressions.is_empty()
+    {
+        let scope = Scope::new(
+            [("self", new)]
+                .into_iter()
+                .chain(old.map(|old| ("oldSelf", old))),
+        );
+        for rule in &rules.expressions {
+            if rule.applies(old) {
+                errors.extend(broken(rule, new, &scope, path));
+            }
+        }
     }
     match (&at.node().shape, new) {
         (Shape::Object { .. }, Value::Object(fields)) => {
@@ -64,14 +75,10 @@ pub fn check(
     }
 }
 
-fn broken(rule: &Expression, new: &Value, old: Option<&Value>, path: &str) -> Option<FieldError> {
-    let parsed = rule.parsed.as_ref()?;
-    if old.is_none() && cel::is_transition(parsed) {
-        return None;
-    }
-    let detail = match cel::evaluate(parsed, new, old) {
-        Ok(Value::Bool(true)) | Err(Failure::Unsupported) => return None,
-        Ok(_) => message(rule, new, old),
+fn broken(rule: &Expression, new: &Value, scope: &Scope<'_>, path: &str) -> Option<FieldError> {
+    let detail = match scope.holds(rule.parsed.as_ref()?) {
+        Ok(true) | Err(Failure::Unsupported) => return None,
+        Ok(false) => message(rule, scope),
         Err(Failure::Wrong(error)) => {
             let shown = rule.message.as_deref().unwrap_or(&rule.rule);
             format!("{error} evaluating rule: {shown}")
@@ -101,13 +108,11 @@ fn broken(rule: &Expression, new: &Value, old: Option<&Value>, path: &str) -> Op
     })
 }
 
-fn message(rule: &Expression, new: &Value, old: Option<&Value>) -> String {
-    let computed = rule
-        .message_expression
-        .as_ref()
-        .and_then(|m| cel::evaluate(m, new, old).ok());
+fn message(rule: &Expression, scope: &Scope<'_>) -> String {
+    let expression = rule.message_expression.as_ref();
+    let computed = expression.and_then(|expression| scope.text(expression));
     match (computed, &rule.message) {
-        (Some(Value::String(text)), _) if !text.trim().is_empty() => text,
+        (Some(text), _) if !text.trim().is_empty() => text,
         (_, Some(text)) => text.clone(),
         _ => format!("failed rule: {}", rule.rule.trim()),
     }

@@ -151,6 +151,11 @@ impl Bounds {
 }
 
 impl Expression {
+    /// Whether the rule has an answer: one about changes has none without a value before.
+    pub fn applies(&self, old: Option<&Value>) -> bool {
+        old.is_some() || !self.parsed.as_ref().is_some_and(cel::is_transition)
+    }
+
     fn read(value: &Value) -> Option<Self> {
         let text = |name: &str| value[name].as_str().map(str::to_owned);
         let parsed = |name: &str| {

@@ -165,7 +165,7 @@ fn expressions(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
             let text = |name: &str| rule[name].as_str().unwrap_or_default();
             let shown = json!({"Rule": source, "Message": text("message"), "MessageExpression": text("messageExpression"),
                 "Reason": rule["reason"], "FieldPath": text("fieldPath"), "OptionalOldSelf": rule["optionalOldSelf"]});
-            let detail = format!("compilation failed: ERROR: <input>: Syntax error: {error}");
+            let detail = format!("compilation failed: {error}");
             errors.push(FieldError::invalid(format!("{path}.rule"), &shown, detail));
         }
     }

@@ -1,9 +1,9 @@
 //! Which webhooks are asked about a request: rules, selectors, conditions. Pure.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::auth::rbac::any;
-use crate::schema::cel::{self, Expr, Failure};
+use crate::schema::cel::{self, Expr, Failure, Scope};
 use crate::wire::json::texts;
 use crate::wire::selectors::{Operator, Requirement};
 
@@ -203,26 +203,15 @@ impl Condition {
 
 /// Whether all conditions are met. One that is false decides; otherwise those that went wrong are
 /// told.
-pub fn met(
-    conditions: &[Condition],
-    request: &Value,
-    object: Option<&Value>,
-    old: Option<&Value>,
-) -> Result<bool, String> {
-    let scope = [
-        ("object", object.cloned().unwrap_or_default()),
-        ("oldObject", old.cloned().unwrap_or_default()),
-        ("request", request.clone()),
-        ("authorizer", json!({})),
-    ];
+pub fn met(conditions: &[Condition], scope: &Scope<'_>) -> Result<bool, String> {
     let mut errors = Vec::new();
     for condition in conditions {
         let Some(expression) = &condition.expression else {
             continue;
         };
-        match cel::evaluate_with(expression, &scope) {
-            Ok(Value::Bool(false)) => return Ok(false),
-            Ok(_) | Err(Failure::Unsupported) => {}
+        match scope.holds(expression) {
+            Ok(false) => return Ok(false),
+            Ok(true) | Err(Failure::Unsupported) => {}
             Err(Failure::Wrong(error)) => errors.push(format!(
                 "failed to evaluate match condition '{}': {error}",
                 condition.name
@@ -238,6 +227,8 @@ pub fn met(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn resource(group: &str, plural: &str) -> Resource {
@@ -326,8 +317,13 @@ mod tests {
             Condition::read(&json!({"name": name, "expression": expression}))
         };
         let object = json!({"metadata": {"name": "x"}});
-        let request = json!({"operation": "CREATE"});
-        let met = |conditions: &[Condition]| met(conditions, &request, Some(&object), None);
+        let (request, none) = (json!({"operation": "CREATE"}), Value::Null);
+        let scope = Scope::new([
+            ("object", &object),
+            ("oldObject", &none),
+            ("request", &request),
+        ]);
+        let met = |conditions: &[Condition]| met(conditions, &scope);
         assert_eq!(
             met(&[condition(
                 "a",

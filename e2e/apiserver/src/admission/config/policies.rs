@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::matching::{self, Condition, Constraints};
 use super::review::{self, Attributes, Invocation};
-use crate::schema::cel::{self, Expr, Failure, Names};
+use crate::schema::cel::{Expr, Failure, Names, Scope};
 use crate::store::{Collection, Scan, Store};
 
 /// The policies of a server, parsed as of two versions: of the policies and of their bindings.
@@ -182,19 +182,21 @@ impl Policy {
         }
         let failed =
             |message: String| (!self.ignore_failure).then(|| ("Invalid".to_owned(), message));
-        let shown = |object: &Value| (!object.is_null()).then(|| object.clone());
-        let (new, before) = (shown(&object), shown(&old));
-        match matching::met(&self.conditions, &request, new.as_ref(), before.as_ref()) {
+        let scope = Scope::new([
+            ("object", &object),
+            ("oldObject", &old),
+            ("request", &request),
+        ]);
+        match matching::met(&self.conditions, &scope) {
             Ok(true) => {}
             Ok(false) => return None,
             Err(why) => return failed(why),
         }
-        let scope = [("object", object), ("oldObject", old), ("request", request)];
         self.validations.iter().find_map(|validation| {
             let source = &validation.source;
-            match cel::evaluate_with(&validation.expression, &scope) {
-                Ok(Value::Bool(true)) => None,
-                Ok(_) => Some((validation.reason.clone(), validation.message(&scope))),
+            match scope.holds(&validation.expression) {
+                Ok(true) => None,
+                Ok(false) => Some((validation.reason.clone(), validation.message(&scope))),
                 Err(Failure::Wrong(error)) => {
                     failed(format!("expression '{source}' resulted in error: {error}"))
                 }
@@ -207,10 +209,10 @@ impl Policy {
 }
 
 impl Validation {
-    fn message(&self, scope: &[(&str, Value)]) -> String {
+    fn message(&self, scope: &Scope<'_>) -> String {
         let said = self.message_expression.as_ref();
-        let said = said.and_then(|it| cel::evaluate_with(it, scope).ok());
-        match said.as_ref().and_then(Value::as_str).map(str::trim) {
+        let said = said.and_then(|it| scope.text(it));
+        match said.as_deref().map(str::trim) {
             Some(said) if !said.is_empty() && !said.contains('\n') => said.to_owned(),
             _ if !self.message.is_empty() => self.message.clone(),
             _ => format!("failed expression: {}", self.source),
