@@ -26,7 +26,7 @@
 //!   `spec.clusters` and the condition `Scheduled`.
 //! * `detector` watches policies, templates and bindings; decides in [`detector`] (`select`,
 //!   `build`) and [`fleet`] (`claim`); writes bindings, claims on templates, and dependencies.
-//! * `binding` watches bindings, templates and Works; decides in [`binding`] (`render`, `purge`,
+//! * `binding` watches bindings, templates and Works; decides in [`binding`] (`render`, `hold`,
 //!   `owner`); writes Works.
 //! * `bindingStatus` watches Works; decides in [`status`] (`aggregate`); writes the status of
 //!   bindings and templates.

@@ -6,21 +6,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::Patch;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::policy::ApplicationFailoverBehavior;
-use muster_shared::client;
-use muster_shared::conditions;
-use muster_shared::k8s::Condition;
 use muster_shared::queue::{Next, Queue, again};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
-use serde_json::json;
 use tokio::time::Instant;
 
-use super::decide::{Since, Verdict, decide, toleration};
+use super::decide::{Verdict, decide, toleration};
 use super::duty::{Duty, duty};
-use super::explain::{CONDITION, Obstacle, Turn, Unfollowed, is_not_followed};
+use super::explain::{Obstacle, Turn};
 use super::hearing::Hearing;
 use super::history::{self, History, Move};
 use super::turns::{Paid, Turns};
@@ -31,9 +26,10 @@ use crate::eviction::rate::Band;
 use crate::eviction::reason::application;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::event_reference;
-use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
+use crate::fleet::binding::{BindingKey, BindingKind};
 use muster_shared::queue::until;
+
+mod report;
 
 /// How often a condition is written again at once after somebody else wrote the binding first.
 const ATTEMPTS: u32 = 4;
@@ -349,63 +345,6 @@ impl Controller {
         }
     }
 
-    /// Writes down and tells what came of a look.
-    async fn conclude<B: BindingKind>(
-        &self,
-        case: &Case<'_, B>,
-        history: &History,
-        progress: Progress,
-    ) -> Result<Next, ApiError> {
-        let Progress {
-            mut turn,
-            mut wait,
-            held,
-            is_said,
-        } = progress;
-        for (cluster, why, pause) in held {
-            count("held");
-            wait = wait.into_iter().chain(pause).min();
-            let since = history.since.get(&cluster).copied();
-            turn = Some(Turn::Held {
-                since: since.unwrap_or(case.now),
-                cluster,
-                why,
-            });
-        }
-        let settled = self.settle(case, history).await?;
-        let was_told = conditions::get(&case.binding.status().conditions, CONDITION);
-        let turn = turn.or_else(|| match was_told {
-            _ if is_said => None,
-            told if history.untold(told).is_some() => history.untold(told).cloned().map(Turn::from),
-            Some(told) if is_not_followed(told) => Some(Turn::Followed),
-            Some(told) if told.status == "True" => Some(Turn::Recovered),
-            _ => None,
-        });
-        if let Some(turn) = turn {
-            self.tell_news(case, &turn, was_told).await?;
-        }
-        Ok(sooner(wait, settled))
-    }
-
-    /// Tells a turn, unless it is that there is no place, which is known, and only its numbers are
-    /// other ones.
-    async fn tell_news<B: BindingKind>(
-        &self,
-        case: &Case<'_, B>,
-        turn: &Turn,
-        was_told: Option<&Condition>,
-    ) -> Result<(), ApiError> {
-        let told_at = self.known().get(case.key).and_then(|known| known.told_at);
-        if told_at.is_some_and(|at| turn.repeats(was_told, at, case.now)) {
-            return Ok(());
-        }
-        self.tell(case.key, case.binding, turn, case.now).await?;
-        if let Some(known) = self.known().get_mut(case.key) {
-            known.told_at = Some(case.now);
-        }
-        Ok(())
-    }
-
     /// The first of the clusters to be left that nothing holds it in, and what holds it in those
     /// before.
     fn ready(
@@ -425,117 +364,6 @@ impl Controller {
             }
         }
         (None, held)
-    }
-
-    /// Ends what is known of the health of an application that is not followed, and says why it is
-    /// not.
-    async fn forget<B: BindingKind>(
-        &self,
-        case: &Case<'_, B>,
-        why: Option<Unfollowed>,
-    ) -> Result<Next, ApiError> {
-        let history = case.written.clone().with_health(Since::new(), case.now);
-        let settled = self.settle(case, &history).await?;
-        let told = conditions::get(&case.binding.status().conditions, CONDITION);
-        let turn = match why {
-            Some(why) => Some(Turn::NotFollowed(why)),
-            None => told
-                .filter(|told| is_not_followed(told) || told.status == "True")
-                .map(|_| Turn::Withdrawn),
-        };
-        if let Some(turn) = turn {
-            self.tell(case.key, case.binding, &turn, case.now).await?;
-        }
-        Ok(settled)
-    }
-
-    /// Writes down what a restart must not lose; when to look again where that is not worth it yet.
-    async fn settle<B: BindingKind>(
-        &self,
-        case: &Case<'_, B>,
-        history: &History,
-    ) -> Result<Next, ApiError> {
-        let Case {
-            key,
-            binding,
-            ref written,
-            now,
-        } = *case;
-        if written == history {
-            return Ok(Next::Done);
-        }
-        let newest = history
-            .since
-            .iter()
-            .filter(|(cluster, _)| !written.since.contains_key(*cluster));
-        let settles = newest
-            .filter_map(|(_, since)| since.checked_add(SETTLING).ok())
-            .filter(|then| *then > now)
-            .min();
-        if let Some(then) = settles {
-            return Ok(Next::After(after(then, now)));
-        }
-        let client = self.fleet.status_writer.turn().await;
-        let patch = json!({"metadata": {
-            "resourceVersion": binding.meta().resource_version,
-            "annotations": {history::ANNOTATION: history.write()},
-        }});
-        let answer = B::api(&client, key)
-            .patch(&key.name, &patch_params(), &Patch::Merge(patch))
-            .await;
-        match answer {
-            Ok(_) => Ok(Next::Done),
-            Err(error) if client::is_conflict(&error) => Ok(Next::Again),
-            Err(error) if client::is_not_found(&error) => Ok(Next::Done),
-            Err(error) => Err(ApiError::of("note the health of", key)(error)),
-        }
-    }
-
-    /// Condition, and events where that changed.
-    async fn tell<B: BindingKind>(
-        &self,
-        key: &BindingKey,
-        binding: &B,
-        turn: &Turn,
-        now: Timestamp,
-    ) -> Result<(), ApiError> {
-        let failed = |error| ApiError::of::<ApiError>("explain the failover of", key)(error);
-        let api = B::api(&self.fleet.status_writer.turn().await, key);
-        let (mut fresh, mut attempts) = (None, 0);
-        loop {
-            let held = fresh.as_ref().unwrap_or(binding);
-            let Some(all) = conditions::merge(&held.status().conditions, [turn.condition(now)])
-            else {
-                return Ok(());
-            };
-            // Conditions are a list that others write, too.
-            let patch = json!({
-                "metadata": {"resourceVersion": held.meta().resource_version},
-                "status": {"conditions": all},
-            });
-            match api
-                .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
-                .await
-            {
-                Ok(_) => break,
-                Err(error) if client::is_not_found(&error) => return Ok(()),
-                Err(error) if client::is_conflict(&error) && attempts < ATTEMPTS => {
-                    attempts += 1;
-                    fresh = Some(api.get(&key.name).await.map_err(failed)?);
-                }
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        let events = &self.fleet.events;
-        let (severity, reason, message) = (turn.severity(), turn.reason(), turn.message());
-        events.publish(binding, severity, reason, message.clone());
-        events.publish_about(
-            event_reference(&binding.spec().resource),
-            severity,
-            reason,
-            message,
-        );
-        Ok(())
     }
 }
 
@@ -564,44 +392,4 @@ fn after(moment: Timestamp, now: Timestamp) -> Duration {
     until(moment, now) + Duration::from_millis(1)
 }
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_earlier_of_two_looks_counts() {
-        let seconds = Duration::from_secs;
-        for (wait, other, expected) in [
-            (None, Next::Done, Next::Done),
-            (Some(seconds(2)), Next::Done, Next::After(seconds(2))),
-            (None, Next::After(seconds(1)), Next::After(seconds(1))),
-            (
-                Some(seconds(2)),
-                Next::After(seconds(1)),
-                Next::After(seconds(1)),
-            ),
-            (
-                Some(seconds(2)),
-                Next::After(seconds(3)),
-                Next::After(seconds(2)),
-            ),
-            (Some(seconds(2)), Next::Again, Next::Again),
-        ] {
-            assert_eq!(sooner(wait, other), expected, "{wait:?} {other:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_not_tolerated_at_all_is_to_leave_without_waiting_for_an_event() {
-        let spec = serde_json::from_value(json!({"clusters": [{"name": "m1"}]})).unwrap();
-        let reports =
-            serde_json::from_value::<Vec<_>>(json!([{"clusterName": "m1", "health": "Unhealthy"}]))
-                .unwrap();
-        let now = Timestamp::from_second(1_000).unwrap();
-        let first = decide(Duration::ZERO, &spec, &reports, &Since::new(), now);
-        let wait = after(first.next.unwrap(), now);
-        assert!(wait <= Duration::from_millis(5), "{wait:?}");
-        let then = now + wait;
-        let second = decide(Duration::ZERO, &spec, &reports, &first.since, then);
-        assert_eq!(second.leave, ["m1"]);
-    }
-}
+mod tests;

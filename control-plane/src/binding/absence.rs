@@ -130,7 +130,7 @@ fn read(answer: Result<(), kube::Error>, key: &BindingKey) -> Result<Existence, 
     match answer {
         Ok(()) => Ok(Existence::There),
         Err(error) if says_absent(&error, &key.name) => Ok(Existence::Absent),
-        Err(error) => Err(ApiError::of("look for", key)(error)),
+        Err(error) => Err(ApiError::of("look for", key)(error).into()),
     }
 }
 

@@ -19,8 +19,8 @@ use serde_json::json;
 use super::about::About;
 use super::absence::{self, Missing};
 use super::error::{Error, fits};
-use super::held::tell_of_hold;
-use super::purge;
+use super::hold;
+use super::hold_condition::tell_of_hold;
 use super::reach::may_place;
 use super::render::{Origin, Rendered, Scope, expects, render};
 use super::state;
@@ -197,7 +197,7 @@ async fn sync<B: BindingKind>(
     };
     // The clock that tasks are dated by.
     let now = fleet.clock.now();
-    let held = purge::hold(&spec.graceful_eviction_tasks, &is_there, now);
+    let held = hold::hold(&spec.graceful_eviction_tasks, &is_there, now);
     let is_told = tell_of_hold(fleet, &client, key, binding.as_ref(), held.as_ref(), now).await;
     if let Some(held) = held {
         return Ok(Next::After(held.pause(now, LEAVING)));
@@ -407,7 +407,7 @@ async fn finish<B: BindingKind>(
     {
         Ok(_) => Ok(Next::Done),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
-        Err(error) => Err(ApiError::of("release", key)(error)),
+        Err(error) => Err(ApiError::of("release", key)(error).into()),
     }
 }
 
@@ -421,7 +421,7 @@ async fn identify<B: BindingKind>(
     B::api(&fleet.client, key)
         .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
         .await
-        .map_err(ApiError::of::<Error>("identify", key))?;
+        .map_err(ApiError::of("identify", key))?;
     Ok(Next::Done)
 }
 

@@ -234,7 +234,7 @@ async fn ensure(fleet: &Fleet, namespace: &Namespace, cluster: &str) -> Result<b
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
         Err(error) => {
             let work = format!("work {}/{}", rendered.namespace, rendered.name);
-            Err(ApiError::of("write", &work)(error))
+            Err(ApiError::of("write", &work)(error).into())
         }
     }
 }

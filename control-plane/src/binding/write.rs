@@ -112,7 +112,7 @@ pub async fn ensure(
             Ok(Ensured::AsRendered)
         }
         Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Ensured::Raced),
-        Err(error) => Err(ApiError::of("update", &subject())(error)),
+        Err(error) => Err(ApiError::of("update", &subject())(error).into()),
     }
 }
 
@@ -133,19 +133,19 @@ async fn create(
     let subject = || format!("work {}/{}", rendered.namespace, rendered.name);
     let work: Work = serde_json::from_value(compare::create(rendered))
         .map_err(kube::Error::SerdeError)
-        .map_err(ApiError::of::<Error>("compose", &subject()))?;
+        .map_err(ApiError::of("compose", &subject()))?;
     lead(fleet)?;
     let api: Api<Work> = Api::namespaced(client.clone(), &rendered.namespace);
     match api.create(&PostParams::default(), &work).await {
         Ok(_) => return Ok(Ensured::AsRendered),
         Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Ensured::Joining),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-        Err(error) => return Err(ApiError::of("create", &subject())(error)),
+        Err(error) => return Err(ApiError::of("create", &subject())(error).into()),
     }
     // Made a moment ago and not in the cache yet; or made by somebody else.
     let held = match api.get_metadata_opt(&rendered.name).await {
         Ok(held) => held.unwrap_or_default(),
-        Err(error) => return Err(ApiError::of("read", &subject())(error)),
+        Err(error) => return Err(ApiError::of("read", &subject())(error).into()),
     };
     let key = origin.key();
     let named = binding_named(|key| held.annotations().get(key).map(String::as_str));
@@ -208,7 +208,7 @@ pub async fn remove_named(fleet: &Fleet, client: &Client, works: Vec<Doomed>) ->
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
                 Ok(())
             }
-            Err(error) => Err(ApiError::of("remove work", &work.name)(error)),
+            Err(error) => Err(ApiError::of("remove work", &work.name)(error).into()),
         }
     });
     join_all(removals).await.into_iter().collect()
@@ -227,7 +227,7 @@ pub async fn listed(
     let listed = api
         .list_metadata(&parameters)
         .await
-        .map_err(ApiError::of::<Error>("list the works of", key))?;
+        .map_err(ApiError::of("list the works of", key))?;
     let names_us = |work: &&kube::core::PartialObjectMeta<Work>| {
         binding_named(|key| work.annotations().get(key).map(String::as_str))
             .is_none_or(|named| named == *key)

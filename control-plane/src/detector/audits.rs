@@ -97,12 +97,9 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
         return Next::Done;
     };
     let left = GRACE.saturating_sub(state.changed.elapsed());
-    let mut next = if left.is_zero() {
-        Next::Done
-    } else {
-        Next::After(left)
-    };
+    let mut next = Next::After(left);
     if left.is_zero() {
+        next = Next::Done;
         let facts = Now {
             detector,
             policy: &policy,

@@ -55,7 +55,7 @@ impl Detector {
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
                 Ok(Next::Again)
             }
-            Err(error) => Err(ApiError::of("update", &binding)(error)),
+            Err(error) => Err(ApiError::of("update", &binding)(error).into()),
         }
     }
 
@@ -72,9 +72,8 @@ impl Detector {
         if let Some(wait) = arriving {
             return Ok(Next::After(wait));
         }
-        let binding: B = serde_json::from_value(object).map_err(|error| {
-            ApiError::of::<Error>("compose", key)(kube::Error::SerdeError(error))
-        })?;
+        let binding: B = serde_json::from_value(object)
+            .map_err(|error| ApiError::of("compose", key)(kube::Error::SerdeError(error)))?;
         match api.create(&PostParams::default(), &binding).await {
             Ok(created) => {
                 if !created.spec().clusters.is_empty() {
@@ -89,7 +88,7 @@ impl Detector {
             }
             Err(error) => {
                 self.memory().arriving.end(template);
-                Err(ApiError::of("create", key)(error))
+                Err(ApiError::of("create", key)(error).into())
             }
         }
     }

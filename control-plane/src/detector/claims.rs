@@ -139,7 +139,7 @@ impl Detector {
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
                 Ok(false)
             }
-            Err(error) => Err(ApiError::of("mark", key)(error)),
+            Err(error) => Err(ApiError::of("mark", key)(error).into()),
         }
     }
 
@@ -215,7 +215,7 @@ impl Detector {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-            Err(error) => Err(ApiError::of("release", &key)(error)),
+            Err(error) => Err(ApiError::of("release", &key)(error).into()),
         }
     }
 }

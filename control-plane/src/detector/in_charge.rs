@@ -101,7 +101,7 @@ impl Detector {
         match found {
             Ok(()) => Ok(false),
             Err(error) if says_absent(&error, key.name()) => Ok(true),
-            Err(error) => Err(ApiError::of("look for", key)(error)),
+            Err(error) => Err(ApiError::of("look for", key)(error).into()),
         }
     }
 

@@ -228,7 +228,7 @@ impl Detector {
             Ok(()) => Ok(Next::Done),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::Again),
-            Err(error) => Err(ApiError::of("mark", &key)(error)),
+            Err(error) => Err(ApiError::of("mark", &key)(error).into()),
         }
     }
 

@@ -16,18 +16,12 @@ pub struct ApiError {
 
 impl ApiError {
     /// Makes the error of a step, for `map_err`.
-    pub fn of<E: From<Self>>(
-        step: &'static str,
-        object: &impl ToString,
-    ) -> impl FnOnce(kube::Error) -> E {
+    pub fn of(step: &'static str, object: &impl ToString) -> impl FnOnce(kube::Error) -> Self {
         let object = object.to_string();
-        move |source| {
-            let source = Box::new(source);
-            E::from(Self {
-                step,
-                object,
-                source,
-            })
+        move |source| Self {
+            step,
+            object,
+            source: Box::new(source),
         }
     }
 

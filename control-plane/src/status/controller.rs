@@ -173,7 +173,7 @@ async fn reconcile<B: BindingKind>(
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Next::Done),
             Err(kube::Error::Api(status)) if status.is_conflict() => return Ok(Next::Again),
-            Err(error) => return Err(ApiError::of(STEP, key)(error)),
+            Err(error) => return Err(ApiError::of(STEP, key)(error).into()),
         }
     }
     let template = TemplateKey::of(&spec.resource);
@@ -334,7 +334,7 @@ async fn write(
         Ok(_) => Ok(Next::Done),
         // It is gone, or its kind has no status to write.
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
-        Err(error) => Err(ApiError::of(STEP, key)(error)),
+        Err(error) => Err(ApiError::of(STEP, key)(error).into()),
     }
 }
 

@@ -327,7 +327,7 @@ async fn exists(fleet: &Fleet, key: &BindingKey, doubt: Doubt) -> Result<bool, E
     match found {
         Ok(_) => Ok(true),
         Err(error) if says_absent(&error, &key.name) => Ok(false),
-        Err(error) => Err(ApiError::of("look for", key)(error)),
+        Err(error) => Err(ApiError::of("look for", key)(error).into()),
     }
 }
 

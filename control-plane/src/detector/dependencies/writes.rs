@@ -22,9 +22,8 @@ pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Resul
     let api = ResourceBinding::api(&fleet.client, key);
     let outcome = match write {
         Write::Create(object) => {
-            let binding = serde_json::from_value(object).map_err(|error| {
-                ApiError::of::<Error>("compose", key)(kube::Error::SerdeError(error))
-            })?;
+            let binding = serde_json::from_value(object)
+                .map_err(|error| ApiError::of("compose", key)(kube::Error::SerdeError(error)))?;
             api.create(&PostParams::default(), &binding).await
         }
         Write::Patch(patch) => {
@@ -39,7 +38,7 @@ pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Resul
         Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
             Ok(Next::Again)
         }
-        Err(error) => Err(ApiError::of("attach", key)(error)),
+        Err(error) => Err(ApiError::of("attach", key)(error).into()),
     }
 }
 
@@ -72,7 +71,7 @@ pub(super) async fn record(
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
         Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-        Err(error) => Err(ApiError::of("record the dependencies of", key)(error)),
+        Err(error) => Err(ApiError::of("record the dependencies of", key)(error).into()),
     }
 }
 
@@ -99,6 +98,6 @@ pub(super) async fn release(
         Ok(_) => Ok(Next::Done),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
         Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::Again),
-        Err(error) => Err(ApiError::of("release", key)(error)),
+        Err(error) => Err(ApiError::of("release", key)(error).into()),
     }
 }

@@ -241,19 +241,36 @@ impl Scheduler {
         }
     }
 
+    /// Returns the binding as the cache has it.
+    ///
+    /// # Errors
+    /// `Next::Done` if the binding does not exist or is another scheduler's; the pause after which
+    /// to look again if the cache does not show the last write yet.
+    fn current<B: BindingKind>(&self, fleet: &Fleet, key: &BindingKey) -> Result<Arc<B>, Next> {
+        let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
+        let binding = cached
+            .filter(|binding| is_ours(binding.as_ref(), fleet))
+            .ok_or(Next::Done)?;
+        match self.expectations.pause(key, binding.meta()) {
+            Some(pause) => Err(Next::After(pause)),
+            None => Ok(binding),
+        }
+    }
+
     async fn handle_kind<B: BindingKind>(
         &self,
         fleet: &Fleet,
         key: BindingKey,
     ) -> Result<Next, Error> {
-        let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
-        let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
-            self.waiting.put(&key, None);
-            return Ok(Next::Done);
+        let binding = match self.current::<B>(fleet, &key) {
+            Ok(binding) => binding,
+            Err(next) => {
+                if next == Next::Done {
+                    self.waiting.put(&key, None);
+                }
+                return Ok(next);
+            }
         };
-        if let Some(pause) = self.expectations.pause(&key, binding.meta()) {
-            return Ok(Next::After(pause));
-        }
         // Before the clusters are looked at, so that none of their changes is missed until this is
         // decided.
         self.waiting.begin(key.clone());
@@ -354,13 +371,10 @@ impl Scheduler {
         client: &Client,
         key: BindingKey,
     ) -> Result<Next, Error> {
-        let cached = B::cache(fleet).get(key.namespace.as_deref(), &key.name);
-        let Some(binding) = cached.filter(|binding| is_ours(binding.as_ref(), fleet)) else {
-            return Ok(Next::Done);
+        let binding = match self.current::<B>(fleet, &key) {
+            Ok(binding) => binding,
+            Err(next) => return Ok(next),
         };
-        if let Some(pause) = self.expectations.pause(&key, binding.meta()) {
-            return Ok(Next::After(pause));
-        }
         let now = whole_second(fleet.clock.now());
         let subject = Subject::of(binding.as_ref());
         let outcome = pass(&subject, &self.snapshot.get(), &self.options, now);

@@ -109,10 +109,7 @@ impl Keeper {
     async fn look(&self, leads: bool) -> Result<(), Error> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
         let found = secrets.get_opt(SECRET).await;
-        let found = found.map_err(ApiError::of::<Error>(
-            "read",
-            &"the Secret of the certificate",
-        ))?;
+        let found = found.map_err(ApiError::of("read", &"the Secret of the certificate"))?;
         let mut held = found.as_ref().and_then(Held::read);
         if leads {
             // As the API servers that are to trust it see the time.
@@ -182,8 +179,7 @@ impl Keeper {
             let api: Api<DynamicObject> =
                 Api::all_with(self.client.clone(), &ApiResource::from_gvk(&kind));
             let found = api.get_opt(CONFIGURATION).await;
-            let found =
-                found.map_err(ApiError::of::<Error>("read", &"the webhook configuration"))?;
+            let found = found.map_err(ApiError::of("read", &"the webhook configuration"))?;
             all.extend(
                 found
                     .and_then(|found| serde_json::to_value(found).ok())
@@ -235,10 +231,8 @@ impl Keeper {
             };
             secrets.create(&params, &secret).await
         };
-        outcome.map(drop).map_err(ApiError::of::<Error>(
-            "write",
-            &"the Secret of the certificate",
-        ))
+        outcome.map_err(ApiError::of("write", &"the Secret of the certificate"))?;
+        Ok(())
     }
 }
 
@@ -248,7 +242,7 @@ async fn trust(configurations: &[Configuration], authorities: &str) -> Result<()
         if let Some(patch) = decide::trust(configuration, authorities) {
             let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
             let named = api.patch(CONFIGURATION, &params, &patch).await;
-            named.map_err(ApiError::of::<Error>(
+            named.map_err(ApiError::of(
                 "name the authority in",
                 &"the webhook configuration",
             ))?;

@@ -9,7 +9,7 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use serde_json::json;
 
-use super::purge;
+use super::hold;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 
@@ -20,11 +20,11 @@ pub async fn tell_of_hold<B: BindingKind>(
     client: &Client,
     key: &BindingKey,
     binding: &B,
-    held: Option<&purge::Hold<'_>>,
+    held: Option<&hold::Hold<'_>>,
     now: Timestamp,
 ) -> bool {
     let before = &binding.status().conditions;
-    let Some(condition) = purge::condition(held, before, now) else {
+    let Some(condition) = hold::condition(held, before, now) else {
         return true;
     };
     let Some(list) = conditions::merge(before, [condition.clone()]) else {

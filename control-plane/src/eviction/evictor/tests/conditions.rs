@@ -1,0 +1,160 @@
+//! Conditions and events of workloads that wait or have left.
+
+use super::*;
+
+#[test]
+fn a_condition_left_over_from_before_a_restart_is_put_right() {
+    let mut waiting = ResourceBinding::clone(&binding("w", &["c0"], &json!({})));
+    waiting.status = serde_json::from_value(json!({"conditions": [
+        {"type": "EvictionPending", "status": "True", "reason": "WaitingForRate", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z"},
+    ]}))
+    .unwrap();
+    let mut world = World::of(
+        vec![cluster("c0", &json!([]))],
+        vec![Arc::new(waiting)],
+        true,
+    );
+    assert_eq!(world.told(), [("w".to_owned(), "AbandonedOnMove")]);
+}
+
+fn with_condition(binding: &ResourceBinding, condition: &Value) -> Arc<ResourceBinding> {
+    let mut binding = binding.clone();
+    binding.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
+    Arc::new(binding)
+}
+
+fn pending(message: &str, second: i64) -> Value {
+    json!({
+        "type": "EvictionPending", "status": "True", "reason": "WaitingForRate", "message": message,
+        "lastTransitionTime": Timestamp::from_second(second).unwrap(),
+    })
+}
+
+#[test]
+fn after_a_restart_an_eviction_that_nobody_told_of_is_told_with_its_cluster_and_cause() {
+    let moved = {
+        let mut moved = ResourceBinding::clone(&binding("w", &["c1"], &json!({})));
+        let at = Timestamp::from_second(900).unwrap();
+        let cause = "taint down:NoExecute, which is not tolerated";
+        let record = Record::new("c0", "c1", "Directly", cause, at);
+        let annotations = [(LAST_EVICTION.to_owned(), record.write())];
+        moved.metadata.annotations = Some(annotations.into());
+        moved
+    };
+    let told = |binding: Arc<ResourceBinding>| {
+        let clusters = vec![cluster("c0", &down(0)), cluster("c1", &json!([]))];
+        let mut world = World::of(clusters, vec![binding], true);
+        let news = world.evictor.take_news().bindings;
+        news.into_iter()
+            .map(|(_, note)| note.message())
+            .collect::<Vec<_>>()
+    };
+    let before = with_condition(&moved, &pending("c0 has taint down:NoExecute", 890));
+    for untold in [Arc::new(moved.clone()), before] {
+        assert_eq!(
+            told(untold),
+            ["left c0 for c1 (Directly): c0 has taint down:NoExecute, which is not tolerated"]
+        );
+    }
+    let known = json!({
+        "type": "EvictionPending", "status": "False", "reason": "Evicted", "message": "left c0 for c1 ...",
+        "lastTransitionTime": Timestamp::from_second(900).unwrap(),
+    });
+    assert!(told(with_condition(&moved, &known)).is_empty(), "told once");
+}
+
+#[test]
+fn a_stale_condition_is_put_right_for_the_cluster_that_it_names() {
+    let on_both = binding("w", &["c1", "c10"], &json!({}));
+    let stale = with_condition(
+        &on_both,
+        &pending("c10 has taint down:NoExecute: it leaves ...", 1),
+    );
+    let clusters = ["c1", "c10"].map(|name| cluster(name, &json!([])));
+    let mut world = World::of(clusters.to_vec(), vec![stale], true);
+    let news = world.evictor.take_news().bindings;
+    let told: Vec<_> = news
+        .iter()
+        .map(|(_, note)| (note.cluster.as_str(), note.reason()))
+        .collect();
+    assert_eq!(told, [("c10", "AbandonedOnRecovery")]);
+}
+
+#[test]
+fn what_somebody_else_moves_while_it_waits_is_not_said_to_wait_any_more() {
+    let mut world = World::new(10, 1, 1);
+    world.told();
+    world.put(&binding("w0-0", &["c5"], &json!({})));
+    assert_eq!(world.told(), [("w0-0".to_owned(), "AbandonedOnMove")]);
+    let mut world = World::new(10, 1, 1);
+    world.told();
+    world.evictor.cluster_gone("c0", true, world.now());
+    assert_eq!(world.told(), [("w0-0".to_owned(), "AbandonedClusterGone")]);
+}
+
+#[test]
+fn whatever_ends_an_eviction_that_is_under_way_the_workload_is_not_said_to_wait_any_more() {
+    let start = || {
+        let mut world = World::new(10, 1, 1);
+        world.second = 10.0;
+        let Step::Evict(eviction) = world.evictor.next(world.now()) else {
+            panic!("one has to leave")
+        };
+        world.told();
+        (world, *eviction)
+    };
+    let outcomes: [fn() -> Outcome; 3] = [
+        || Outcome::Conflict,
+        || Outcome::Failed("no answer".into()),
+        || Outcome::Nowhere("full".into()),
+    ];
+    let moved = |annotated: bool| {
+        let mut moved = ResourceBinding::clone(&binding("w0-0", &["c5"], &json!({})));
+        moved.metadata.resource_version = Some("2".into());
+        if annotated {
+            let at = Timestamp::from_second(1_010).unwrap();
+            let record = Record::new("c0", "c5", "Directly", "taint", at);
+            moved.metadata.annotations = Some([(LAST_EVICTION.to_owned(), record.write())].into());
+        }
+        Arc::new(moved)
+    };
+    for outcome in outcomes {
+        // Written, and the answer was lost; moved by somebody else; recovered; gone.
+        let ends: [End; 4] = [
+            (|world, moved| world.put(&moved), true, "Evicted"),
+            (|world, moved| world.put(&moved), false, "AbandonedOnMove"),
+            (
+                |world, _| world.set(&cluster("c0", &json!([]))),
+                false,
+                "AbandonedOnRecovery",
+            ),
+            (
+                |world, _| world.evictor.cluster_gone("c0", true, world.now()),
+                false,
+                "AbandonedClusterGone",
+            ),
+        ];
+        for (end, annotated, expected) in ends {
+            let (mut world, eviction) = start();
+            end(&mut world, moved(annotated));
+            world.evictor.done(&eviction, outcome(), world.now());
+            let told = world.told();
+            let last = told.last().map(|(_, reason)| *reason);
+            assert_eq!(last, Some(expected), "{:?}", outcome());
+        }
+    }
+}
+
+#[test]
+fn long_texts_of_others_are_cut_before_they_are_kept_for_each_workload() {
+    let long = "x".repeat(1_000_000);
+    let taints = json!([{"key": "down", "value": long, "effect": "NoExecute"}]);
+    let clusters = vec![cluster("c0", &taints), cluster("c1", &json!([]))];
+    let workload = binding("w", &["c0"], &json!({}));
+    let mut world = World::of(clusters, vec![workload], true);
+    world.pass(10.0, |_| Outcome::Nowhere("y".repeat(1_000_000)));
+    for (_, note) in world.evictor.take_news().bindings {
+        let length = note.message().len();
+        assert!(length < 2_000, "{} has {length} bytes", note.reason());
+    }
+}

@@ -1,0 +1,181 @@
+//! Rates, bands and the order in which workloads leave.
+
+use super::*;
+
+#[test]
+fn each_band_evicts_at_its_rate() {
+    for (total, failed, expected) in [
+        (10, 1, 50),  // healthy
+        (10, 5, 50),  // half of a small fleet
+        (10, 6, 0),   // too much of a small fleet
+        (11, 6, 50),  // 54.5 %
+        (11, 7, 10),  // too much of a large fleet
+        (20, 11, 50), // 55 % exactly
+        (20, 12, 10), // beyond
+        (12, 7, 10),
+        (8, 5, 0),
+        (1, 1, 0),
+    ] {
+        let evicted = World::new(total, failed, 60).evict(100.0).len();
+        assert!(
+            evicted.abs_diff(expected) <= 1,
+            "{failed} of {total}: {evicted} in 100 s, expected {expected}"
+        );
+    }
+}
+
+#[test]
+fn a_stopped_queue_goes_on_by_itself_when_enough_clusters_return() {
+    let mut world = World::new(8, 5, 3);
+    assert!(world.evict(1_000.0).is_empty());
+    assert!(
+        world
+            .told()
+            .iter()
+            .all(|(_, reason)| *reason == "StoppedByThreshold")
+    );
+    world.set(&cluster("c0", &json!([])));
+    let news = world.evictor.take_news();
+    assert!(
+        news.clusters
+            .iter()
+            .any(|note| note.reason == "EvictionResumed")
+    );
+    assert_eq!(
+        world.evict(1_000.0).len(),
+        12,
+        "those of the four clusters that are still down"
+    );
+}
+
+#[test]
+fn the_first_of_many_failures_does_not_count_as_the_only_one() {
+    let mut world = World::new(8, 0, 3);
+    let unknown = |name: &str, taints: &Value| {
+        let mut cluster = Cluster::clone(&cluster(name, taints));
+        cluster.status.as_mut().unwrap().conditions[0].status = "Unknown".into();
+        Arc::new(cluster)
+    };
+    for n in 0..5 {
+        world.set(&unknown(&format!("c{n}"), &json!([])));
+    }
+    world.set(&unknown("c0", &down(900)));
+    assert!(
+        world.evict(100.0).is_empty(),
+        "one cluster is tainted, five are silent"
+    );
+}
+
+#[test]
+fn a_write_that_nobody_knows_the_end_of_stays_paid() {
+    let mut world = World::new(10, 1, 100);
+    // Every write may have been carried out: no more are tried than the rate allows.
+    let tried = world.pass(20.5, |_| Outcome::Unclear("no answer in time".into()));
+    assert_eq!(tried.len(), 10, "0.5 a second in 20 s");
+}
+
+#[test]
+fn what_others_pay_from_the_same_budget_the_evictor_does_not_spend() {
+    let start = Instant::now();
+    let pace = Pace::new(Rates::default(), start);
+    let mut world = World::new(10, 1, 100);
+    world.evictor.pace = pace.clone();
+    world.start = start;
+    pace.begin(start);
+    let second = |s| start + Duration::from_secs(s);
+    for turn in [2, 4, 6] {
+        assert!(pace.pay(Payer::Applications, second(turn)).is_ok());
+    }
+    assert!(world.pass(7.0, leave).is_empty());
+    assert_eq!(world.pass(1.5, leave).len(), 1);
+}
+
+#[test]
+fn clusters_that_never_reported_or_are_being_removed_do_not_make_a_fleet_look_healthy() {
+    let change = |name: &str, taints: &Value, change: fn(&mut Cluster)| {
+        let mut cluster = Cluster::clone(&cluster(name, taints));
+        change(&mut cluster);
+        Arc::new(cluster)
+    };
+    let begun: fn(&mut Cluster) = |_| {};
+    let new: fn(&mut Cluster) = |cluster| cluster.status = None;
+    let going: fn(&mut Cluster) = |cluster| {
+        cluster.metadata.deletion_timestamp = Some(muster_shared::k8s::Time(Timestamp::UNIX_EPOCH));
+    };
+    let pace = Pace::new(Rates::default(), Instant::now());
+    for (name, taints, how, total, failed) in [
+        ("a", json!([]), begun, 1, 0),
+        ("b", down(0), begun, 2, 1),
+        ("c", json!([]), new, 2, 1),
+        ("d", json!([]), going, 2, 1),
+        ("e", down(0), going, 2, 1),
+        // One that never reported and yet is tainted has failed.
+        ("c", down(0), new, 3, 2),
+        ("b", json!([]), begun, 3, 1),
+        ("b", down(0), begun, 3, 2),
+        ("b", down(0), going, 2, 1),
+    ] {
+        pace.hear(&change(name, &taints, how), Instant::now());
+        let health = pace.health();
+        assert_eq!(
+            (health.total, health.failed),
+            (total, failed),
+            "after {name}"
+        );
+    }
+}
+
+#[test]
+fn a_cluster_that_was_seen_leaving_is_told_from_one_that_may_be_there() {
+    let mut view = FleetView::default();
+    for name in ["c", "e"] {
+        view.put(&cluster(name, &json!([])));
+    }
+    view.remove("c", true);
+    view.remove("e", false);
+    let snapshot = view.snapshot();
+    assert!(snapshot.presence("c").is_gone(), "seen leaving");
+    assert!(snapshot.presence("e").is_unknown(), "it may be there");
+}
+
+#[test]
+fn a_failed_cluster_that_nobody_saw_leave_does_not_let_the_others_go() {
+    let mut world = World::new(9, 5, 1);
+    assert_eq!(world.evict(10.0).len(), 0, "five of nine are too many");
+    world.evictor.cluster_gone("c0", false, world.now());
+    assert_eq!(world.evict(100.0).len(), 0, "it may be there");
+    world.evictor.cluster_gone("c0", true, world.now());
+    assert_eq!(world.evict(100.0).len(), 4, "four of eight are not");
+}
+
+#[test]
+fn the_higher_priority_leaves_first_then_what_had_to_leave_first() {
+    let priority = |priority: i32| json!({"schedulePriority": {"priority": priority}});
+    let tolerating = |seconds: i64| json!({"placement": {"clusterTolerations": [{"operator": "Exists", "tolerationSeconds": seconds}]}});
+    let mut world = World::of(
+        vec![cluster("c0", &json!([])), cluster("c1", &json!([]))],
+        vec![
+            binding("young", &["c0"], &tolerating(60)),
+            binding("old", &["c0"], &tolerating(30)),
+            binding("vital", &["c0"], &priority(100)),
+            binding("idle", &["c0"], &priority(-5)),
+        ],
+        true,
+    );
+    world.second = 90.0;
+    world.set(&cluster("c0", &taint("NoExecute", 1_000)));
+    assert_eq!(world.evict(100.0), ["vital", "old", "young", "idle"]);
+}
+
+#[test]
+fn failed_clusters_take_turns_however_much_waits_on_each() {
+    let mut world = World::new(10, 3, 40);
+    let mut per_cluster = std::collections::BTreeMap::<String, usize>::new();
+    for eviction in world.pass(60.5, leave) {
+        *per_cluster.entry(eviction.cluster.to_string()).or_default() += 1;
+    }
+    assert!(
+        per_cluster.values().all(|count| *count == 10),
+        "{per_cluster:?}"
+    );
+}

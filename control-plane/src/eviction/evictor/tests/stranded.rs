@@ -1,0 +1,82 @@
+//! Workloads that no cluster can take.
+
+use super::*;
+
+#[test]
+fn a_stranded_workload_is_tried_again_only_when_something_changes() {
+    let mut world = World::new(10, 1, 1);
+    let nowhere = |_: &Eviction| Outcome::Nowhere("full".into());
+    assert_eq!(world.pass(10_000.0, nowhere).len(), 1);
+    world.set(&cluster("c5", &taint("NoSchedule", 0)));
+    assert_eq!(world.pass(10_000.0, nowhere).len(), 1);
+    world.set(&cluster("c5", &taint("NoSchedule", 0)));
+    assert_eq!(world.pass(10_000.0, nowhere).len(), 0, "nothing changed");
+    world.put(&binding(
+        "w0-0",
+        &["c0"],
+        &json!({"placement": {"clusterAffinity": {"clusterNames": ["c1"]}}}),
+    ));
+    assert_eq!(world.evict(10.0), ["w0-0"]);
+}
+
+/// How many of so many workloads that have nowhere to go are tried within some seconds after a
+/// change of room.
+fn tried_after_a_change(
+    stranded: usize,
+    seconds: f64,
+    end: impl Fn(&Eviction) -> Outcome,
+) -> usize {
+    let clusters = [cluster("c0", &down(0)), cluster("c1", &json!([]))];
+    let bindings = (0..stranded).map(|n| binding(&format!("w{n}"), &["c0"], &json!({})));
+    let mut world = World::of(clusters.to_vec(), bindings.collect(), true);
+    world.evictor.pace.set_rates(
+        Rates {
+            primary: 10_000.0,
+            ..Rates::default()
+        },
+        world.now().tick,
+    );
+    world.pass(30.0, |_| Outcome::Nowhere("full".into()));
+    let mut roomier = Cluster::clone(&cluster("c1", &json!([])));
+    roomier.status.as_mut().unwrap().resource_summary =
+        serde_json::from_value(json!({"allocatable": {"cpu": "8"}})).unwrap();
+    world.set(&Arc::new(roomier));
+    assert_eq!(world.pass(9.5, |_| Outcome::Gone).len(), 0, "not yet");
+    world.pass(seconds, end).len()
+}
+
+#[test]
+fn a_change_of_room_tries_what_is_stranded_in_slices_and_faster_when_that_helps() {
+    let nowhere = |_: &Eviction| Outcome::Nowhere("full".into());
+    let tried = tried_after_a_change(800, 3.0, nowhere);
+    assert_eq!(tried, 300, "those of three seconds");
+    assert_eq!(tried_after_a_change(50, 60.0, nowhere), 50, "each once");
+    let tried = tried_after_a_change(800, 2.0, leave);
+    assert_eq!(tried, 800, "all that can leave do");
+}
+
+#[test]
+fn a_change_that_could_help_is_not_missed_by_what_is_being_evicted_meanwhile() {
+    let clusters = [("c0", down(0)), ("a", json!([])), ("b", json!([]))];
+    let clusters = clusters.map(|(name, taints)| cluster(name, &taints));
+    let mut world = World::of(
+        clusters.to_vec(),
+        vec![binding("w", &["c0"], &json!({}))],
+        true,
+    );
+    world.second = 100.0;
+    let Step::Evict(eviction) = world.evictor.next(world.now()) else {
+        panic!("it is to be evicted")
+    };
+    // It was planned without this one.
+    world.set(&cluster("c1", &json!([])));
+    world.second += 2.0;
+    assert!(matches!(world.evictor.next(world.now()), Step::Wait(None)));
+    let nowhere = Outcome::Nowhere("full".into());
+    world.evictor.done(&eviction, nowhere, world.now());
+    assert_eq!(world.evict(5.0), ["w"]);
+    assert_eq!(
+        world.pass(600.0, |_| Outcome::Nowhere("full".into())).len(),
+        0
+    );
+}
