@@ -104,8 +104,7 @@ impl Finder {
                 }
                 let known = self.publish.borrow().clone();
                 let pause = match known.as_deref() {
-                    _ if failures > 4 => LOOK_FOR_IT,
-                    _ if failures > 0 => backoff(failures),
+                    _ if failures > 0 => backoff(failures).min(LOOK_FOR_IT),
                     Some(FleetId::Known { .. }) => LOOK_AGAIN,
                     Some(FleetId::Unknown(_)) | None => LOOK_FOR_IT,
                 };

@@ -50,8 +50,6 @@ pub struct Bootstrap {
     pub mounted: Option<PathBuf>,
     /// The Secret for the kubeconfig.
     pub place: Place,
-    /// Context of the stored kubeconfig.
-    pub context: Option<String>,
     /// The member's API.
     pub member: Client,
     /// Publishes events in the member.
@@ -279,14 +277,13 @@ impl Bootstrap {
         } else {
             let text = String::from_utf8_lossy(text.unwrap_or_default());
             let name = "of the member's Secret";
-            client::from_text(&text, name, self.context.as_deref()).await?
+            client::from_text(&text, name, None).await?
         };
         Ok(client::certified(way, &document.certificate, &document.key))
     }
 
     fn judge(&self, text: Option<&[u8]>, server: Option<&str>) -> Verdict {
-        let context = self.context.as_deref();
-        stored::judge(text, context, &self.cluster, server, calendar())
+        stored::judge(text, &self.cluster, server, calendar())
     }
 
     fn text<'a>(&self, secret: Option<&'a Secret>) -> Option<&'a [u8]> {

@@ -256,10 +256,7 @@ impl Rotation {
 
     /// With a bootstrap kubeconfig, whose agent this is known, and the Secret of another is left.
     fn refuse_a_stranger(&self, document: &Document) -> Result<(), Error> {
-        let ours = stored::subject_of(&self.cluster);
-        let mut leaf = document.chain.iter().take(1);
-        let is_ours = leaf.all(|leaf| subject::are_same(&leaf.subject, &ours));
-        if self.bootstrap.is_none() || is_ours {
+        if self.bootstrap.is_none() || stored::is_agents(document, &self.cluster) {
             return Ok(());
         }
         let name = self.place.name.clone();

@@ -1,5 +1,5 @@
-//! What becomes of the credentials that are stored in the Secret, for an agent that can ask for
-//! others. Pure.
+//! Decides whether the agent uses the credentials that are stored in the Secret, asks for others, or
+//! leaves them alone. Applies to agents with a bootstrap kubeconfig. Pure.
 
 use jiff::Timestamp;
 use muster_shared::certificate::subject;
@@ -16,7 +16,7 @@ pub enum Reason {
     /// Nothing is stored.
     #[error("no credentials are stored")]
     Absent,
-    /// What is stored is no kubeconfig with a certificate.
+    /// The stored text is no kubeconfig with a certificate.
     #[error("the stored credentials cannot be used: {0}")]
     Garbage(#[from] document::Error),
     /// The private key is that of another certificate.
@@ -32,7 +32,7 @@ pub enum Reason {
         /// Server of the bootstrap kubeconfig.
         wanted: String,
     },
-    /// The stored kubeconfig does not say where the fleet API is, and nothing else does.
+    /// The stored kubeconfig has no usable server, and the bootstrap kubeconfig cannot be read.
     #[error("the stored credentials cannot be used: {0}")]
     Way(client::Error),
     /// The certificate is no longer valid.
@@ -40,27 +40,33 @@ pub enum Reason {
     Expired(Timestamp),
 }
 
-/// What to do with stored credentials.
+/// Decision about stored credentials.
 #[derive(Debug)]
 pub enum Verdict {
-    /// They are good.
+    /// The credentials are valid, and are used.
     Use(Box<Document>),
-    /// Others are asked for, and take their place.
+    /// The agent asks for credentials, which replace the stored ones.
     Ask(Reason),
-    /// They are somebody else's: neither used nor replaced.
+    /// The certificate is another user's: it is neither used nor replaced.
     Leave,
 }
 
-/// The name and group of a cluster's agent in a certificate, in DER.
+/// Returns the subject of a certificate of a cluster's agent, in DER.
 pub fn subject_of(cluster: &str) -> Vec<u8> {
     subject::of(AGENT_GROUP, &format!("{AGENT_USER_PREFIX}{cluster}"))
 }
 
-/// Judges stored credentials for the agent of a cluster. `server` is where the bootstrap kubeconfig
-/// leads, if that is known.
+/// Returns whether the certificate of a kubeconfig is that of a cluster's agent.
+pub fn is_agents(document: &Document, cluster: &str) -> bool {
+    let subject = subject_of(cluster);
+    let leaf = document.chain.first();
+    leaf.is_some_and(|leaf| subject::are_same(&leaf.subject, &subject))
+}
+
+/// Decides about stored credentials for the agent of a cluster. `server` is the URL of the server
+/// in the bootstrap kubeconfig, if that can be read.
 pub fn judge(
     stored: Option<&[u8]>,
-    context: Option<&str>,
     cluster: &str,
     server: Option<&str>,
     now: Timestamp,
@@ -68,13 +74,11 @@ pub fn judge(
     let Some(stored) = stored.filter(|text| !text.trim_ascii().is_empty()) else {
         return Verdict::Ask(Reason::Absent);
     };
-    let document = match Document::read(stored, context) {
+    let document = match Document::read(stored, None) {
         Ok(document) => document,
         Err(error) => return Verdict::Ask(error.into()),
     };
-    let ours = subject_of(cluster);
-    let is_ours = |leaf: &tls::Certificate| subject::are_same(&leaf.subject, &ours);
-    if !document.chain.first().is_some_and(is_ours) {
+    if !is_agents(&document, cluster) {
         return Verdict::Leave;
     }
     if !tls::is_pair(&document.certificate, &document.key) {

@@ -108,7 +108,6 @@ pub(super) fn bootstrap(
         file,
         mounted: settings.karmada_kubeconfig.clone(),
         place: place(settings),
-        context: settings.karmada_context.clone(),
         member: client,
         events,
         health: health.clone(),

@@ -103,7 +103,7 @@ fn good_credentials_are_used_others_are_replaced_and_those_of_somebody_else_are_
         (Some(&foreign), Some("https://elsewhere"), now, "leave"),
         (Some(&master), fleet, now, "leave"),
     ] {
-        let verdict = judge(stored.map(str::as_bytes), None, "m1", server, now);
+        let verdict = judge(stored.map(str::as_bytes), "m1", server, now);
         let found = words(&verdict);
         assert!(found.starts_with(expected), "{expected:?}, found {found:?}");
     }
@@ -112,7 +112,7 @@ fn good_credentials_are_used_others_are_replaced_and_those_of_somebody_else_are_
 #[test]
 fn no_word_of_the_stored_text_is_told() {
     for text in ["token: SECRET\"", "{SECRET", "users: [SECRET", "SECRET"] {
-        let found = words(&judge(Some(text.as_bytes()), None, "m1", None, *NOW));
+        let found = words(&judge(Some(text.as_bytes()), "m1", None, *NOW));
         assert!(!found.contains("SECRET"), "{found}");
     }
 }
