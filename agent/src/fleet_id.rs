@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::events::{EventType, Events};
-use muster_shared::fleet_id::{self, FleetId};
+use muster_shared::fleet_id::{self, FleetId, Owner};
 use muster_shared::k8s::Client;
+use muster_shared::names::annotation;
 use muster_shared::queue::{backoff, jittered};
 use muster_shared::watch::Informer;
 use tokio::sync::watch;
@@ -54,6 +55,47 @@ impl Known {
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Reason why an object in the member may not be used, changed or removed: the id of a fleet that
+/// it bears.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Foreign {
+    /// The object bears the id of another fleet, whose agent made it.
+    #[error(
+        "it was made for another fleet (annotation {}: {theirs:?}, the id of this fleet {ours})",
+        annotation::FLEET
+    )]
+    OtherFleet {
+        /// The id that the object bears.
+        theirs: String,
+        /// The id of this fleet, in words.
+        ours: String,
+    },
+    /// The id of this fleet is not known, so the object may be another fleet's.
+    #[error("it bears the id of a fleet ({theirs:?}), and the id of this fleet is {ours}")]
+    Unclear {
+        /// The id that the object bears.
+        theirs: String,
+        /// Reason why the id of this fleet is not known.
+        ours: String,
+    },
+}
+
+/// Refuses an object that is another fleet's, or may be, by the id of a fleet that it bears.
+pub fn check(mark: Option<&str>, fleet: &FleetId) -> Result<(), Foreign> {
+    let words = || (mark.unwrap_or_default().to_owned(), fleet.to_string());
+    match fleet.owner(mark) {
+        Owner::Unmarked | Owner::Ours => Ok(()),
+        Owner::Other => {
+            let (theirs, ours) = words();
+            Err(Foreign::OtherFleet { theirs, ours })
+        }
+        Owner::Unclear => {
+            let (theirs, ours) = words();
+            Err(Foreign::Unclear { theirs, ours })
         }
     }
 }

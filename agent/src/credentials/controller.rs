@@ -21,10 +21,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ownership::{self, Foreign};
+use super::ownership;
 use super::report::{Delivery, Step};
 use crate::accounts::{self, Held, Report, TOKEN_TYPE};
-use crate::fleet_id;
+use crate::fleet_id::{self, Foreign};
 use crate::join::ensure_namespace;
 use crate::measures;
 use crate::write::{self, FIELD_MANAGER, merge, within};

@@ -1,40 +1,18 @@
-//! Whose the accounts, roles and Secrets in a member are that bear the names of credentials. Two
+//! Ownership of the accounts, roles and Secrets in a member that have the names of credentials. Two
 //! fleets may have the member, and both use the same names; Karmada's agent uses them as well.
 //! Pure.
 
-use muster_shared::fleet_id::{FleetId, Owner};
+use muster_shared::fleet_id::FleetId;
 use muster_shared::k8s::ObjectMeta;
 use muster_shared::names::{annotation, label};
 use serde_json::{Value, json};
 
+use crate::fleet_id::{self, Foreign};
 use crate::write::FIELD_MANAGER;
 
-/// The object is not for us to use or to remove.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Foreign {
-    /// An agent of another fleet made it.
-    #[error(
-        "it was made for another fleet (annotation {}: {theirs:?}, the id of this fleet {ours})",
-        annotation::FLEET
-    )]
-    OtherFleet {
-        /// The id that it bears.
-        theirs: String,
-        /// The id of this fleet, in words.
-        ours: String,
-    },
-    /// It may be another fleet's.
-    #[error("it bears the id of a fleet ({theirs:?}), and the id of this fleet is {ours}")]
-    Unclear {
-        /// The id that it bears.
-        theirs: String,
-        /// Why the id of this fleet is not known.
-        ours: String,
-    },
-}
-
-/// Whether an object was made by an agent of ours, for whatever fleet: it has the system's label,
-/// and our name among those who wrote it. Karmada's agent makes objects of the same names.
+/// Returns whether an agent of Muster made an object, for whatever fleet: it has the label of the
+/// system, and `muster-agent` among its field managers. Karmada's agent makes objects of the same
+/// names.
 pub fn is_an_agents(metadata: &ObjectMeta) -> bool {
     let labels = metadata.labels.iter().flatten();
     let mut managers = metadata.managed_fields.iter().flatten();
@@ -42,19 +20,14 @@ pub fn is_an_agents(metadata: &ObjectMeta) -> bool {
         && managers.any(|it| it.manager.as_deref() == Some(FIELD_MANAGER))
 }
 
-/// Whether an object may be used, or removed, for this fleet.
+/// Refuses an object that may not be used, or removed, for this fleet.
 pub fn check(metadata: &ObjectMeta, fleet: &FleetId) -> Result<(), Foreign> {
-    let mark = mark(metadata);
-    let (theirs, ours) = (mark.unwrap_or_default().to_owned(), fleet.to_string());
-    match fleet.owner(mark) {
-        Owner::Unmarked | Owner::Ours => Ok(()),
-        Owner::Other => Err(Foreign::OtherFleet { theirs, ours }),
-        Owner::Unclear => Err(Foreign::Unclear { theirs, ours }),
-    }
+    fleet_id::check(mark(metadata), fleet)
 }
 
-/// The merge patch that marks an object as this fleet's, where an agent made it before there were
-/// marks or under a former id. What Karmada's agent made is not marked: it is not ours to remove.
+/// Returns the merge patch that marks an object as this fleet's, if an agent of Muster made it
+/// before there were marks, or under a former id. Objects of Karmada's agent are not marked, and so
+/// never removed.
 pub fn marking(metadata: &ObjectMeta, fleet: &FleetId) -> Option<Value> {
     let id = fleet.mark()?;
     if mark(metadata) == Some(id) || !is_an_agents(metadata) {

@@ -20,9 +20,9 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::ownership::{self, Foreign};
+use super::ownership;
 use crate::accounts::{self, Report};
-use crate::fleet_id;
+use crate::fleet_id::{self, Foreign};
 use crate::write::{self, merge, within};
 
 /// How long to wait while another agent leads.

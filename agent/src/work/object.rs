@@ -1,6 +1,6 @@
 //! Applies one object of a Work to the member, keeping the fields that the member sets.
 
-use muster_shared::fleet_id::{FleetId, Owner};
+use muster_shared::fleet_id::FleetId;
 use muster_shared::interpreter::{self, Operation, hook_enabled};
 use muster_shared::names::{CLUSTER_NAMESPACE, annotation};
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use super::normalized::ServerNormalization;
 use super::ownership;
 use super::pods::with_admitted;
 use super::takeover::takeover;
+use crate::fleet_id::{self, Foreign};
 
 /// Attempts when others change the object between our read and our write.
 const ATTEMPTS: usize = 4;
@@ -56,33 +57,13 @@ pub enum Error {
         /// Conflict resolution of the manifest; `empty` if it has none.
         strategy: String,
     },
-    /// The object is another fleet's.
-    #[error(
-        "{object} is another fleet's (its annotation {} is {theirs:?}, the id of this fleet {ours}), and stays as it is: take the \
-         resource out of one of the two fleets. If that fleet has become this one, add its id to the annotation {} of namespace \
-         {CLUSTER_NAMESPACE} at the fleet API; if it is no more, take the annotation off the object",
-        annotation::FLEET,
-        annotation::FORMER_FLEET_IDS
-    )]
-    OtherFleet {
+    /// The object is another fleet's, or may be.
+    #[error("{}", left_alone(object, foreign))]
+    Foreign {
         /// The object.
         object: String,
-        /// The id that it bears.
-        theirs: String,
-        /// The id of this fleet, in words.
-        ours: String,
-    },
-    /// The object may be another fleet's.
-    #[error(
-        "{object} bears the id of a fleet ({theirs:?}) and stays as it is, because the id of this fleet is {ours}"
-    )]
-    UnclearFleet {
-        /// The object.
-        object: String,
-        /// The id that it bears.
-        theirs: String,
-        /// Why the id of this fleet is not known.
-        ours: String,
+        /// Whether it is certain, and the ids.
+        foreign: Foreign,
     },
     /// The fields that the member sets could not be determined.
     #[error("retain the member's fields of {object}: {source}")]
@@ -124,38 +105,69 @@ impl Error {
         matches!(self, Self::Member(error) if error.is_dismissal())
     }
 
-    /// Whether there is no object of ours, although one is wanted.
+    /// Returns whether the object is certainly another fleet's.
+    pub fn is_other_fleets(&self) -> bool {
+        matches!(
+            self,
+            Self::Foreign {
+                foreign: Foreign::OtherFleet { .. },
+                ..
+            }
+        )
+    }
+
+    /// Returns whether the member has no object of this fleet, although the Work wants one.
     pub fn is_absence(&self) -> bool {
-        matches!(self, Self::NotMade(_) | Self::OtherFleet { .. })
+        matches!(self, Self::NotMade(_)) || self.is_other_fleets()
+    }
+}
+
+/// Message about an object that stays as it is because of the id of a fleet that it bears.
+fn left_alone(object: &str, foreign: &Foreign) -> String {
+    match foreign {
+        Foreign::OtherFleet { theirs, ours } => format!(
+            "{object} is another fleet's (its annotation {} is {theirs:?}, the id of this fleet {ours}), and stays as it is: take the \
+             resource out of one of the two fleets. If that fleet has become this one, add its id to the annotation {} of namespace \
+             {CLUSTER_NAMESPACE} at the fleet API; if it is no more, take the annotation off the object",
+            annotation::FLEET,
+            annotation::FORMER_FLEET_IDS
+        ),
+        Foreign::Unclear { theirs, ours } => format!(
+            "{object} bears the id of a fleet ({theirs:?}) and stays as it is, because the id of this fleet is {ours}"
+        ),
     }
 }
 
 /// Refuses an object that is another fleet's, or may be.
 fn refuse_others(key: &ObjectKey, observed: &Value, fleet: &FleetId) -> Result<(), Error> {
-    let mark = ownership::fleet(observed);
-    let words = || {
-        let theirs = mark.unwrap_or_default().to_owned();
-        (key.to_string(), theirs, fleet.to_string())
-    };
-    match fleet.owner(mark) {
-        Owner::Unmarked | Owner::Ours => Ok(()),
-        Owner::Other => {
-            let (object, theirs, ours) = words();
-            Err(Error::OtherFleet {
-                object,
-                theirs,
-                ours,
-            })
-        }
-        Owner::Unclear => {
-            let (object, theirs, ours) = words();
-            Err(Error::UnclearFleet {
-                object,
-                theirs,
-                ours,
-            })
+    fleet_id::check(ownership::fleet(observed), fleet).map_err(|foreign| Error::Foreign {
+        object: key.to_string(),
+        foreign,
+    })
+}
+
+/// Makes attempts at an object until one meets no conflict with another writer.
+///
+/// # Errors
+/// Error of the attempt; [`Error::Contended`] when all of them met a conflict.
+async fn retry_on_conflict<T, A>(
+    step: &'static str,
+    key: &ObjectKey,
+    attempt: impl Fn() -> A,
+) -> Result<T, Error>
+where
+    A: Future<Output = Result<T, Error>>,
+{
+    for _ in 0..ATTEMPTS {
+        match attempt().await {
+            Err(Error::Member(error)) if error.is_conflict() => {}
+            outcome => return outcome,
         }
     }
+    Err(Error::Contended {
+        step,
+        object: key.to_string(),
+    })
 }
 
 /// What has to be sent for an object that exists.
@@ -212,16 +224,8 @@ pub async fn ensure_applied(
     desired: &Value,
     fleet: &FleetId,
 ) -> Result<(Change, Value), Error> {
-    for _ in 0..ATTEMPTS {
-        match attempt(member, cluster, key, desired, fleet).await {
-            Err(Error::Member(error)) if error.is_conflict() => {}
-            outcome => return outcome,
-        }
-    }
-    Err(Error::Contended {
-        step: "apply",
-        object: key.to_string(),
-    })
+    let apply = || attempt(member, cluster, key, desired, fleet);
+    retry_on_conflict("apply", key, apply).await
 }
 
 async fn attempt(
@@ -302,7 +306,7 @@ async fn create(member: &Member, key: &ObjectKey, desired: &Value) -> Result<Val
 /// another API group.
 ///
 /// # Errors
-/// [`Error::OtherFleet`] when the object is another fleet's by now, and stays.
+/// [`Error::Foreign`] when the object is another fleet's by now, and stays.
 pub async fn remove(
     member: &Member,
     key: &ObjectKey,
@@ -315,16 +319,8 @@ pub async fn remove(
     let Some(key) = &member.served(key).await? else {
         return Ok(());
     };
-    for _ in 0..ATTEMPTS {
-        match attempt_removal(member, key, wanted, work, preserve, fleet).await {
-            Err(Error::Member(error)) if error.is_conflict() => {}
-            outcome => return outcome,
-        }
-    }
-    Err(Error::Contended {
-        step: "remove",
-        object: key.to_string(),
-    })
+    let remove = || attempt_removal(member, key, wanted, work, preserve, fleet);
+    retry_on_conflict("remove", key, remove).await
 }
 
 async fn attempt_removal(

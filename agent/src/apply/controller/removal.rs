@@ -71,7 +71,7 @@ impl Applier {
                     tracing::info!(object = %key, work = name, "removed: the work no longer has it");
                     self.reflections.drop_object(&name, &key);
                 }
-                Err(error @ object::Error::OtherFleet { .. }) => {
+                Err(error) if error.is_other_fleets() => {
                     self.tell_left(work, &error);
                     self.reflections.drop_object(&name, &key);
                 }
@@ -152,7 +152,7 @@ impl Applier {
                     count(&key, "removed");
                     tracing::info!(object = %key, work = name, preserve, "removed");
                 }
-                Err(error @ object::Error::OtherFleet { .. }) => self.tell_left(work, &error),
+                Err(error) if error.is_other_fleets() => self.tell_left(work, &error),
                 Err(error) if error.is_silence() && self.cluster_is_leaving() => {
                     tracing::warn!(object = %key, %error, "left behind: the cluster leaves the fleet and its API is silent");
                 }
