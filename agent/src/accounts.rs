@@ -11,9 +11,9 @@ use muster_shared::settings::Words;
 
 /// Type of a Secret into which Kubernetes writes an account's token.
 pub const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
-/// On such a Secret: the account.
+/// Annotation of such a Secret that names the account.
 const ACCOUNT: &str = "kubernetes.io/service-account.name";
-/// What `--report-secrets` says for nothing.
+/// Value of `--report-secrets` for no credentials.
 const NONE: &str = "None";
 
 /// Credentials that can be reported to the fleet.
@@ -30,7 +30,7 @@ impl Report {
     /// All kinds of credentials.
     pub const ALL: [Self; 2] = [Self::KubeCredentials, Self::KubeImpersonator];
 
-    /// What `--report-secrets` calls it.
+    /// Returns the value of `--report-secrets` for these credentials.
     pub const fn name(self) -> &'static str {
         match self {
             Self::KubeCredentials => "KubeCredentials",
@@ -38,7 +38,7 @@ impl Report {
         }
     }
 
-    /// The account in the member, and the Secret there that holds its token.
+    /// Returns the name of the account in the member, and of the Secret there with its token.
     pub fn account(self, cluster: &str) -> String {
         match self {
             Self::KubeCredentials => format!("karmada-{cluster}"),
@@ -46,7 +46,7 @@ impl Report {
         }
     }
 
-    /// The Secret in the fleet API.
+    /// Returns the name of the Secret in the fleet API.
     pub fn secret(self, cluster: &str) -> String {
         match self {
             Self::KubeCredentials => cluster.to_owned(),
@@ -54,7 +54,7 @@ impl Report {
         }
     }
 
-    /// The field of the Cluster's spec that names that Secret.
+    /// Returns the field of the Cluster's spec that names that Secret.
     pub const fn reference(self) -> &'static str {
         match self {
             Self::KubeCredentials => "secretRef",
@@ -63,8 +63,8 @@ impl Report {
     }
 }
 
-/// What `--report-secrets` asks for. Karmada ignores what it does not know; that would be
-/// credentials that nobody reports.
+/// Reads `--report-secrets`. Karmada ignores unknown values; here they are errors, because the
+/// operator expects credentials.
 pub fn chosen(words: &Words) -> Result<Vec<Report>, String> {
     let known = Report::ALL.map(Report::name).join(", ");
     let mut chosen = Vec::new();
@@ -82,7 +82,7 @@ pub fn chosen(words: &Words) -> Result<Vec<Report>, String> {
     Ok(chosen)
 }
 
-/// Metadata of an object of the system.
+/// Returns the metadata of an object of the system.
 pub fn metadata(namespace: Option<&str>, name: &str) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
@@ -92,7 +92,7 @@ pub fn metadata(namespace: Option<&str>, name: &str) -> ObjectMeta {
     }
 }
 
-/// The account itself.
+/// Returns the account.
 pub fn service_account(namespace: &str, name: &str) -> ServiceAccount {
     ServiceAccount {
         metadata: metadata(Some(namespace), name),
@@ -100,7 +100,7 @@ pub fn service_account(namespace: &str, name: &str) -> ServiceAccount {
     }
 }
 
-/// The Secret into which the member writes the account's token.
+/// Returns the Secret into which the member writes the account's token.
 pub fn token_secret(namespace: &str, account: &str) -> Secret {
     let annotations = [(ACCOUNT.to_owned(), account.to_owned())];
     Secret {
@@ -113,8 +113,8 @@ pub fn token_secret(namespace: &str, account: &str) -> Secret {
     }
 }
 
-/// The role of the account that may do everything, and what binds it. An operator who narrows the
-/// role keeps what they wrote: it is made when it is missing, and never changed.
+/// Returns the role of the account with all rights, and its binding. Both are created when they are
+/// missing and never changed, so that an operator may narrow the role.
 pub fn full_access(namespace: &str, account: &str) -> (ClusterRole, ClusterRoleBinding) {
     let name = format!("karmada-controller-manager:{account}");
     let all = || Some(vec!["*".to_owned()]);
@@ -193,7 +193,7 @@ pub fn held(secret: &Secret, account: &str) -> Held {
     }
 }
 
-/// The reference by which the Secret in the fleet API goes when the Cluster goes.
+/// Returns the owner reference by which the Secret in the fleet API is deleted with the Cluster.
 pub fn owner(cluster: &str, uid: &str) -> OwnerReference {
     OwnerReference {
         api_version: "cluster.karmada.io/v1alpha1".to_owned(),

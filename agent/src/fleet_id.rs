@@ -1,10 +1,9 @@
-//! Finds out the id of the fleet, which marks everything that the agent makes in the member, and
-//! follows it.
+//! Reads the id of the fleet, which marks everything that the agent makes in the member, and
+//! follows its changes.
 //!
-//! Nothing that keeps the member alive in the eyes of the fleet waits for it: lease, status and
-//! registration go on without. Works and credentials wait until the id was asked for. Where it
-//! cannot be told, what bears no id is handled as before there were ids, and what bears one is left
-//! alone.
+//! Lease, status and registration do not wait for the id, so that the member does not look failed.
+//! Works and credentials wait for the first answer. Without a known id, objects without an id are
+//! handled as before there were ids, and objects with one are left alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,36 +21,36 @@ use tokio_util::sync::CancellationToken;
 
 use crate::write::within;
 
-/// How long a fleet API that does not answer is asked before the work goes on without the id. One
-/// request may take 16 s.
+/// Time for which a fleet API may not answer before the work starts without the id. One request may
+/// take 16 s.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often the id is looked at again: an operator may have written another.
+/// Interval at which a known id is read again, because an operator may have changed it.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
-/// The same while the id cannot be told: a right is missing, or the control plane has not published
-/// it yet.
+/// Interval at which an unknown id is read again: the agent may get the right to read it, or the
+/// control plane may publish it.
 const LOOK_FOR_IT: Duration = Duration::from_secs(30);
 
-/// The id of the fleet as it is known now, for everybody who writes into the member.
+/// The present id of the fleet, for all tasks that write into the member.
 #[derive(Clone, Debug)]
 pub struct Known(watch::Receiver<Option<Arc<FleetId>>>);
 
 impl Known {
-    /// The id, or why it is not known.
+    /// Returns the id, or the reason why it is not known.
     pub fn now(&self) -> Arc<FleetId> {
         let known = self.0.borrow().clone();
         known.unwrap_or_else(|| Arc::new(FleetId::Unknown("it has not been read yet".to_owned())))
     }
 
-    /// Waits until the id is known, or nobody can say it.
+    /// Waits until the id was read, or could not be read for [`PATIENCE`].
     pub async fn settled(&self) {
         let mut known = self.0.clone();
         if known.wait_for(Option::is_some).await.is_err() {
-            // Whoever would say it has ended with the agent.
+            // The task that reads the id has ended with the agent.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Waits until the id is another than when this was asked last.
+    /// Waits until the id differs from the one at the last call.
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -100,7 +99,7 @@ pub fn check(mark: Option<&str>, fleet: &FleetId) -> Result<(), Foreign> {
     }
 }
 
-/// Finds out the id of the fleet of one member.
+/// Reads the id of the fleet for one member.
 pub struct Finder {
     cluster: String,
     clusters: Informer<Cluster>,
@@ -110,7 +109,7 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// A finder for the member of this Cluster, and what it finds.
+    /// Makes a finder for the member of this Cluster, and the receiver of the id.
     pub fn new(
         cluster: String,
         clusters: Informer<Cluster>,
@@ -128,7 +127,7 @@ impl Finder {
         (finder, Known(known))
     }
 
-    /// Asks at once and now and then, until shutdown.
+    /// Reads the id at once and then at intervals, until shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
         let follows = async {
             let (begun, mut failures) = (Instant::now(), 0);
@@ -171,7 +170,7 @@ impl Finder {
                     "What the agent makes in the member is marked with the id of the fleet, {id:?}."
                 ),
             ),
-            // That all is well goes without saying.
+            // An id that is known from the start needs no event.
             FleetId::Known { .. } => return,
             FleetId::Unknown(why) => (
                 EventType::Warning,
@@ -181,7 +180,7 @@ impl Finder {
                 ),
             ),
         };
-        // The first word may come before the Cluster is in the cache.
+        // The first id may be known before the Cluster is in the cache.
         timeout(PATIENCE, self.clusters.synced()).await.ok();
         if let Some(cluster) = self.clusters.get(None, &self.cluster) {
             self.events.publish(&*cluster, kind, reason, note);
@@ -189,9 +188,9 @@ impl Finder {
     }
 }
 
-/// What is to be published of the id after it was read, if anything. What was known stays where it
-/// is not contradicted: a right that is taken away, or a namespace that is made anew, does not make
-/// the member's objects somebody else's.
+/// Returns the id to publish after a read, or `None` if nothing changes. A known id stays if the
+/// read does not contradict it: a right that is taken away, or a namespace that is made anew, does
+/// not make the member's objects another fleet's.
 fn next(
     known: Option<&FleetId>,
     read: Result<FleetId, String>,

@@ -55,7 +55,7 @@ impl Heartbeat {
         let mut reminder = Reminder::at_once();
         loop {
             let Some(owner) = owner() else {
-                // Registered no longer, or another agent of the member leads, or none does.
+                // The Cluster is gone, or this agent does not lead.
                 tokio::select! {
                     () = retire.cancelled() => return,
                     () = tokio::time::sleep(self.pause(false)) => continue,
@@ -94,7 +94,8 @@ impl Heartbeat {
         }
     }
 
-    /// When to act next: failures are retried early, because the lease runs out while we wait.
+    /// Returns the pause until the next renewal. Failures are retried early, because the lease
+    /// expires meanwhile.
     fn pause(&self, renewed: bool) -> Duration {
         if renewed {
             self.interval
@@ -103,8 +104,8 @@ impl Heartbeat {
         }
     }
 
-    /// How long one renewal may take: shorter than the interval, so that a hung connection costs
-    /// one beat and not the lease.
+    /// Deadline for one renewal. It is shorter than the interval, so that a hung connection costs
+    /// one renewal and not the lease.
     fn deadline(&self) -> Duration {
         (self.interval / 2).clamp(Duration::from_millis(200), Duration::from_secs(5))
     }
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(heartbeat.pause(false), RETRY);
     }
 
-    /// The longest that [`jittered`] makes of a pause.
+    /// Returns the longest pause that [`jittered`] makes of a pause.
     fn jitter_of(pause: Duration) -> Duration {
         pause * 6 / 5
     }

@@ -48,7 +48,7 @@ use crate::wiring::Threads;
 /// Name of the program and of the source of its events.
 pub const COMPONENT: &str = "muster-agent";
 
-/// The program: reads arguments and environment, runs until it is told to stop.
+/// Runs the program: reads arguments and environment, and runs until a signal to stop.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     tls::install_provider();
     let command = clap::Command::new(COMPONENT)
@@ -69,7 +69,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-// One thread for all but the leases: the agent waits most of the time, and several would cost
+// One thread runs everything but the leases: the agent mostly waits, and more threads would cost
 // memory.
 #[tokio::main(flavor = "current_thread")]
 async fn start(settings: Settings) -> anyhow::Result<()> {
@@ -86,14 +86,14 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
 /// recorder, if it has one.
 ///
 /// # Errors
-/// When the settings are refused, the fleet has another cluster of our name, or a part of the agent
-/// ended: the caller should end the process, to be started again.
+/// When the settings are refused, the fleet has another cluster of this name, or a task of the
+/// agent ended. The caller should end the process, so that it is started again.
 pub async fn run(settings: Settings, shutdown: CancellationToken) -> anyhow::Result<()> {
     serve(settings, None, Threads::Apart, shutdown).await
 }
 
-/// The same with everything on the caller's runtime, leases included: for tests in simulated time,
-/// of which every runtime has its own.
+/// Runs the agent as [`run`] does, with the leases on the caller's runtime too: for tests in
+/// simulated time, because every runtime has its own.
 ///
 /// # Errors
 /// As [`run`].

@@ -43,7 +43,7 @@ impl Step {
         }
     }
 
-    /// Notes that it succeeded.
+    /// Records a success.
     pub fn succeeded(self, at: Timestamp) {
         metrics::gauge!("muster_last_success_timestamp_seconds", "step" => self.name())
             .set(seconds(at));
@@ -58,8 +58,8 @@ fn seconds(at: Timestamp) -> f64 {
     at.as_microsecond() as f64 / 1e6
 }
 
-/// Says what the metrics mean: the text stands beside them in `/metrics`. Also shows which build
-/// this is.
+/// Registers the descriptions of the metrics, which `/metrics` shows, and the version of this
+/// build.
 pub fn describe() {
     describe_gauge!("muster_build_info", "Always 1; the version is a label.");
     metrics::gauge!("muster_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The name under which our writes to the fleet API are recorded.
+/// Field manager of the agent's writes to the fleet API.
 pub const FIELD_MANAGER: &str = "muster-agent";
 
 /// Sends a merge patch of an object, or of one of its subresources, with whatever verb is granted
@@ -28,7 +28,7 @@ where
         .await
 }
 
-/// Creates an object that was not there a moment ago, in our name.
+/// Creates an object that did not exist at the last read, as [`FIELD_MANAGER`].
 pub async fn create<K>(api: &Api<K>, name: &str, object: &K) -> Result<K, kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + Serialize + Debug,
@@ -57,17 +57,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether somebody else wrote the object meanwhile.
+    /// Returns whether another writer changed the object meanwhile.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Call { source, .. } if client::is_conflict(source))
     }
 
-    /// Whether the object is not there.
+    /// Returns whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Call { source, .. } if client::is_not_found(source))
     }
 
-    /// Whether we may not do this.
+    /// Returns whether the agent lacks the right.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Call { source: kube::Error::Api(status), .. } if status.is_forbidden())
     }

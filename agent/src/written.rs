@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use muster_shared::k8s::{ObjectMeta, Resource};
 
-/// The answers to our last writes, by object name.
+/// The answers to the agent's last writes, by object name.
 #[derive(Debug)]
 pub struct Written<K> {
     entries: Mutex<HashMap<String, Entry<K>>>,
@@ -14,7 +14,7 @@ pub struct Written<K> {
 
 #[derive(Debug)]
 struct Entry<K> {
-    /// The version that our write replaced.
+    /// The version that the write replaced.
     before: String,
     after: Arc<K>,
 }
@@ -42,9 +42,9 @@ impl<K: Resource> Written<K> {
         after
     }
 
-    /// The newer of what the informer has and what we wrote. Versions cannot be ordered, but the
-    /// one that our write replaced is known: while the informer shows that one, our answer is
-    /// newer; whatever else it shows came later.
+    /// Returns the newer of the informer's version and the written one. Versions cannot be ordered,
+    /// but the replaced one is known: while the informer shows that, the written version is newer;
+    /// any other version came later.
     pub fn newest(&self, cached: Arc<K>) -> Arc<K> {
         let Some(name) = &cached.meta().name else {
             return cached;
@@ -62,8 +62,8 @@ impl<K: Resource> Written<K> {
         }
     }
 
-    /// Compares what was written with what the informer has by now: it may have been faster. Of an
-    /// object that is gone nothing is remembered, since nobody would tell to forget it.
+    /// Compares the written version with the informer's present one, which may be newer. An object
+    /// that is gone is forgotten, because no later event would do that.
     pub fn settle(&self, name: &str, cached: Option<Arc<K>>) {
         match cached {
             Some(cached) => _ = self.newest(cached),
@@ -71,7 +71,7 @@ impl<K: Resource> Written<K> {
         }
     }
 
-    /// Whether this version is the answer to our last write.
+    /// Returns whether this version is the answer to the agent's last write.
     pub fn wrote(&self, seen: &K) -> bool {
         let meta = seen.meta();
         let entries = self.lock();

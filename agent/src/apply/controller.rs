@@ -60,7 +60,7 @@ pub enum Error {
 pub struct Applier {
     cluster: String,
     works: Informer<CachedWork>,
-    /// For writes to Works, on a connection apart from the watch.
+    /// API of Works, for writes on a connection apart from the watch.
     api: Api<CachedWork>,
     clusters: Informer<Cluster>,
     member: Member,
@@ -93,7 +93,7 @@ impl Applier {
         works.on_change(move |seen| match seen {
             Seen::Applied { old, new } => {
                 let ours = forget.wrote(new.as_ref());
-                // What we wrote need not be remembered once it is seen.
+                // A written version need not be remembered once the informer shows it.
                 forget.newest(Arc::clone(new));
                 let lost = !ours && CachedWork::tells_otherwise(old.as_deref(), new);
                 if lost || CachedWork::concerns_us(old.as_deref(), new) {
@@ -101,7 +101,8 @@ impl Applier {
                     keys.add(new.name_any());
                 }
             }
-            // What is under way may still note something of it: it is forgotten after that.
+            // A reconciliation that is under way may still record something about the Work, so it
+            // is forgotten in its turn on the queue.
             Seen::Deleted { old } => keys.add(old.name_any()),
         });
         Arc::new(Self {
@@ -147,7 +148,8 @@ impl Applier {
             Err(why) => return self.refuse(&cached, &why).await,
         };
         if !has_finalizer(&work) {
-            // Its objects must not come before the promise to remove them.
+            // The finalizer is stored before any object is applied, so that every object can be
+            // removed.
             let mut finalizers = work.finalizers().to_vec();
             finalizers.push(FINALIZER.to_owned());
             let patch = json!({ "metadata": { "finalizers": finalizers } });
@@ -203,7 +205,7 @@ impl Applier {
             }
         }
         self.note_waiting(&name, waits);
-        // An object that cannot be removed must not keep the others from being told of.
+        // A failed removal does not hide the failures of applies.
         if let Err(error) = self.remove_dropped(&work, &mut failures.unremoved).await {
             failures.unremoved.push(error.to_string());
         }
@@ -244,7 +246,7 @@ impl Applier {
         Err(Error::Objects(failure))
     }
 
-    /// What a manifest names, and where in the member that is.
+    /// Returns the key of a manifest, and the key under which the member stores the object.
     async fn place(
         &self,
         manifest: &Value,
@@ -293,8 +295,8 @@ impl Applier {
         outcome.map(|(change, _)| change)
     }
 
-    /// Merge patch of a Work, refused when it is no longer the version that we decided on. Gives
-    /// the Work as it is then.
+    /// Sends a merge patch of a Work, with the version of `work`, so that a change in between is a
+    /// conflict. Returns the Work afterwards.
     async fn patch(
         &self,
         work: &Work,
@@ -314,7 +316,7 @@ impl Applier {
         Ok(after)
     }
 
-    /// A Work as the fleet has it now.
+    /// Reads a Work from the fleet API.
     async fn read(&self, name: &str) -> Result<Option<CachedWork>, write::Error> {
         within("read the Work", self.api.get_opt(name)).await
     }
@@ -345,8 +347,8 @@ impl Applier {
     }
 }
 
-/// What follows from the answer to our finalizer: the Work is applied if it has it. What is taken
-/// off again would be put on without end.
+/// Decides by the Work after the finalizer was added: it is applied if it has the finalizer.
+/// Otherwise the finalizer would be added again and again.
 fn promised(after: &CachedWork) -> Result<Next, Error> {
     if after.open().is_ok_and(|after| has_finalizer(&after)) {
         Ok(Next::After(Duration::ZERO))
@@ -355,13 +357,13 @@ fn promised(after: &CachedWork) -> Result<Next, Error> {
     }
 }
 
-/// Counts what became of an object.
+/// Counts the result for an object.
 fn count(key: &ObjectKey, result: &'static str) {
     metrics::counter!("muster_objects_applied_total", "kind" => key.kind.kind.clone(), "result" => result)
         .increment(1);
 }
 
-/// Whether the failure may be over as soon as some other Work is applied.
+/// Returns whether the failure may be over as soon as some other Work is applied.
 fn waits_for_others(error: &object::Error) -> bool {
     match error {
         object::Error::Member(error) | object::Error::NotMade(error) => {

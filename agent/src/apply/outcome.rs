@@ -11,7 +11,7 @@ use muster_shared::names::condition::{APPLIED, CONTENDED, DISPATCHING};
 use crate::work::cached::Unreadable;
 use crate::work::repairs::Contended;
 
-/// Whether dispatching is allowed or suspended.
+/// Returns the condition that says whether dispatching is allowed or suspended.
 pub fn dispatching(suspended: bool, now: Timestamp) -> Condition {
     let (reason, message) = if suspended {
         (
@@ -38,30 +38,30 @@ const LONGEST_FAILURE: usize = 1024;
 /// Bytes of a message about all of them. Kubernetes takes 32 KiB, and an event 1 KiB.
 const LONGEST_MESSAGE: usize = 4096;
 
-/// What went wrong with a Work.
+/// Failures of a Work.
 #[derive(Debug, Default)]
 pub struct Failures {
     /// Messages about manifests that were not applied.
     pub unapplied: Vec<String>,
-    /// Messages about objects that the Work does not have any more, or goes with, and that were not
-    /// removed.
+    /// Messages about objects that were not removed, of a deleted Work or of an earlier version of
+    /// it.
     pub unremoved: Vec<String>,
 }
 
 impl Failures {
-    /// Whether nothing went wrong.
+    /// Returns whether there is no failure.
     pub fn is_empty(&self) -> bool {
         self.unapplied.is_empty() && self.unremoved.is_empty()
     }
 
-    /// One message.
+    /// Returns one message about all failures.
     pub fn message(&self) -> String {
         aggregate(self.unapplied.iter().chain(&self.unremoved))
     }
 }
 
-/// Whether everything was applied of the `total` objects, and everything removed that is no longer
-/// wanted.
+/// Returns the condition that says whether all of the `total` objects were applied, and all dropped
+/// objects removed.
 pub fn applied(total: usize, failures: &Failures, now: Timestamp) -> Condition {
     let Failures {
         unapplied,
@@ -97,12 +97,13 @@ fn not_removed(messages: &[String]) -> String {
     )
 }
 
-/// That a Work cannot be read.
+/// Returns the condition of a Work that cannot be read.
 pub fn unreadable(why: &Unreadable, now: Timestamp) -> Condition {
     conditions::new(APPLIED, FALSE, "AppliedFailed", &why.to_string(), now)
 }
 
-/// Who else writes what we write; `None` when nobody does and nothing was said of it.
+/// Returns the condition that names other writers of the Work's objects; `None` when there are none
+/// and the Work has no such condition that is true.
 pub fn contended(
     known: &[Condition],
     contended: &[Contended],
@@ -130,8 +131,8 @@ pub fn contended(
     Some(condition)
 }
 
-/// One message as it is, several as Kubernetes writes aggregates: each once, in brackets. Those
-/// that are too many are counted.
+/// Joins messages as Kubernetes writes aggregates: one as it is, several in brackets, each once.
+/// Messages beyond the limit are counted.
 fn aggregate<'a>(messages: impl IntoIterator<Item = &'a String>) -> String {
     let mut known = HashSet::new();
     let messages = messages.into_iter().map(|message| brief(message));
@@ -154,7 +155,7 @@ fn aggregate<'a>(messages: impl IntoIterator<Item = &'a String>) -> String {
     }
 }
 
-/// The beginning of a message that is too long.
+/// Returns the beginning of a message that is too long.
 fn brief(message: &str) -> Cow<'_, str> {
     if message.len() <= LONGEST_FAILURE {
         return message.into();

@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::measures::Step;
 
-/// Pods that have run to their end take nothing. The server leaves them out, which in clusters full
-/// of finished jobs is most of them; one that ends while we watch is told as deleted.
+/// Field selector without finished pods, which use no resources and may be most of the pods in a
+/// cluster with many jobs. A pod that ends during the watch appears as deleted.
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// The running sums. Cheap to clone: all clones share them.
+/// The sums of nodes and pods. Clones are cheap and share them.
 #[derive(Clone)]
 pub struct Census {
     sums: Arc<Mutex<capacity::Census>>,
@@ -31,7 +31,7 @@ pub struct Census {
 }
 
 impl Census {
-    /// Nothing is counted yet.
+    /// Makes sums without any node or pod.
     pub fn begin() -> Self {
         let started = calendar();
         Self {
@@ -43,13 +43,13 @@ impl Census {
         }
     }
 
-    /// When counting began.
+    /// Returns the time at which counting began.
     pub fn started(&self) -> Timestamp {
         self.started
     }
 
-    /// What is not being followed at present, and since when nothing was heard of it. Failures that
-    /// are over within `grace` are part of every server's life and not told.
+    /// Returns the watch that is broken at present, and the time of its last message. Failures that
+    /// end within `grace` are not reported, because servers restart.
     pub fn lost(&self, grace: Duration) -> Vec<(&'static str, Timestamp)> {
         let parts = [("nodes", &self.nodes), ("pods", &self.pods)].into_iter();
         parts
@@ -57,7 +57,7 @@ impl Census {
             .collect()
     }
 
-    /// Shows when nodes and pods were last heard of.
+    /// Publishes the times of the last messages about nodes and pods as metrics.
     pub fn measure(&self) {
         Step::Nodes.succeeded(self.nodes.heard());
         Step::Pods.succeeded(self.pods.heard());
@@ -67,8 +67,8 @@ impl Census {
     pub async fn run(self, member: Client, shutdown: CancellationToken) {
         let nodes: Api<NodeView> = Api::all(member.clone());
         let pods: Api<PodView> = Api::all(member);
-        // Sums of a moment ago are as good as any: they are a report, and the watch brings them up
-        // to date.
+        // Lists may be served from the cache of the API server: the watch brings the sums up to
+        // date.
         let every = Selection::everything().recent();
         let nodes = watch::compact_events(&nodes, every.clone(), Arc::clone(&self.nodes));
         let pods = watch::compact_events(&pods, every.fields(UNFINISHED), Arc::clone(&self.pods));
@@ -90,15 +90,15 @@ impl Census {
                 let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
                 (fold(&mut sums, event), sums.is_complete())
             };
-            // Half a list is not worth a look.
+            // Readers wait for complete lists.
             if changed && complete {
                 self.changed.notify_one();
             }
         }
     }
 
-    /// The sums, with the nodes counted by grade where there are models; `None` until everything
-    /// was listed once.
+    /// Returns the sums, with the nodes counted by grade if there are models; `None` until
+    /// everything was listed once.
     pub fn summary(&self, models: &[ResourceModel]) -> Option<(NodeSummary, ResourceSummary)> {
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         sums.is_complete().then(|| {

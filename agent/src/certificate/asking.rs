@@ -11,16 +11,16 @@ use tokio::time::Instant;
 
 use crate::write::{self, FIELD_MANAGER, within};
 
-/// How often an answer to a request is asked for. An agent may read requests and not watch them
-/// (Karmada's role for agents).
+/// Interval at which a request is read until it has an answer. Karmada's role for agents lets them
+/// read requests and not watch them.
 pub const ASK: Duration = Duration::from_secs(1);
-/// After this time without an answer that is told, and the answer looked for less often (Karmada
-/// then makes another request, and another, each with a new key).
+/// Time without an answer after which that is reported, and the request is read less often. Karmada
+/// then makes another request, and another, each with a new key.
 pub const PATIENCE: Duration = Duration::from_mins(5);
 /// The longest pause after a refusal.
 pub const LONGEST: Duration = Duration::from_hours(1);
 
-/// Reason why a request brought no certificate.
+/// Reason why a signing request did not yield a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The fleet API rejected a call or did not answer.
@@ -29,13 +29,13 @@ pub enum Error {
     /// No key could be made.
     #[error(transparent)]
     NoKey(#[from] NoKey),
-    /// Somebody denied the request, or the signer failed.
+    /// An approver denied the request, or the signer failed. The second text is the reason.
     #[error("signing request {0:?} was refused: {1}")]
     Refused(String, String),
-    /// The request was removed.
+    /// The request was removed before it had an answer.
     #[error("signing request {0:?} went without an answer")]
     Gone(String),
-    /// The certificate is not the one that was asked for.
+    /// The issued certificate does not match the request.
     #[error("what was issued for signing request {0:?} is of no use: {1}")]
     Useless(String, Useless),
 }
@@ -54,7 +54,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the API does not know who asks.
+    /// Returns whether the API rejected the agent's credentials (401).
     pub fn is_unknown_user(&self) -> bool {
         let Self::Call(write::Error::Call { source, .. }) = self else {
             return false;
@@ -69,7 +69,7 @@ pub fn after_refusal(first: Duration, refusals: u32) -> Duration {
     doubled.min(LONGEST.max(first))
 }
 
-/// A request that waits for its answer.
+/// A signing request without an answer yet.
 pub struct Asked {
     /// Name of the request.
     pub name: String,
@@ -79,7 +79,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Makes a new key, and asks for a certificate of it.
+    /// Makes a new key, and creates a signing request for it.
     pub async fn ask(
         api: &Api<CertificateSigningRequest>,
         cluster: &str,
@@ -102,8 +102,8 @@ impl Asked {
         })
     }
 
-    /// Looks for the certificate, which has to be better than the old one; `None` while nobody has
-    /// answered.
+    /// Reads the request. Returns the issued certificate, which has to be better than the old one,
+    /// or `None` while there is no answer.
     pub async fn answer(
         &self,
         api: &Api<CertificateSigningRequest>,
@@ -111,7 +111,7 @@ impl Asked {
     ) -> Result<Option<Vec<u8>>, Error> {
         let name = || self.name.clone();
         let found = within("read the signing request", api.get_opt(&self.name)).await?;
-        // Kubernetes removes requests that nobody answered for a day.
+        // Kubernetes removes requests without an answer after a day.
         let request = found.ok_or_else(|| Error::Gone(name()))?;
         match answer::answer(&request) {
             Answer::Pending => Ok(None),

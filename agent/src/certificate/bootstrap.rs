@@ -3,7 +3,7 @@
 //!
 //! The bootstrap credentials create one signing request and read its answer, and are used for
 //! nothing else. The issued certificate is stored in the Secret of the member in which
-//! [`Rotation`](super::Rotation) renews it. The Secret is looked at all the while, because another
+//! [`Rotation`](super::Rotation) renews it. The Secret is read before each step, because another
 //! agent of the member may be faster.
 
 mod telling;
@@ -34,13 +34,14 @@ use super::document::Document;
 use super::stored::{self, Reason, Verdict};
 use crate::write::{self, merge, within};
 
-/// The part of readiness that the credentials are.
+/// Name of the credentials in `/readyz`.
 pub const PART: &str = "credentials";
-/// Life for which a certificate is asked: that of `kubectl muster register`.
+/// Requested lifetime of a certificate, as for `kubectl muster register`.
 const LIFE: Duration = Duration::from_hours(90 * 24);
-/// How often the bootstrap kubeconfig is looked at for a change, and the certificate for its end.
+/// Interval at which the bootstrap kubeconfig is checked for a change, and the certificate for its
+/// expiry.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// The bootstrap kubeconfig of one agent, and the place of its credentials.
+/// The bootstrap kubeconfig of one agent, and the Secret for its credentials.
 pub struct Bootstrap {
     /// Name of the Cluster.
     pub cluster: String,
@@ -59,7 +60,7 @@ pub struct Bootstrap {
 }
 
 impl Bootstrap {
-    /// Returns good credentials, at once if some are stored; waits for others otherwise.
+    /// Returns valid credentials: at once if they are stored, otherwise once they were issued.
     pub async fn obtain(&self) -> Config {
         let mut asked = None;
         let mut trouble = Trouble::default();
@@ -80,7 +81,7 @@ impl Bootstrap {
         }
     }
 
-    /// Obtains others whenever the certificate has expired, until shutdown.
+    /// Obtains new credentials whenever the certificate has expired, until shutdown.
     pub async fn keep(self: Arc<Self>, gateway: Arc<Gateway>, shutdown: CancellationToken) {
         let keeping = async {
             let mut known = self.way().await.ok().map(|way| way_of(&way));
@@ -93,7 +94,8 @@ impl Bootstrap {
                 }
                 gateway.take(self.obtain().await);
                 if left(&gateway).is_zero() {
-                    // By this machine's clock; another certificate would be of the same kind.
+                    // The new certificate has expired by this machine's clock, and so would the
+                    // next one.
                     tokio::time::sleep(LONGEST).await;
                 }
             }
@@ -104,8 +106,8 @@ impl Bootstrap {
         }
     }
 
-    /// Takes over what the bootstrap kubeconfig says anew about the way to the same server: another
-    /// authority or proxy. Another server may be another fleet, and waits for a restart.
+    /// Takes over a changed certificate authority or proxy of the bootstrap kubeconfig for the same
+    /// server. Another server may be another fleet: it is followed only after a restart.
     async fn follow_way(&self, known: &mut Option<Way>, gateway: &Gateway) {
         let Ok(config) = self.way().await else { return };
         let way = way_of(&config);
@@ -124,13 +126,15 @@ impl Bootstrap {
         *known = Some(way);
     }
 
-    /// Looks for stored credentials; then asks for some, or for the answer.
+    /// Looks for stored credentials; if there are none, creates a signing request, or reads its
+    /// answer.
     async fn step(&self, asked: &mut Option<Asked>) -> Result<Config, Error> {
         let way = self.way().await;
         let server = way.as_ref().ok().map(|way| way.cluster_url.to_string());
         let mounted = self.mounted.as_ref().and_then(|it| std::fs::read(it).ok());
         let mounted = mounted.as_deref();
-        // Without the member's API, which may not answer: the lease does not wait for that.
+        // Mounted credentials are read without the member's API, so that the lease does not wait
+        // for it.
         if let Verdict::Use(document) = self.judge(mounted, server.as_deref())
             && let Ok(config) = self.config(mounted, &document, way.as_ref().ok()).await
         {
@@ -159,7 +163,8 @@ impl Bootstrap {
         let document = way_of(&way).with_certificate(&self.cluster, &certificate, key.as_bytes());
         let document = serde_saphyr::to_string(&document);
         let document = document.map_err(|error| Error::Write(error.to_string()))?;
-        // In use, whatever becomes of the Secret: the rotation stores what is missing there.
+        // The certificate is used even if the Secret cannot be written: the rotation stores it
+        // later.
         if let Err(error) = self.store(secret.as_ref(), &document).await {
             tracing::warn!(%error, "could not store the new certificate for the fleet API");
         }
@@ -167,7 +172,8 @@ impl Bootstrap {
         Ok(client::certified(way, &certificate, key.as_bytes()))
     }
 
-    /// Asks, or looks for the answer. The request outlives all errors that do not end it.
+    /// Creates a signing request, or reads its answer. The request is kept after errors that do not
+    /// end it.
     async fn ask(
         &self,
         asked: &mut Option<Asked>,
@@ -213,8 +219,8 @@ impl Bootstrap {
         }
     }
 
-    /// Stores what the gateway shows where the Secret has nothing of use: it was deleted, or could
-    /// not be written when the certificate was issued. Returns the Secret as it is then.
+    /// Stores the certificate in use if the Secret has none: it was deleted, or could not be
+    /// written when the certificate was issued. Returns the Secret afterwards.
     pub async fn secured(&self, gateway: &Gateway) -> Result<Option<Secret>, write::Error> {
         let secrets = self.secrets();
         let step = "read the member's Secret with our kubeconfig";
@@ -257,15 +263,15 @@ impl Bootstrap {
         within(step, write::create(&secrets, name, &secret)).await
     }
 
-    /// The way to the fleet API of the bootstrap kubeconfig, without its credentials.
+    /// Returns the configuration of the bootstrap kubeconfig, without its credentials.
     async fn way(&self) -> Result<Config, client::Error> {
         let mut way = client::kubeconfig(Some(&self.file), None).await?;
         way.auth_info = kube::config::AuthInfo::default();
         Ok(way)
     }
 
-    /// The configuration of stored credentials. The bootstrap kubeconfig says where the fleet API
-    /// is; without it, as after its Secret was deleted, the stored one.
+    /// Returns the configuration of stored credentials. The server is that of the bootstrap
+    /// kubeconfig; without one, as after its Secret was deleted, that of the stored kubeconfig.
     async fn config(
         &self,
         text: Option<&[u8]>,
@@ -295,7 +301,7 @@ impl Bootstrap {
         Api::namespaced(self.member.clone(), &self.place.namespace)
     }
 
-    /// Waits until the bootstrap kubeconfig is another than the one that was seen.
+    /// Waits until the bootstrap kubeconfig differs from `seen`.
     async fn changed(&self, seen: Option<Vec<u8>>) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -307,7 +313,7 @@ impl Bootstrap {
     }
 }
 
-/// Rest of the life of the certificate that is shown: nothing once it has expired.
+/// Returns the remaining lifetime of the certificate in use; zero once it has expired.
 fn left(gateway: &Gateway) -> Duration {
     let end = gateway.certificate();
     let end = end.and_then(|pem| tls::not_after(&pem).ok());
@@ -316,7 +322,7 @@ fn left(gateway: &Gateway) -> Duration {
         .unwrap_or_default()
 }
 
-/// The way of a configuration, to be written into a kubeconfig.
+/// Returns the server and the connection of a configuration, to be written into a kubeconfig.
 fn way_of(config: &Config) -> Way {
     let authority = config.root_cert.iter().flatten();
     Way {

@@ -27,9 +27,9 @@ use super::{Bootstrap, Place, stored};
 use crate::measures;
 use crate::write::{self, merge, within};
 
-/// How long to wait while another agent of the member leads, or none does, as in an outage.
+/// Pause while this agent does not lead the member.
 const WHEN_LED: Duration = Duration::from_secs(10);
-/// Why the certificate could not be renewed.
+/// Reason why the certificate was not renewed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
@@ -54,7 +54,7 @@ enum Error {
 }
 
 impl Error {
-    /// What the metric calls it.
+    /// Returns the value of the metric's label `result`.
     fn result(&self) -> &'static str {
         match self {
             Self::Asking(asking::Error::Refused(..)) => "refused",
@@ -64,7 +64,8 @@ impl Error {
         }
     }
 
-    /// Whether asking again soon would bring the same: a person has decided, or a clock is wrong.
+    /// Returns whether another request soon would have the same result, because a person decided or
+    /// a clock is wrong.
     fn is_decision(&self) -> bool {
         use asking::Error::{Refused, Useless};
         matches!(
@@ -74,13 +75,13 @@ impl Error {
     }
 }
 
-/// What is under way.
+/// Stage of a renewal.
 enum Stage {
-    /// Nothing.
+    /// No renewal is under way.
     Idle,
-    /// A request waits for its answer.
+    /// A signing request has no answer yet. `told` says whether that was reported.
     Asked { request: Asked, told: bool },
-    /// A certificate was issued, and is not in the Secret yet.
+    /// A certificate was issued, and is not stored in the Secret yet.
     Issued { certificate: Vec<u8>, key: String },
 }
 
@@ -88,32 +89,32 @@ enum Stage {
 pub struct Rotation {
     /// Name of the Cluster.
     pub cluster: String,
-    /// Where the kubeconfig is.
+    /// The Secret with the kubeconfig.
     pub place: Place,
     /// The context of the kubeconfig that the agent uses.
     pub context: Option<String>,
-    /// How often the certificate is looked at.
+    /// Interval at which the certificate is checked.
     pub interval: Duration,
-    /// The share of its life that has to be left.
+    /// Remaining share of the certificate's lifetime at which it is renewed.
     pub threshold: f64,
-    /// Whether we may speak for the member.
+    /// Whether this agent may act for the member.
     pub leadership: Leadership,
     /// The Cluster as the fleet has it.
     pub clusters: Informer<Cluster>,
-    /// The way to the fleet API, which is to show the new certificate.
+    /// The connection to the fleet API, which takes the new certificate.
     pub gateway: Arc<Gateway>,
     /// The fleet API.
     pub fleet: Client,
     /// The member's API.
     pub member: Client,
-    /// Obtains credentials when there are none, where that was asked for.
+    /// Obtains credentials if there are none; `None` without a bootstrap kubeconfig.
     pub bootstrap: Option<Arc<Bootstrap>>,
     /// Where events are published.
     pub events: Events,
 }
 
 impl Rotation {
-    /// Looks after the certificate until shutdown.
+    /// Renews the certificate until shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
         tokio::select! {
             () = shutdown.cancelled() => {}
@@ -166,14 +167,14 @@ impl Rotation {
         }
     }
 
-    /// One look, and the next thing to do. Says when to look again.
+    /// Takes the next step of a renewal. Returns the pause before the following one.
     async fn step(&self, stage: &mut Stage) -> Result<Duration, Error> {
         let secrets: Api<Secret> = Api::namespaced(self.member.clone(), &self.place.namespace);
         let secret = self.secret(&secrets).await?;
         let document = self.document(&secret)?;
         self.refuse_a_stranger(&document)?;
-        // Whoever leads, and whether or not the fleet answers: an agent whose certificate has
-        // expired leads no longer, and the Secret is where a new one comes from.
+        // Before leadership is checked, and without the fleet API: an agent whose certificate has
+        // expired does not lead, and gets a new one from the Secret.
         self.show_the_better(&document);
         if !self.leadership.is_current() {
             return Ok(WHEN_LED.min(self.interval));
@@ -191,7 +192,8 @@ impl Rotation {
             return Ok(self.interval);
         }
         if self.bootstrap.is_some() && validity.is_some_and(|it| it.until <= now) {
-            // The fleet refuses us; the bootstrap credentials bring another.
+            // The fleet API rejects an expired certificate: the bootstrap credentials obtain a new
+            // one.
             *stage = Stage::Idle;
             return Ok(self.interval);
         }
@@ -203,7 +205,7 @@ impl Rotation {
             }
             Stage::Asked { .. } => self.look_for_the_answer(stage, &document).await,
             Stage::Issued { certificate, key } => {
-                // In use already, whatever becomes of the Secret.
+                // The certificate is used even if the Secret cannot be written.
                 if self.gateway.certificate().as_ref() != Some(certificate) {
                     self.gateway.present(certificate, key);
                 }
@@ -217,8 +219,8 @@ impl Rotation {
         }
     }
 
-    /// A certificate that has just been issued and has hardly anything left of its life says that
-    /// this machine's clock is wrong: asking for another would bring another of the same kind.
+    /// Refuses a certificate that was just issued and is about to expire. This machine's clock is
+    /// wrong then, and another certificate would be the same.
     fn doubt_the_clock(&self, issued: &[tls::Certificate], now: Timestamp) -> Result<(), Error> {
         match Validity::of(issued).filter(|it| it.is_short(self.threshold, now)) {
             Some(validity) => Err(Error::Clock(now, validity.until)),
@@ -234,8 +236,8 @@ impl Rotation {
         Ok(Document::read(text, self.context.as_deref())?)
     }
 
-    /// Takes the Secret's certificate up if it is good for longer than ours: another agent, or an
-    /// earlier process, renewed it, and the file that we were started with does not say so yet.
+    /// Uses the Secret's certificate if it is valid for longer than the one in use: another agent,
+    /// or an earlier process, renewed it, and the mounted file is not updated yet.
     fn show_the_better(&self, document: &Document) {
         let until = |chain: &[tls::Certificate]| Validity::of(chain).map(|it| it.until);
         let shown = self.gateway.certificate();
@@ -254,7 +256,8 @@ impl Rotation {
         }
     }
 
-    /// With a bootstrap kubeconfig, whose agent this is known, and the Secret of another is left.
+    /// Refuses the Secret of another agent. Only with a bootstrap kubeconfig is the agent's own
+    /// subject known.
     fn refuse_a_stranger(&self, document: &Document) -> Result<(), Error> {
         if self.bootstrap.is_none() || stored::is_agents(document, &self.cluster) {
             return Ok(());
@@ -263,7 +266,8 @@ impl Rotation {
         Err(Error::Stranger(name, self.cluster.clone()))
     }
 
-    /// The Secret; with a bootstrap kubeconfig one that lacks our certificate gets it first.
+    /// Returns the Secret. With a bootstrap kubeconfig the certificate in use is stored in it first
+    /// if it has none.
     async fn secret(&self, secrets: &Api<Secret>) -> Result<Secret, Error> {
         if let Some(bootstrap) = &self.bootstrap
             && let Some(secret) = bootstrap.secured(&self.gateway).await?

@@ -43,7 +43,7 @@ pub struct Document {
     pub certificate: Vec<u8>,
     /// The private key as PEM text.
     pub key: Vec<u8>,
-    /// The chain in it, the leaf first.
+    /// The certificates in `certificate`, the leaf first.
     pub chain: Vec<Certificate>,
 }
 
@@ -90,7 +90,7 @@ impl Document {
         })
     }
 
-    /// The same kubeconfig with another certificate and key (PEM text).
+    /// Returns the kubeconfig with another certificate and key (PEM text).
     pub fn with(&self, certificate: &[u8], key: &[u8]) -> Result<String, Error> {
         let mut root = self.root.clone();
         let user = &mut root["users"][self.user]["user"];

@@ -1,5 +1,5 @@
-//! Decides whether the agent uses the credentials that are stored in the Secret, asks for others, or
-//! leaves them alone. Applies to agents with a bootstrap kubeconfig. Pure.
+//! Decides whether the agent uses the credentials that are stored in the Secret, asks for others,
+//! or leaves them alone. Applies to agents with a bootstrap kubeconfig. Pure.
 
 use jiff::Timestamp;
 use muster_shared::certificate::subject;

@@ -29,19 +29,18 @@ use crate::join::ensure_namespace;
 use crate::measures;
 use crate::write::{self, FIELD_MANAGER, merge, within};
 
-/// How often the fleet's copies are compared although the member's Secrets did not change: the
-/// fleet's may have been.
+/// Interval at which the fleet's copies are compared without a change in the member. Somebody may
+/// have changed the copies.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
-/// How long the member may take to write a token before that is told (Karmada waits as long, and
-/// then gives up).
+/// Time for which the member may take to write a token before that is reported (Karmada waits as
+/// long, and then gives up).
 const TOKEN_GRACE: Duration = Duration::from_secs(30);
 /// Attempts to make an object when others write it at the same time.
 const ATTEMPTS: usize = 4;
-/// How soon a token that is not there yet is looked for again; our watch tells of it earlier as a
-/// rule.
+/// Pause before a missing token is looked for again. The watch usually shows it earlier.
 const TOKEN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Why credentials could not be reported.
+/// Reason why credentials were not reported.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
@@ -58,7 +57,7 @@ enum Error {
     NoToken(String),
 }
 
-/// How far one report has come.
+/// Progress of one report.
 enum Progress {
     /// The fleet has what it should have.
     Reported,
@@ -72,9 +71,9 @@ pub struct Reporter {
     pub cluster: String,
     /// Namespace for credentials, in the fleet API and in the member.
     pub namespace: String,
-    /// What is reported.
+    /// Credentials to report.
     pub reports: Vec<Report>,
-    /// Whether we may speak for the member.
+    /// Whether this agent may act for the member.
     pub leadership: Leadership,
     /// The Cluster as the fleet has it.
     pub clusters: Informer<Cluster>,
@@ -86,12 +85,13 @@ pub struct Reporter {
     pub watching: Client,
     /// Where events are published.
     pub events: Events,
-    /// With what is marked what we make in the member.
+    /// The id that marks the objects that the agent makes in the member.
     pub fleet_id: fleet_id::Known,
 }
 
 impl Reporter {
-    /// Reports until shutdown: at once, when a token changes in the member, and now and then.
+    /// Reports until shutdown: at once, when a token changes in the member, and every
+    /// [`LOOK_AGAIN`].
     pub async fn run(self, shutdown: CancellationToken) {
         let news = Arc::new(Notify::new());
         let tokens: Informer<Secret> = Informer::new(
@@ -138,8 +138,8 @@ impl Reporter {
         }
     }
 
-    /// Reports everything once: one that fails keeps no other back. Says when to look again,
-    /// earlier when something failed.
+    /// Reports everything once, without stopping at a failure. Returns the pause before the next
+    /// report, as an error if something failed.
     async fn report_all(&self, awaited: &mut Option<Instant>) -> Result<Duration, Duration> {
         let cluster = self.clusters.get(None, &self.cluster);
         let stays = |cluster: &Arc<Cluster>| cluster.metadata.deletion_timestamp.is_none();
@@ -209,8 +209,8 @@ impl Reporter {
         Ok(Progress::Reported)
     }
 
-    /// The account and what belongs to it, each made when it is missing; and the Secret with its
-    /// token.
+    /// Creates the account and the objects that belong to it where they are missing, and returns
+    /// the Secret with its token.
     async fn prepare(&self, report: Report, account: &str) -> Result<Secret, Error> {
         let (member, namespace) = (&self.member, self.namespace.as_str());
         let secrets: Api<Secret> = Api::namespaced(member.clone(), namespace);
@@ -274,8 +274,8 @@ impl Reporter {
     }
 }
 
-/// Whether a change of the Cluster may ask for something: its status, which changes all the time,
-/// does not.
+/// Returns whether a change of the Cluster may require a report. Changes of its status, which are
+/// frequent, do not.
 fn matters(change: &Change<Cluster>) -> bool {
     match change {
         Change::Applied { old: None, .. } => true,
@@ -297,8 +297,8 @@ fn matters(change: &Change<Cluster>) -> bool {
     }
 }
 
-/// Creates an object of the member unless there is one of its name, which is then left as it is but
-/// for the mark of the fleet. One that was made for another fleet is an error.
+/// Creates an object in the member, or adds the mark of the fleet to the existing one. An object of
+/// another fleet is an error.
 async fn ensure<K>(
     step: &'static str,
     api: &Api<K>,
@@ -330,7 +330,8 @@ where
             within(step, api.create(&params, &wanted)).await
         };
         match written {
-            // Somebody was faster, the agent of another fleet perhaps.
+            // Another writer was faster, perhaps the agent of another fleet: the object is read
+            // again.
             Err(error) if error.is_conflict() || error.is_not_found() => {}
             other => return Ok(other.map(drop)?),
         }

@@ -27,7 +27,7 @@ pub fn check(metadata: &ObjectMeta, fleet: &FleetId) -> Result<(), Foreign> {
 
 /// Returns the merge patch that marks an object as this fleet's, if an agent of Muster made it
 /// before there were marks, or under a former id. Objects of Karmada's agent are not marked, and so
-/// never removed.
+/// are never removed.
 pub fn marking(metadata: &ObjectMeta, fleet: &FleetId) -> Option<Value> {
     let id = fleet.mark()?;
     if mark(metadata) == Some(id) || !is_an_agents(metadata) {

@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 
 use crate::accounts::{self, Report};
 
-/// A token on its way from the member to the fleet.
+/// A token of the member to be written to the fleet API.
 #[derive(Clone, Debug)]
 pub struct Delivery<'a> {
-    /// Which credentials.
+    /// Kind of the credentials.
     pub report: Report,
     /// Name of the Cluster.
     pub cluster: &'a str,
-    /// Its uid.
+    /// Uid of the Cluster.
     pub uid: &'a str,
     /// Namespace of the fleet API for credentials.
     pub namespace: &'a str,
     /// Bearer token.
     pub token: Vec<u8>,
-    /// By which the member's API is known; PEM text.
+    /// Certificate authority of the member's API; PEM text.
     pub authority: Vec<u8>,
 }
 
@@ -41,10 +41,11 @@ pub enum Step {
 }
 
 impl Delivery<'_> {
-    /// Compares the Secret with what it should say. Keys, labels and references of others stay.
+    /// Compares the Secret with its desired state. Keys, labels and references of other writers
+    /// stay.
     ///
     /// Karmada's agent never changes a Secret that exists, so that a member's new token arrives
-    /// only after somebody deleted it.
+    /// only after the Secret was deleted.
     pub fn step(&self, found: Option<&Secret>) -> Step {
         let owner = accounts::owner(self.cluster, self.uid);
         let data = self.data();
@@ -69,8 +70,8 @@ impl Delivery<'_> {
         }
         let mut patch = json!({});
         if !owners.contains(&owner) {
-            // A Cluster of our name and of another uid was deleted: what refers to it would be
-            // collected.
+            // The reference to a deleted Cluster of the same name is replaced, because the garbage
+            // collector would delete the Secret.
             let mut kept: Vec<_> = owners.into_iter().filter(|it| !is_cluster(it)).collect();
             kept.push(owner);
             patch["metadata"]["ownerReferences"] = json!(kept);
@@ -95,7 +96,7 @@ impl Delivery<'_> {
         Step::Patch(patch)
     }
 
-    /// The merge patch by which the Cluster names the Secret, unless it does.
+    /// Returns the merge patch that makes the Cluster name the Secret, or `None` if it does.
     pub fn reference(&self, cluster: &Cluster) -> Option<Value> {
         let name = self.report.secret(self.cluster);
         let spec = &cluster.spec;

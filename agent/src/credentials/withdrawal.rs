@@ -29,10 +29,10 @@ use crate::write::{self, merge, within};
 const WHEN_LED: Duration = Duration::from_secs(10);
 /// Attempts to write when others write the same Cluster.
 const ATTEMPTS: usize = 4;
-/// The shortest pause after a failure: what is missing is a right, as a rule.
+/// The shortest pause after a failure, which is usually a missing right.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// Why credentials could not be taken back.
+/// Reason why credentials were not removed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
@@ -41,15 +41,15 @@ enum Error {
     Unclear(Foreign),
 }
 
-/// Takes the credentials of one member back, once in the life of the process.
+/// Removes the credentials of one member that are not reported, once in the life of the process.
 pub struct Withdrawal {
     /// Name of the Cluster.
     pub cluster: String,
     /// Namespace for credentials, in the fleet API and in the member.
     pub namespace: String,
-    /// What is not to be reported.
+    /// Credentials that are not reported.
     pub reports: Vec<Report>,
-    /// Whether we may speak for the member.
+    /// Whether this agent may act for the member.
     pub leadership: Leadership,
     /// The Cluster as the fleet has it.
     pub clusters: Informer<Cluster>,
@@ -59,12 +59,12 @@ pub struct Withdrawal {
     pub member: Client,
     /// Where events are published.
     pub events: Events,
-    /// By which is told what was made for this fleet.
+    /// The id that marks the objects of this fleet.
     pub fleet_id: fleet_id::Known,
 }
 
 impl Withdrawal {
-    /// Takes back what there is, tries again where that fails, and ends with the shutdown.
+    /// Removes the credentials, retries after failures, and ends at shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
         tokio::select! {
             () = shutdown.cancelled() => return,
@@ -73,14 +73,14 @@ impl Withdrawal {
         shutdown.cancelled().await;
     }
 
-    /// Takes all back, each by itself: one that cannot go keeps no other.
+    /// Removes all credentials concurrently, so that one failure does not delay the others.
     async fn withdraw_all(&self) {
         self.clusters.synced().await;
         self.fleet_id.settled().await;
         join_all(self.reports.iter().map(|report| self.withdraw(*report))).await;
     }
 
-    /// Tries until one account is taken back.
+    /// Retries until one account is removed.
     async fn withdraw(&self, report: Report) {
         let mut failures = 0;
         loop {
@@ -98,7 +98,8 @@ impl Withdrawal {
         }
     }
 
-    /// Takes one account back; `false` when somebody else leads.
+    /// Removes one account with everything that belongs to it. Returns `false` if this agent does
+    /// not lead.
     async fn step(&self, report: Report) -> Result<bool, Error> {
         if !self.leadership.is_current() {
             return Ok(false);
@@ -108,13 +109,13 @@ impl Withdrawal {
         let read = accounts.get_opt(&account);
         let found = match within("look for the member's ServiceAccount", read).await {
             Ok(found) => found,
-            // What we may not see we did not make.
+            // Without the right to read accounts the agent cannot have made one.
             Err(error) if error.is_forbidden() => None,
             Err(error) => return Err(error.into()),
         };
         let fleet = self.fleet_id.now();
-        // It is the last to go, so that whatever is left of a withdrawal that was cut short is
-        // found by it.
+        // The account is removed last, so that a later attempt finds the rest of an interrupted one
+        // by it.
         let Some(found) = found.filter(|found| ownership::is_an_agents(&found.metadata)) else {
             return Ok(true);
         };
@@ -126,8 +127,8 @@ impl Withdrawal {
             }
             Err(why @ Foreign::Unclear { .. }) => return Err(Error::Unclear(why)),
         }
-        // The key to the member goes whatever the fleet says: its copy of the token is worthless
-        // once the account is gone.
+        // The account is removed even if the fleet API refuses to remove its copy of the token,
+        // which is invalid without the account.
         if let Err(error) = self.leave_the_fleet(report).await {
             let secret = report.name();
             tracing::warn!(secret, %error, "the fleet keeps a copy of a token that is good for nothing any more");
@@ -194,12 +195,12 @@ impl Withdrawal {
     }
 }
 
-/// Whether an object in the member was made by an agent of ours for this fleet.
+/// Returns whether an agent of Muster made an object in the member for this fleet.
 fn is_ours(metadata: &ObjectMeta, fleet: &FleetId) -> bool {
     ownership::is_an_agents(metadata) && ownership::check(metadata, fleet).is_ok()
 }
 
-/// Whether a Cluster refers to that Secret for these credentials.
+/// Returns whether a Cluster refers to that Secret for these credentials.
 fn names(cluster: &Cluster, report: Report, namespace: &str, name: &str) -> bool {
     let found: Option<&LocalSecretReference> = match report {
         Report::KubeCredentials => cluster.spec.secret_ref.as_ref(),
@@ -208,7 +209,7 @@ fn names(cluster: &Cluster, report: Report, namespace: &str, name: &str) -> bool
     found.is_some_and(|it| it.namespace == namespace && it.name == name)
 }
 
-/// Deletes an object if it is there and ours.
+/// Deletes an object if it exists and is this fleet's.
 async fn remove<K>(
     step: &'static str,
     api: &Api<K>,

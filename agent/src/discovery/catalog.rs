@@ -32,8 +32,8 @@ pub enum Completeness {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
     versions: BTreeMap<String, Vec<Served>>,
-    /// Group versions that are announced but could not be read; what is known of them, if anything,
-    /// is older.
+    /// Group versions that are announced but could not be read; their resources, if any, are from
+    /// an earlier read.
     unread: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl Catalog {
         self.unread.push(group_version);
     }
 
-    /// Adds what another part of the same member's API serves.
+    /// Adds the resources of another part of the same member's API.
     pub fn extend(&mut self, part: &Self) {
         self.versions
             .extend(part.versions.iter().map(|(k, v)| (k.clone(), v.clone())));
@@ -68,7 +68,7 @@ impl Catalog {
         self
     }
 
-    /// How much of the member this covers.
+    /// Returns the share of the member's API that this covers.
     pub fn completeness(&self) -> Completeness {
         if self.versions.is_empty() {
             Completeness::Empty
@@ -79,19 +79,19 @@ impl Catalog {
         }
     }
 
-    /// The group versions in byte-wise order, each with its resources by name.
+    /// Returns the group versions in byte-wise order, each with its resources by name.
     pub fn versions(&self) -> impl Iterator<Item = (&str, &[Served])> {
         self.versions
             .iter()
             .map(|(version, served)| (version.as_str(), served.as_slice()))
     }
 
-    /// The group versions that are announced and could not be read.
+    /// Returns the group versions that are announced and could not be read.
     pub fn unread(&self) -> impl Iterator<Item = &str> {
         self.unread.iter().map(String::as_str)
     }
 
-    /// A version in which a kind is served: the one that is asked for, else any other of the group.
+    /// Returns a version in which a kind is served: the one in `kind`, else any other of the group.
     pub fn version_of(&self, kind: &GroupVersionKind) -> Option<String> {
         if self.resolve(kind).is_some() {
             return Some(kind.version.clone());
@@ -103,7 +103,7 @@ impl Catalog {
         })
     }
 
-    /// Where objects of a kind are found.
+    /// Returns the resource of a kind.
     pub fn resolve(&self, kind: &GroupVersionKind) -> Option<Place> {
         let served = self.versions.get(&kind.api_version())?;
         let served = served.iter().find(|served| served.kind == kind.kind)?;
@@ -115,14 +115,14 @@ impl Catalog {
     }
 }
 
-/// Where objects of a kind are found, and what can be done with them.
+/// The resource of a kind in the member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// For URLs.
+    /// Resource for URLs.
     pub resource: ApiResource,
-    /// Whether they live in namespaces.
+    /// Whether its objects live in namespaces.
     pub namespaced: bool,
-    /// Whether they can be watched.
+    /// Whether its objects can be watched.
     pub watchable: bool,
 }
 

@@ -70,7 +70,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the server answered that there is no such thing.
+    /// Returns whether the server answered that there is no such thing.
     fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if *status == StatusCode::NOT_FOUND)
     }
@@ -100,7 +100,7 @@ struct Remembered {
 }
 
 impl Discovery {
-    /// Nothing is known yet.
+    /// Makes an empty catalog.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -109,42 +109,41 @@ impl Discovery {
         }
     }
 
-    /// What is known now, without asking.
+    /// Returns the present catalog, without a request.
     pub fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Asks the member. What it does not tell this time stays as it was.
+    /// Reads the catalog from the member. Parts that do not answer keep their earlier content.
     pub async fn refresh(&self) -> Result<Arc<Catalog>, Error> {
         let mut asked = self.asking.lock().await;
         self.ask(&mut asked).await
     }
 
-    /// Where objects of a kind are found; asks the member when the kind is unknown.
+    /// Returns the resource of a kind; reads the catalog again when the kind is unknown.
     pub async fn resolve(&self, kind: &GroupVersionKind) -> Result<Option<Place>, Error> {
         let find = |catalog: &Catalog| catalog.resolve(kind);
         if let Some(found) = find(&self.catalog()) {
             return Ok(Some(found));
         }
         let mut asked = self.asking.lock().await;
-        // Somebody else may have asked while we waited for the lock.
+        // Another task may have refreshed the catalog while this one waited for the lock.
         if let Some(found) = find(&self.catalog()) {
             return Ok(Some(found));
         }
         let recent = asked.at.is_some_and(|at| at.elapsed() < MISS_INTERVAL);
-        // While some group does not answer, each unknown kind would be a reason to ask for
-        // everything again.
+        // While some group does not answer, each unknown kind would cause another refresh.
         if recent && self.catalog().completeness() != Completeness::Empty {
             return Ok(None);
         }
         Ok(find(&*self.ask(&mut asked).await?))
     }
 
-    /// A version in which the member serves a kind: the one that is asked for if it is served, else
+    /// Returns a version in which the member serves a kind: the one in `kind` if it is served, else
     /// any other of the group. `None` when the member serves the kind in none.
     ///
-    /// That a list of everything does not name a kind may be for want of one answer among many, so
-    /// the group itself is asked then.
+    /// A catalog may lack a kind because one of many answers is missing, so the group itself is
+    /// read then.
     ///
     /// # Errors
     /// When a part of the group does not answer, so that the kind may be served there.
@@ -229,7 +228,7 @@ impl Discovery {
                     }
                 }
                 drop(answers);
-                // The tag covers the names only, not what is behind them.
+                // The tag covers the names of groups only, not their resources.
                 *remembered = Remembered { tag: None, part };
             }
         }
@@ -242,7 +241,7 @@ impl Discovery {
         wire::resources(&body).map_err(|source| Error::Garbled { path, source })
     }
 
-    /// The body and its tag; `None` when it is still what the tag stands for.
+    /// Returns the body and its tag; `None` when the tag still matches.
     async fn get(
         &self,
         path: &str,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A member that answers these paths, and nothing else.
+/// Returns a member that answers these paths, and nothing else.
 fn member(answers: &[(&str, u16, Value)]) -> Discovery {
     let answers: BTreeMap<String, (u16, String)> = answers
         .iter()
@@ -28,7 +28,7 @@ fn core() -> Value {
         {"version": "v1", "freshness": "Current", "resources": []}]}]})
 }
 
-/// A group `policy` in these versions, and one whose server is down.
+/// Returns a group `policy` in these versions, and one whose server is down.
 fn groups(versions: &[&str]) -> Value {
     let budgets = json!([{"resource": "poddisruptionbudgets", "scope": "Namespaced", "verbs": ["get", "watch"],
         "responseKind": {"group": "policy", "version": "", "kind": "PodDisruptionBudget"}}]);

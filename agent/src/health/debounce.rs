@@ -31,7 +31,7 @@ impl Readiness {
     }
 }
 
-/// How long a change must last before it is reported.
+/// Time for which a change must last before it is reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Thresholds {
     /// For a change to ready (`--cluster-success-threshold`).
@@ -40,7 +40,7 @@ pub struct Thresholds {
     pub failure: Duration,
 }
 
-/// The last observation, and since when it has been the same.
+/// The last observation, and the time since when it has been the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     status: Readiness,
@@ -49,8 +49,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of a process that starts: the status in the API stands for what its predecessor
-    /// observed.
+    /// Makes the memory of a process that starts: the status in the API stands for the observations
+    /// of its predecessor.
     ///
     /// Karmada starts without memory and reports its first observation at once, so one failed probe
     /// right after a restart taints the cluster (defect K5).
@@ -62,7 +62,7 @@ impl Memory {
     }
 }
 
-/// What to write after an observation.
+/// Decision after an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Report the observation.

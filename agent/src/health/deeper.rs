@@ -15,29 +15,29 @@ use tokio_util::sync::CancellationToken;
 
 use super::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
 
-/// Whether enough nodes are ready. Ours.
+/// Condition that says whether enough nodes are ready. Karmada has none like it.
 pub const NODES_READY: &str = "NodesReady";
-/// Whether names of services resolve. The type, the reasons and the messages are those of Karmada's
-/// detector for CoreDNS.
+/// Condition that says whether names of services resolve. Type, reasons and messages are those of
+/// Karmada's detector for CoreDNS.
 pub const NAMES_RESOLVE: &str = "ServiceDomainNameResolutionReady";
 
-/// The longest that a name may take to resolve. Pods give up after five seconds, too.
+/// Deadline for the resolution of a name. Pods also give up after five seconds.
 const LONGEST_LOOKUP: Duration = Duration::from_secs(5);
 
-/// What the last lookup got; `None` before the first.
+/// Result of the last lookup; `None` before the first.
 pub type Lookup = Option<Result<(), String>>;
 
-/// Which questions are asked.
+/// The enabled checks.
 #[derive(Debug, Default)]
 pub struct Deeper {
-    /// The share of nodes, from 0 to 1, that must be ready.
+    /// Share of nodes, from 0 to 1, that must be ready; `None` without this check.
     pub ready_nodes: Option<f64>,
-    /// What looking up a name gets.
+    /// Results of the lookup of a name; `None` without this check.
     pub lookup: Option<watch::Receiver<Lookup>>,
 }
 
 impl Deeper {
-    /// What is observed now; a question without an answer yet has no condition.
+    /// Returns the present conditions; a check without a result yet has none.
     pub fn observe(&self, nodes: Option<NodeSummary>, now: Timestamp) -> Vec<Condition> {
         let nodes = self.ready_nodes.zip(nodes);
         let nodes = nodes.map(|(share, nodes)| nodes_ready(nodes, share, now));
@@ -60,7 +60,7 @@ fn nodes_ready(nodes: NodeSummary, share: f64, now: Timestamp) -> Condition {
     } else {
         (FALSE, "TooFewNodesReady")
     };
-    // Without numbers, which change all the time: the status has them.
+    // The message has no numbers, because they change often; the status has them.
     let message = format!(
         "{} {}% of the nodes are ready",
         if enough { "at least" } else { "less than" },
@@ -81,8 +81,8 @@ fn names_resolve(answer: &Result<(), String>, now: Timestamp) -> Condition {
     conditions::new(NAMES_RESOLVE, status, reason, message, now)
 }
 
-/// Looks a name up once a period, with the resolver that the pods of the member have. `publish`
-/// gets the answers.
+/// Looks a name up once a period, with the resolver of the member's pods, and publishes the
+/// results.
 pub async fn resolve(
     name: String,
     period: Duration,
@@ -108,7 +108,8 @@ pub async fn resolve(
         });
         publish.send_replace(Some(answer));
         if late {
-            // It goes on in a thread of its own until the resolver gives up: never more than one.
+            // The lookup continues in a thread of its own until the resolver gives up; there is at
+            // most one.
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 _ = lookup => {}
@@ -134,7 +135,7 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// The conditions to report, given those that the Cluster has.
+    /// Returns the conditions to report, given those of the Cluster.
     pub fn judge(
         &mut self,
         stored: &[Condition],

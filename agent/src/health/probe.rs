@@ -24,7 +24,7 @@ pub enum Observation {
     },
 }
 
-/// What one request got.
+/// Result of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     Status(u16),

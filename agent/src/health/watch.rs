@@ -15,15 +15,15 @@ use crate::measures::Step;
 /// The latest observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// What the probe learned.
+    /// Result of the probe.
     pub observation: Observation,
-    /// When it was over.
+    /// Time at which the probe ended.
     pub at: Instant,
 }
 
 /// Probes at the start and then once a period; every probe is over before the next is due. Each
 /// observation is published, the unchanged ones too: the debounce counts their time. `returned` is
-/// told when the member answers again after silence.
+/// notified when the member answers again after silence.
 pub async fn watch(
     client: Client,
     period: Duration,
@@ -70,7 +70,7 @@ pub async fn watch(
     }
 }
 
-/// Half the period, and no longer than a healthy API server ever takes.
+/// Returns the deadline of a probe: half the period, and no longer than a healthy API server takes.
 fn deadline(period: Duration) -> Duration {
     (period / 2).min(Duration::from_secs(5))
 }

@@ -21,14 +21,14 @@ pub use self::register::{Error, Registration, ensure_namespace};
 /// First and longest pause between attempts to join.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// The parts of readiness that a new member reaches one after the other.
+/// Parts of `/readyz` that a new member reaches one after the other.
 pub const PARTS: [&str; 2] = ["registration", "works"];
 
 /// Progress of the registration; each step permits more. An agent may fall back to `Registered`:
 /// whatever writes to the member asks before each act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// Nothing is known: the agent does nothing.
+    /// Nothing is known of the registration: the agent waits.
     Unregistered,
     /// A Cluster with this name exists, and the member's API server does not answer. The agent
     /// renews the lease and reports the member as unhealthy, and applies no Works.
@@ -38,23 +38,22 @@ pub enum Standing {
     Member,
 }
 
-/// Where a joining member says how far it has come.
+/// Receivers of the progress of a registration.
 pub struct Telling {
-    /// For the tasks that wait for it.
+    /// Standing, for the tasks that wait for it.
     pub standing: watch::Sender<Standing>,
-    /// For `/readyz`.
+    /// State for `/readyz`.
     pub health: Health,
-    /// For whoever looks at the Cluster.
+    /// Events about the Cluster.
     pub events: Events,
 }
 
-/// Joins, and steps back for as long as the control plane says that the member has another Cluster
-/// (our role may show us no Cluster but our own, so that it may be the control plane who finds that
-/// out); ends early only when it is refused for good.
+/// Registers the member, and steps back while the control plane says that the member has another
+/// Cluster (the agent's role may permit to read only its own Cluster, so the control plane checks
+/// that). Ends before shutdown only after a final refusal.
 ///
-/// That word of the control plane never ends the agent: an agent that ends is silent, and a silent
-/// member is evacuated. Whoever could make the control plane say so, by mistake or by claiming to
-/// be us, would empty the member.
+/// The statement of the control plane never ends the agent: without an agent the member would be
+/// evacuated, because of a mistake or of another cluster that claims its identity.
 pub async fn run(
     registration: Registration,
     clusters: Informer<Cluster>,
@@ -89,8 +88,7 @@ pub async fn run(
     }
 }
 
-/// Waits to lead. An agent that stands by for another that is seen to lead does all that it is
-/// there for: it is ready.
+/// Waits to lead. An agent is ready while another one is seen to lead.
 async fn stand_by(leadership: &Leadership, health: &Health) {
     let mut holder = leadership.holder();
     let waits = async {
@@ -144,7 +142,7 @@ async fn keep_trying(
         if reminder.trouble(Instant::now()).is_some() {
             tracing::warn!(error = words, retry_in = ?pause, "could not register as the flags say");
         }
-        // Written once for as long as it lasts: a fleet at rest writes nothing.
+        // The event is written once per message, because a fleet at rest writes nothing.
         let cluster = clusters.get(None, &registration.settings.cluster_name);
         if let Some(cluster) = cluster.filter(|_| told != words) {
             let note = format!("Cannot register as the agent's flags say: {words}");
@@ -158,7 +156,7 @@ async fn keep_trying(
         }
         tokio::select! {
             () = tokio::time::sleep(jittered(pause)) => pause = (pause * 2).min(longest),
-            // Somebody may have settled it.
+            // The Cluster changed: the doubt may be over.
             () = news.notified(), if error.is_doubt() => {}
         }
     }
@@ -167,7 +165,8 @@ async fn keep_trying(
     Ok(())
 }
 
-/// Waits until our Cluster says that it is the wrong one, and gives its words.
+/// Waits until the Cluster has a statement that the member is registered under another name, and
+/// returns it.
 async fn doubt(clusters: &Informer<Cluster>, name: &str, news: &Notify) -> String {
     loop {
         let cluster = clusters.get(None, name);
@@ -188,7 +187,7 @@ fn advance(standing: &watch::Sender<Standing>, to: Standing) {
     });
 }
 
-/// Carries out nothing more; what a registered member does goes on, or begins.
+/// Stops applying Works; the tasks of a registered member go on, or begin.
 fn step_back(standing: &watch::Sender<Standing>) {
     standing.send_if_modified(|standing| {
         std::mem::replace(standing, Standing::Registered) != Standing::Registered

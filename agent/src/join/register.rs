@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use crate::work::member::Raw;
 use crate::write::{self, within};
 
-/// Clusters per page when looking for one of our name or id.
+/// Clusters per page of the list that is searched for the name and the id.
 const PAGE: u32 = 100;
 
 /// Reason why the registration failed.
@@ -63,7 +63,7 @@ impl Error {
     }
 }
 
-/// The identity of a cluster: the uid of its namespace `kube-system`, as in Karmada.
+/// Returns the identity of a cluster: the uid of its namespace `kube-system`, as in Karmada.
 async fn identity(member: &Client) -> Result<String, Error> {
     let api: Api<Namespace> = Api::all(member.clone());
     let namespace = within(
@@ -78,7 +78,7 @@ async fn identity(member: &Client) -> Result<String, Error> {
         .ok_or(Error::NoIdentity)
 }
 
-/// What a member registers with.
+/// Parameters of the registration of a member.
 #[derive(Clone)]
 pub struct Registration {
     /// The fleet API.
@@ -93,16 +93,16 @@ pub struct Registration {
     pub same_server: bool,
     /// Whether the kubeconfig accepts any certificate.
     pub insecure: bool,
-    /// The credentials that the fleet is given.
+    /// Credentials that are reported to the fleet.
     pub reports: Vec<Report>,
-    /// Given to a Cluster that has no models.
+    /// Resource models for a Cluster without any.
     pub models: Vec<ResourceModel>,
 }
 
 impl Registration {
     /// Registers the member, or takes its registration over after a restart. `recognised` is called
-    /// as soon as the fleet is seen to have a Cluster of our name with our id: who we are is
-    /// settled then, whatever becomes of the rest.
+    /// as soon as the fleet is seen to have a Cluster of this name and id, even if a later step
+    /// fails.
     pub async fn register(&self, recognised: impl Fn()) -> Result<(), Error> {
         let id = identity(&self.member).await?;
         self.refuse_the_fleet_itself(&id).await?;
@@ -135,8 +135,8 @@ impl Registration {
                 }
                 if let Some(mut patch) = adoption(&found.spec, &wanted, self.models.clone()) {
                     if found.spec.id.as_deref().is_none_or(str::is_empty) {
-                        // Of two members that take a prepared Cluster at once the second sees the
-                        // first.
+                        // With the version, the second of two members that take a prepared Cluster
+                        // at once gets a conflict.
                         patch["metadata"] = json!({ "resourceVersion": found.resource_version() });
                     }
                     adopt(&api, name, &patch).await?;
@@ -146,7 +146,8 @@ impl Registration {
         Ok(ensure_namespace(&self.fleet, &names::execution_namespace(name)).await?)
     }
 
-    /// Compares who the two APIs are, where we may ask the fleet's; else their addresses.
+    /// Compares the identities of the two APIs, or their addresses if the fleet's identity may not
+    /// be read.
     async fn refuse_the_fleet_itself(&self, id: &str) -> Result<(), Error> {
         let fleet = identity(&self.fleet).await.ok();
         if is_itself(id, fleet.as_deref(), self.same_server) {
@@ -155,9 +156,9 @@ impl Registration {
         Ok(())
     }
 
-    /// The Secret that a new Cluster names for credentials, where they are reported. They follow
-    /// when there is a Cluster that they can belong to; but the role that karmadactl gives to an
-    /// agent lets it name them only now.
+    /// Returns the Secret that a new Cluster names for credentials, if they are reported. The
+    /// Secret is written later, when there is a Cluster that can own it, but karmadactl's role for
+    /// agents lets them name it only at the creation of the Cluster.
     fn reference(&self, report: Report) -> Option<LocalSecretReference> {
         self.reports
             .contains(&report)
@@ -167,8 +168,8 @@ impl Registration {
             })
     }
 
-    /// Whether the fleet has a Cluster of our name at our address: ours, by all that can be told
-    /// without the member.
+    /// Returns whether the fleet has a Cluster of this name at this address. Without an answer of
+    /// the member nothing more is known of its identity.
     pub async fn is_known(&self) -> bool {
         let api: Api<Cluster> = Api::all(self.fleet.clone());
         let wanted = wanted(&self.settings, "", &self.endpoint, self.insecure);
@@ -182,22 +183,23 @@ impl Registration {
     }
 }
 
-/// The name under which a member makes its Cluster: every member has its own, so that of two that
-/// make one of the same name at once the second conflicts with the id of the first instead of
-/// writing its own over it.
+/// Returns the field manager with which a member creates its Cluster. Every member has its own, so
+/// that the second of two that create one of the same name at once gets a conflict instead of
+/// overwriting the id.
 fn founder(id: &str) -> String {
     // The name of a field manager may have 128 characters.
     let id: String = id.chars().take(64).collect();
     format!("{}-{id}", write::FIELD_MANAGER)
 }
 
-/// Whether a Cluster is ours beyond doubt: of our id, and not refused as a second registration.
+/// Returns whether a Cluster is certainly this member's: it has the id, and is not refused as a
+/// second registration.
 fn is_recognised(found: &Cluster, id: &str) -> bool {
     found.spec.id.as_deref() == Some(id) && twin(found).is_none()
 }
 
-/// Whether the member of this id is the fleet API: by the fleet's id where that is known, else by
-/// the addresses.
+/// Returns whether the member of this id is the fleet API: by the fleet's id if that is known, else
+/// by the addresses.
 fn is_itself(id: &str, fleet: Option<&str>, same_server: bool) -> bool {
     fleet.map_or(same_server, |fleet| fleet == id)
 }
@@ -205,8 +207,7 @@ fn is_itself(id: &str, fleet: Option<&str>, same_server: bool) -> bool {
 async fn adopt(api: &Api<Cluster>, name: &str, patch: &Value) -> Result<(), Error> {
     match within("update the Cluster", write::merge(api, name, None, patch)).await {
         Ok(_) => tracing::info!(cluster = name, %patch, "updated the registration"),
-        // karmadactl's role for agents may not change its Cluster. Whoever edited it meant it,
-        // then.
+        // karmadactl's role for agents may not change its Cluster, so the difference stays.
         Err(error) if error.is_forbidden() => {
             tracing::warn!(%error, %patch, "the Cluster differs from the flags and stays so");
         }
@@ -215,8 +216,8 @@ async fn adopt(api: &Api<Cluster>, name: &str, patch: &Value) -> Result<(), Erro
     Ok(())
 }
 
-/// What the flags say about the Cluster. Fields without a flag, and flags that are empty, say
-/// nothing.
+/// Returns the spec of the Cluster by the flags. Fields without a flag, and those of empty flags,
+/// are empty.
 fn wanted(settings: &Settings, id: &str, endpoint: &str, insecure: bool) -> ClusterSpec {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     ClusterSpec {
@@ -232,9 +233,9 @@ fn wanted(settings: &Settings, id: &str, endpoint: &str, insecure: bool) -> Clus
     }
 }
 
-/// The merge patch that brings an existing Cluster in line with the flags; what they do not mention
-/// stays. Models are for a Cluster that is registered for the first time: one of which somebody
-/// removed them later has none on purpose.
+/// Returns the merge patch that brings an existing Cluster in line with the flags; other fields
+/// stay. Models are set at the first registration only: a Cluster whose models were removed later
+/// has none on purpose.
 fn adoption(
     found: &ClusterSpec,
     wanted: &ClusterSpec,
@@ -258,10 +259,10 @@ fn adoption(
     merge::difference(&found, &merged).map(|spec| json!({ "spec": spec }))
 }
 
-/// Looks through the whole fleet, page by page; through our own Cluster only where our role shows
-/// us no other, or where it has our id already: who else claims that is for the control plane to
-/// judge, and no reason for a member at work to stay away. A Cluster that does not parse is no
-/// reason either.
+/// Refuses the registration if another Cluster of the fleet has the id, or the Cluster of this name
+/// has another id. Only the Cluster of this name is read if the role permits no list, or if the
+/// Cluster has the id already: the control plane decides about others with the same id. A Cluster
+/// that does not parse is ignored.
 async fn refuse_a_taken_name(api: &Api<Cluster>, name: &str, id: &str) -> Result<(), Error> {
     let api: Api<Raw> = Api::all_with(
         api.clone().into_client(),
@@ -298,20 +299,21 @@ fn refuse(cluster: &Raw, name: &str, id: &str) -> Result<(), Error> {
     }
 }
 
-/// The id that a Cluster has; empty for none.
+/// Returns the id of a Cluster; empty for none.
 fn other_id(cluster: &Raw) -> &str {
     let id = cluster.object.pointer("/spec/id").and_then(Value::as_str);
     id.unwrap_or_default()
 }
 
-/// What the control plane says about a Cluster of a member that has another one.
+/// Returns the message of the control plane about a Cluster whose member is registered under
+/// another name, or `None`.
 pub fn twin(cluster: &Cluster) -> Option<String> {
     let said = cluster.condition(names::condition::UNIQUE_IDENTITY)?;
     (said.status == conditions::FALSE).then(|| said.message.clone())
 }
 
-/// Whether two registrations cannot both be right. A Cluster that somebody prepared without an id
-/// may be taken.
+/// Returns a message if two registrations contradict each other. A Cluster without an id was
+/// prepared by an operator and may be taken.
 fn clash(name: &str, id: &str, other: &str, other_id: &str) -> Option<String> {
     if other_id.is_empty() || (name == other) == (id == other_id) {
         return None;
@@ -325,7 +327,8 @@ fn clash(name: &str, id: &str, other: &str, other_id: &str) -> Option<String> {
     })
 }
 
-/// Creates a namespace unless it exists or we may not; the control plane makes the same ones.
+/// Creates a namespace unless it exists or the right is missing; the control plane creates the same
+/// ones.
 pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), write::Error> {
     let api: Api<Namespace> = Api::all(fleet.clone());
     match within("read a namespace", api.get_metadata(name)).await {
@@ -362,7 +365,7 @@ mod tests {
 
     use super::*;
 
-    /// An API with namespaces of this uid and what else is given; it notes what is written.
+    /// An API with namespaces of this uid, and the Cluster if given; it records writes.
     fn api(id: &str, cluster: Option<&Value>, writes: &Arc<Mutex<Vec<(String, Value)>>>) -> Client {
         let (id, cluster, writes) = (id.to_owned(), cluster.cloned(), Arc::clone(writes));
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -394,7 +397,7 @@ mod tests {
         Client::new(service, "default")
     }
 
-    /// What a member of this id writes to join a fleet that has this Cluster of its name.
+    /// Returns the writes of a member of this id that joins a fleet with this Cluster of its name.
     async fn writes(id: &str, cluster: Option<Value>) -> Vec<(String, Value)> {
         let writes = Arc::default();
         let registration = Registration {
@@ -532,8 +535,7 @@ mod tests {
         }
     }
 
-    /// The words of the definition and what is done agree: no other property of the member takes
-    /// part.
+    /// The description of the field agrees with the code: no other property of the member is used.
     #[test]
     fn a_cluster_is_identified_by_what_its_definition_says() {
         let definitions = muster_shared::api::crds();

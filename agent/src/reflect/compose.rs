@@ -11,21 +11,21 @@ use super::look::Reflection;
 use crate::work::desired::ObjectKey;
 use crate::work::manifests::{key_of, keys};
 
-/// Bytes that the manifests of a Work and what is said of its objects may take together. An object
-/// of more than 1.5 MB is refused by etcd; the rest is for the identifiers.
+/// Bytes that the manifests of a Work and the statuses of its objects may have together. etcd
+/// refuses an object of more than 1.5 MB; the rest is for the identifiers.
 const LONGEST_WORK: usize = 1024 * 1024;
 
-/// What is said of the objects of a Work.
+/// Report about the objects of a Work.
 pub struct Report {
-    /// One entry for each object that is or was there.
+    /// One entry for each object that exists or existed.
     pub statuses: Vec<ManifestStatus>,
-    /// Objects of which only the health is said, because all statuses together are too long.
+    /// Number of objects with health only, because all statuses together are too long.
     pub shortened: usize,
 }
 
-/// One entry for each object that is or was there: what was seen of it, else what the status said
-/// before. Objects that the Work no longer wants keep their entry (by which the applier finds them)
-/// until they are gone.
+/// Composes one entry for each object that exists or existed, from its reflection, or else from the
+/// present status. Objects that the Work no longer wants keep their entry until they are gone,
+/// because the applier finds them by it.
 pub fn compose(work: &Work, seen: &HashMap<ObjectKey, Reflection>, gone: &[ObjectKey]) -> Report {
     let known = work
         .status
@@ -75,7 +75,7 @@ pub fn compose(work: &Work, seen: &HashMap<ObjectKey, Reflection>, gone: &[Objec
     }
 }
 
-/// Leaves out statuses from where they are too long together; gives how many.
+/// Removes statuses beyond the limit of bytes; returns how many.
 fn shorten(work: &Work, statuses: &mut [ManifestStatus]) -> usize {
     let manifests = work.spec.workload.manifests.iter();
     let manifests: usize = manifests.map(|it| work_status::length(&it.0)).sum();
@@ -94,7 +94,8 @@ fn shorten(work: &Work, statuses: &mut [ManifestStatus]) -> usize {
     shortened
 }
 
-/// Karmada leaves `resource` empty, and so do we: its controllers compare identifiers.
+/// Returns the identifier of an object. `resource` is empty as in Karmada, whose controllers
+/// compare identifiers.
 fn identifier(key: &ObjectKey, ordinal: usize) -> ResourceIdentifier {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     ResourceIdentifier {

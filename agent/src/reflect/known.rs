@@ -20,7 +20,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// What an object is and where.
+    /// Returns the key of an object.
     pub(super) fn place(&self, raw: &Raw) -> ObjectKey {
         ObjectKey {
             kind: self.kind.clone(),
@@ -29,8 +29,8 @@ impl Watched {
         }
     }
 
-    /// Where an object is that a manifest names: without a namespace in the default one, as for
-    /// kubectl, and a namespace of an object that has none is passed over, as the server does.
+    /// Returns the key of the object of a manifest as the server stores it: without a namespace in
+    /// the default one, as for kubectl, and cluster-scoped objects without a namespace.
     fn place_of(&self, manifest: &ObjectKey) -> ObjectKey {
         let namespace = match manifest.namespace.as_str() {
             _ if !self.namespaced => "",
@@ -44,7 +44,7 @@ impl Watched {
     }
 }
 
-/// A Work that was opened, and where its objects of one kind are among its manifests.
+/// A Work that was opened, and the positions of the manifests of one kind.
 pub(super) struct Opened {
     pub(super) cached: Arc<CachedWork>,
     pub(super) work: Work,
@@ -67,7 +67,7 @@ impl Opened {
         })
     }
 
-    /// What the Work calls the object at a place, and what it wants of it.
+    /// Returns the key and the manifest that the Work has for the object at a place.
     pub(super) fn find(&self, place: &ObjectKey) -> Option<(ObjectKey, &Value)> {
         let ordinal = *self.ordinals.get(place)?;
         let manifest = &self.work.spec.workload.manifests.get(ordinal)?.0;
@@ -78,20 +78,20 @@ impl Opened {
 /// Objects that are as their Works want them, with the digests of that.
 pub(super) type Fits = HashMap<ObjectKey, u64>;
 
-/// The objects of one kind with the names of the Works that they say they are from.
+/// The objects of one kind with the names of the Works in their annotations.
 #[derive(Default)]
 pub(super) struct Known {
-    /// Those that their Works want.
+    /// Objects that their Works want.
     wanted: HashMap<ObjectKey, String>,
-    /// Those that another Work took over, with the Works that wanted them before. They may want
-    /// them still.
+    /// Objects that another Work took over, with the Works that wanted them before and may still
+    /// want them.
     former: HashMap<ObjectKey, BTreeSet<String>>,
-    /// The others: the Work is gone, or never wanted them.
+    /// Objects whose Work is gone, or does not want them.
     strays: HashMap<ObjectKey, String>,
 }
 
 impl Known {
-    /// Notes what an object says now.
+    /// Notes the present Work of an object.
     pub(super) fn note(&mut self, place: ObjectKey, work: Option<String>, wanted: bool) {
         let before = self.wanted.remove(&place);
         self.strays.remove(&place);
@@ -105,7 +105,7 @@ impl Known {
         }
     }
 
-    /// Notes who wanted an object before the Work that has it now.
+    /// Notes the Works that wanted an object before its present Work.
     fn note_former(
         &mut self,
         place: &ObjectKey,
@@ -125,7 +125,7 @@ impl Known {
         }
     }
 
-    /// Forgets an object; gives the Works that wanted it, the last one first.
+    /// Forgets an object; returns the Works that wanted it, the last one first.
     pub(super) fn remove(&mut self, place: &ObjectKey) -> Vec<String> {
         self.strays.remove(place);
         let former = self.former.remove(place).unwrap_or_default();
@@ -136,8 +136,8 @@ impl Known {
             .collect()
     }
 
-    /// Takes over what a list does not tell from what was known before. Gives the objects that are
-    /// gone, with the Works that wanted them.
+    /// Takes over the former Works of objects, which a list does not have, from the objects before
+    /// the list. Returns the objects that are gone, with the Works that wanted them.
     pub(super) fn succeed(&mut self, before: Self) -> Vec<(ObjectKey, Vec<String>)> {
         let (mut former, mut lost) = (before.former, Vec::new());
         for (place, work) in before.wanted {
@@ -151,7 +151,7 @@ impl Known {
         lost
     }
 
-    /// Forgets those among the former Works that are gone.
+    /// Forgets former Works that are gone.
     pub(super) fn retain_former(&mut self, is_there: impl Fn(&str) -> bool) {
         self.former.retain(|_, works| {
             works.retain(|work| is_there(work));
@@ -159,7 +159,7 @@ impl Known {
         });
     }
 
-    /// The Work that wants an object.
+    /// Returns the Work that wants an object.
     pub(super) fn work(&self, place: &ObjectKey) -> Option<&str> {
         self.wanted.get(place).map(String::as_str)
     }
@@ -168,14 +168,14 @@ impl Known {
         self.wanted.contains_key(place)
     }
 
-    /// The objects that their Works want.
+    /// Returns the objects that their Works want.
     pub(super) fn wanted(&self) -> impl Iterator<Item = (&ObjectKey, &str)> {
         self.wanted
             .iter()
             .map(|(place, work)| (place, work.as_str()))
     }
 
-    /// All objects.
+    /// Returns all objects.
     pub(super) fn all(&self) -> impl Iterator<Item = (&ObjectKey, &str)> {
         let strays = self.strays.iter();
         let strays = strays.map(|(place, work)| (place, work.as_str()));

@@ -7,21 +7,20 @@ use serde_json::Value;
 
 use super::news::Trouble;
 
-/// What is reported of one object.
+/// Report about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reflection {
-    /// The part of its status that matters, as JSON: one is kept of every object of a Work, and as
-    /// a tree it takes many times as much.
+    /// The reported part of its status, as JSON text: one is kept for every object, and a tree of
+    /// values takes many times as much memory.
     status: Option<Box<str>>,
-    /// Whether it works.
+    /// Health of the object.
     pub health: ResourceHealth,
-    /// Whether the object is gone and could not be made again. What was said of its status before
-    /// stays.
+    /// Whether the object is gone and could not be created again. Its last reported status stays.
     pub lost: bool,
 }
 
 impl Reflection {
-    /// A reflection with the part of the status that matters; `None` when there is none.
+    /// Makes a reflection; `status` is the reported part, `None` for an object without one.
     pub fn new(status: Option<&Value>, health: ResourceHealth) -> Self {
         Self {
             status: status.map(|status| status.to_string().into()),
@@ -38,19 +37,19 @@ impl Reflection {
         }
     }
 
-    /// The part of its status that matters; `None` when it has none.
+    /// Returns the reported part of its status; `None` when it has none.
     pub fn status(&self) -> Option<Value> {
-        // It was written as JSON by ourselves.
+        // The text was written by `new`, so it parses.
         serde_json::from_str(self.status.as_deref()?).ok()
     }
 }
 
-/// What a look at an object told.
+/// Result of the interpretation of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Look {
-    /// What is to be reported; `None` where that cannot be told, so that the last report stays.
+    /// The report; `None` if the object cannot be interpreted, so that the last report stays.
     pub reflection: Option<Reflection>,
-    /// What could not be understood.
+    /// Reason why the object, or a part of it, cannot be interpreted.
     pub trouble: Option<Trouble>,
 }
 
@@ -68,7 +67,7 @@ impl Look {
             }
         };
         let (health, trouble) = match interpreter::health(object) {
-            // Whatever it says of itself, it will be gone.
+            // An object that is being deleted is unhealthy, whatever its status says.
             Ok(_) if is_going(object) => (ResourceHealth::Unhealthy, None),
             Ok(Some(false)) => (ResourceHealth::Unhealthy, None),
             Ok(Some(true) | None) => (ResourceHealth::Healthy, None),
@@ -107,7 +106,7 @@ impl Look {
     }
 }
 
-/// Whether somebody deletes the object in the member.
+/// Returns whether the object is being deleted in the member.
 fn is_going(object: &Value) -> bool {
     let deleted = object.pointer("/metadata/deletionTimestamp");
     deleted.is_some_and(|time| !time.is_null())

@@ -24,7 +24,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// The warning about it.
+    /// Returns the warning event.
     pub fn note(&self, object: &ObjectKey) -> Note {
         let object = format!("{}/{}/{}", object.kind.kind, object.namespace, object.name);
         match self {
@@ -40,7 +40,7 @@ impl Trouble {
     }
 }
 
-/// The events that lie between two reports.
+/// Returns the events for the difference of two reports.
 pub fn news(before: &[ManifestStatus], after: &[ManifestStatus]) -> Vec<Note> {
     let mut notes = Vec::new();
     let known: HashMap<_, &ManifestStatus> = before

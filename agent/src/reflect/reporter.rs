@@ -18,7 +18,7 @@ use crate::work::CachedWork;
 use crate::work::manifests::keys;
 use crate::write::{self, within};
 
-/// Writes `manifestStatuses`, the part of a Work's status that is ours alone.
+/// Writes `manifestStatuses`, the part of a Work's status that only the agent writes.
 pub struct Reporter {
     works: Informer<CachedWork>,
     api: Api<CachedWork>,
@@ -28,7 +28,7 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Forgets Works that go.
+    /// Makes a reporter, which forgets Works when they are deleted.
     pub fn new(
         works: Informer<CachedWork>,
         api: Api<CachedWork>,
@@ -50,7 +50,7 @@ impl Reporter {
             match change {
                 Change::Applied { old, new } => {
                     let name = new.name_any();
-                    // What was said is gone, or somebody else said it.
+                    // The status was lost, or another writer changed it.
                     if CachedWork::reports_otherwise(old.as_deref(), new)
                         && reporter.sent.is_foreign(&name, new)
                     {
@@ -69,17 +69,17 @@ impl Reporter {
         self.sent.forget(name);
     }
 
-    /// Writes the report of one Work, unless that is what it says already.
+    /// Writes the report of one Work, unless its status has it already.
     pub async fn report(self: Arc<Self>, name: String) -> Result<Next, write::Error> {
         let Some(cached) = self.works.get(self.api.namespace(), &name) else {
-            // It may have been seen, or told of, after it had gone.
+            // An object may have been seen, or a report written, after the Work was deleted.
             self.forget(&name);
             return Ok(Next::Done);
         };
         if cached.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Done);
         }
-        // Of a Work that cannot be read the applier tells.
+        // The applier reports a Work that cannot be read.
         let Ok(work) = cached.open() else {
             return Ok(Next::Done);
         };

@@ -12,12 +12,12 @@ use tokio::time::Instant;
 
 use crate::work::CachedWork;
 
-/// How long the informer may take to show what was written.
+/// Time for which the informer may take to show a write.
 const LAG: Duration = Duration::from_secs(10);
 /// Longest pause between two writes of one report that never shows as it was written.
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
-/// Next step for a report.
+/// Decision about a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The Work's status is as reported.
@@ -39,7 +39,7 @@ struct Entry {
     uid: Option<String>,
     fingerprint: u64,
     at: Instant,
-    /// How often this same report was written.
+    /// Number of writes of this same report.
     times: u32,
 }
 
@@ -51,7 +51,7 @@ impl Entry {
 }
 
 impl Sent {
-    /// Compares a report, by its fingerprint, with what its Work says in the cache.
+    /// Compares a report, by its fingerprint, with the status of the cached Work.
     pub(super) fn judge(&self, name: &str, cached: &CachedWork, fingerprint: u64) -> Verdict {
         let mut entries = self.lock();
         let entry = entries.get(name).filter(|it| it.uid == cached.metadata.uid);
@@ -76,7 +76,7 @@ impl Sent {
         }
     }
 
-    /// A report was written; `shown` is what the cache has by now.
+    /// Records a write of a report; `shown` is the present Work in the cache.
     pub(super) fn wrote(
         &self,
         name: &str,
@@ -101,8 +101,8 @@ impl Sent {
         entries.insert(name.to_owned(), entry);
     }
 
-    /// The informer shows another status than before. Whether it is none of ours, so that the
-    /// report has to be looked at again.
+    /// Returns whether a new status in the informer is another writer's, so that the report has to
+    /// be compared again.
     pub(super) fn is_foreign(&self, name: &str, shown: &CachedWork) -> bool {
         let mut entries = self.lock();
         let ours = entries
@@ -114,7 +114,7 @@ impl Sent {
         !ours
     }
 
-    /// A Work is gone.
+    /// Forgets a Work that is gone.
     pub(super) fn forget(&self, name: &str) {
         self.lock().remove(name);
     }
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(sent.judge("w", &empty, report), Verdict::Wait(LAG));
         assert!(!sent.is_foreign("w", &well));
         assert_eq!(sent.judge("w", &well, report), Verdict::Said);
-        // Somebody empties the status.
+        // Another writer empties the status.
         assert!(sent.is_foreign("w", &empty));
         assert_eq!(sent.judge("w", &empty, report), Verdict::Write);
     }

@@ -29,7 +29,7 @@ struct Running {
 
 struct Broken {
     times: u32,
-    /// When it may be started again.
+    /// Time from which it may be started again.
     until: Instant,
 }
 
@@ -43,7 +43,7 @@ impl<K: Clone + Debug + Eq + Hash> Supervised<K> {
         }
     }
 
-    /// How many run.
+    /// Returns the number of running tasks.
     pub(super) fn len(&self) -> usize {
         self.running.len()
     }
@@ -60,14 +60,14 @@ impl<K: Clone + Debug + Eq + Hash> Supervised<K> {
         });
     }
 
-    /// Whether the task of a key has to be started now: it does not run, and the pause after its
-    /// last failure is over.
+    /// Returns whether the task of a key has to be started now: it does not run, and the pause
+    /// after its last failure is over.
     pub(super) fn is_due(&self, key: &K) -> bool {
         let waits = |broken: &Broken| broken.until > Instant::now();
         !self.running.contains_key(key) && !self.broken.get(key).is_some_and(waits)
     }
 
-    /// When the first of the broken tasks may be started again.
+    /// Returns the time at which the first of the broken tasks may be started again.
     pub(super) fn next_start(&self) -> Option<Instant> {
         let waiting = self.broken.iter();
         waiting
@@ -87,7 +87,7 @@ impl<K: Clone + Debug + Eq + Hash> Supervised<K> {
         self.running.insert(key, Running { task, stop, since });
     }
 
-    /// Waits until a task breaks that was not stopped; for ever while all is well.
+    /// Waits until a task ends that was not stopped; forever while there is none.
     pub(super) async fn broke(&mut self) {
         loop {
             let Some(ended) = self.tasks.join_next_with_id().await else {
@@ -115,7 +115,7 @@ impl<K: Clone + Debug + Eq + Hash> Supervised<K> {
         }
     }
 
-    /// Waits for all tasks; they were told to stop.
+    /// Waits for all tasks, which were told to stop.
     pub(super) async fn drain(mut self) {
         while self.tasks.join_next().await.is_some() {}
     }

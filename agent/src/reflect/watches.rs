@@ -305,8 +305,8 @@ impl Watches {
         seen
     }
 
-    /// The Work of this name, from `opened` where it is the last one that was opened: a list shows
-    /// the objects of one Work together, and a Work may have thousands.
+    /// Returns the Work of this name, from `opened` where it is the last one that was opened: a
+    /// list shows the objects of one Work together, and a Work may have thousands.
     fn open<'a>(
         &self,
         watched: &Watched,

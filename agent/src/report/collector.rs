@@ -16,16 +16,16 @@ use crate::discovery::catalog::Catalog;
 use crate::measures::Step;
 use crate::write::within;
 
-/// The answers, the last good ones where the last question failed.
+/// The last good answer to each question.
 #[derive(Clone, Debug)]
 pub struct Collected {
     /// Version of the member's API server.
     pub version: Option<String>,
-    /// Since when that has not been confirmed; `None` when it is fresh.
+    /// Time of the last good answer, if the latest request failed; `None` otherwise.
     pub version_since: Option<Timestamp>,
     /// What the member serves.
     pub catalog: Option<Arc<Catalog>>,
-    /// Since when that has not been confirmed; `None` when it is fresh.
+    /// Time of the last good answer, if the latest request failed; `None` otherwise.
     pub catalog_since: Option<Timestamp>,
 }
 

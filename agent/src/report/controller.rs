@@ -35,58 +35,58 @@ const ATTEMPTS: usize = 4;
 /// update frequency; smaller ones wait for the whole of it. A busy cluster must not turn every pod
 /// into a write: an API server takes a thousand a second, from all members.
 const CENSUS_PER_PERIOD: u32 = 5;
-/// How long the fleet's Works may be out of reach before that is told: servers restart.
+/// Time for which the Works may be unreadable before that is reported, because servers restart.
 const WORKS_GRACE: Duration = Duration::from_secs(30);
-/// The reason that the control plane gives when no agent ever reported. Then there is no earlier
-/// observation to hold on to.
+/// Reason of the control plane for a Cluster whose agent never reported. Such a condition is no
+/// earlier observation.
 const NEVER_UPDATED: &str = "ClusterStatusNeverUpdated";
 
 /// Reports one member.
 pub struct Reporter {
     /// Name of the Cluster.
     pub cluster: String,
-    /// Whether we may speak for the member.
+    /// Whether this agent may act for the member.
     pub leadership: Leadership,
     /// The Cluster as the fleet has it.
     pub clusters: Informer<Cluster>,
-    /// For writes.
+    /// API of Clusters, for writes.
     pub api: Api<Cluster>,
-    /// What the probe says.
+    /// Latest result of the probe.
     pub health: watch::Receiver<Option<Health>>,
-    /// What had to be asked for.
+    /// Latest version and kinds of the member.
     pub collected: watch::Receiver<Collected>,
-    /// What nodes and pods add up to; `None` when they are not watched.
+    /// Sums of nodes and pods; `None` when they are not watched.
     pub census: Option<Census>,
-    /// What the fleet wants of the member; `None` where no Works are worked on.
+    /// The Works of the member; `None` if no controller uses them.
     pub works: Option<Informer<CachedWork>>,
-    /// What else is asked about the member.
+    /// The further health checks.
     pub deeper: Deeper,
     /// Whether nodes are counted by grades.
     pub models: bool,
-    /// When a changed observation is reported.
+    /// Time after which a changed observation is reported.
     pub thresholds: Thresholds,
-    /// How often everything is looked at, changed or not.
+    /// Interval of reports without a change.
     pub frequency: Duration,
-    /// What conditions are dated by.
+    /// Clock for the times of conditions.
     pub clock: Arc<Clock>,
 }
 
-/// What this process remembers from one report to the next.
+/// State between two reports.
 struct Memories {
     ready: Option<Memory>,
     steady: Steady,
-    /// Whether the status in the API was taken for a memory.
+    /// Whether the debounce began with the status in the API.
     resumed: bool,
     reachable_at: Timestamp,
     written: Written<Cluster>,
-    /// When the status was written last.
+    /// Time of the last write of the status.
     wrote: Option<Instant>,
-    /// How the status may be written.
+    /// Verbs with which the status may be written.
     verbs: Verbs,
 }
 
 impl Reporter {
-    /// Reports until shutdown: a change of health at once, the rest coalesced.
+    /// Reports until shutdown: a change of health at once, other changes together.
     pub async fn run(mut self, shutdown: CancellationToken) {
         let mut memories = Memories {
             ready: None,
@@ -103,7 +103,7 @@ impl Reporter {
         }
         let mut due: Option<Instant> = None;
         let mut last = Instant::now();
-        // Whether more than the sums of nodes and pods may have changed.
+        // Whether values besides the sums of nodes and pods may have changed.
         let mut urgent = false;
         let mut failures = 0;
         loop {
@@ -111,8 +111,7 @@ impl Reporter {
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 Ok(()) = self.health.changed() => (due, urgent) = (Some(Instant::now()), true),
-                // What could not be written is tried again soon enough; each attempt has the
-                // newest.
+                // A failed report is retried after the pause, with the newest values.
                 Ok(()) = self.collected.changed(), if failures == 0 => {
                     (due, urgent) = (Some(Instant::now()), true);
                 }
@@ -141,8 +140,8 @@ impl Reporter {
         }
     }
 
-    /// When a report is due of sums that changed a little since the last; `None` when they changed
-    /// much, or long ago.
+    /// Returns the time of the next report of sums that changed a little since the last; `None`
+    /// when they changed much, or long ago.
     fn postponed(&self, memories: &Memories) -> Option<Instant> {
         let due = memories.wrote? + jittered(self.frequency).max(self.frequency);
         let cluster = self.clusters.get(None, &self.cluster)?;
@@ -158,12 +157,12 @@ impl Reporter {
             return Ok(());
         }
         let Some(cluster) = self.clusters.get(None, &self.cluster) else {
-            // It left the fleet. Whoever wants it back registers it anew.
+            // The Cluster was deleted: only a new registration brings it back.
             return Ok(());
         };
         let Some(health) = self.health.borrow().clone() else {
-            // The first probe is over within its deadline; a status that does not say how the
-            // member is would be half a status.
+            // The first report waits for the first probe, which is over within its deadline, so
+            // that it includes `Ready`.
             return Ok(());
         };
         let mut cluster = memories.written.newest(cluster);
@@ -278,7 +277,7 @@ impl Reporter {
         findings
     }
 
-    /// The `Ready` condition to write; `None` while a change is held back.
+    /// Returns the `Ready` condition to write; `None` while a change is held back.
     fn ready(
         &self,
         cluster: &Cluster,
@@ -308,7 +307,7 @@ impl Reporter {
     }
 }
 
-/// Waits for news of nodes and pods; for ever when they are not watched.
+/// Waits for a change of nodes and pods; forever when they are not watched.
 async fn changed(census: Option<&Census>) {
     match census {
         Some(census) => census.changed().await,
@@ -316,8 +315,8 @@ async fn changed(census: Option<&Census>) {
     }
 }
 
-/// The pause after a report that failed: soon again at first, then once in the update frequency, so
-/// that a fleet that has been away is not met by as many reports as it has members.
+/// Returns the pause after a failed report: short at first, then the update frequency, so that a
+/// fleet API that returns is not loaded by one report of each member at once.
 fn pause_after(failures: u32, frequency: Duration) -> Duration {
     let soon = frequency / CENSUS_PER_PERIOD;
     jittered(soon.saturating_mul(1 << failures.min(16)).min(frequency))

@@ -5,7 +5,7 @@ use muster_shared::k8s::ResourceExt;
 use muster_shared::names::condition::READY;
 use muster_shared::quantity::Quantity;
 
-/// Shows what the Cluster says now. A value that is not known keeps its gauge.
+/// Sets the gauges to the status of the Cluster. The gauge of an unknown value stays.
 pub fn show(cluster: &Cluster) {
     let name = cluster.name_any();
     let set = |gauge: &'static str, value: f64| {

@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 use crate::discovery::catalog::{Catalog, Completeness};
 use crate::health::probe::Observation;
 
-/// The condition that tells how old the rest of the status is. Ours: Karmada has none, and
-/// overwrites with nothing what it failed to collect (defects K6 and K7).
+/// Condition that tells the age of the rest of the status. Karmada has none, and overwrites values
+/// that it failed to collect with empty ones (defects K6 and K7).
 pub const UP_TO_DATE: &str = "StatusUpToDate";
 
-/// Part of what the nodes offer by which a sum has to change to be worth a report at once.
+/// Share of the allocatable resources by which a sum has to change for an immediate report.
 const NOTABLE_PERCENT: i128 = 5;
 
-/// What one collection found. `None` and empty mean "not this time": the status keeps what it has.
+/// Values for the status. The status keeps its value for each that is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
     /// Version of the member's API server.
@@ -34,15 +34,15 @@ pub struct Findings {
     pub nodes: Option<NodeSummary>,
     /// Sums of resources and counts of grades.
     pub resources: Option<ResourceSummary>,
-    /// Judgements of ours, by type.
+    /// Conditions of the agent, by type.
     pub conditions: Vec<Condition>,
 }
 
-/// The merge patch that brings a Cluster's status up to what was found; `None` when there is
-/// nothing to write.
+/// Returns the merge patch that brings a Cluster's status up to date; `None` when there is nothing
+/// to write.
 ///
-/// Conditions are one list to a merge patch. The patch therefore repeats those of others and
-/// carries the resourceVersion that they were read at, so that none of theirs is lost.
+/// A merge patch replaces the whole list of conditions. The patch therefore repeats those of other
+/// writers, and has the resourceVersion at which they were read, so that none is lost.
 pub fn patch(cluster: &Cluster, findings: &Findings) -> Option<Value> {
     let current = cluster.status.clone().unwrap_or_default();
     let next = merged(&current, findings);
@@ -53,7 +53,7 @@ pub fn patch(cluster: &Cluster, findings: &Findings) -> Option<Value> {
     Some(patch)
 }
 
-/// The part of a status that we write.
+/// Returns the part of a status that the agent writes.
 fn ours(status: &ClusterStatus) -> Value {
     let ours = ClusterStatus {
         remedy_actions: Vec::new(),
@@ -82,7 +82,7 @@ fn merged(current: &ClusterStatus, findings: &Findings) -> ClusterStatus {
     next
 }
 
-/// `Ready` as an observation has it, in Karmada's words.
+/// Returns the condition `Ready` for an observation, with Karmada's reasons and messages.
 pub fn ready(observation: &Observation, now: Timestamp) -> Condition {
     let (status, reason, message) = match observation {
         Observation::Ready => (
@@ -102,9 +102,9 @@ pub fn ready(observation: &Observation, now: Timestamp) -> Condition {
     conditions::new(READY, status, reason, message, now)
 }
 
-/// The kinds of a catalog as the status lists them, and how complete that is, in Karmada's words. A
-/// group version that did not answer keeps what `known`, the list that was reported before, has of
-/// it: an agent that has just started remembers nothing else.
+/// Returns the kinds of a catalog as the status lists them, and how complete that is, in Karmada's
+/// words. A group version that did not answer keeps what `known`, the list that was reported
+/// before, has of it: an agent that has just started remembers nothing else.
 pub fn enablements(
     catalog: &Catalog,
     known: &[APIEnablement],
@@ -163,17 +163,17 @@ pub fn enablements(
     )
 }
 
-/// One part of the status, and since when it has not been collected (`None`: it is fresh).
+/// One part of the status, and the time since when it has not been collected (`None`: it is fresh).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Age {
-    /// What it is, for people.
+    /// Name of the part in messages.
     pub part: &'static str,
     /// The last success; the start of the process when there was none.
     pub since: Option<Timestamp>,
 }
 
-/// Whether everything in the status is fresh, and otherwise what is how old. The message names
-/// points in time rather than ages, so that it stays the same while nothing changes.
+/// Returns the condition that says which parts of the status are old. The message names points in
+/// time rather than ages, so that it stays the same while nothing changes.
 pub fn up_to_date(ages: &[Age], now: Timestamp) -> Condition {
     let old: Vec<String> = ages
         .iter()
@@ -197,9 +197,9 @@ pub fn up_to_date(ages: &[Age], now: Timestamp) -> Condition {
     }
 }
 
-/// Whether Works are read: `lost` says since when they are not, and why. A member that cannot read
-/// its Works reports and beats like any other, and whatever is placed there never starts: the
-/// scheduler places nothing new there.
+/// Returns the condition that says whether Works are read; `lost` has the time since when they are
+/// not, and the reason. A member whose agent cannot read Works looks healthy otherwise, and
+/// workloads that are placed there never start: the scheduler places nothing new there.
 pub fn works_up_to_date(lost: Option<(Timestamp, String)>, now: Timestamp) -> Condition {
     match lost {
         None => conditions::new(
@@ -216,9 +216,8 @@ pub fn works_up_to_date(lost: Option<(Timestamp, String)>, now: Timestamp) -> Co
     }
 }
 
-/// Whether sums of nodes and pods differ so much from those in the status that a scheduler would
-/// decide otherwise. A busy member's sums differ a little all the time; those are reported with the
-/// next report that is due.
+/// Returns whether sums of nodes and pods differ from those in the status so much that a scheduler
+/// would decide otherwise. Small differences, which are frequent, wait for the next report.
 pub fn is_notable(
     current: &ClusterStatus,
     nodes: NodeSummary,
@@ -327,7 +326,7 @@ mod tests {
         }
     }
 
-    /// The cluster after its first report.
+    /// Returns the cluster after its first report.
     fn reported() -> Cluster {
         let first = patch(&cluster(&json!({})), &found()).unwrap();
         cluster(&first["status"])

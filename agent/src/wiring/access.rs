@@ -19,7 +19,7 @@ use crate::join::Standing;
 use crate::settings::{CERT_ROTATION, Settings};
 
 impl Agent {
-    /// What was asked for: reports of credentials, rotation of the certificate.
+    /// Starts the tasks for credentials, rotation and bootstrap that the settings ask for.
     pub(super) fn start_credentials(
         &mut self,
         clusters: &Informer<Cluster>,
@@ -77,8 +77,8 @@ impl Agent {
                 events: events.clone(),
             };
             let rotating = rotation.run(self.shutdown.clone());
-            // At once: with an expired certificate the fleet does not answer, and the Secret may
-            // have a better one.
+            // Starts before the registration: the fleet API rejects an expired certificate, and the
+            // Secret may have a valid one.
             self.spawn_as(Standing::Unregistered, "certificate rotation", rotating);
         }
         if let Some(bootstrap) = self.bootstrap.clone() {
@@ -89,7 +89,8 @@ impl Agent {
     }
 }
 
-/// What obtains the credentials for the fleet API, where the settings name a bootstrap kubeconfig.
+/// Makes the task that obtains credentials for the fleet API, if the settings name a bootstrap
+/// kubeconfig.
 pub(super) fn bootstrap(
     settings: &Settings,
     member: &Arc<Gateway>,
@@ -114,7 +115,7 @@ pub(super) fn bootstrap(
     })))
 }
 
-/// The Secret with the agent's kubeconfig.
+/// Returns the Secret for the agent's kubeconfig.
 fn place(settings: &Settings) -> Place {
     Place {
         namespace: settings.karmada_kubeconfig_namespace.clone(),

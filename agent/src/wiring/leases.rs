@@ -20,14 +20,14 @@ use crate::COMPONENT;
 use crate::heartbeat::Heartbeat;
 use crate::join::Standing;
 
-/// How often the thread of the leases shows that it runs, and after how long without that it counts
-/// as stuck. A kubelet restarts the agent then, so it has to be out of the question that it is only
-/// slow.
+/// Interval at which the thread of the leases shows that it runs, and time without that after which
+/// it counts as stuck. The kubelet restarts the agent then, so the time is long enough for a slow
+/// thread.
 const PULSE: Duration = Duration::from_secs(1);
 const STUCK_AFTER: Duration = Duration::from_mins(1);
 
-/// What the renewal of the leases needs. Nothing in it waits for the rest of the agent: what the
-/// rest knows is read from what it last wrote down.
+/// Parameters of the renewal of the leases. None of them waits for the rest of the agent: shared
+/// state is read as it was last written.
 struct Leases {
     fleet: Arc<Gateway>,
     heartbeat: Heartbeat,
@@ -38,14 +38,14 @@ struct Leases {
     standing: watch::Receiver<Standing>,
     returned: Arc<Notify>,
     shutdown: CancellationToken,
-    /// When the thread last showed that it runs, by a clock that all threads share.
+    /// Time at which the thread last showed that it runs, by a clock that all threads share.
     pulse: Arc<watch::Sender<Instant>>,
-    /// Ends the renewal, once the rest of the agent has come to its end.
+    /// Ends the renewal, once the rest of the agent has ended.
     retire: CancellationToken,
 }
 
 impl Agent {
-    /// Starts the renewal of both leases. `returned` is told when the fleet answers again.
+    /// Starts the renewal of both leases. `returned` is notified when the fleet API answers again.
     pub(super) fn start_leases(
         &mut self,
         clusters: &Informer<Cluster>,
@@ -98,10 +98,10 @@ impl Agent {
 }
 
 impl Leases {
-    /// Campaigns and beats until it is told to retire. Ends earlier only when there can be no
-    /// connection, and panics with its parts.
+    /// Campaigns and renews until it is told to retire. Ends earlier only if no connection can be
+    /// made, and panics with its parts.
     async fn renew(self) {
-        // Opened here: a connection lives on the runtime on which it was opened.
+        // The connection is opened here, because it lives on the runtime on which it was opened.
         let client = match self.fleet.client(Profile::Probe, Limits::NONE) {
             Ok(client) => client,
             Err(error) => {
@@ -127,10 +127,10 @@ impl Leases {
         }
     }
 
-    /// Campaigns where that was asked for, again after every loss.
+    /// Campaigns if `--leader-elect` is on, again after every loss.
     ///
-    /// A member cut off from the fleet loses the election by silence. Its agent stays: nobody else
-    /// can act for the member, and everything it does asks for leadership at each act.
+    /// An agent that is cut off from the fleet API loses the election and keeps running: no other
+    /// agent can act for the member, and every task checks leadership at each act.
     async fn campaign(&self, client: Client) {
         let Some(candidate) = &self.candidate else {
             return self.retire.cancelled().await;
@@ -170,8 +170,8 @@ impl Leases {
     }
 }
 
-/// Fails liveness when the thread of the leases has been stuck for long, seen twice: after the
-/// whole process was stopped for a while its threads go on in any order.
+/// Fails liveness when the thread of the leases was found stuck twice in a row: after the whole
+/// process was stopped for a while its threads continue in any order.
 async fn judge(pulse: watch::Receiver<Instant>, health: Health, shutdown: CancellationToken) {
     let mut suspected = false;
     loop {
@@ -189,8 +189,8 @@ async fn judge(pulse: watch::Receiver<Instant>, health: Health, shutdown: Cancel
     }
 }
 
-/// The reference by which the lease belongs to the Cluster: none once the Cluster was seen leaving,
-/// unknown while nobody can say.
+/// Returns the owner reference of the lease: absent once the Cluster was deleted, unknown while the
+/// cache cannot tell.
 fn owner_of(cluster: Presence<Arc<Cluster>>, name: &str) -> Presence<OwnerReference> {
     match cluster {
         Presence::There(cluster) => match cluster.metadata.uid.clone() {
@@ -208,9 +208,10 @@ fn owner_of(cluster: Presence<Arc<Cluster>>, name: &str) -> Presence<OwnerRefere
     }
 }
 
-/// The owner to renew the lease for. A Cluster that is there and cannot be read stays the last
-/// known: a member that falls silent because of a version that its agent does not understand is
-/// evacuated. One that is missing has no lease, which would be made again and again.
+/// Returns the owner reference for the next renewal. A Cluster that exists and cannot be read keeps
+/// its last known reference: otherwise the member would be evacuated because of a version that its
+/// agent does not understand. A missing Cluster has no lease, because the lease would be created
+/// and collected again and again.
 fn last_known(
     known: &Mutex<Option<OwnerReference>>,
     owner: Presence<OwnerReference>,

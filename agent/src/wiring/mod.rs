@@ -26,11 +26,11 @@ use crate::certificate::Bootstrap;
 use crate::join::{self, Registration, Standing, Telling};
 use crate::settings::Settings;
 
-/// How long tasks may take to finish after a shutdown was asked for; below Kubernetes' default
+/// Time for which tasks may take to finish after the shutdown began; below Kubernetes' default
 /// grace of 30 s.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(15);
 
-/// An agent that is configured and not running yet.
+/// A configured agent, and the tasks that were started.
 pub struct Agent {
     settings: Settings,
     fleet: Arc<Gateway>,
@@ -41,9 +41,9 @@ pub struct Agent {
     standing: watch::Receiver<Standing>,
     threads: Threads,
     shutdown: CancellationToken,
-    /// What decisions are dated by.
+    /// Clock for the times of decisions.
     clock: Arc<Clock>,
-    /// Obtains the credentials for the fleet API, where that was asked for.
+    /// Obtains the credentials for the fleet API; `None` without a bootstrap kubeconfig.
     bootstrap: Option<Arc<Bootstrap>>,
 }
 
@@ -59,7 +59,7 @@ pub enum Threads {
 
 impl Agent {
     /// Reads both kubeconfigs and opens the admin servers. With a bootstrap kubeconfig it waits
-    /// until the agent has credentials; `None` when it was told to stop before.
+    /// until the agent has credentials; returns `None` if the shutdown began before.
     pub async fn open(
         settings: Settings,
         metrics: Option<PrometheusHandle>,
@@ -117,7 +117,7 @@ impl Agent {
         }))
     }
 
-    /// Stands for election, joins, and does its work until shutdown.
+    /// Starts all tasks, and runs them until shutdown.
     pub async fn run(mut self) -> anyhow::Result<()> {
         let following = Arc::clone(&self.fleet).follow(self.shutdown.clone());
         self.tasks.spawn("fleet credentials", following);
@@ -144,7 +144,7 @@ impl Agent {
         Ok(ended?)
     }
 
-    /// Registers the member in a task of its own; a refusal for good ends the agent and is told
+    /// Registers the member in a task of its own; a final refusal ends the agent and is sent
     /// through the channel.
     fn start_joining(
         &mut self,
@@ -184,7 +184,7 @@ impl Agent {
         Ok(refused)
     }
 
-    /// Starts a task that begins its work once the member has this standing.
+    /// Starts a task that begins once the member has this standing.
     fn spawn_as(
         &mut self,
         standing: Standing,
@@ -195,7 +195,7 @@ impl Agent {
         self.tasks.spawn(name, async move {
             tokio::select! {
                 () = shutdown.cancelled() => return,
-                // The sender lives as long as the registration task does: waiting cannot fail
+                // The sender lives as long as the registration task, so that waiting cannot fail
                 // before shutdown.
                 Ok(_) = reached.wait_for(|reached| *reached >= standing) => {}
                 else => return,

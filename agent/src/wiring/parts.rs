@@ -36,7 +36,7 @@ use crate::work::repairs::Repairs;
 const WORKS_PER_PAGE: u32 = 100;
 /// Works whose status is written at the same time.
 const REPORTERS: usize = 8;
-/// While another agent leads, or none does, work waits.
+/// Pause of a Work while this agent does not lead.
 const WHEN_LED: Next = Next::After(Duration::from_secs(1));
 
 impl Agent {
@@ -80,7 +80,7 @@ impl Agent {
         Ok(known)
     }
 
-    /// Our own Cluster, as the fleet has it.
+    /// Follows the Cluster of this member.
     pub(super) fn follow_cluster(&mut self) -> anyhow::Result<Informer<Cluster>> {
         let client = self.fleet.client(Profile::Watch, Limits::NONE)?;
         let ours = format!("metadata.name={}", self.settings.cluster_name);
@@ -378,13 +378,13 @@ impl Agent {
         self.settings.runs(controller)
     }
 
-    /// A client of the fleet API within the operator's limits.
+    /// Returns a client of the fleet API within the operator's limits.
     pub(super) fn fleet_client(&self, profile: Profile) -> anyhow::Result<Client> {
         let (qps, burst) = (self.settings.kube_api_qps, self.settings.kube_api_burst);
         Ok(self.fleet.client(profile, Limits { qps, burst })?)
     }
 
-    /// A client of the member's API within the operator's limits.
+    /// Returns a client of the member's API within the operator's limits.
     pub(super) fn member_client(&self, profile: Profile) -> anyhow::Result<Client> {
         let (qps, burst) = (
             self.settings.cluster_api_qps,

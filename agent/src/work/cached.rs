@@ -24,18 +24,18 @@ pub struct CachedWork {
     /// Namespace, name, uid, version and time of deletion. All of it is in the text.
     pub metadata: ObjectMeta,
     content: Content,
-    /// The fingerprint of what asks for work here, apart from the metadata above.
+    /// Fingerprint of everything that is applied, apart from the metadata above.
     wish: u64,
-    /// The fingerprint of what its status says of its objects; `None` where the text does not have
-    /// all of that.
+    /// Fingerprint of the reported statuses of its objects; `None` if the text does not have all of
+    /// them.
     reported: Option<u64>,
     /// The kinds of its objects, each once.
     kinds: Box<[Arc<GroupVersionKind>]>,
-    /// Whether nothing is created or updated for now.
+    /// Whether dispatching is suspended.
     pub suspended: bool,
-    /// Whether its status says that everything was applied.
+    /// Whether the condition `Applied` is true.
     applied: bool,
-    /// Whether its status says that something could not be applied.
+    /// Whether the condition `Applied` is false.
     failed: bool,
 }
 
@@ -43,12 +43,12 @@ pub struct CachedWork {
 enum Content {
     /// The whole Work as JSON, without `managedFields`.
     Text(Box<str>),
-    /// What it wants cannot be told.
+    /// Its manifests cannot be read.
     Unreadable(Box<Unreadable>),
 }
 
-/// Why a Work cannot be applied at all: a part of it is no Work's, or is nested deeper than can be
-/// read.
+/// Reason why a Work cannot be applied at all: a part of it has another type, or is nested too
+/// deep.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "the Work cannot be read, so nothing of it is applied and its objects stay as they are: {reason}"
@@ -59,17 +59,17 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    /// The conditions that the Work has, by which it is told what is wrong.
+    /// Returns the conditions of the Work, to which the reason is added.
     pub fn conditions(&self) -> &[Condition] {
         &self.conditions
     }
 }
 
 impl CachedWork {
-    /// The Work itself; read from the text at each call.
+    /// Parses the Work from the text at each call.
     ///
     /// # Errors
-    /// When it could not be read as it came.
+    /// When the Work could not be read as it was received.
     pub fn open(&self) -> Result<Work, Unreadable> {
         match &self.content {
             Content::Text(text) => {
@@ -79,18 +79,17 @@ impl CachedWork {
         }
     }
 
-    /// The kinds of its objects, each once. Manifests that cannot be read have none.
+    /// Returns the kinds of its objects, each once. Manifests that cannot be read have none.
     pub fn kinds(&self) -> impl Iterator<Item = &GroupVersionKind> {
         self.kinds.iter().map(AsRef::as_ref)
     }
 
-    /// Keeps kinds that others have, too, once for all.
+    /// Shares kinds with other Works, to save memory.
     pub fn share(&mut self, kinds: &Interner<GroupVersionKind>) {
         self.kinds.iter_mut().for_each(|kind| kinds.share(kind));
     }
 
-    /// Whether a change of a Work asks for work here: status is ours and Karmada's to write, and
-    /// says nothing new.
+    /// Returns whether a change of a Work has to be applied. Changes of its status do not.
     pub fn concerns_us(old: Option<&Self>, new: &Self) -> bool {
         old.is_none_or(|old| {
             old.metadata.uid != new.metadata.uid
@@ -99,23 +98,24 @@ impl CachedWork {
         })
     }
 
-    /// Whether its status says otherwise than before whether it was applied. If we did not write
-    /// that, it was lost or put back.
+    /// Returns whether the condition `Applied` changed. Unless the agent wrote that, it was lost or
+    /// restored.
     pub fn tells_otherwise(old: Option<&Self>, new: &Self) -> bool {
         old.is_some_and(|old| (old.applied, old.failed) != (new.applied, new.failed))
     }
 
-    /// Whether its status says otherwise than before what became of its objects.
+    /// Returns whether the reported statuses of its objects changed.
     pub fn reports_otherwise(old: Option<&Self>, new: &Self) -> bool {
         old.is_some_and(|old| old.reported != new.reported)
     }
 
-    /// Whether its status says this of its objects, by its [`fingerprint`](Self::fingerprint).
+    /// Returns whether its status has this report about its objects, by the
+    /// [`fingerprint`](Self::fingerprint).
     pub fn reports(&self, fingerprint: u64) -> bool {
         self.reported == Some(fingerprint)
     }
 
-    /// A number that differs when what is said of objects does.
+    /// Returns a number that differs if the statuses differ.
     pub fn fingerprint(statuses: &[ManifestStatus]) -> u64 {
         if statuses.is_empty() {
             return 0;
@@ -123,13 +123,14 @@ impl CachedWork {
         digest(&serde_json::to_value(statuses).unwrap_or_default())
     }
 
-    /// Whether something is left to do for the Work: it goes, or was not applied.
+    /// Returns whether something is left to do for the Work: it is being deleted, or was not
+    /// applied.
     pub fn is_pending(&self) -> bool {
         self.metadata.deletion_timestamp.is_some() || !self.applied
     }
 
-    /// Whether the objects of the Work shall be as it says. While it cannot be applied, its queue
-    /// keeps the time of the next attempt.
+    /// Returns whether changes of the Work's objects are repaired. A Work that could not be applied
+    /// is retried by its queue instead.
     pub fn is_to_be_kept(&self) -> bool {
         !self.failed
             && self.metadata.deletion_timestamp.is_none()
@@ -138,8 +139,8 @@ impl CachedWork {
     }
 }
 
-/// A number that differs when what is asked of us does. The names say all fields, so that a further
-/// one is not forgotten.
+/// Returns a number that differs if the content to apply differs. The pattern names all fields, so
+/// that a new one is not forgotten.
 fn wish(metadata: &ObjectMeta, spec: &WorkSpec) -> u64 {
     let WorkSpec {
         workload,

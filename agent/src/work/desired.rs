@@ -5,7 +5,8 @@ use muster_shared::k8s::GroupVersionKind;
 use muster_shared::names::{annotation, label};
 use serde_json::{Map, Value, json};
 
-/// Metadata that belongs to the API server or to others in the member, whatever the manifest says.
+/// Metadata that belongs to the API server or to other writers in the member, even if the manifest
+/// has it.
 const NEVER_SENT: [&str; 10] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -114,7 +115,7 @@ impl ObjectKey {
         (kind, namespace, name)
     }
 
-    /// By what keys are sorted.
+    /// Returns the value by which keys are sorted.
     pub fn order(&self) -> impl Ord + '_ {
         let kind = &self.kind;
         (
@@ -136,7 +137,8 @@ impl ObjectKey {
     }
 }
 
-/// Whether a text can be one part of the path of a URL, as it is: the client escapes nothing.
+/// Returns whether a text can be one part of the path of a URL without escapes: the client escapes
+/// nothing.
 fn can_be_in_url(text: &str) -> bool {
     let path = format!("/{text}");
     !text.contains(['/', '?', '#', '%'])
@@ -150,12 +152,12 @@ impl std::fmt::Display for ObjectKey {
     }
 }
 
-/// The manifest as it is to be applied: without what is not ours to set, and with the marks by
-/// which we find it again.
+/// Returns the manifest as it is applied: without metadata of others, and with the labels and
+/// annotations by which the agent finds the object.
 ///
 /// Karmada's control plane marks its manifests already; Works made by hand or by other controllers
-/// get the marks here. The id of the fleet is for us alone to say, whatever the manifest does: a
-/// template may be a copy of an object in some member.
+/// get the marks here. The id of the fleet in a manifest is ignored, because a template may be a
+/// copy of an object in some member.
 pub fn desired(
     manifest: &Value,
     (work_namespace, work_name): (&str, &str),
@@ -198,8 +200,8 @@ fn mark(metadata: &mut Map<String, Value>, field: &str, key: &str, value: &str) 
     marks[key] = json!(value);
 }
 
-/// When an object of this kind is applied, relative to others of the same Work: what others need
-/// comes first.
+/// Returns the rank of a kind in the order in which the objects of a Work are applied: namespaces
+/// first, then definitions.
 pub fn rank(kind: &GroupVersionKind) -> u8 {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace") => 0,

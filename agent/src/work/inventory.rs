@@ -73,8 +73,8 @@ impl Inventory {
         Some(left)
     }
 
-    /// The first list of a kind is complete: these objects are as desired, each with the digest of
-    /// that. Gives the Works that waited for a list.
+    /// Takes over the first complete list of a kind: objects that are as desired, each with the
+    /// digest of that. Returns the Works that waited for a list.
     pub fn list(
         &self,
         kind: &GroupVersionKind,
@@ -98,7 +98,7 @@ impl Inventory {
         self.lock().fit.remove(key);
     }
 
-    /// Whether an object was listed as what is desired now; asked once.
+    /// Returns whether an object was listed as it is desired now; true at most once.
     pub fn confirms(&self, key: &ObjectKey, desired: &Value) -> bool {
         let mut state = self.lock();
         if state.is_over() {

@@ -12,12 +12,12 @@ use super::ownership;
 
 pub use muster_shared::names::finalizer::WORK as FINALIZER;
 
-/// What shall be in the member for a manifest of a Work, marked with the id of the fleet where that
-/// is known.
+/// Returns the desired object for a manifest of a Work, marked with the id of the fleet if that is
+/// known.
 pub fn desired_for(work: &Work, manifest: &Value, fleet: Option<&str>) -> Value {
     let origin = (namespace(work), work.name_any());
     let mut wanted = desired::desired(manifest, (&origin.0, &origin.1), fleet);
-    // Karmada stamps the manifest with it; a Work made by hand says it once.
+    // Karmada copies the annotation into each manifest; a Work made by hand may have it once.
     if let Some(resolution) = work.annotations().get(annotation::CONFLICT_RESOLUTION)
         && ownership::annotation(&wanted, annotation::CONFLICT_RESOLUTION).is_none()
     {
@@ -26,7 +26,7 @@ pub fn desired_for(work: &Work, manifest: &Value, fleet: Option<&str>) -> Value 
     wanted
 }
 
-/// The identity of an object that a Work's status names.
+/// Returns the key of an object in a Work's status.
 pub fn key_of(identifier: &ResourceIdentifier) -> ObjectKey {
     ObjectKey {
         kind: GroupVersionKind::gvk(
@@ -39,14 +39,14 @@ pub fn key_of(identifier: &ResourceIdentifier) -> ObjectKey {
     }
 }
 
-/// Whether the Work waits for us before it goes.
+/// Returns whether the Work has the agent's finalizer.
 pub fn has_finalizer(work: &Work) -> bool {
     work.finalizers()
         .iter()
         .any(|finalizer| finalizer == FINALIZER)
 }
 
-/// The manifests with their ordinals, in the order in which they are applied.
+/// Returns the manifests with their ordinals, in the order in which they are applied.
 pub fn in_order(work: &Work) -> Vec<(usize, &Value)> {
     let manifests = work
         .spec
@@ -61,15 +61,15 @@ pub fn in_order(work: &Work) -> Vec<(usize, &Value)> {
     manifests
 }
 
-/// The manifests with their ordinals and what they name. Unreadable ones are reported when they are
-/// applied.
+/// Returns the manifests with their ordinals and keys, without unreadable ones, which the applier
+/// reports.
 pub fn keys(work: &Work) -> impl Iterator<Item = (usize, ObjectKey, &Value)> {
     let manifests = work.spec.workload.manifests.iter().enumerate();
     manifests
         .filter_map(|(n, manifest)| Some((n, ObjectKey::of(&manifest.0, n).ok()?, &manifest.0)))
 }
 
-/// The objects that the Work's status names and its spec does not.
+/// Returns the objects that the Work's status names and its spec does not.
 pub fn dropped(work: &Work) -> Vec<ObjectKey> {
     let manifests = work.spec.workload.manifests.iter().enumerate();
     let wanted: Result<HashSet<_>, _> = manifests
@@ -90,12 +90,12 @@ pub fn dropped(work: &Work) -> Vec<ObjectKey> {
         .collect()
 }
 
-/// Namespace of the Work.
+/// Returns the namespace of the Work.
 pub fn namespace(work: &Work) -> String {
     work.namespace().unwrap_or_default()
 }
 
-/// Namespace and name of the Work.
+/// Returns the namespace and name of the Work.
 pub fn path(work: &Work) -> String {
     format!("{}/{}", namespace(work), work.name_any())
 }

@@ -16,15 +16,15 @@ use super::normalized::ServerNormalization;
 pub use super::raw::Raw;
 use crate::discovery::{self, Discovery};
 
-/// The name under which our fields are recorded in `managedFields`.
+/// Field manager of the agent in `managedFields`.
 pub const FIELD_MANAGER: &str = "muster-agent";
 /// Namespace of an object whose manifest names none, as for kubectl.
 const DEFAULT_NAMESPACE: &str = "default";
-/// What an API server says of a path below a group version that has no such resource, where it
-/// would name an object that is not there.
+/// Message of an API server for a path of a resource that the group version does not have. For a
+/// missing object it would name that.
 const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource";
-/// What an API server says to an apply that makes an object and names a version of it. Kubernetes
-/// does so for Services before 1.23.
+/// Message of an API server that refuses an apply with a resourceVersion for a new object, as
+/// Kubernetes before 1.23 does for Services.
 const VERSION_OF_NEW: &str = "resourceVersion should not be set on objects to be created";
 /// Deadline for one request to the member.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
@@ -83,17 +83,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether somebody else changed the object between our read and our write.
+    /// Returns whether another writer changed the object between the read and the write.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Request { source, .. } if client::is_conflict(source))
     }
 
-    /// Whether the member answered that there is no such thing.
+    /// Returns whether the member answered 404.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Request { source, .. } if client::is_not_found(source))
     }
 
-    /// Whether the member makes no object from an apply that names a version.
+    /// Returns whether the member makes no object from an apply that names a version.
     pub fn refuses_version_of_new(&self) -> bool {
         let Self::Request { source, .. } = self else {
             return false;
@@ -101,8 +101,8 @@ impl Error {
         matches!(source, kube::Error::Api(status) if status.message.contains(VERSION_OF_NEW))
     }
 
-    /// Whether the member answered that there is no object of this name. A path that it does not
-    /// serve is not found either, and says nothing about objects.
+    /// Returns whether the member answered that there is no object of this name. A path that it
+    /// does not serve is not found either, and says nothing about objects.
     fn is_missing(&self, name: &str) -> bool {
         let Self::Request { source, .. } = self else {
             return false;
@@ -118,12 +118,12 @@ impl Error {
             }
     }
 
-    /// Whether nothing was sent, because we may not act.
+    /// Returns whether nothing was sent, because the agent may not act for the member.
     pub fn is_dismissal(&self) -> bool {
         matches!(self, Self::Dismissed { .. })
     }
 
-    /// Whether the member did not answer at all.
+    /// Returns whether the member did not answer at all.
     pub fn is_silence(&self) -> bool {
         match self {
             Self::Deadline { .. } | Self::Discovery(_) => true,
@@ -133,7 +133,7 @@ impl Error {
     }
 }
 
-/// The member as the applier sees it.
+/// Client of the member for objects of any kind.
 #[derive(Clone)]
 pub struct Member {
     client: Client,
@@ -143,9 +143,9 @@ pub struct Member {
 }
 
 impl Member {
-    /// Over a connection for writes. `may_act` says whether we may write into the member, and is
-    /// asked before each write: a Work may have thousands of objects, and another agent may take
-    /// over in the middle of them.
+    /// Makes a client over a connection for writes. `may_act` says whether the agent may write into
+    /// the member, and is called before each write: a Work may have thousands of objects, and
+    /// another agent may take over between them.
     pub fn new(
         client: Client,
         discovery: Discovery,
@@ -160,7 +160,7 @@ impl Member {
         }
     }
 
-    /// Whether we may write into the member now.
+    /// Returns whether the agent may write into the member now.
     pub fn may_act(&self) -> bool {
         (self.may_act)()
     }
@@ -176,12 +176,12 @@ impl Member {
         }
     }
 
-    /// What the member made of earlier applies.
+    /// Returns the memory of normalised objects.
     pub fn echoes(&self) -> &ServerNormalization {
         &self.echoes
     }
 
-    /// The object as it is now; `None` when there is none.
+    /// Returns the object as it is now; `None` when there is none.
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<Value>, Error> {
         let api = self.api(key).await?;
         match within("read", key, api.get(&key.name)).await {
@@ -189,8 +189,8 @@ impl Member {
             Err(error) if error.is_missing(&key.name) => Ok(None),
             Err(error) => {
                 if error.is_not_found() {
-                    // The path itself is gone: what is known of the member's kinds is old. The next
-                    // attempt has the answer.
+                    // The path itself is gone, so the catalog of kinds is old. The next attempt
+                    // uses the new one.
                     _ = self.discovery.refresh().await;
                 }
                 Err(error)
@@ -198,8 +198,8 @@ impl Member {
         }
     }
 
-    /// Server-side apply of our fields. With `force` fields that others changed are taken back;
-    /// without it they are a conflict.
+    /// Applies the desired fields (server-side apply). With `force`, fields of other writers are
+    /// overwritten; without it they are a conflict.
     pub async fn apply(
         &self,
         key: &ObjectKey,
@@ -217,7 +217,7 @@ impl Member {
         whole("apply", key, raw)
     }
 
-    /// Merge patch of an object that exists; gives it as it is then.
+    /// Sends a merge patch of an object that exists; returns the object afterwards.
     pub async fn patch(&self, key: &ObjectKey, patch: &Value) -> Result<Value, Error> {
         let api = self.api(key).await?;
         let params = PatchParams {
@@ -230,8 +230,8 @@ impl Member {
         whole("patch", key, raw)
     }
 
-    /// Deletes exactly the object that was read, in the version that was read, its dependents in
-    /// the background; gone already is fine.
+    /// Deletes the object with this uid and version, its dependents in the background. Succeeds if
+    /// the object is gone already.
     pub async fn delete(
         &self,
         key: &ObjectKey,
@@ -255,9 +255,9 @@ impl Member {
         }
     }
 
-    /// The object under a version of its API that the member serves: an upgrade of the member may
-    /// have taken the one that its Work names. `None` when the member serves the kind in no
-    /// version, so that it has no such object.
+    /// Returns the object under a version of its API that the member serves: an upgrade of the
+    /// member may have taken the one that its Work names. `None` when the member serves the kind in
+    /// no version, so that it has no such object.
     ///
     /// # Errors
     /// When the member does not say what it serves of the group: then the object may be there.
@@ -269,9 +269,9 @@ impl Member {
         }))
     }
 
-    /// The object where the server keeps it, so that two names of one object are equal: without a
-    /// namespace where it has none, in the default one where the manifest names none. As it is
-    /// where the member does not serve the kind.
+    /// Returns the object where the server keeps it, so that two names of one object are equal:
+    /// without a namespace where it has none, in the default one where the manifest names none. As
+    /// it is where the member does not serve the kind.
     pub async fn place(&self, key: &ObjectKey) -> Result<ObjectKey, Error> {
         let place = self.discovery.resolve(&key.kind).await?;
         let namespace = match place {
@@ -285,8 +285,8 @@ impl Member {
         })
     }
 
-    /// The [`place`](Self::place) of an object under whatever version the member serves its kind
-    /// in; `None` when it serves it in none.
+    /// Returns the [`place`](Self::place) of an object under whatever version the member serves its
+    /// kind in; `None` when it serves it in none.
     ///
     /// # Errors
     /// As for [`served`](Self::served).
@@ -399,7 +399,7 @@ mod tests {
         }
     }
 
-    /// A member that serves group `example.io` in version `v1` only.
+    /// Returns a member that serves group `example.io` in version `v1` only.
     fn upgraded(writes: &Arc<AtomicUsize>) -> Member {
         let writes = Arc::clone(writes);
         let kind = |kind: &str, plural: &str, scope: &str| json!({"resource": plural, "scope": scope, "verbs": ["get"], "responseKind": {"kind": kind}});

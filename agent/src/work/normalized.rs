@@ -22,7 +22,7 @@ pub struct ServerNormalization {
 }
 
 impl ServerNormalization {
-    /// Whether applying `desired` would leave `observed` as it is, as far as can be told.
+    /// Returns whether applying `desired` would leave `observed` as it is, as far as can be told.
     pub fn settled(&self, key: &ObjectKey, desired: &Value, observed: &Value) -> bool {
         settled(desired, observed, FIELD_MANAGER)
             || self.lock().get(key) == Some(&(digest(desired), digest_of_content(observed)))
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that writes durations its own way.
+    /// Returns a server that writes durations its own way.
     fn answer(timeout: &str) -> Value {
         json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a", "resourceVersion": "1", "managedFields": [
             {"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {"f:timeout": {}}}}]},

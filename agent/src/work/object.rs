@@ -62,7 +62,7 @@ pub enum Error {
     Foreign {
         /// The object.
         object: String,
-        /// Whether it is certain, and the ids.
+        /// The ids, and whether the object is certainly another fleet's.
         foreign: Foreign,
     },
     /// The fields that the member sets could not be determined.
@@ -95,12 +95,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the member did not answer at all.
+    /// Returns whether the member did not answer at all.
     pub fn is_silence(&self) -> bool {
         matches!(self, Self::Member(error) if error.is_silence())
     }
 
-    /// Whether nothing was sent, because we may not act.
+    /// Returns whether nothing was sent, because the agent may not act for the member.
     pub fn is_dismissal(&self) -> bool {
         matches!(self, Self::Member(error) if error.is_dismissal())
     }
@@ -180,7 +180,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether the object is as desired.
+    /// Returns whether the object is as desired.
     pub fn is_empty(&self) -> bool {
         self.apply.is_none() && self.leftovers.is_none()
     }

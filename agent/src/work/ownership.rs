@@ -25,27 +25,27 @@ const RELEASED_ANNOTATIONS: [&str; 11] = [
     annotations::CLUSTER_RESOURCE_BINDING_NAME,
     annotations::CONFLICT_RESOLUTION,
 ];
-/// Marks of the policy that claimed the template; they mean nothing once the object is the member's
-/// own.
+/// Prefixes of the marks of the policy that claimed the template; they have no meaning once the
+/// object is released.
 const CLAIM_PREFIXES: [&str; 2] = [
     "propagationpolicy.karmada.io/",
     "clusterpropagationpolicy.karmada.io/",
 ];
 
-/// Whether the object carries the label of managed objects.
+/// Returns whether the object carries the label of managed objects.
 pub fn is_managed(object: &Value) -> bool {
     label(object, labels::MANAGED) == Some("true")
 }
 
-/// Whether an object that exists in the member may be changed for this desired state.
+/// Returns whether an object that exists in the member may be changed for this desired state.
 pub fn may_update(desired: &Value, observed: &Value) -> bool {
     is_managed(observed)
         || annotation(desired, annotations::CONFLICT_RESOLUTION) == Some("overwrite")
 }
 
-/// Whether an object in the member may be deleted (or released) on behalf of a Work: it is managed,
-/// and no other Work has taken it over in the meantime. Karmada looks at the label only, so a stale
-/// Work takes its successor's object along.
+/// Returns whether an object in the member may be deleted (or released) on behalf of a Work: it is
+/// managed, and no other Work has taken it over in the meantime. Karmada checks the label only, so
+/// that a stale Work deletes its successor's object.
 pub fn may_remove(observed: &Value, work_namespace: &str, work_name: &str) -> bool {
     let names = |key, ours| annotation(observed, key).is_none_or(|found| found == ours);
     is_managed(observed)
@@ -53,12 +53,12 @@ pub fn may_remove(observed: &Value, work_namespace: &str, work_name: &str) -> bo
         && names(annotations::WORK_NAME, work_name)
 }
 
-/// The id of the fleet whose agent made an object, if it bears one.
+/// Returns the id of the fleet in the annotation of an object.
 pub fn fleet(observed: &Value) -> Option<&str> {
     annotation(observed, annotations::FLEET)
 }
 
-/// The Work that an object in the member comes from: namespace and name.
+/// Returns namespace and name of the Work that an object in the member comes from.
 pub fn work_of(observed: &Value) -> Option<(&str, &str)> {
     if !is_managed(observed) {
         return None;
@@ -69,8 +69,8 @@ pub fn work_of(observed: &Value) -> Option<(&str, &str)> {
     ))
 }
 
-/// The merge patch that leaves an object to the member: it takes our marks off; `None` when there
-/// are none.
+/// Returns the merge patch that releases an object to the member: it removes the marks of the
+/// fleet; `None` when there are none.
 pub fn without_our_marks(observed: &Value) -> Option<Value> {
     let claimed = |key: &str| CLAIM_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
     let released_labels = nulls(observed, "labels", |key| {
@@ -89,9 +89,9 @@ pub fn without_our_marks(observed: &Value) -> Option<Value> {
     (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
 }
 
-/// The merge patch that takes off labels and annotations which Karmada's agent had set and which
-/// are no longer wanted. Ours go by themselves (server-side apply); an object that we take over
-/// from it carries the list of its own.
+/// Returns the merge patch that removes labels and annotations which Karmada's agent had set and
+/// which are no longer wanted. Objects of Karmada's agent list these in an annotation; a
+/// server-side apply removes this agent's own.
 pub fn leftovers(desired: &Value, observed: &Value) -> Option<Value> {
     let mut metadata = Map::new();
     for (field, list) in [
@@ -111,7 +111,7 @@ pub fn leftovers(desired: &Value, observed: &Value) -> Option<Value> {
     (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
 }
 
-/// An annotation of an object.
+/// Returns an annotation of an object.
 pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     value(object, "annotations", key)
 }

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-/// The pod as it can be had: with the tolerations and node labels that were added in the member.
-/// Objects of other kinds stay as they are.
+/// Returns the desired pod with the tolerations and node labels that were added in the member,
+/// because those cannot be removed. Objects of other kinds stay as they are.
 pub fn with_admitted<'a>(desired: &'a Value, observed: &Value) -> Cow<'a, Value> {
     let spec = |object: &Value, key: &str| object.pointer(&format!("/spec/{key}")).cloned();
     if desired["apiVersion"] != "v1" || desired["kind"] != "Pod" || !desired["spec"].is_object() {
@@ -18,7 +18,7 @@ pub fn with_admitted<'a>(desired: &'a Value, observed: &Value) -> Cow<'a, Value>
     let mut pod = Cow::Borrowed(desired);
     let (ours, theirs) = (spec(desired, "tolerations"), spec(observed, "tolerations"));
     if let (Some(Value::Array(ours)), Some(Value::Array(mut all))) = (&ours, theirs) {
-        // Further ones can be added.
+        // New tolerations can be added.
         let added: Vec<Value> = ours
             .iter()
             .filter(|it| !all.contains(it))

@@ -7,13 +7,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// An object of any kind: nothing is lost and nothing invented when it is read.
+/// An object of any kind, with all of its fields.
 #[derive(Clone, Debug)]
 pub struct Raw {
     meta: ObjectMeta,
-    /// The whole object; the metadata alone where the rest cannot be read.
+    /// The whole object; only the metadata if the rest cannot be read.
     pub object: Value,
-    /// Why the object cannot be read: it is nested deeper than a reader goes.
+    /// Reason why the object cannot be read, which is nested too deep; `None` if it was read.
     pub unreadable: Option<String>,
 }
 
@@ -31,8 +31,8 @@ impl<'de> Deserialize<'de> for Raw {
     }
 }
 
-/// What is read of an object that cannot be read as a whole: all but the record of who set what,
-/// which is as deep as the object.
+/// Metadata of an object that cannot be read as a whole, without `managedFields`, which is as deep
+/// as the object.
 #[derive(Deserialize)]
 struct Head {
     metadata: HeadMeta,

@@ -120,8 +120,8 @@ impl Repairs {
         first
     }
 
-    /// The objects of a Work that somebody else keeps changing, in the order of their names, and
-    /// after what time to ask again.
+    /// Returns the objects of a Work that somebody else keeps changing, in the order of their
+    /// names, and after what time to ask again.
     pub fn contended(&self, work: &str) -> (Vec<Contended>, Option<Duration>) {
         let now = Instant::now();
         let state = self.lock();
@@ -170,7 +170,7 @@ impl Repairs {
         state.objects.remove(work);
     }
 
-    /// The rank of a Work in the queue: what is new or changed comes before repairs.
+    /// Returns the rank of a Work in the queue: what is new or changed comes before repairs.
     pub fn rank(&self, work: &str) -> i32 {
         let state = self.lock();
         i32::from(state.asked.contains(work) || !state.waiting.contains(work))
@@ -187,14 +187,14 @@ impl Repaired {
     }
 }
 
-/// The pause after so many repairs: doubled each time.
+/// Returns the pause after so many repairs: doubled each time.
 fn pause(times: u32) -> Duration {
     FIRST_PAUSE
         .saturating_mul(1 << times.min(16))
         .min(LONGEST_PAUSE)
 }
 
-/// The field manager that wrote last among those who own a field that is desired.
+/// Returns the field manager that wrote last among those who own a field that is desired.
 pub fn rival<'a>(desired: &Value, observed: &'a Value) -> Option<&'a str> {
     let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
     let others = entries.iter().filter(|entry| {

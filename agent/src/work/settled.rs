@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use self::elements::{Elements, Identities};
 use self::quantities::is_quantity;
 
-/// Whether applying `desired` as `manager` would leave `observed` as it is.
+/// Returns whether applying `desired` as `manager` would leave `observed` as it is.
 ///
 /// A wrong "no" costs one request that the server answers without a change; there is no wrong "yes"
 /// short of a server that does not keep `managedFields`. The cost grows with the size of both
@@ -23,7 +23,7 @@ pub fn settled(desired: &Value, observed: &Value, manager: &str) -> bool {
     Comparison::of(desired).settled(desired, observed, manager)
 }
 
-/// Whether a set of fields, as `managedFields` has it, and what is desired have a field in common.
+/// Returns whether a set of fields of `managedFields` and a desired value have a field in common.
 pub fn touches(desired: &Value, fields: &Map<String, Value>) -> bool {
     match desired {
         Value::Object(desired) => fields.iter().any(|(key, below)| {
@@ -48,7 +48,7 @@ fn touched(wanted: &Value, below: &Value) -> bool {
     below.is_empty() || touches(wanted, below)
 }
 
-/// The fields that `manager` set by server-side apply on the object itself.
+/// Returns the fields that `manager` set by server-side apply on the object itself.
 fn owned_fields<'a>(observed: &'a Value, manager: &str) -> Option<&'a Map<String, Value>> {
     observed
         .pointer("/metadata/managedFields")?
@@ -83,7 +83,7 @@ impl<'p> Path<'p> {
     }
 }
 
-/// One comparison of an object with what is desired.
+/// One comparison of an object with its desired state.
 struct Comparison<'a> {
     group: &'a str,
     kind: &'a str,
@@ -117,7 +117,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// One value against the set below it: empty means that the value is owned as a whole.
+    /// Compares one value, with the set of owned fields below it: an empty set means that the value
+    /// is owned as a whole.
     fn same(&mut self, desired: &Value, observed: &Value, owned: &Value, path: &Path<'_>) -> bool {
         let Some(owned) = owned.as_object() else {
             return false;
@@ -166,7 +167,7 @@ impl<'a> Comparison<'a> {
                     };
                     self.same(wanted, found, below, &path)
                 }
-                // The server may leave out what is empty.
+                // The server may omit empty values.
                 (Some(wanted), None) => is_empty(wanted),
                 (None, Some(_)) => false,
                 (None, None) => true,
@@ -265,7 +266,8 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Whether a field names the object rather than describes it: `managedFields` never lists those.
+/// Returns whether a field names the object rather than describes it: `managedFields` never lists
+/// those.
 fn identifies(path: Option<&Path<'_>>, key: &str, value: &Value) -> bool {
     let is_name = |key: &str| key == "name" || key == "namespace";
     match path {
@@ -282,7 +284,7 @@ fn identifies(path: Option<&Path<'_>>, key: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether a set of fields names parts of the value rather than the value as a whole.
+/// Returns whether a set of fields names parts of the value rather than the value as a whole.
 fn is_open(owned: &Value) -> bool {
     owned.as_object().is_some_and(|owned| !owned.is_empty())
 }

@@ -9,21 +9,21 @@ use serde_json::{Value, json};
 
 use super::member::FIELD_MANAGER;
 
-/// The names under which Karmada's processes write to members (those of the binaries, as client-go
-/// has it).
+/// Field managers of Karmada's processes in members: the names of the binaries, as client-go
+/// chooses them.
 const PREDECESSORS: [&str; 2] = ["karmada-agent", "karmada-controller-manager"];
 
-/// The merge patch that makes Karmada's record ours; `None` when there is none, or when we have
-/// applied the object already.
+/// Returns the merge patch that changes Karmada's record in `managedFields` to this agent's; `None`
+/// when there is none, or when this agent has applied the object already.
 ///
-/// It carries the resourceVersion that was read: the record is one list.
+/// The patch has the resourceVersion that was read, because it replaces the whole list.
 pub fn takeover(observed: &Value) -> Option<Value> {
     let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
     let ours = |entry: &Value| entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply";
     if entries.iter().any(ours) {
         return None;
     }
-    // One process after the other may have written; the last one wrote everything it wanted.
+    // Of several records the last one has all fields of Karmada's last write.
     let last = entries.iter().rposition(is_predecessor)?;
     let mut rewritten = Vec::with_capacity(entries.len());
     for (position, entry) in entries.iter().enumerate() {

@@ -19,7 +19,7 @@ use crate::work::object;
 
 impl Applier {
     /// Removes objects that an earlier version of the Work had and this one has not. Karmada leaves
-    /// them behind. Says of which it could not.
+    /// them behind. Failures are added to `failures`.
     pub(super) async fn remove_dropped(
         &self,
         work: &Work,
@@ -29,7 +29,7 @@ impl Applier {
         if dropped.is_empty() {
             return Ok(());
         }
-        // What the present version lacks is known only from the present version.
+        // The cache may have an old version, so the present one is read.
         let name = work.name_any();
         let Some(fresh) = self.read(&name).await? else {
             return Ok(());
@@ -84,7 +84,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Removes the objects of a Work that is being deleted, then lets it go.
+    /// Removes the objects of a Work that is being deleted, then the finalizer.
     pub(super) async fn remove(&self, cached: &CachedWork) -> Result<Next, Error> {
         let name = cached.name_any();
         let Some(fresh) = self.read(&name).await? else {
@@ -96,7 +96,7 @@ impl Applier {
         }
         let work = match fresh.open() {
             Ok(work) => work,
-            // What it has in the member cannot be told.
+            // The objects of an unreadable Work are not known.
             Err(why) => return self.refuse(&fresh, &why).await,
         };
         if !has_finalizer(&work) {
@@ -131,9 +131,9 @@ impl Applier {
         Ok(Next::Done)
     }
 
-    /// Removes all objects of a Work; one that cannot be removed does not keep the others. An API
-    /// group that does not answer may be an aggregated one, whose server is away; when a second one
-    /// does not either, the others would wait as long in vain.
+    /// Removes all objects of a Work, without stopping at a failure. An API group that does not
+    /// answer may be an aggregated one whose server is down; when a second one does not answer
+    /// either, the rest is not tried.
     async fn remove_all(&self, work: &Work) -> Failures {
         let preserve = work.spec.preserve_resources_on_deletion == Some(true);
         let (namespace, name) = (namespace(work), work.name_any());
@@ -171,7 +171,7 @@ impl Applier {
         failures
     }
 
-    /// Tells that an object stays in the member because it is another fleet's.
+    /// Reports that an object stays in the member because it is another fleet's.
     fn tell_left(&self, work: &Work, error: &object::Error) {
         let name = path(work);
         tracing::info!(work = name, %error, "left in the member");

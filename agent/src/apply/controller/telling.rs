@@ -16,7 +16,7 @@ use crate::work::cached::{CachedWork, Unreadable};
 use crate::work::manifests::path;
 
 impl Applier {
-    /// Tells that a Work cannot be read. It is looked at again when it changes.
+    /// Reports that a Work cannot be read. It is reconciled again when it changes.
     pub(super) async fn refuse(
         &self,
         cached: &CachedWork,
@@ -36,8 +36,8 @@ impl Applier {
         Ok(Next::Done)
     }
 
-    /// Writes conditions, unless the Work has them already, and tells when dispatching was
-    /// suspended or goes on again.
+    /// Writes conditions, unless the Work has them already, and publishes events about dispatching
+    /// and contended objects.
     pub(super) async fn conclude(
         &self,
         mut work: Arc<Work>,
@@ -65,7 +65,8 @@ impl Applier {
             let patch = json!({ "status": { "conditions": after } });
             match self.patch(&work, Some("status"), &patch).await {
                 Err(error) if error.is_conflict() => {
-                    // Somebody else's condition, or our own report of the objects' status.
+                    // Another writer's condition, or this agent's report of the objects' status,
+                    // came in between.
                     match self.read(&work.name_any()).await? {
                         Some(fresh) if fresh.metadata.uid == work.metadata.uid => {
                             work = Arc::new(outline(&fresh));
@@ -80,8 +81,8 @@ impl Applier {
     }
 }
 
-/// Whether a condition says something new about dispatching. That a new Work is dispatched goes
-/// without saying.
+/// Returns whether a condition says something new about dispatching. A new Work is expected to be
+/// dispatched.
 fn dispatching_turned(work: &Work, new: &Condition) -> bool {
     let mut known = work.status.iter().flat_map(|status| &status.conditions);
     let known = known.find(|known| known.type_ == DISPATCHING);
@@ -89,7 +90,7 @@ fn dispatching_turned(work: &Work, new: &Condition) -> bool {
         && known.map_or(new.status == FALSE, |known| known.status != new.status)
 }
 
-/// Whether a condition says something new about others who change the objects.
+/// Returns whether a condition says something new about other writers of the objects.
 fn contest_turned(work: &Work, new: &Condition) -> bool {
     let mut known = work.status.iter().flat_map(|status| &status.conditions);
     new.type_ == CONTENDED
@@ -97,7 +98,7 @@ fn contest_turned(work: &Work, new: &Condition) -> bool {
         && !known.any(|known| (&known.type_, &known.message) == (&new.type_, &new.message))
 }
 
-/// A Work, or as much of it as is needed to write its conditions.
+/// Returns the Work, or as much of it as is needed to write its conditions.
 fn outline(cached: &CachedWork) -> Work {
     cached.open().unwrap_or_else(|unreadable| Work {
         metadata: cached.metadata.clone(),
@@ -109,7 +110,7 @@ fn outline(cached: &CachedWork) -> Work {
     })
 }
 
-/// Whether a condition says something else than the Work does.
+/// Returns whether a condition differs from the one that the Work has.
 pub(super) fn is_news(work: &Work, applied: &Condition) -> bool {
     let known = work.status.iter().flat_map(|status| &status.conditions);
     !known

@@ -20,9 +20,9 @@ use crate::write;
 
 /// First pause after a request was refused.
 const REFUSED: Duration = Duration::from_mins(5);
-/// After this time without an approval that is told.
+/// Time without an approval after which that is reported.
 const WORTH_TELLING: Duration = Duration::from_secs(30);
-/// How often trouble that goes on is told again.
+/// Interval at which a lasting failure is reported again.
 const TELL_AGAIN: Duration = Duration::from_hours(1);
 
 /// Reason why there are no credentials yet.
@@ -58,7 +58,7 @@ pub(super) enum Error {
 }
 
 impl Error {
-    /// The name of the signing request that it is about.
+    /// Returns the name of the signing request of the error.
     fn request(&self) -> Option<&str> {
         match self {
             Self::Waits { name, .. } => Some(name),
@@ -68,7 +68,7 @@ impl Error {
     }
 }
 
-/// Consecutive failures, and what was told of them.
+/// Consecutive failures, and their last report.
 #[derive(Default)]
 pub(super) struct Trouble {
     failures: u32,
@@ -78,7 +78,7 @@ pub(super) struct Trouble {
 }
 
 impl Bootstrap {
-    /// Tells why there are no credentials, and returns the pause after which to try again.
+    /// Reports why there are no credentials, and returns the pause before the next attempt.
     pub(super) fn note(
         &self,
         trouble: &mut Trouble,
@@ -87,14 +87,14 @@ impl Bootstrap {
     ) -> Duration {
         let words = error.to_string();
         self.health.ready(PART, Err(words.clone()));
-        // Each request has another name, which makes the words no news.
+        // The name of the request, which differs each time, does not make the message new.
         let said = match error.request() {
             Some(name) => words.replace(name, "*"),
             None => words.clone(),
         };
         let is_new = trouble.said != said;
         let is_due = trouble.told.is_none_or(|at| at.elapsed() >= TELL_AGAIN);
-        // As a rule an approval takes a second or two.
+        // An approval usually takes a second or two.
         let waited = asked.is_none_or(|it| it.since.elapsed() >= WORTH_TELLING);
         if waited && (is_new || is_due) {
             tracing::warn!(error = words, "no credentials for the fleet API");

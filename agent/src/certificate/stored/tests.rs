@@ -10,7 +10,7 @@ const SERVER: &str = "https://fleet:6443";
 /// A moment in the life of the certificates, which are of the year 2030.
 static NOW: LazyLock<Timestamp> = LazyLock::new(|| "2030-06-01T00:00:00Z".parse().unwrap());
 
-/// A certificate of an organization and a name, and its key, as PEM texts.
+/// Returns a certificate of an organization and a name, and its key, as PEM texts.
 fn credentials(organization: &str, name: &str) -> (String, String) {
     let mut params = CertificateParams::default();
     params.not_before = date_time_ymd(2030, 1, 1);
@@ -34,7 +34,7 @@ fn stored(server: &str, (certificate, key): (&str, &str)) -> String {
     serde_saphyr::to_string(&document).unwrap()
 }
 
-/// The verdict in a word, and its reason.
+/// Returns the verdict in a word, and its reason.
 fn words(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Use(_) => "use".to_owned(),

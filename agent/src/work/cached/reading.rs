@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 use super::{CachedWork, Content, Unreadable, kinds, wish};
 use crate::digest::digest;
 
-/// Bytes of the reason why a Work cannot be read. It may quote what it could not read.
+/// Maximum bytes of the reason why a Work cannot be read. The reason may quote the Work.
 const LONGEST_REASON: usize = 512;
 
-/// A Work of which only the metadata is read; the rest stays as it was sent.
+/// A Work with parsed metadata; the rest stays text.
 #[derive(Serialize, Deserialize)]
 struct Parts<'a> {
     #[serde(default)]
@@ -26,13 +26,12 @@ struct Parts<'a> {
     status: Option<&'a RawValue>,
 }
 
-/// A spec that is there: null is none that could be read, where an absent one is empty.
+/// Reads a spec that is present: null cannot be read, while an absent spec is empty.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(spec: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(spec).map(Some)
 }
 
-/// What a status says without the status of any object. Those are passed over without being read,
-/// however deep they are.
+/// A status without those of the objects, which are skipped at any depth.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Outline {
@@ -66,13 +65,12 @@ impl From<Outline> for WorkStatus {
 /// Reads a Work from its JSON.
 ///
 /// # Errors
-/// When not even its metadata can be read, so that it is no object at all.
+/// When its metadata cannot be read.
 pub(super) fn read(raw: &RawValue) -> Result<CachedWork, serde_json::Error> {
     let mut parts: Parts<'_> = serde_json::from_str(raw.get())?;
     parts.metadata.managed_fields = None;
-    // The text that is kept is the one that is read: what reads now does so whenever it is opened.
-    // Its parts do not tell that, because a reader ends at a depth, and each part is less deep than
-    // the whole.
+    // The stored text is parsed as a whole, so that each later read succeeds as well. The parts
+    // alone could be read at a depth at which the whole cannot.
     let text = serde_json::to_string(&parts)?;
     Ok(match serde_json::from_str::<Work>(&text) {
         Ok(work) => {
@@ -84,8 +82,8 @@ pub(super) fn read(raw: &RawValue) -> Result<CachedWork, serde_json::Error> {
     })
 }
 
-/// A Work whose wish can be read although what is said of its objects cannot, as happens when a
-/// member reports a status that is nested deeper than may be.
+/// Returns a Work whose manifests can be read although the statuses of its objects cannot, as when
+/// a member reports a status that is nested too deep.
 fn without_reports(parts: &Parts<'_>) -> Option<CachedWork> {
     let wish = Parts {
         metadata: parts.metadata.clone(),

@@ -73,9 +73,8 @@ fn what_admission_and_the_scheduler_add_to_a_bare_pod_is_no_reason_to_send_anyth
     assert_eq!(sent["spec"]["tolerations"], found["spec"]["tolerations"]);
 }
 
-/// A member without objects that makes none from an apply with a version, as Kubernetes before 1.23
-/// A member without objects that answers an apply with a version by this refusal: Kubernetes before
-/// 1.23 does so for Services.
+/// A member without objects that answers an apply with a version by this refusal, as Kubernetes
+/// before 1.23 does for Services.
 fn old_member(refusal: (u16, &'static str, &'static str)) -> Member {
     let service = tower::service_fn(
         move |request: http::Request<kube::client::Body>| async move {

@@ -26,7 +26,7 @@ impl Identity {
         }
     }
 
-    /// The keys; `None` for an element of a set.
+    /// Returns the keys; `None` for an element of a set.
     pub(super) fn keys(&self) -> Option<&Map<String, Value>> {
         match self {
             Self::Keys(keys) => Some(keys),
@@ -86,7 +86,8 @@ pub(super) struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// The elements as `identities` tell them apart. Of several with one identity the first counts.
+    /// Returns the elements as `identities` tell them apart. Of several with one identity the first
+    /// counts.
     pub(super) fn of(list: &'a [Value], identities: &'a Identities<'_>) -> Self {
         let names = identities.keys.as_slice();
         let (mut keyed, mut values) = (HashMap::new(), HashMap::new());
@@ -104,8 +105,8 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The place of an element. A key that the element leaves out is taken for a default; one that
-    /// has all keys comes first.
+    /// Returns the place of an element. A key that the element leaves out is taken for a default;
+    /// one that has all keys comes first.
     pub(super) fn find(&self, identity: &Identity) -> Option<usize> {
         let keys = match identity {
             Identity::Value(value) => return self.values.get(value).copied(),
@@ -123,7 +124,7 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// The keys among `names` and `given` that an object has.
+/// Returns the keys among `names` and `given` that an object has.
 fn named<'a>(names: &[String], object: &'a Map<String, Value>, given: u8) -> Named<'a> {
     let (mut present, mut values) = (0, Vec::with_capacity(names.len()));
     for (bit, name) in names.iter().enumerate() {

@@ -69,7 +69,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Whether the field at this path of an object of this kind holds a quantity.
+/// Returns whether the field at this path of an object of this kind holds a quantity.
 pub(super) fn is_quantity(group: &str, kind: &str, path: &[&str]) -> bool {
     let in_pod = PODS
         .iter()
@@ -94,7 +94,7 @@ fn matches(pattern: &str, path: &[&str]) -> bool {
         })
 }
 
-/// Whether two values are the same quantity.
+/// Returns whether two values are the same quantity.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     matches!((quantity(one), quantity(other)), (Some(one), Some(other)) if one == other)
 }

@@ -281,7 +281,7 @@ fn containers() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The object with every quantity in one spelling.
+/// Returns the object with every quantity in one spelling.
 fn canonical(list: &Value) -> Vec<Value> {
     let mut list = list.as_array().cloned().unwrap_or_default();
     for container in &mut list {
