@@ -183,19 +183,10 @@ async fn what_a_webhook_changes_is_defaulted_and_validated_again() {
     })
     .await;
     let rules = json!({ "rules": [{ "apiGroups": [""], "apiVersions": ["v1"], "resources": ["*"], "operations": ["CREATE"] }] });
-    for (path, expected) in [
-        (
-            "/invalid",
-            "ConfigMap \"a\" is invalid: data[a b]: Invalid value: \"a b\": a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
-        ),
-        (
-            "/type",
-            "Internal error occurred: json: cannot unmarshal number into Go struct field ConfigMap.data of type string",
-        ),
-        (
-            "/nowhere",
-            "Internal error occurred: error in remove for path: '/nope': Unable to remove nonexistent key: nope: missing value",
-        ),
+    for (path, code, reason) in [
+        ("/invalid", 422, "Invalid"),
+        ("/type", 500, "InternalError"),
+        ("/nowhere", 500, "InternalError"),
     ] {
         talk.configure(
             "Mutating",
@@ -204,7 +195,8 @@ async fn what_a_webhook_changes_is_defaulted_and_validated_again() {
         )
         .await;
         let (refused, _) = talk.create(&map("a")).await;
-        assert_eq!(refused["message"], expected);
+        assert_eq!(refused["code"], code, "{path}: {refused}");
+        assert_eq!(refused["reason"], reason, "{path}: {refused}");
     }
     talk.configure(
         "Mutating",

@@ -139,11 +139,26 @@ pub fn sort_owners(value: &mut Value) {
     }
 }
 
-/// Puts the causes of a refusal in one order, and leaves out the message that is made of them.
+/// Puts the causes of a refusal in one order.
 pub fn sort_causes(answer: &mut Value) {
     if let Some(Value::Array(causes)) = answer.pointer_mut("/body/details/causes") {
         causes.sort_by_key(Value::to_string);
-        forget(answer, "/body/message");
+    }
+}
+
+/// Leaves out words: the messages of refusals and of their causes, and the descriptions of columns.
+/// Codes, reasons and fields stay.
+pub fn forget_words(value: &mut Value) {
+    let is_refusal = value["kind"] == "Status" && value["status"] == "Failure";
+    if is_refusal {
+        forget(value, "/message");
+        forget(value, "/details/causes/*/message");
+    }
+    forget(value, "/columnDefinitions/*/description");
+    match value {
+        Value::Object(members) => members.values_mut().for_each(forget_words),
+        Value::Array(items) => items.iter_mut().for_each(forget_words),
+        _ => {}
     }
 }
 

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::patch;
 use crate::registry::Scale;
 use crate::wire::field_error::FieldError;
 
@@ -21,17 +20,12 @@ pub fn check(scale: &Scale, object: &Value) -> Vec<FieldError> {
     let mut at = object;
     let mut errors = Vec::new();
     let mut wrong = |value: &Value, expected: &str| {
-        let detail = format!(
-            "{} accessor error: {} is of the type {}, expected {expected}",
-            scale.spec,
-            patch::in_go(value),
-            go_type(value)
-        );
+        let detail = format!("{} accessor error: {value} is no {expected}", scale.spec);
         errors.push(FieldError::invalid(scale.spec.as_str(), &0.into(), detail));
     };
     for part in scale.spec.split('.').filter(|p| !p.is_empty()) {
         if !at.is_object() {
-            wrong(at, "map[string]interface{}");
+            wrong(at, "object");
             return errors;
         }
         match at.get(part) {
@@ -40,7 +34,7 @@ pub fn check(scale: &Scale, object: &Value) -> Vec<FieldError> {
         }
     }
     match at.as_i64() {
-        None => wrong(at, "int64"),
+        None => wrong(at, "whole number"),
         Some(count) if count < 0 => errors.push(FieldError::invalid(
             scale.spec.as_str(),
             at,
@@ -49,15 +43,4 @@ pub fn check(scale: &Scale, object: &Value) -> Vec<FieldError> {
         Some(_) => {}
     }
     errors
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
 }

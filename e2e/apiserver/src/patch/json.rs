@@ -1,4 +1,4 @@
-//! JSON patch, RFC 6902, with the limits and messages of a Kubernetes API server.
+//! JSON patch, RFC 6902, with the limits of a Kubernetes API server.
 
 use json_patch::{AddOperation, PatchOperation};
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub fn json(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     for operation in patch.0 {
         let operation = lenient(operation, &patched);
         json_patch::patch(&mut patched, std::slice::from_ref(&operation))
-            .map_err(|_| PatchError::Unprocessable(in_go(&operation, &patched)))?;
+            .map_err(|error| PatchError::Unprocessable(error.to_string()))?;
     }
     Ok(patched)
 }
@@ -38,32 +38,5 @@ fn lenient(operation: PatchOperation, live: &Value) -> PatchOperation {
             })
         }
         other => other,
-    }
-}
-
-/// What Go's library says of an operation that could not be carried out.
-fn in_go(operation: &PatchOperation, live: &Value) -> String {
-    let path = operation.path();
-    let key = path
-        .last()
-        .map_or_else(String::new, |t| t.decoded().into_owned());
-    let homeless = path.parent().is_none_or(|p| p.resolve(live).is_err());
-    match operation {
-        PatchOperation::Remove(_) if homeless => format!(
-            "remove operation does not apply: doc is missing path: \"{path}\": missing value"
-        ),
-        PatchOperation::Remove(_) => format!(
-            "error in remove for path: '{path}': Unable to remove nonexistent key: {key}: missing value"
-        ),
-        PatchOperation::Test(_) => format!("testing value {path} failed: test failed"),
-        PatchOperation::Add(_) => {
-            format!("add operation does not apply: doc is missing path: \"{path}\": missing value")
-        }
-        PatchOperation::Replace(_) => {
-            format!("replace operation does not apply: doc is missing path: {path}: missing value")
-        }
-        PatchOperation::Move(_) | PatchOperation::Copy(_) => {
-            format!("error in copy for path: '{path}': missing value")
-        }
     }
 }

@@ -2,12 +2,12 @@
 //! merge.
 
 mod json;
-mod merge;
 mod strategic;
 
 pub use json::json;
-pub use merge::merge;
 pub use strategic::strategic;
+
+use serde_json::Value;
 
 /// Why a patch could not be applied; the server answers with the status code beside each.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,25 +21,12 @@ pub enum PatchError {
     Unprocessable(String),
 }
 
+/// Returns `live` with a JSON merge patch (RFC 7386) laid over it.
+pub fn merge(live: &Value, patch: &Value) -> Value {
+    let mut merged = live.clone();
+    json_patch::merge(&mut merged, patch);
+    merged
+}
+
 #[cfg(test)]
 mod tests;
-
-/// A value as Go's `%+v` prints what was decoded from JSON: some messages quote patches so.
-pub fn in_go(value: &serde_json::Value) -> String {
-    use serde_json::Value;
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => {
-            format!(
-                "[{}]",
-                items.iter().map(in_go).collect::<Vec<_>>().join(" ")
-            )
-        }
-        Value::Object(members) => {
-            let members = members.iter().map(|(k, v)| format!("{k}:{}", in_go(v)));
-            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
-        }
-        other => other.to_string(),
-    }
-}

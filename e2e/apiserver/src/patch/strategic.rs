@@ -185,10 +185,8 @@ fn merge_keyed(
             if fields.contains_key(DIRECTIVE) {
                 continue;
             }
-            let map = Value::Object(fields.clone());
             return Err(PatchError::Unprocessable(format!(
-                "map: {} does not contain declared merge key: {key}",
-                super::in_go(&map)
+                "{item} does not contain declared merge key: {key}"
             )));
         };
         let place = merged

@@ -95,7 +95,7 @@ fn replicas(context: &RequestContext<'_>, scale: &Value) -> Result<i64, StatusEr
         Value::Null => 0,
         other => other.as_i64().ok_or_else(|| {
             StatusError::bad_request(format!(
-                "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal {other} into Go struct field ScaleSpec.spec.replicas of type int32"
+                "Scale in version \"v1\" cannot be handled as a Scale: spec.replicas: {other} is no whole number"
             ))
         })?,
     };

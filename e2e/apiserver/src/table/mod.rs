@@ -1,11 +1,12 @@
-//! Table output: the columns and cells that `kubectl get` prints.
+//! Table output: the columns and cells that `kubectl get` prints. Kinds that no scenario, sandbox or
+//! documented command prints have the columns of kinds without any: name and creation.
 
 mod age;
 mod cluster;
 mod custom;
-mod network;
 mod path;
 mod pods;
+mod services;
 mod workloads;
 
 use jiff::Timestamp;
@@ -167,7 +168,6 @@ impl Columns {
     /// The columns of a built-in kind.
     pub fn builtin(kind: &'static Kind) -> Self {
         let printer = workloads::printer(kind)
-            .or_else(|| network::printer(kind))
             .or_else(|| cluster::printer(kind))
             .unwrap_or(&CREATED);
         Self(Source::Builtin(printer))
@@ -183,18 +183,10 @@ impl Columns {
             Source::Builtin(printer) => printer
                 .columns
                 .iter()
-                .map(|c| {
-                    definition(
-                        c.name,
-                        c.kind,
-                        c.format,
-                        described(c.name),
-                        c.priority.into(),
-                    )
-                })
+                .map(|c| definition(c.name, c.kind, c.format, "", c.priority.into()))
                 .collect(),
             Source::Custom(columns) => {
-                let name = definition("Name", "string", "name", described("Name"), 0);
+                let name = definition("Name", "string", "name", "", 0);
                 std::iter::once(name)
                     .chain(columns.iter().map(CustomColumn::definition))
                     .collect()
@@ -228,20 +220,6 @@ static CREATED: Printer = Printer {
 
 fn definition(name: &str, kind: &str, format: &str, description: &str, priority: i64) -> Value {
     json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority})
-}
-
-/// What the documentation of object metadata says of the columns that show it.
-fn described(column: &str) -> &'static str {
-    let field = match column {
-        "Name" => "name",
-        "Age" | "Created At" => "creationTimestamp",
-        _ => return "",
-    };
-    let metadata = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-    let metadata = crate::schema::builtin::DEFINITIONS.get(metadata);
-    metadata
-        .and_then(|m| m["properties"][field]["description"].as_str())
-        .unwrap_or_default()
 }
 
 /// A `meta.k8s.io/v1` Table of `items`. The caller adds `metadata` (resourceVersion, continue,

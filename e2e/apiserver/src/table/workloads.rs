@@ -4,25 +4,21 @@ use serde_json::Value;
 
 use super::{
     AGE, CONTAINERS, IMAGES, NAME, Printer, Row, SELECTOR, age, boolean, joined, labels, number,
-    pods, selector, text,
+    pods, selector, services, text,
 };
 use crate::kinds::catalog::Kind;
 
-/// The printer of `kind`, if it is a workload.
+/// The printer of `kind`, if it is a workload or serves one.
 pub fn printer(kind: &Kind) -> Option<&'static Printer> {
     Some(match (kind.group, kind.kind) {
         ("", "Pod") => &pods::PODS,
-        ("", "PodTemplate") => &POD_TEMPLATES,
+        ("", "Service") => &services::SERVICES,
         ("apps", "Deployment") => &DEPLOYMENTS,
         ("apps", "ReplicaSet") => &REPLICA_SETS,
-        ("", "ReplicationController") => &REPLICATION_CONTROLLERS,
         ("apps", "StatefulSet") => &STATEFUL_SETS,
         ("apps", "DaemonSet") => &DAEMON_SETS,
-        ("apps", "ControllerRevision") => &CONTROLLER_REVISIONS,
         ("batch", "Job") => &JOBS,
         ("batch", "CronJob") => &CRON_JOBS,
-        ("autoscaling", "HorizontalPodAutoscaler") => &AUTOSCALERS,
-        ("policy", "PodDisruptionBudget") => &DISRUPTION_BUDGETS,
         _ => return None,
     })
 }
@@ -37,19 +33,6 @@ fn containers(row: &Row<'_>, pointer: &str) -> [Value; 2] {
         joined(list.iter().map(|c| &c["image"])).into(),
     ]
 }
-
-static POD_TEMPLATES: Printer = Printer {
-    columns: &[NAME, text("Containers"), text("Images"), text("Pod Labels")],
-    cells: |row| {
-        let [names, images] = containers(row, "/template/spec/containers");
-        vec![
-            row.name(),
-            names,
-            images,
-            labels(&row.object["template"]["metadata"]["labels"]).into(),
-        ]
-    },
-};
 
 static DEPLOYMENTS: Printer = Printer {
     columns: &[
@@ -83,39 +66,30 @@ static DEPLOYMENTS: Printer = Printer {
 };
 
 static REPLICA_SETS: Printer = Printer {
-    columns: REPLICAS,
-    cells: |row| replicas(row, selector(&row.object["spec"]["selector"])),
+    columns: &[
+        NAME,
+        number("Desired"),
+        number("Current"),
+        number("Ready"),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    cells: |row| {
+        let [names, images] = containers(row, TEMPLATE);
+        vec![
+            row.name(),
+            row.number("/spec/replicas").into(),
+            row.number("/status/replicas").into(),
+            row.number("/status/readyReplicas").into(),
+            row.age(),
+            names,
+            images,
+            selector(&row.object["spec"]["selector"]).into(),
+        ]
+    },
 };
-
-static REPLICATION_CONTROLLERS: Printer = Printer {
-    columns: REPLICAS,
-    cells: |row| replicas(row, labels(&row.object["spec"]["selector"])),
-};
-
-const REPLICAS: &[super::Column] = &[
-    NAME,
-    number("Desired"),
-    number("Current"),
-    number("Ready"),
-    AGE,
-    CONTAINERS,
-    IMAGES,
-    SELECTOR,
-];
-
-fn replicas(row: &Row<'_>, selector: String) -> Vec<Value> {
-    let [names, images] = containers(row, TEMPLATE);
-    vec![
-        row.name(),
-        row.number("/spec/replicas").into(),
-        row.number("/status/replicas").into(),
-        row.number("/status/readyReplicas").into(),
-        row.age(),
-        names,
-        images,
-        selector.into(),
-    ]
-}
 
 static STATEFUL_SETS: Printer = Printer {
     columns: &[NAME, text("Ready"), AGE, CONTAINERS, IMAGES],
@@ -158,34 +132,6 @@ static DAEMON_SETS: Printer = Printer {
             names,
             images,
             selector(&row.object["spec"]["selector"]).into(),
-        ]
-    },
-};
-
-static CONTROLLER_REVISIONS: Printer = Printer {
-    columns: &[NAME, text("Controller"), text("Revision"), AGE],
-    cells: |row| {
-        let owner = row
-            .list("/metadata/ownerReferences")
-            .iter()
-            .find(|o| o["controller"] == true);
-        let controller = owner.map_or_else(
-            || "<none>".to_owned(),
-            |owner| {
-                let text = |name: &str| owner[name].as_str().unwrap_or_default();
-                let group = text("apiVersion")
-                    .split_once('/')
-                    .map_or("", |(group, _)| group);
-                let resource = text("kind").to_lowercase();
-                let dot = if group.is_empty() { "" } else { "." };
-                format!("{resource}{dot}{group}/{}", text("name"))
-            },
-        );
-        vec![
-            row.name(),
-            controller.into(),
-            row.number("/revision").into(),
-            row.age(),
         ]
     },
 };
@@ -292,90 +238,6 @@ static CRON_JOBS: Printer = Printer {
             names,
             images,
             selector(&spec["jobTemplate"]["spec"]["selector"]).into(),
-        ]
-    },
-};
-
-static AUTOSCALERS: Printer = Printer {
-    columns: &[
-        NAME,
-        text("Reference"),
-        text("Targets"),
-        text("MinPods"),
-        text("MaxPods"),
-        text("Replicas"),
-        AGE,
-    ],
-    cells: |row| {
-        let reference = format!(
-            "{}/{}",
-            row.text("/spec/scaleTargetRef/kind"),
-            row.text("/spec/scaleTargetRef/name")
-        );
-        let min = row.object["spec"]["minReplicas"].as_i64();
-        vec![
-            row.name(),
-            reference.into(),
-            targets(row).into(),
-            min.map_or_else(|| "<unset>".to_owned(), |min| min.to_string())
-                .into(),
-            row.number("/spec/maxReplicas").into(),
-            row.number("/status/currentReplicas").into(),
-            row.age(),
-        ]
-    },
-};
-
-/// `cpu: 12%/80%` for every metric; `<unknown>` where nothing was measured yet.
-fn targets(row: &Row<'_>) -> String {
-    let metrics = row.list("/spec/metrics");
-    if metrics.is_empty() {
-        return "<none>".to_owned();
-    }
-    let shown: Vec<String> = metrics
-        .iter()
-        .enumerate()
-        .map(|(index, metric)| {
-            let resource = &metric["resource"];
-            let current = &row.object["status"]["currentMetrics"][index]["resource"]["current"];
-            let amount = |values: &Value| match values["averageUtilization"].as_i64() {
-                Some(percent) => format!("{percent}%"),
-                None => values["averageValue"]
-                    .as_str()
-                    .unwrap_or("<unknown>")
-                    .to_owned(),
-            };
-            let name = resource["name"].as_str().unwrap_or_default();
-            format!(
-                "{name}: {}/{}",
-                amount(current),
-                amount(&resource["target"])
-            )
-        })
-        .collect();
-    shown.join(", ")
-}
-
-static DISRUPTION_BUDGETS: Printer = Printer {
-    columns: &[
-        NAME,
-        text("Min Available"),
-        text("Max Unavailable"),
-        number("Allowed Disruptions"),
-        AGE,
-    ],
-    cells: |row| {
-        let bound = |name: &str| match &row.object["spec"][name] {
-            Value::String(text) => text.clone(),
-            Value::Number(n) => n.to_string(),
-            _ => "N/A".to_owned(),
-        };
-        vec![
-            row.name(),
-            bound("minAvailable").into(),
-            bound("maxUnavailable").into(),
-            row.number("/status/disruptionsAllowed").into(),
-            row.age(),
         ]
     },
 };

@@ -5,15 +5,11 @@ use serde_json::Value;
 use super::write::{FieldValidation, WriteOptions};
 use crate::context::RequestContext;
 use crate::kinds::catalog;
-use crate::wire::clock;
 use crate::wire::field_error::FieldError;
 use crate::wire::media::{self, Unread};
 use crate::wire::metadata;
 use crate::wire::status_error::{GroupName, StatusError};
 use crate::wire::versions::priority;
-
-/// How much of a body that can't be read is quoted, in bytes.
-const QUOTED: usize = 30;
 
 /// Reads a body as an object of the call's kind.
 pub fn decode(
@@ -25,49 +21,22 @@ pub fn decode(
     let read =
         media::parse(context.content_type, body, !custom).map_err(|unread| match unread {
             Unread::Refused(refusal) => refusal,
-            Unread::Json(error) => unrecognized(context, body, &error),
+            Unread::Json(error) => unrecognized(context, &error),
         })?;
     if !read.tree.is_object() {
-        let found = match read.tree {
-            Value::Array(_) => "array",
-            Value::String(_) => "string",
-            Value::Number(_) => "number",
-            _ => "bool",
-        };
-        let error = format!(
-            "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-        );
-        return Err(unrecognized(context, body, &error));
+        return Err(unrecognized(context, "no object"));
     }
     if custom && read.tree["kind"].as_str().is_none_or(str::is_empty) {
-        let text = String::from_utf8_lossy(body);
-        return Err(StatusError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{text}' ({})",
-            context.served.resource.kind,
-            quote(body)
-        )));
+        return Err(unrecognized(context, "Object 'Kind' is missing"));
     }
     decode_tree(context, read.tree, &read.duplicates, options)
 }
 
-fn unrecognized(context: &RequestContext<'_>, body: &[u8], error: &str) -> StatusError {
+fn unrecognized(context: &RequestContext<'_>, error: &str) -> StatusError {
     StatusError::bad_request(format!(
-        "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {error} ({})",
-        context.served.resource.kind,
-        quote(body)
+        "the object provided is unrecognized (must be of type {}): {error}",
+        context.served.resource.kind
     ))
-}
-
-/// The start of a body, in hex if it doesn't look like an object.
-fn quote(body: &[u8]) -> String {
-    let shown = body.get(..QUOTED).unwrap_or(body);
-    let more = if body.len() > QUOTED { " ..." } else { "" };
-    let quote: String = match shown.first() {
-        None => "<empty>".to_owned(),
-        Some(b'{') => String::from_utf8_lossy(shown).into_owned(),
-        Some(_) => clock::hex(shown),
-    };
-    format!("{quote}{more}")
 }
 
 /// Makes a tree an object of the call's kind: the right version and kind, known fields of the right
@@ -189,22 +158,12 @@ fn check_kind(context: &RequestContext<'_>, object: &Value) -> Result<(), Status
         };
         let short = found_version.rsplit('/').next().unwrap_or(found_version);
         if !is_registered(found_version, found_kind) {
-            let error = format!(
-                "no kind {found_kind:?} is registered for version {found_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
-            );
+            let error =
+                format!("no kind {found_kind:?} is registered for version {found_version:?}");
             return Err(mishandled(context, found_kind, short, &error));
         }
         if found_kind != kind {
-            let group = served
-                .resource
-                .group
-                .split('.')
-                .next()
-                .filter(|g| !g.is_empty());
-            let error = format!(
-                "converting (v1.{found_kind}) to ({}.{kind}): unknown conversion",
-                group.unwrap_or("core")
-            );
+            let error = format!("a {found_kind} is no {kind}");
             return Err(mishandled(context, found_kind, short, &error));
         }
     }

@@ -46,14 +46,9 @@ pub async fn patch(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome,
     let document = parse(context, body)?;
     update_with(context, |old| {
         let new = patched(context, old, &document)?;
-        registered(context, &new)
-            .map_err(|refusal| undecodable(context, &document, &new, refusal))?;
-        let mut new = decode_tree(context, new, &[], options).map_err(|refusal| {
-            // The refusal may quote what could not be decoded; it is made anew rather than kept for
-            // each patch.
-            let shown = patched(context, old, &document).unwrap_or_default();
-            undecodable(context, &document, &shown, refusal)
-        })?;
+        registered(context, &new).map_err(|refusal| undecodable(&document, refusal))?;
+        let decoded = decode_tree(context, new, &[], options);
+        let mut new = decoded.map_err(|refusal| undecodable(&document, refusal))?;
         check_name(context, &mut new)?;
         Ok(new.into())
     })
@@ -64,23 +59,18 @@ fn parse(context: &RequestContext<'_>, body: &[u8]) -> Result<Value, StatusError
     let read = json::read(body)
         .map_err(|e| StatusError::bad_request(format!("error decoding patch: {e}")))?;
     let list = context.content_type == JSON;
-    let found = match &read.tree {
+    match &read.tree {
         Value::Array(_) if list => return Ok(read.tree),
         Value::Object(_) if !list => return Ok(read.tree),
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-        Value::String(_) => "string",
-        Value::Number(_) => "number",
-        _ => "bool",
-    };
+        _ => {}
+    }
     let expected = if list {
-        "[]handlers.jsonPatchOp"
+        "a list of operations"
     } else {
-        "map[string]interface {}"
+        "an object"
     };
-    Err(StatusError::bad_request(format!(
-        "error decoding patch: json: cannot unmarshal {found} into Go value of type {expected}"
-    )))
+    let message = format!("error decoding patch: {expected} is expected");
+    Err(StatusError::bad_request(message))
 }
 
 /// An object with a patch laid over it, by the form that the content type names.
@@ -113,22 +103,12 @@ pub fn patched(
 }
 
 /// A patch may fit the document and still leave something that is no object of the kind.
-fn undecodable(
-    context: &RequestContext<'_>,
-    document: &Value,
-    patched: &Value,
-    refusal: StatusError,
-) -> StatusError {
+fn undecodable(document: &Value, refusal: StatusError) -> StatusError {
     let Some((_, error)) = refusal.message().split_once("cannot be handled as a ") else {
         return refusal;
     };
     let error = error.split_once(": ").map_or(error, |(_, error)| error);
-    let quoted = if context.content_type == STRATEGIC {
-        forms::in_go(document)
-    } else {
-        patched.to_string()
-    };
-    let error = FieldError::invalid("patch", &quoted.into(), error);
+    let error = FieldError::invalid("patch", &document.to_string().into(), error);
     StatusError::invalid(
         GroupName {
             group: "",
@@ -165,7 +145,7 @@ async fn server_side(
     // for it.
     let mut config = applied(body)?;
     if !config.is_object() {
-        let message = "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal into Go value of type map[string]interface {}";
+        let message = "error decoding YAML: an object is expected";
         return Err(StatusError::bad_request(message));
     }
     check_kind(context, &config)?;

@@ -1,11 +1,9 @@
-//! Reads JSON as Go's strict decoder does: members that occur twice are noticed, errors are worded
-//! as Go words them.
+//! Reads JSON as Go's strict decoder does: members that occur twice are noticed.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::error::Category;
 use serde_json::{Map, Number, Value};
 
 /// A document, and the paths of members that occur more than once in it.
@@ -26,7 +24,7 @@ pub fn texts(list: &Value) -> Vec<String> {
 /// Reads a document.
 pub fn read(bytes: &[u8]) -> Result<Document, String> {
     let twice = Cell::new(false);
-    let tree = run(bytes, Node(&twice)).map_err(|e| in_words_of_go(&e, bytes))?;
+    let tree = run(bytes, Node(&twice)).map_err(|error| error.to_string())?;
     let mut duplicates = Vec::new();
     if twice.get() {
         // Rare: read again, this time keeping track of where we are.
@@ -199,40 +197,6 @@ impl<'de> Visitor<'de> for Tracked<'_> {
     }
 }
 
-fn in_words_of_go(error: &serde_json::Error, bytes: &[u8]) -> String {
-    if error.classify() == Category::Eof {
-        return "unexpected end of JSON input".to_owned();
-    }
-    let text = error.to_string();
-    if text.starts_with("recursion limit") {
-        return "exceeded max depth".to_owned();
-    }
-    let before: usize = bytes
-        .split_inclusive(|b| *b == b'\n')
-        .take(error.line().saturating_sub(1))
-        .map(<[u8]>::len)
-        .sum();
-    let at = before + error.column().saturating_sub(1);
-    let found = String::from_utf8_lossy(bytes.get(at..).unwrap_or_default())
-        .chars()
-        .next()
-        .unwrap_or(' ');
-    let place = if text.starts_with("expected `:`") {
-        "after object key"
-    } else if text.starts_with("expected `,` or `]`") {
-        "after array element"
-    } else if text.starts_with("expected `,` or `}`") {
-        "after object key:value pair"
-    } else if text.starts_with("key must be a string") {
-        "looking for beginning of object key string"
-    } else if text.starts_with("trailing characters") {
-        "after top-level value"
-    } else {
-        "looking for beginning of value"
-    };
-    format!("invalid character {found:?} {place}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,25 +219,10 @@ mod tests {
     }
 
     #[test]
-    fn errors_read_as_those_of_go() {
-        let cases = [
-            ("", "unexpected end of JSON input"),
-            (r#"{"a":"#, "unexpected end of JSON input"),
-            (r#"{"a" 1}"#, "invalid character '1' after object key"),
-            (
-                r#"{"a":1 "b":2}"#,
-                "invalid character '\"' after object key:value pair",
-            ),
-            ("[1 2]", "invalid character '2' after array element"),
-            ("{} x", "invalid character 'x' after top-level value"),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(read(text.as_bytes()).expect_err(text), expected, "{text}");
-        }
+    fn malformed_documents_are_refused() {
         let deep = "[".repeat(100_000);
-        assert_eq!(
-            read(deep.as_bytes()).expect_err("deep"),
-            "exceeded max depth"
-        );
+        for text in ["", r#"{"a":"#, r#"{"a" 1}"#, "[1 2]", "{} x", &deep] {
+            read(text.as_bytes()).expect_err(text);
+        }
     }
 }
