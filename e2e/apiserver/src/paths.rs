@@ -64,15 +64,7 @@ pub fn answer(
             openapi::PROTOBUF,
             media::full(openapi::v2_protobuf()),
         )),
-        ["openapi", "v2"] => {
-            let value = openapi::v2(
-                &definitions(server)
-                    .iter()
-                    .map(AsRef::as_ref)
-                    .collect::<Vec<_>>(),
-            );
-            tree(&value)
-        }
+        ["openapi", "v2"] => tree(&openapi::v2()),
         ["openapi", "v3"] => {
             let versions = discovery::group_versions(server);
             let hash = format!(

@@ -1,5 +1,5 @@
-//! OpenAPI documents for kubectl: v3 for `explain`, strategic merge and field validation, v2 for
-//! older clients.
+//! OpenAPI documents for kubectl: v3 for `explain`, strategic merge and field validation; v2 is
+//! empty.
 
 mod paths;
 mod schemas;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kinds::catalog::{self, Kind};
 use paths::Resource;
-use schemas::{Dialect, Schemas};
+use schemas::Schemas;
 
 /// The index at `/openapi/v3`: one path per served group and version. `versions` are `api/v1`,
 /// `apis/apps/v1`, …; each comes with a text that changes when its document changes.
@@ -28,16 +28,16 @@ pub fn v3_root<'a>(versions: impl IntoIterator<Item = (&'a str, String)>) -> Val
 /// The document of one group and version: built-in kinds, and those of `crds` (whole
 /// `CustomResourceDefinition`s) that serve it.
 pub fn v3_group(group: &str, version: &str, crds: &[&Value]) -> Value {
-    let mut schemas = Schemas::new(Dialect::V3);
+    let mut schemas = Schemas::default();
     let mut paths = Map::new();
     for kind in builtin(group, version) {
         schemas.builtin(kind);
-        paths::add(&mut paths, &Resource::builtin(kind), Dialect::V3);
+        paths::add(&mut paths, &Resource::builtin(kind));
     }
     for crd in crds.iter().filter(|crd| crd["spec"]["group"] == group) {
         if let Some(served) = served(crd).find(|v| v["name"] == version) {
             schemas.custom(crd, served);
-            paths::add(&mut paths, &Resource::custom(crd, served), Dialect::V3);
+            paths::add(&mut paths, &Resource::custom(crd, served));
         }
     }
     json!({
@@ -48,21 +48,9 @@ pub fn v3_group(group: &str, version: &str, crds: &[&Value]) -> Value {
     })
 }
 
-/// The document at `/openapi/v2`, with all built-in kinds and `crds`.
-pub fn v2(crds: &[&Value]) -> Value {
-    let mut schemas = Schemas::new(Dialect::V2);
-    let mut paths = Map::new();
-    for kind in catalog::all() {
-        schemas.builtin(kind);
-        paths::add(&mut paths, &Resource::builtin(kind), Dialect::V2);
-    }
-    for crd in crds {
-        for served in served(crd) {
-            schemas.custom(crd, served);
-            paths::add(&mut paths, &Resource::custom(crd, served), Dialect::V2);
-        }
-    }
-    json!({"swagger": "2.0", "info": info(), "paths": paths, "definitions": schemas.finish()})
+/// The document at `/openapi/v2`: kubectl reads v3.
+pub fn v2() -> Value {
+    json!({"swagger": "2.0", "info": info(), "paths": {}, "definitions": {}})
 }
 
 /// Media type of `/openapi/v2` in protobuf. kubectl asks with an `@` in it, which no parser of

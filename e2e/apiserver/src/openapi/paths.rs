@@ -1,9 +1,8 @@
-//! The paths of a document: which resources exist, and which parameters and patch forms their
-//! operations take.
+//! The paths of a document. kubectl looks there for the kind of a resource (`explain`), and whether
+//! its patches validate fields and merge strategically (`apply`).
 
 use serde_json::{Map, Value, json};
 
-use super::schemas::Dialect;
 use crate::kinds::catalog::Kind;
 
 /// What a path is about.
@@ -13,7 +12,7 @@ pub struct Resource {
     kind: String,
     plural: String,
     namespaced: bool,
-    verbs: Vec<&'static str>,
+    patched: bool,
     strategic: bool,
 }
 
@@ -26,12 +25,12 @@ impl Resource {
             kind: kind.kind.to_owned(),
             plural: kind.plural.to_owned(),
             namespaced: kind.namespaced,
-            verbs: kind.verbs.to_vec(),
+            patched: kind.verbs.contains(&"patch"),
             strategic: true,
         }
     }
 
-    /// One version of a CRD: all verbs, but no strategic merge patch.
+    /// One version of a CRD: patches, but no strategic ones.
     pub fn custom(crd: &Value, version: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let spec = &crd["spec"];
@@ -41,7 +40,7 @@ impl Resource {
             kind: text(&spec["names"]["kind"]),
             plural: text(&spec["names"]["plural"]),
             namespaced: spec["scope"] == "Namespaced",
-            verbs: vec!["create", "delete", "get", "list", "patch", "update"],
+            patched: true,
             strategic: false,
         }
     }
@@ -66,22 +65,9 @@ impl Resource {
         format!("{prefix}{scope}/{plural}")
     }
 
-    fn operation(&self, verb: &str, dialect: Dialect) -> Value {
-        let changes = matches!(verb, "create" | "update" | "patch");
-        let mut parameters = Vec::new();
-        if changes || verb == "delete" {
-            parameters.push("dryRun");
-        }
-        if changes {
-            parameters.extend(["fieldManager", "fieldValidation"]);
-        }
-        if verb == "patch" {
-            parameters.push("force");
-        }
-        let parameters: Vec<Value> = parameters
-            .into_iter()
-            .map(|name| parameter(name, dialect))
-            .collect();
+    /// The operation by which kubectl knows the kind: a patch, with its parameters and forms, or a
+    /// creation where there are no patches.
+    fn operation(&self) -> Value {
         let Self {
             group,
             version,
@@ -89,73 +75,37 @@ impl Resource {
             ..
         } = self;
         let mut operation = json!({
-            "parameters": parameters,
             "responses": {"200": {"description": "OK"}},
-            "x-kubernetes-action": action(verb),
             "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
         });
-        if verb == "patch" {
-            let mut forms = vec![
-                "application/apply-patch+yaml",
-                "application/json-patch+json",
-                "application/merge-patch+json",
-            ];
-            if self.strategic {
-                forms.push("application/strategic-merge-patch+json");
-            }
-            if dialect == Dialect::V3 {
-                let content: Map<String, Value> = forms
-                    .into_iter()
-                    .map(|form| (form.to_owned(), json!({"schema": {"type": "object"}})))
-                    .collect();
-                operation["requestBody"] = json!({"content": content, "required": true});
-            } else {
-                operation["consumes"] = json!(forms);
-            }
+        if self.patched {
+            let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
+            operation["parameters"] = ["dryRun", "fieldValidation"].map(parameter).into();
+            let content: Map<String, Value> = FORMS[..if self.strategic { 4 } else { 3 }]
+                .iter()
+                .map(|form| ((*form).to_owned(), json!({"schema": {"type": "object"}})))
+                .collect();
+            operation["requestBody"] = json!({"content": content, "required": true});
         }
         operation
     }
 }
 
-/// Adds the collection and the single object of `resource`.
-pub fn add(paths: &mut Map<String, Value>, resource: &Resource, dialect: Dialect) {
+/// Forms of patches; custom resources have no strategic one.
+const FORMS: [&str; 4] = [
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+];
+
+/// Adds the path of `resource` that kubectl looks for.
+pub fn add(paths: &mut Map<String, Value>, resource: &Resource) {
     let base = resource.base();
-    let mut item = |path: String, verbs: &[(&str, &str)]| {
-        let operations: Map<String, Value> = verbs
-            .iter()
-            .filter(|(verb, _)| resource.verbs.contains(verb))
-            .map(|(verb, method)| ((*method).to_owned(), resource.operation(verb, dialect)))
-            .collect();
-        if !operations.is_empty() {
-            paths.insert(path, Value::Object(operations));
-        }
+    let (path, method) = if resource.patched {
+        (format!("{base}/{{name}}"), "patch")
+    } else {
+        (base, "post")
     };
-    item(base.clone(), &[("list", "get"), ("create", "post")]);
-    item(
-        format!("{base}/{{name}}"),
-        &[
-            ("get", "get"),
-            ("update", "put"),
-            ("patch", "patch"),
-            ("delete", "delete"),
-        ],
-    );
-}
-
-fn action(verb: &str) -> &str {
-    match verb {
-        "create" => "post",
-        "update" => "put",
-        other => other,
-    }
-}
-
-fn parameter(name: &str, dialect: Dialect) -> Value {
-    let kind = if name == "force" { "boolean" } else { "string" };
-    match dialect {
-        Dialect::V3 => {
-            json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}})
-        }
-        Dialect::V2 => json!({"name": name, "in": "query", "type": kind, "uniqueItems": true}),
-    }
+    paths.insert(path, json!({method: resource.operation()}));
 }

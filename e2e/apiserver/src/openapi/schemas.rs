@@ -8,47 +8,19 @@ use crate::kinds::catalog::Kind;
 use crate::schema::builtin::{ARENA, DEFINITIONS, definition_name};
 use crate::schema::node::{At, ListKind, Shape};
 
-/// Which of the two versions of OpenAPI is spoken; they differ in where schemas live and how
-/// references are dressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
-    /// Swagger 2.0.
-    V2,
-    /// OpenAPI 3.0.
-    V3,
-}
-
-impl Dialect {
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::V2 => "#/definitions/",
-            Self::V3 => "#/components/schemas/",
-        }
-    }
-}
-
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const API_VERSION: &str =
     "APIVersion defines the versioned schema of this representation of an object.";
 const KIND: &str = "Kind is the REST resource that this object represents, in CamelCase.";
 
 /// Schemas under construction.
+#[derive(Default)]
 pub struct Schemas {
-    dialect: Dialect,
     made: Map<String, Value>,
     wanted: BTreeSet<String>,
 }
 
 impl Schemas {
-    /// No schema yet.
-    pub fn new(dialect: Dialect) -> Self {
-        Self {
-            dialect,
-            made: Map::new(),
-            wanted: BTreeSet::new(),
-        }
-    }
-
     /// Adds a built-in kind, and all it refers to.
     pub fn builtin(&mut self, kind: &Kind) {
         let name = definition_name(kind);
@@ -96,7 +68,7 @@ impl Schemas {
         }
     }
 
-    /// Turns references into those of the dialect.
+    /// Turns references into those of OpenAPI 3.
     fn dress(&mut self, schema: &mut Value) {
         match schema {
             Value::Object(fields) => {
@@ -106,8 +78,8 @@ impl Schemas {
                     .and_then(|r| r.strip_prefix("#/$defs/"))
                     .map(str::to_owned)
                 {
-                    let target = json!(format!("{}{name}", self.dialect.prefix()));
-                    if self.dialect == Dialect::V3 && fields.len() > 1 {
+                    let target = json!(format!("#/components/schemas/{name}"));
+                    if fields.len() > 1 {
                         // Siblings of a reference are ignored in 3.0, hence the detour.
                         fields.remove("$ref");
                         fields.insert("allOf".to_owned(), json!([{"$ref": target}]));

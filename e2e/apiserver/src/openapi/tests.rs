@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{v2, v3_group, v3_root};
+use super::{v3_group, v3_root};
 
 fn crd() -> Value {
     json!({"spec": {"group": "cluster.karmada.io", "scope": "Cluster", "names": {"kind": "Cluster", "plural": "clusters"},
@@ -36,7 +36,6 @@ fn every_reference_of_a_document_resolves_within_it() {
             v3_group("cluster.karmada.io", "v1alpha1", &[&crd()]),
             "/components/schemas",
         ),
-        (v2(&[&crd()]), "/definitions"),
     ] {
         let mut found = Vec::new();
         references(&document["paths"], &mut found);
