@@ -212,8 +212,8 @@ mod tests {
                 turn,
             }]
         };
-        let why = "full".to_owned();
-        let leaves = merge(&[], &note(Turn::Nowhere { why }), at(1)).unwrap();
+        let (cause, why) = ("taint x:NoExecute".to_owned(), "full".to_owned());
+        let leaves = merge(&[], &note(Turn::Nowhere { cause, why }), at(1)).unwrap();
         let held = Hold {
             cluster: "m1",
             since: at(0),

@@ -278,7 +278,8 @@ mod tests {
     }
 
     fn nowhere(cluster: &str, why: &str) -> Note {
-        note(cluster, Turn::Nowhere { why: why.into() })
+        let (cause, why) = ("taint x:NoExecute".into(), why.into());
+        note(cluster, Turn::Nowhere { cause, why })
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::queue::again;
+use muster_shared::taints;
 use tokio::time::Instant;
 
 use super::any_binding::AnyBinding;
@@ -358,9 +359,12 @@ impl Evictor {
             return;
         }
         let (turn, place) = match self.judge(cluster, binding, now) {
-            Judgement::Stay(stay) => {
+            Judgement::Stay(rule) => {
+                let taints = self.fleet.taints(cluster).iter().filter(|it| evicts(it));
+                let taints: Vec<String> = taints.map(taints::describe).collect();
+                let taints = bounded(format!("taint {}", taints.join(" and ")));
                 self.backlog.remove(cluster, key);
-                self.note(key.clone(), cluster, Turn::Stays(stay));
+                self.note(key.clone(), cluster, Turn::Stays { rule, taints });
                 return;
             }
             Judgement::Leave { due, cause } => {

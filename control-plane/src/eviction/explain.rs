@@ -38,16 +38,22 @@ pub enum Turn {
     },
     /// Too many clusters have failed: nothing is evicted.
     Stopped {
+        /// Taint and rule.
+        cause: String,
         /// Number of failed clusters, and of all.
         health: FleetHealth,
     },
     /// No other cluster can take the workload.
     Nowhere {
+        /// Taint and rule.
+        cause: String,
         /// Reason of the scheduler.
         why: String,
     },
     /// The state of the old copy cannot be preserved.
     Unpreserved {
+        /// Taint and rule.
+        cause: String,
         /// Reason why not.
         why: String,
     },
@@ -74,7 +80,12 @@ pub enum Turn {
     /// The cluster left the fleet before the eviction.
     ClusterGone,
     /// The workload does not have to leave.
-    Stays(Stay),
+    Stays {
+        /// Rule by which it stays.
+        rule: Stay,
+        /// Taints of the cluster that evict others.
+        taints: String,
+    },
 }
 
 impl Note {
@@ -83,7 +94,7 @@ impl Note {
     pub fn is_urgent(&self) -> bool {
         !matches!(
             self.turn,
-            Turn::Queued { .. } | Turn::Stopped { .. } | Turn::Stays(_)
+            Turn::Queued { .. } | Turn::Stopped { .. } | Turn::Stays { .. }
         )
     }
 
@@ -100,11 +111,13 @@ impl Note {
             Turn::Recovered => "AbandonedOnRecovery",
             Turn::Moved => "AbandonedOnMove",
             Turn::ClusterGone => "AbandonedClusterGone",
-            Turn::Stays(Stay::SwitchedOff) => "FailoverOff",
-            Turn::Stays(Stay::NoExecuteOff) => "NoExecuteEvictionOff",
-            Turn::Stays(Stay::NotAsked) => "FailoverNotRequested",
-            Turn::Stays(Stay::NoPlacement) => "PlacementUnknown",
-            Turn::Stays(_) => "Tolerated",
+            Turn::Stays { rule, .. } => match rule {
+                Stay::SwitchedOff => "FailoverOff",
+                Stay::NoExecuteOff => "NoExecuteEvictionOff",
+                Stay::NotAsked => "FailoverNotRequested",
+                Stay::NoPlacement => "PlacementUnknown",
+                Stay::NoTaint | Stay::Tolerated => "Tolerated",
+            },
         }
     }
 
@@ -118,14 +131,16 @@ impl Note {
             Turn::Queued { cause } => {
                 format!("{cluster} has {cause}: it leaves when the eviction rate allows")
             }
-            Turn::Stopped { health } => format!(
-                "has to leave {cluster}, but {} of {} clusters have failed: nothing is evicted until enough of them return",
+            Turn::Stopped { cause, health } => format!(
+                "{cluster} has {cause}: it stays until enough clusters return, since {} of {} have failed",
                 health.failed, health.total
             ),
-            Turn::Nowhere { why } => format!("has to leave {cluster} and stays: {why}"),
-            Turn::Unpreserved { why } => {
-                format!("has to leave {cluster} and stays: its state cannot be preserved: {why}")
+            Turn::Nowhere { cause, why } => {
+                format!("has to leave {cluster} and stays: {why}; {cluster} has {cause}")
             }
+            Turn::Unpreserved { cause, why } => format!(
+                "has to leave {cluster} and stays: its state cannot be preserved: {why}; {cluster} has {cause}"
+            ),
             Turn::Failed { why } => format!("Evict from cluster {cluster} failed: {why}"),
             Turn::Evicted {
                 cause, to, mode, ..
@@ -137,7 +152,9 @@ impl Note {
                 format!("{cluster} is none of its clusters any more, so it need not leave it")
             }
             Turn::ClusterGone => format!("{cluster} is not known in the fleet any more"),
-            Turn::Stays(why) => format!("stays on {cluster}: {why}"),
+            Turn::Stays { rule, taints } => {
+                format!("stays on {cluster}, which has {taints}: {rule}")
+            }
         }
     }
 
@@ -154,7 +171,7 @@ impl Note {
             | Turn::Recovered
             | Turn::Moved
             | Turn::ClusterGone
-            | Turn::Stays(_) => false,
+            | Turn::Stays { .. } => false,
         }
     }
 
@@ -165,7 +182,10 @@ impl Note {
             | Turn::Nowhere { .. }
             | Turn::Unpreserved { .. }
             | Turn::Failed { .. }
-            | Turn::Stays(Stay::NoPlacement) => EventType::Warning,
+            | Turn::Stays {
+                rule: Stay::NoPlacement,
+                ..
+            } => EventType::Warning,
             _ => EventType::Normal,
         }
     }
@@ -263,7 +283,7 @@ impl Turn {
             Self::Queued { .. } => 5,
             Self::Tolerated { .. } => 4,
             Self::Evicted { .. } => 3,
-            Self::Stays(_) => 2,
+            Self::Stays { .. } => 2,
             Self::Recovered => 1,
             Self::Moved | Self::ClusterGone => 0,
         }
@@ -287,6 +307,7 @@ mod tests {
             ),
             (
                 Turn::Stopped {
+                    cause: cause(),
                     health: FleetHealth {
                         total: 8,
                         failed: 5,
@@ -294,7 +315,7 @@ mod tests {
                 },
                 "True",
                 "StoppedByThreshold",
-                "has to leave member1, but 5 of 8 clusters have failed: nothing is evicted until enough of them return",
+                "member1 has taint down:NoExecute, which is not tolerated: it stays until enough clusters return, since 5 of 8 have failed",
             ),
             (
                 Turn::Evicted {
@@ -308,10 +329,13 @@ mod tests {
                 "left member1 for member2 (Gracefully): member1 has taint down:NoExecute, which is not tolerated",
             ),
             (
-                Turn::Stays(Stay::Tolerated),
+                Turn::Stays {
+                    rule: Stay::Tolerated,
+                    taints: "taint down:NoExecute".into(),
+                },
                 "False",
                 "Tolerated",
-                "stays on member1: every taint of the cluster is tolerated",
+                "stays on member1, which has taint down:NoExecute: every taint of the cluster is tolerated",
             ),
         ] {
             let condition = condition(&[note(turn)], Timestamp::UNIX_EPOCH).unwrap();
@@ -330,7 +354,8 @@ mod tests {
     }
 
     fn nowhere(cluster: &str) -> Note {
-        note(cluster, Turn::Nowhere { why: "full".into() })
+        let (cause, why) = ("taint x:NoExecute".into(), "full".into());
+        note(cluster, Turn::Nowhere { cause, why })
     }
 
     fn evicted(cluster: &str, second: i64) -> Note {
@@ -361,14 +386,17 @@ mod tests {
         assert_eq!((&*one.status, &*one.reason), ("True", "NowhereToGo"));
         assert_eq!(
             one.message,
-            "has to leave m2 and stays: full; m1 has taint x:NoExecute: it leaves when the eviction rate allows"
+            "has to leave m2 and stays: full; m2 has taint x:NoExecute; m1 has taint x:NoExecute: it leaves when the eviction rate allows"
         );
         let half = condition(&[evicted("m1", 3), nowhere("m2")], at(5)).unwrap();
         assert_eq!((&*half.status, &*half.reason), ("True", "NowhereToGo"));
         assert!(half.message.contains("left m1 for m9"), "{}", half.message);
         let stays = [note("m1", Turn::Recovered), nowhere("m2")];
         let stays = condition(&stays, at(5)).unwrap();
-        assert_eq!(stays.message, "has to leave m2 and stays: full");
+        assert_eq!(
+            stays.message,
+            "has to leave m2 and stays: full; m2 has taint x:NoExecute"
+        );
         let many: Vec<Note> = (0..100).map(|n| nowhere(&format!("m{n}"))).collect();
         let message = condition(&many, at(5)).unwrap().message;
         assert!(message.ends_with("; and 95 more clusters"), "{message}");

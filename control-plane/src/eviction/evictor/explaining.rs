@@ -78,13 +78,13 @@ impl Evictor {
     }
 
     pub(super) fn turn_of_ready(&self, cause: &Cause) -> Turn {
+        let cause = bounded(cause.to_string());
         match self.band {
             Band::Stopped => Turn::Stopped {
+                cause,
                 health: self.health(),
             },
-            Band::Primary | Band::Secondary => Turn::Queued {
-                cause: bounded(cause.to_string()),
-            },
+            Band::Primary | Band::Secondary => Turn::Queued { cause },
         }
     }
 

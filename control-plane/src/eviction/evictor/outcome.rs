@@ -71,12 +71,14 @@ impl Evictor {
             }
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {
+                let cause = bounded(eviction.cause.to_string());
                 let why = bounded(why);
-                return self.strand(eviction, &key, Turn::Nowhere { why }, now);
+                return self.strand(eviction, &key, Turn::Nowhere { cause, why }, now);
             }
             Outcome::Unpreserved(why) => {
+                let cause = bounded(eviction.cause.to_string());
                 let why = bounded(why);
-                return self.strand(eviction, &key, Turn::Unpreserved { why }, now);
+                return self.strand(eviction, &key, Turn::Unpreserved { cause, why }, now);
             }
             Outcome::Conflict => {
                 self.failures.insert(key.clone(), failures);

@@ -126,14 +126,20 @@ fn with_a_switch_off_each_workload_and_its_cluster_are_told_why_nothing_moves() 
         (bindings, clusters)
     };
     let (bindings, clusters) = told(switches(false));
-    assert_eq!(bindings, ["stays on c0: feature gate Failover is off"; 2]);
+    assert_eq!(
+        bindings,
+        ["stays on c0, which has taint down:NoExecute: feature gate Failover is off"; 2]
+    );
     assert_eq!(clusters, ["EvictionOff"]);
     let (bindings, clusters) = told(Switches {
         no_execute: false,
         ..switches(true)
     });
     let why = "taints of effect NoExecute do not evict (--enable-no-execute-taint-eviction=false)";
-    assert_eq!(bindings, vec![format!("stays on c0: {why}"); 2]);
+    assert_eq!(
+        bindings,
+        vec![format!("stays on c0, which has taint down:NoExecute: {why}"); 2]
+    );
     assert_eq!(clusters, ["EvictionTolerated"]);
 }
 
