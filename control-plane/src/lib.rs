@@ -76,6 +76,7 @@ pub mod eviction;
 pub mod fleet;
 mod graceful_eviction;
 pub mod kubectl;
+mod overrides;
 mod registration;
 pub mod scheduler;
 pub mod settings;

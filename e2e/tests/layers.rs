@@ -78,6 +78,7 @@ const CONTROL_PLANE: Floors = &[
     &["cluster"],
     &["eviction"],
     &["graceful_eviction"],
+    &["overrides"],
     &["binding"],
     &["application_failover"],
     &["detector"],

@@ -8,8 +8,8 @@ use std::{env, fs, path::PathBuf};
 
 use muster_shared::{
     api::{
-        self, binding, cluster, definition::Defined as _, interpreter, interpreter_webhook, policy,
-        taint_policy, work,
+        self, binding, cluster, definition::Defined as _, interpreter, interpreter_webhook,
+        override_policy, policy, taint_policy, work,
     },
     k8s::{CustomResourceDefinition, ResourceExt},
 };
@@ -195,6 +195,7 @@ fn check(node: &Value, at: &str, faults: &mut Vec<String>) {
         Some(Value::String(kind)) => kind.as_str(),
         Some(_) => return fault("several types"),
         None if int_or_string => "",
+        None if flag("x-kubernetes-preserve-unknown-fields") => return,
         None => return fault("no type"),
     };
     if node.contains_key("anyOf") && !int_or_string {
@@ -402,6 +403,8 @@ fn round_trip(kind: &str, object: &Value) -> Result<Value, String> {
         "ResourceInterpreterCustomization" => {
             through::<interpreter::ResourceInterpreterCustomization>(object)
         }
+        "ClusterOverridePolicy" => through::<override_policy::ClusterOverridePolicy>(object),
+        "OverridePolicy" => through::<override_policy::OverridePolicy>(object),
         "ClusterPropagationPolicy" => through::<policy::ClusterPropagationPolicy>(object),
         "ClusterTaintPolicy" => through::<taint_policy::ClusterTaintPolicy>(object),
         "PropagationPolicy" => through::<policy::PropagationPolicy>(object),
@@ -426,6 +429,7 @@ fn example(schema: &Value) -> Value {
         return json!("1500m");
     }
     match text("type") {
+        "" if schema["x-kubernetes-preserve-unknown-fields"] == json!(true) => json!([1, null]),
         "string" if text("format") == "date-time" => json!("2026-01-02T03:04:05Z"),
         "string" => json!("text"),
         "integer" => json!(7),

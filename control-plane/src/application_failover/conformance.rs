@@ -14,7 +14,7 @@ use super::decide::{Since, decide, toleration};
 use super::hearing::Heard;
 use super::history::History;
 use crate::application_failover::evict::{Switches, departure, obstacle, producer, purge_mode};
-use crate::binding::render::{Origin, render};
+use crate::binding::render::{Origin, render_plain};
 use crate::deviations::DEVIATIONS;
 use crate::eviction::preserve;
 use crate::eviction::reason::application;
@@ -194,7 +194,8 @@ fn injected(case: &Case) -> Result<(), Difference> {
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "web", "namespace": "default", "labels": input["templateLabels"]},
     });
-    let rendered = render(&origin, &spec, &template, true).map_err(|error| error.to_string())?;
+    let rendered =
+        render_plain(&origin, &spec, &template, true).map_err(|error| error.to_string())?;
     let mut labels = rendered[0].manifest["metadata"]["labels"].clone();
     if let Some(labels) = labels.as_object_mut() {
         labels.retain(|key, _| ![label::MANAGED, origin.label()].contains(&key.as_str()));

@@ -1,11 +1,17 @@
 //! Computes the patch that turns a Work into the rendered one.
 
-use muster_shared::names::{finalizer, label};
+use muster_shared::names::{annotation, finalizer, label};
 use serde_json::{Map, Value, json};
 
 use super::render::{Pairs, Rendered};
 use crate::fleet::compact_map::CompactMap;
 use crate::fleet::works::{CachedWork, fingerprint};
+
+/// Annotations that name the override policies of a Work; they go with the last policy.
+const OVERRIDES: [&str; 2] = [
+    annotation::APPLIED_OVERRIDES,
+    annotation::APPLIED_CLUSTER_OVERRIDES,
+];
 
 /// The whole Work, for one that does not exist yet.
 pub fn create(rendered: &Rendered) -> Value {
@@ -32,7 +38,12 @@ pub fn patch(work: &CachedWork, rendered: &Rendered) -> Option<Value> {
         ("labels", &work.labels, &rendered.labels),
         ("annotations", &work.annotations, &rendered.annotations),
     ] {
-        let missing = missing(held, wanted);
+        let mut missing = missing(held, wanted);
+        if key == "annotations" {
+            let ended = |key: &&str| held.get(key).is_some() && !wanted.contains_key(*key);
+            let ended = OVERRIDES.iter().copied().filter(ended);
+            missing.extend(ended.map(|key| (key.to_owned(), Value::Null)));
+        }
         if !missing.is_empty() {
             metadata.insert(key.to_owned(), Value::Object(missing));
         }

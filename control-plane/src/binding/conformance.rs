@@ -7,7 +7,7 @@ use muster_shared::names::finalizer;
 use muster_vectors::{replay, same};
 use serde_json::{Value, json};
 
-use super::render::{Origin, render};
+use super::render::{Origin, render_plain};
 
 #[test]
 fn the_works_of_a_binding_are_those_that_karmada_makes() {
@@ -32,7 +32,7 @@ fn works(input: &Value) -> Result<Vec<Value>, muster_shared::interpreter::Error>
         .to_owned();
     let spec: ResourceBindingSpec = serde_json::from_value(input["spec"].clone()).unwrap();
     let inject = input["statefulFailoverInjection"] == true;
-    let mut rendered = render(&origin, &spec, &input["template"], inject)?;
+    let mut rendered = render_plain(&origin, &spec, &input["template"], inject)?;
     rendered.sort_by(|a, b| a.namespace.cmp(&b.namespace));
     let work = |work: &super::render::Rendered| {
         let spec = work.spec(None);

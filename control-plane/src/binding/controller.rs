@@ -21,6 +21,7 @@ use super::absence::{self, Missing};
 use super::error::{Error, fits};
 use super::hold;
 use super::hold_condition::tell_of_hold;
+use super::overriding::{self, Overriding};
 use super::reach::may_place;
 use super::render::{Origin, Rendered, Scope, expects, render};
 use super::state;
@@ -33,6 +34,7 @@ use crate::fleet::binding::{BindingKey, BindingKind, patch_params};
 use crate::fleet::claim::Claim;
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::parked::Parked;
+use crate::fleet::selection::Subject;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::{Lookup, TemplateEvent};
 use crate::fleet::works::{CachedWork, binding_of};
@@ -48,6 +50,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let parked = Parked::new(&fleet.templates, &queue);
     follow(&fleet.bindings, &queue);
     follow(&fleet.cluster_bindings, &queue);
+    overriding::follow(fleet, &queue);
     let claimed = queue.clone();
     fleet.templates.on_change(move |news| {
         // The manifest follows the template itself. The binding names its version, and need not
@@ -258,10 +261,16 @@ async fn carry_out<B: BindingKind>(
     if Claim::on(binding.meta()).is_some() && Claim::on(template.metadata()).is_none() {
         return Ok(Next::After(memory.waits.next(key).time));
     }
-    let template = template.object(&template_key.kind);
+    let subject = Subject::of(&template_key, &template);
+    let object = template.object(&template_key.kind);
     let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
-    let rendered = fits(&template).and_then(|()| Ok(render(&origin, spec, &template, inject)?));
-    let mut rendered = match rendered {
+    let rendered = fits(&object)
+        .and_then(|()| Overriding::of(fleet, subject))
+        .and_then(|overriding| {
+            let apply = |manifest: &mut _, cluster: &str| overriding.apply(manifest, cluster);
+            Ok(render(&origin, spec, &object, inject, apply)?)
+        });
+    let rendered = match rendered {
         Ok(rendered) => rendered,
         Err(error) => {
             let about = binding;
@@ -272,6 +281,19 @@ async fn carry_out<B: BindingKind>(
             return Err(error);
         }
     };
+    let targets = rendered.len();
+    let (mut rendered, refused) = parted(rendered);
+    for error in &refused {
+        let (reason, note) = ("ApplyOverridePolicyFailed", error.to_string());
+        tracing::warn!(binding = %key, error = note, "the works of some clusters stay as they are");
+        let about = template.reference(&template_key);
+        fleet
+            .events
+            .publish(binding, EventType::Warning, reason, note.clone());
+        fleet
+            .events
+            .publish_about(about, EventType::Warning, reason, note);
+    }
     if inject {
         for work in &mut rendered {
             let held = works.iter().find(|held| {
@@ -281,7 +303,28 @@ async fn carry_out<B: BindingKind>(
             state::keep(work, held.map(AsRef::as_ref));
         }
     }
-    write(fleet, client, memory, &origin, binding, &rendered).await
+    let next = write(fleet, client, memory, &origin, binding, &rendered).await?;
+    let failed = refused.len();
+    match refused.into_iter().next() {
+        None => Ok(next),
+        Some(first) => Err(Error::Some {
+            failed,
+            of: targets,
+            first: Box::new(first),
+        }),
+    }
+}
+
+/// Parts the Works that were rendered from the reasons why others were not.
+fn parted(all: Vec<Result<Rendered, Error>>) -> (Vec<Rendered>, Vec<Error>) {
+    let (mut rendered, mut refused) = (Vec::new(), Vec::new());
+    for one in all {
+        match one {
+            Ok(work) => rendered.push(work),
+            Err(error) => refused.push(error),
+        }
+    }
+    (rendered, refused)
 }
 
 /// The pause of a binding that is about a former object: until garbage collection has removed it,

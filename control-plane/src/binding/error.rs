@@ -14,6 +14,9 @@ pub const DEEPEST_MANIFEST: usize = 100;
 pub enum Error {
     #[error("render the works: {0}")]
     Render(#[from] interpreter::Error),
+    /// An override policy cannot be applied. The Works that exist stay as they are.
+    #[error("{reason}")]
+    Overrides { reason: String },
     #[error(transparent)]
     Api(#[from] ApiError),
     /// Two resources share the name of their Works.

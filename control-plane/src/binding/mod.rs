@@ -8,6 +8,7 @@ mod error;
 pub mod hold;
 mod hold_condition;
 mod namespaces;
+mod overriding;
 pub mod owner;
 mod reach;
 pub mod render;

@@ -178,13 +178,19 @@ pub fn expects(spec: &ResourceBindingSpec, cluster: &str) -> bool {
 }
 
 /// Renders the Works for the targets of a binding, in their order. `inject` carries state preserved
-/// by an application failover into the new copy (gate StatefulFailoverInjection).
-pub fn render(
+/// by an application failover into the new copy (gate StatefulFailoverInjection). `overriding`
+/// changes the manifest for a cluster and returns annotations of the Work; where it fails, that
+/// cluster has no Work among the results.
+///
+/// # Errors
+/// The template cannot be rendered for any cluster.
+pub fn render<E>(
     origin: &Origin,
     spec: &ResourceBindingSpec,
     template: &Value,
     inject: bool,
-) -> Result<Vec<Rendered>, interpreter::Error> {
+    overriding: impl Fn(&mut Value, &str) -> Result<Pairs, E>,
+) -> Result<Vec<Result<Rendered, E>>, interpreter::Error> {
     let targets = Scope::of(spec).targets;
     let mut base = template.clone();
     prune(&mut base);
@@ -213,6 +219,11 @@ pub fn render(
             if let Some(share) = completions.as_ref().and_then(|shares| shares.get(at)) {
                 manifest["spec"]["completions"] = json!(share);
             }
+            let mut annotations = origin.annotations();
+            match overriding(&mut manifest, &target.name) {
+                Ok(applied) => annotations.extend(applied),
+                Err(error) => return Ok(Err(error)),
+            }
             let text = |key: &str| {
                 template["metadata"][key]
                     .as_str()
@@ -228,12 +239,11 @@ pub fn render(
                 ),
             };
             stamp(&mut manifest, origin, template, &work, conflict, state);
-            let mut annotations = origin.annotations();
             annotations.insert(
                 annotation::CONFLICT_RESOLUTION.to_owned(),
                 conflict.to_owned(),
             );
-            Ok(Rendered {
+            Ok(Ok(Rendered {
                 suspend_dispatching: is_suspended(spec, &target.name),
                 preserve_resources_on_deletion: spec
                     .preserve_resources_on_deletion
@@ -244,9 +254,23 @@ pub fn render(
                 annotations,
                 manifest,
                 preserved: state.cloned().unwrap_or_default(),
-            })
+            }))
         })
         .collect()
+}
+
+/// Renders without override policies.
+#[cfg(test)]
+pub fn render_plain(
+    origin: &Origin,
+    spec: &ResourceBindingSpec,
+    template: &Value,
+    inject: bool,
+) -> Result<Vec<Rendered>, interpreter::Error> {
+    let unchanged = |_: &mut Value, _: &str| Ok::<_, std::convert::Infallible>(Pairs::new());
+    let works = render(origin, spec, template, inject, unchanged)?;
+    let never = |work: Result<Rendered, _>| work.unwrap_or_else(|never| match never {});
+    Ok(works.into_iter().map(never).collect())
 }
 
 struct WorkName {

@@ -39,7 +39,7 @@ mod tests {
     use muster_shared::api::binding::ResourceBindingSpec;
 
     use super::super::compare;
-    use super::super::render::{Origin, render};
+    use super::super::render::{Origin, render_plain};
     use super::*;
 
     fn rendered(tasks: &Value, clusters: &[&str]) -> Rendered {
@@ -62,7 +62,9 @@ mod tests {
             name: "web-configmap".to_owned(),
             id: "id".to_owned(),
         };
-        render(&origin, &spec, &template, true).unwrap().remove(0)
+        render_plain(&origin, &spec, &template, true)
+            .unwrap()
+            .remove(0)
     }
 
     fn held(rendered: &Rendered) -> CachedWork {

@@ -8,8 +8,8 @@ use muster_shared::api::policy::{
 
 use super::identity::sound_name;
 use super::kinds::{MOST_KINDS, kinds_of, meant};
-use super::select::given;
 use crate::fleet::scope::{Scope, is_reserved};
+use crate::fleet::selection::given;
 use crate::fleet::template::Kind;
 use crate::fleet::template_event::Standing;
 
@@ -40,6 +40,8 @@ pub trait Facts {
     fn finds(&self, selector: &ResourceSelector) -> Option<bool>;
     /// Whether there is a cluster of this name, or might be.
     fn has_cluster(&self, name: &str) -> bool;
+    /// Whether there is an override policy of this name where the policy looks for it, or might be.
+    fn has_override(&self, name: &str) -> bool;
     /// Whether there is a priority class of this name, or might be.
     fn has_class(&self, name: &str) -> bool;
 }
@@ -49,11 +51,6 @@ pub trait Facts {
 pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |reason, note| found.push(Finding { reason, note });
-    if !spec.dependent_overrides.is_empty() {
-        let note = "spec.dependentOverrides: this version applies no override policies, so nothing of this policy is propagated \
-                    until they are taken out";
-        add("DependentOverrides", note.to_owned());
-    }
     if let Some(wanted) = &spec.schedule_priority
         && wanted.priority_class_source != PriorityClassSource::KubePriorityClass
     {
@@ -164,6 +161,19 @@ pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec
             wanted.priority_class_name
         );
         add("UnknownPriorityClass", note);
+    }
+    let overrides: Vec<&str> = spec
+        .dependent_overrides
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !facts.has_override(name))
+        .collect();
+    if let Some((first, others)) = overrides.split_first() {
+        let more = if others.is_empty() { "" } else { ", ..." };
+        let note = format!(
+            "spec.dependentOverrides: there is no override policy {first:?}{more}, so nothing of this policy is propagated"
+        );
+        add("DependentOverrides", note);
     }
     let unknown: BTreeSet<&str> = clusters_of(&spec.placement)
         .filter(|name| !facts.has_cluster(name))

@@ -16,8 +16,9 @@ use tokio::time::Instant;
 
 use super::audit::{self, Facts, Finding};
 use super::controller::Detector;
-use super::select::{Strength, Subject, given, reaches, strength};
+use super::select::reaches;
 use crate::fleet::policy::{Policy, PolicyKey};
+use crate::fleet::selection::{Strength, Subject, given, strength};
 use crate::fleet::template::{Kind, TemplateKey};
 use crate::fleet::template_event::{Lookup, Standing};
 
@@ -171,6 +172,10 @@ impl Facts for Now<'_> {
             }
             Presence::Gone | Presence::Unknown(Doubt::Unseen | Doubt::Vanished) => false,
         }
+    }
+
+    fn has_override(&self, name: &str) -> bool {
+        self.detector.has_override(self.policy, name)
     }
 
     fn has_class(&self, name: &str) -> bool {

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use muster_shared::api::policy::ResourceSelector;
 
-use super::select::{Subject, given};
 use crate::fleet::policy::{Policy, PolicyKey};
+use crate::fleet::selection::{Subject, given};
 use crate::fleet::template::Kind;
 
 /// The policies by what their selectors name. A template is compared with those that name its kind

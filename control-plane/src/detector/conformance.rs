@@ -7,8 +7,9 @@ use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_vectors::{replay, same};
 use serde_json::{Map, Value, json};
 
-use super::select::{Subject, implicit_priority, strength, winner};
+use super::select::{implicit_priority, winner};
 use crate::fleet::policy::Policy;
+use crate::fleet::selection::{Subject, strength};
 use crate::fleet::template::{Kind, Template, TemplateKey};
 
 #[test]

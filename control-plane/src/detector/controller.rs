@@ -20,7 +20,7 @@ use super::candidates::Candidates;
 use super::error::Error;
 use super::lazy::{Made, activates};
 use super::priority::{Classes, Priority};
-use super::select::{Subject, reaches, selects};
+use super::select::{reaches, selects};
 use super::{claims, dependencies, policies};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKind;
@@ -28,6 +28,7 @@ use crate::fleet::claim::Claim;
 use crate::fleet::parked::Parked;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::scope::Scope;
+use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::{Lookup, TemplateEvent};
 use crate::scheduler::controller::InitialPlacement;
@@ -137,6 +138,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             async move { detector.reconcile(key).await }
         },
     );
+    super::overrides::follow(&detector);
     policies::start(&detector, tasks);
     claims::start(&detector, tasks);
     super::audits::start(&detector, tasks);
@@ -318,10 +320,11 @@ impl Detector {
         changed: bool,
     ) -> Result<Next, Error> {
         let spec = policy.spec();
-        if !spec.dependent_overrides.is_empty() {
+        let missing = self.missing_overrides(policy);
+        if !missing.is_empty() {
             return Err(Error::Overrides {
                 policy: policy.key(),
-                overrides: spec.dependent_overrides.join(", "),
+                overrides: missing.join(", "),
             });
         }
         let Some(claim) = Claim::by(policy) else {

@@ -13,7 +13,7 @@ pub(super) enum Error {
     #[error(transparent)]
     Api(#[from] ApiError),
     #[error(
-        "{policy} waits for override policies ({overrides}), which this version does not apply: take dependentOverrides out of it"
+        "{policy} waits for the override policies of its spec.dependentOverrides that do not exist: {overrides}"
     )]
     Overrides {
         policy: PolicyKey,

@@ -11,11 +11,12 @@ use muster_shared::watch::{Doubt, Presence};
 use super::controller::Detector;
 use super::error::Error;
 use super::identity::{Owner, owner};
-use super::select::{Subject, winner};
+use super::select::winner;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::claim::Claim;
 use crate::fleet::policy::{Policy, PolicyKey};
+use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey};
 
 impl Detector {

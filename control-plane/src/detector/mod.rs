@@ -20,6 +20,7 @@ mod identity;
 mod in_charge;
 mod kinds;
 mod lazy;
+mod overrides;
 mod policies;
 pub mod preempt;
 mod priority;

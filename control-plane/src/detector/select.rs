@@ -1,83 +1,11 @@
 //! Chooses the policy of a template that has none.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
-use muster_shared::api::policy::{PropagationSpec, ResourceSelector};
-use muster_shared::selectors::matches_labels;
+use muster_shared::api::policy::PropagationSpec;
 
 use crate::fleet::policy::Policy;
-use crate::fleet::template::{Kind, Template, TemplateKey};
-
-static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
-
-/// What a selector is compared with.
-#[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
-    /// Kind of the template.
-    pub kind: &'a Kind,
-    /// Its namespace, `None` for kinds without one.
-    pub namespace: Option<&'a str>,
-    /// Its name.
-    pub name: &'a str,
-    /// Its labels.
-    pub labels: Option<&'a BTreeMap<String, String>>,
-}
-
-impl<'a> Subject<'a> {
-    /// A template as policies see it.
-    pub fn of(key: &'a TemplateKey, template: &'a Template) -> Self {
-        Self {
-            kind: &key.kind,
-            namespace: key.namespace.as_deref(),
-            name: &key.name,
-            labels: template.metadata().labels.as_ref(),
-        }
-    }
-}
-
-/// Specificity with which a selector matches a template. The numbers are Karmada's implicit
-/// priorities.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Strength {
-    /// No match.
-    Mismatch = 0,
-    /// Match of every object of the kind.
-    All = 1,
-    /// Match by labels.
-    Labels = 2,
-    /// Match by name.
-    Name = 3,
-}
-
-/// How specifically one selector means the template. A name makes the labels irrelevant; an empty
-/// label selector means everything and still counts as labels; one that cannot be understood means
-/// nothing.
-pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
-    if selector.api_version != subject.kind.api_version || selector.kind != subject.kind.kind {
-        return Strength::Mismatch;
-    }
-    if given(selector.namespace.as_ref())
-        .is_some_and(|namespace| subject.namespace != Some(namespace))
-    {
-        return Strength::Mismatch;
-    }
-    match (given(selector.name.as_ref()), &selector.label_selector) {
-        (Some(name), _) if name == subject.name => Strength::Name,
-        (None, None) => Strength::All,
-        (None, Some(selector))
-            if matches_labels(selector, subject.labels.unwrap_or(&NO_LABELS)) =>
-        {
-            Strength::Labels
-        }
-        (Some(_), _) | (None, Some(_)) => Strength::Mismatch,
-    }
-}
-
-/// Absent and empty are the same.
-pub(super) fn given(text: Option<&String>) -> Option<&str> {
-    text.map(String::as_str).filter(|text| !text.is_empty())
-}
+use crate::fleet::selection::{Strength, Subject, strength};
 
 /// How specifically the most specific selector of a policy means the template.
 pub fn implicit_priority(policy: &PropagationSpec, subject: Subject<'_>) -> Strength {
@@ -132,6 +60,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fleet::template::Kind;
 
     #[test]
     fn a_namespaced_policy_selects_in_its_own_namespace_only() {

@@ -10,6 +10,7 @@ pub mod last_patches;
 pub mod parked;
 pub mod policy;
 pub mod scope;
+pub mod selection;
 pub mod template;
 pub mod template_event;
 pub mod templates;
@@ -25,6 +26,7 @@ use kube::Client;
 use kube::api::Api;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::override_policy::{ClusterOverridePolicy, OverridePolicy};
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client::{self, Gateway, Limits, Priority, Profile, Writer};
@@ -74,6 +76,10 @@ pub struct Fleet {
     pub policies: Informer<PropagationPolicy>,
     /// All cluster-scoped policies.
     pub cluster_policies: Informer<ClusterPropagationPolicy>,
+    /// All OverridePolicies.
+    pub override_policies: Informer<OverridePolicy>,
+    /// All ClusterOverridePolicies.
+    pub cluster_override_policies: Informer<ClusterOverridePolicy>,
     /// All taint policies.
     pub taint_policies: Informer<ClusterTaintPolicy>,
     /// All Works.
@@ -142,6 +148,8 @@ impl Fleet {
             ),
             policies: Informer::new(Api::all(watch_client.clone()), everything()),
             cluster_policies: Informer::new(Api::all(watch_client.clone()), everything()),
+            override_policies: Informer::new(Api::all(watch_client.clone()), everything()),
+            cluster_override_policies: Informer::new(Api::all(watch_client.clone()), everything()),
             taint_policies: Informer::new(Api::all(watch_client.clone()), everything()),
             leases: Informer::new(
                 Api::namespaced(watch_client.clone(), CLUSTER_NAMESPACE),
@@ -205,6 +213,12 @@ impl Fleet {
         follow("cluster bindings", &self.cluster_bindings, tasks);
         follow("policies", &self.policies, tasks);
         follow("cluster policies", &self.cluster_policies, tasks);
+        follow("override policies", &self.override_policies, tasks);
+        follow(
+            "cluster override policies",
+            &self.cluster_override_policies,
+            tasks,
+        );
         follow("taint policies", &self.taint_policies, tasks);
         follow("works", &self.works, tasks);
         follow("leases", &self.leases, tasks);
@@ -219,6 +233,8 @@ impl Fleet {
         self.cluster_bindings.synced().await;
         self.policies.synced().await;
         self.cluster_policies.synced().await;
+        self.override_policies.synced().await;
+        self.cluster_override_policies.synced().await;
         self.taint_policies.synced().await;
         self.works.synced().await;
         self.leases.synced().await;
@@ -242,6 +258,8 @@ impl Fleet {
             missing("cluster bindings", &self.cluster_bindings),
             missing("policies", &self.policies),
             missing("cluster policies", &self.cluster_policies),
+            missing("override policies", &self.override_policies),
+            missing("cluster override policies", &self.cluster_override_policies),
             missing("taint policies", &self.taint_policies),
             missing("works", &self.works),
             missing("leases", &self.leases),

@@ -85,15 +85,6 @@ mod tests {
                 review("Deployment", json!(["A b"]), json!({})),
                 &["not in the fleet: ..."],
             ),
-            (
-                "overrides",
-                review(
-                    "Deployment",
-                    json!([]),
-                    json!({ "dependentOverrides": ["o"] }),
-                ),
-                &["dependentOverrides"],
-            ),
             ("no review", "?".to_owned(), &[]),
         ] {
             let warnings = warnings(review.as_bytes(), &Scope::default(), |name| name == "m1");

@@ -8,6 +8,7 @@
 pub mod advice;
 pub mod binding;
 pub mod cluster;
+pub mod override_policy;
 mod placement;
 pub mod policy;
 pub mod problem;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::policy::Scope;
 use super::problem::Findings;
-use super::{binding, cluster, policy, taint_policy};
+use super::{binding, cluster, override_policy, policy, taint_policy};
 use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
 use crate::taint::default_tolerations::DefaultTolerations;
 
@@ -51,6 +51,7 @@ impl Rules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Policy(Scope),
+    OverridePolicy(Scope),
     TaintPolicy,
     Binding,
     ClusterBinding,
@@ -62,6 +63,8 @@ impl Kind {
         Some(match (group, kind) {
             ("policy.karmada.io", "PropagationPolicy") => Self::Policy(Scope::Namespaced),
             ("policy.karmada.io", "ClusterPropagationPolicy") => Self::Policy(Scope::Cluster),
+            ("policy.karmada.io", "OverridePolicy") => Self::OverridePolicy(Scope::Namespaced),
+            ("policy.karmada.io", "ClusterOverridePolicy") => Self::OverridePolicy(Scope::Cluster),
             ("policy.karmada.io", "ClusterTaintPolicy") => Self::TaintPolicy,
             ("work.karmada.io", "ResourceBinding") => Self::Binding,
             ("work.karmada.io", "ClusterResourceBinding") => Self::ClusterBinding,
@@ -74,6 +77,8 @@ impl Kind {
         match self {
             Self::Policy(Scope::Namespaced) => "PropagationPolicy",
             Self::Policy(Scope::Cluster) => "ClusterPropagationPolicy",
+            Self::OverridePolicy(Scope::Namespaced) => "OverridePolicy",
+            Self::OverridePolicy(Scope::Cluster) => "ClusterOverridePolicy",
             Self::TaintPolicy => "ClusterTaintPolicy",
             Self::Binding => "ResourceBinding",
             Self::ClusterBinding => "ClusterResourceBinding",
@@ -223,6 +228,7 @@ fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now:
                 policy::default(object, old.as_ref(), scope, new_id, rules.tolerations);
             }
         }
+        Kind::OverridePolicy(_) => override_policy::default(object),
         Kind::Binding if is_new => binding::default(object, label::RESOURCE_BINDING_ID, new_id),
         Kind::ClusterBinding if is_new => {
             binding::default(object, label::CLUSTER_RESOURCE_BINDING_ID, new_id);
@@ -248,6 +254,7 @@ fn check(kind: Kind, request: &Request, rules: Rules) -> Findings {
             }
             found
         }
+        Kind::OverridePolicy(_) => news(request, override_policy::check),
         Kind::TaintPolicy => news(request, |it| {
             taint_policy::check(it, rules.allow_no_execute)
         }),

@@ -35,6 +35,7 @@ mod eviction_task;
 mod failover;
 pub mod interpreter;
 pub mod interpreter_webhook;
+pub mod override_policy;
 mod placement;
 pub mod policy;
 mod requirements;
@@ -68,8 +69,10 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         cluster::Cluster::crd(),
         interpreter::ResourceInterpreterCustomization::crd(),
         interpreter_webhook::ResourceInterpreterWebhookConfiguration::crd(),
+        override_policy::ClusterOverridePolicy::crd(),
         policy::ClusterPropagationPolicy::crd(),
         taint_policy::ClusterTaintPolicy::crd(),
+        override_policy::OverridePolicy::crd(),
         policy::PropagationPolicy::crd(),
         binding::ClusterResourceBinding::crd(),
         binding::ResourceBinding::crd(),

@@ -102,9 +102,9 @@ pub struct PropagationSpec {
     #[schemars(extend("default" = "Never"))]
     pub preemption: Option<PreemptionBehavior>,
 
-    /// Names of override policies that must exist before anything is propagated. Muster has no
-    /// override policies: while this field has entries, nothing of the policy is propagated, and an
-    /// event and an admission warning say so.
+    /// Names of override policies that must exist before anything is propagated: OverridePolicies
+    /// of the same namespace for a PropagationPolicy, ClusterOverridePolicies for a
+    /// ClusterPropagationPolicy. While one is missing, an event says so.
     #[serde(skip_serializing_if = "absent")]
     pub dependent_overrides: Vec<String>,
 

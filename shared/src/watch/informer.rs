@@ -292,6 +292,15 @@ impl<K: Followed> Informer<K> {
         self.objects().objects_in(namespace).cloned().collect()
     }
 
+    /// Returns the name of an object of a namespace that exists and does not decode, if there is
+    /// one; cluster-scoped objects are in the empty namespace.
+    pub fn unreadable_in(&self, namespace: &str) -> Option<String> {
+        let unreadable = self.unreadable();
+        let mut all = unreadable.iter();
+        all.find(|(of, _, _)| *of == namespace)
+            .map(|(_, name, _)| name.to_owned())
+    }
+
     /// Returns the number of cached objects.
     pub fn len(&self) -> usize {
         self.objects().len()

@@ -26,11 +26,6 @@ fn what_can_never_work_is_found_without_a_look_at_the_fleet() {
     for (what, of, expected) in [
         ("a sound one", web(), &[][..]),
         (
-            "overrides",
-            with(web(), "dependentOverrides", json!(["o"])),
-            &["DependentOverrides"],
-        ),
-        (
             "another source of priorities",
             with(
                 web(),
@@ -105,6 +100,9 @@ impl Facts for Fleet {
     fn has_cluster(&self, name: &str) -> bool {
         name == "m1"
     }
+    fn has_override(&self, name: &str) -> bool {
+        name == "images"
+    }
     fn has_class(&self, name: &str) -> bool {
         name == "high"
     }
@@ -158,6 +156,16 @@ fn what_the_fleet_lacks_is_found_with_what_to_do() {
             "an unknown class",
             with(web(), "schedulePriority", class("hihg")),
             &["UnknownPriorityClass"],
+        ),
+        (
+            "override policies",
+            with(web(), "dependentOverrides", json!(["images"])),
+            &[],
+        ),
+        (
+            "a missing override policy",
+            with(web(), "dependentOverrides", json!(["images", "nosuch"])),
+            &["DependentOverrides"],
         ),
         (
             "a cluster",

@@ -1,0 +1,77 @@
+//! Override policies that a policy wants to exist before it propagates anything
+//! (`spec.dependentOverrides`).
+
+use std::sync::Arc;
+
+use muster_shared::watch::{Change, Doubt, Presence};
+
+use super::controller::Detector;
+use crate::fleet::policy::Policy;
+
+/// Reconciles the policies that wait for an override policy when it appears.
+pub(super) fn follow(detector: &Arc<Detector>) {
+    let waiting = Arc::clone(detector);
+    detector.fleet.override_policies.on_change(move |change| {
+        if let Change::Applied { old: None, new } = change {
+            let namespace = new.metadata.namespace.as_deref().unwrap_or_default();
+            let name = new.metadata.name.as_deref().unwrap_or_default();
+            for policy in waiting.fleet.policies.list_in(namespace) {
+                waiting.revisit_dependent(&Policy::Namespaced(policy), name);
+            }
+        }
+    });
+    let waiting = Arc::clone(detector);
+    detector
+        .fleet
+        .cluster_override_policies
+        .on_change(move |change| {
+            if let Change::Applied { old: None, new } = change {
+                let name = new.metadata.name.as_deref().unwrap_or_default();
+                for policy in waiting.fleet.cluster_policies.list() {
+                    waiting.revisit_dependent(&Policy::Cluster(policy), name);
+                }
+            }
+        });
+}
+
+impl Detector {
+    fn revisit_dependent(&self, policy: &Policy, name: &str) {
+        if policy
+            .spec()
+            .dependent_overrides
+            .iter()
+            .any(|it| it == name)
+        {
+            self.policies.add(policy.key());
+        }
+    }
+
+    /// Returns whether an override policy exists, or might exist: an OverridePolicy of the
+    /// namespace for a PropagationPolicy, a ClusterOverridePolicy for a ClusterPropagationPolicy.
+    pub(super) fn has_override(&self, policy: &Policy, name: &str) -> bool {
+        fn is_possible<T>(presence: &Presence<T>) -> bool {
+            let doubt = |it: &Doubt| matches!(it, Doubt::Unlisted | Doubt::Unreadable { .. });
+            match presence {
+                Presence::There(_) => true,
+                Presence::Gone => false,
+                Presence::Unknown(why) => doubt(why),
+            }
+        }
+        let key = policy.key();
+        match key.namespace() {
+            Some(namespace) => {
+                is_possible(&self.fleet.override_policies.presence(Some(namespace), name))
+            }
+            None => is_possible(&self.fleet.cluster_override_policies.presence(None, name)),
+        }
+    }
+
+    /// Returns the names in `spec.dependentOverrides` of which there is no override policy.
+    pub(super) fn missing_overrides(&self, policy: &Policy) -> Vec<String> {
+        let names = policy.spec().dependent_overrides.iter();
+        names
+            .filter(|name| !self.has_override(policy, name))
+            .cloned()
+            .collect()
+    }
+}

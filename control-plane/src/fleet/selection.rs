@@ -1,0 +1,78 @@
+//! Compares the resource selectors of policies with resources.
+
+use std::collections::BTreeMap;
+
+use muster_shared::api::policy::ResourceSelector;
+use muster_shared::selectors::matches_labels;
+
+use crate::fleet::template::{Kind, Template, TemplateKey};
+
+static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
+
+/// Resource that selectors are compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Kind of the template.
+    pub kind: &'a Kind,
+    /// Namespace of the template, `None` for kinds without one.
+    pub namespace: Option<&'a str>,
+    /// Name of the template.
+    pub name: &'a str,
+    /// Labels of the template.
+    pub labels: Option<&'a BTreeMap<String, String>>,
+}
+
+impl<'a> Subject<'a> {
+    /// Returns a template as policies see it.
+    pub fn of(key: &'a TemplateKey, template: &'a Template) -> Self {
+        Self {
+            kind: &key.kind,
+            namespace: key.namespace.as_deref(),
+            name: &key.name,
+            labels: template.metadata().labels.as_ref(),
+        }
+    }
+}
+
+/// Specificity with which a selector matches a template. The numbers are Karmada's implicit
+/// priorities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strength {
+    /// No match.
+    Mismatch = 0,
+    /// Match of every object of the kind.
+    All = 1,
+    /// Match by labels.
+    Labels = 2,
+    /// Match by name.
+    Name = 3,
+}
+
+/// Returns how specifically one selector means the template. A name makes the labels irrelevant; an empty
+/// label selector means everything and still counts as labels; one that cannot be understood means
+/// nothing.
+pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
+    if selector.api_version != subject.kind.api_version || selector.kind != subject.kind.kind {
+        return Strength::Mismatch;
+    }
+    if given(selector.namespace.as_ref())
+        .is_some_and(|namespace| subject.namespace != Some(namespace))
+    {
+        return Strength::Mismatch;
+    }
+    match (given(selector.name.as_ref()), &selector.label_selector) {
+        (Some(name), _) if name == subject.name => Strength::Name,
+        (None, None) => Strength::All,
+        (None, Some(selector))
+            if matches_labels(selector, subject.labels.unwrap_or(&NO_LABELS)) =>
+        {
+            Strength::Labels
+        }
+        (Some(_), _) | (None, Some(_)) => Strength::Mismatch,
+    }
+}
+
+/// Returns a text that is neither absent nor empty, which mean the same.
+pub fn given(text: Option<&String>) -> Option<&str> {
+    text.map(String::as_str).filter(|text| !text.is_empty())
+}

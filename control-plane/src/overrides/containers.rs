@@ -1,0 +1,170 @@
+//! Containers of workloads, and changes of their images, commands and arguments.
+
+use muster_shared::api::override_policy::{CommandArgsOverrider, ImageOverrider, ListOperator};
+use serde_json::{Map, Value, json};
+
+use super::{image, pointer};
+
+/// Returns the containers (not the init containers) of a Pod, or of the pod template of a kind that
+/// has one. Other kinds have none (Karmada behaviour).
+fn containers(manifest: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
+    let path = match manifest["kind"].as_str() {
+        Some("Pod") => "/spec/containers",
+        Some("Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet" | "Job") => {
+            "/spec/template/spec/containers"
+        }
+        _ => "/-",
+    };
+    manifest
+        .pointer_mut(path)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+}
+
+/// Changes images: that at the predicate, or those of all containers.
+///
+/// # Errors
+/// A text that says which image cannot be changed, and why.
+pub(super) fn change_images(
+    manifest: &mut Value,
+    overrider: &ImageOverrider,
+) -> Result<(), String> {
+    if let Some(predicate) = &overrider.predicate {
+        let path = &predicate.path;
+        pointer::parse(path)?;
+        let held = manifest
+            .pointer_mut(path)
+            .ok_or_else(|| format!("the resource has no field {path}"))?;
+        let image = held
+            .as_str()
+            .ok_or_else(|| format!("the field {path} is no text"))?;
+        *held = json!(image::change(image, overrider)?);
+        return Ok(());
+    }
+    for container in containers(manifest) {
+        let image = container.get("image").and_then(Value::as_str);
+        let changed = image::change(image.unwrap_or_default(), overrider)?;
+        container.insert("image".to_owned(), json!(changed));
+    }
+    Ok(())
+}
+
+/// Changes the `command` or the `args` (`field`) of the containers with the name of the overrider.
+///
+/// # Errors
+/// A text that names an operator that is not known.
+pub(super) fn change_list(
+    manifest: &mut Value,
+    field: &str,
+    overrider: &CommandArgsOverrider,
+) -> Result<(), String> {
+    for container in containers(manifest) {
+        if container.get("name").and_then(Value::as_str) != Some(&overrider.container_name) {
+            continue;
+        }
+        let held = container.entry(field).or_insert_with(|| json!([]));
+        let mut list = held.as_array().cloned().unwrap_or_default();
+        let among = |value: &Value| overrider.value.iter().any(|text| value == text);
+        match &overrider.operator {
+            ListOperator::Add => list.extend(overrider.value.iter().map(|text| json!(text))),
+            ListOperator::Remove => list.retain(|value| !among(value)),
+            ListOperator::Other(other) => {
+                return Err(format!(
+                    "operator {other:?} is not known: use add or remove"
+                ));
+            }
+        }
+        *held = Value::Array(list);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(operator: &str, value: &[&str]) -> CommandArgsOverrider {
+        serde_json::from_value(json!({
+            "containerName": "app", "operator": operator, "value": value,
+        }))
+        .unwrap()
+    }
+
+    fn workload(kind: &str) -> Value {
+        let containers = json!([
+            { "name": "app", "image": "app:v1", "args": ["--a", "--b", "--a"] },
+            { "name": "sidecar", "image": "quay.io/side" },
+        ]);
+        let pod = json!({
+            "initContainers": [{ "name": "app", "image": "init" }],
+            "containers": containers,
+        });
+        match kind {
+            "Pod" => json!({ "kind": kind, "spec": pod }),
+            _ => json!({ "kind": kind, "spec": { "template": { "spec": pod } } }),
+        }
+    }
+
+    #[test]
+    fn the_containers_of_every_kind_of_workload_are_changed_and_init_containers_are_not() {
+        let overrider: ImageOverrider = serde_json::from_value(
+            json!({"component": "Registry", "operator": "replace", "value": "eu.io"}),
+        )
+        .unwrap();
+        for kind in [
+            "Pod",
+            "Deployment",
+            "ReplicaSet",
+            "DaemonSet",
+            "StatefulSet",
+            "Job",
+            "CronTab",
+        ] {
+            let mut manifest = workload(kind);
+            change_images(&mut manifest, &overrider).unwrap();
+            change_list(&mut manifest, "args", &list("add", &["--c"])).unwrap();
+            change_list(&mut manifest, "args", &list("remove", &["--a"])).unwrap();
+            change_list(&mut manifest, "command", &list("remove", &["x"])).unwrap();
+            if kind == "CronTab" {
+                assert_eq!(manifest, workload(kind));
+                continue;
+            }
+            let pod = manifest
+                .pointer("/spec/template/spec")
+                .unwrap_or(&manifest["spec"]);
+            assert_eq!(
+                pod["containers"],
+                json!([
+                    { "name": "app", "image": "eu.io/app:v1", "args": ["--b", "--c"], "command": [] },
+                    { "name": "sidecar", "image": "eu.io/side" },
+                ]),
+                "{kind}"
+            );
+            assert_eq!(pod["initContainers"][0]["image"], "init", "{kind}");
+        }
+    }
+
+    #[test]
+    fn an_image_may_be_at_any_path_that_there_is() {
+        let change = |path: &str| {
+            let overrider: ImageOverrider = serde_json::from_value(json!({
+                "predicate": { "path": path }, "component": "Tag", "operator": "replace", "value": "v2",
+            }))
+            .unwrap();
+            let mut manifest = json!({ "kind": "Flink", "spec": { "a/b": "flink:v1", "n": 1 } });
+            change_images(&mut manifest, &overrider).map(|()| manifest["spec"]["a/b"].clone())
+        };
+        assert_eq!(change("/spec/a~1b"), Ok(json!("flink:v2")));
+        for (path, reason) in [
+            ("/spec/image", "has no field"),
+            ("/spec/n", "is no text"),
+            ("spec/a~1b", "no JSON pointer"),
+            ("/spec/a~2b", "no JSON pointer"),
+        ] {
+            let error = change(path).unwrap_err();
+            assert!(error.contains(reason), "{path}: {error}");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Image references and changes of their parts.
+
+use std::fmt;
+
+use muster_shared::api::override_policy::{ImageComponent, ImageOverrider, OverriderOperator};
+
+/// Reference of an image: `[registry[:port]/]repository[:tag|@digest]`. Of a reference with tag and
+/// digest, the tag alone is kept (Karmada behaviour).
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Image {
+    registry: String,
+    repository: String,
+    version: Option<Version>,
+}
+
+/// Version of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Version {
+    Tag(String),
+    Digest(String),
+}
+
+impl Version {
+    fn text(&self) -> &str {
+        match self {
+            Self::Tag(text) | Self::Digest(text) => text,
+        }
+    }
+
+    /// Reads a tag or a digest.
+    fn parse(text: &str) -> Option<Self> {
+        if is_tag(text) {
+            Some(Self::Tag(text.to_owned()))
+        } else if is_digest(text) {
+            Some(Self::Digest(text.to_owned()))
+        } else {
+            None
+        }
+    }
+}
+
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.registry.is_empty() {
+            write!(f, "{}/", self.registry)?;
+        }
+        f.write_str(&self.repository)?;
+        match &self.version {
+            Some(Version::Tag(tag)) => write!(f, ":{tag}"),
+            Some(Version::Digest(digest)) => write!(f, "@{digest}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Image {
+    /// Reads a reference. The part before the first `/` is a registry if it contains `.` or `:`, or
+    /// is `localhost`.
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = |what: &str| Err(format!("{text:?} is no image reference: {what}"));
+        let (name, digest) = match text.split_once('@') {
+            Some((name, digest)) => (name, Some(digest)),
+            None => (text, None),
+        };
+        let (registry, rest) = match name.split_once('/') {
+            Some((first, rest)) if first.contains(['.', ':']) || first == "localhost" => {
+                (first, rest)
+            }
+            _ => ("", name),
+        };
+        let (repository, tag) = match rest.rsplit_once(':') {
+            Some((repository, tag)) => (repository, Some(tag)),
+            None => (rest, None),
+        };
+        if !is_repository(repository) {
+            return wrong(
+                "the repository consists of lower-case letters, digits, and . _ - / between",
+            );
+        }
+        if tag.is_some_and(|tag| !is_tag(tag)) {
+            return wrong("the tag consists of up to 128 letters, digits, and _ . -");
+        }
+        if digest.is_some_and(|digest| !is_digest(digest)) {
+            return wrong("the digest is an algorithm, a colon and at least 32 hexadecimal digits");
+        }
+        let version = match (tag, digest) {
+            (Some(tag), _) => Some(Version::Tag(tag.to_owned())),
+            (None, Some(digest)) => Some(Version::Digest(digest.to_owned())),
+            (None, None) => None,
+        };
+        Ok(Self {
+            registry: registry.to_owned(),
+            repository: repository.to_owned(),
+            version,
+        })
+    }
+}
+
+/// Changes one part of an image reference.
+///
+/// # Errors
+/// A text that says why: `image` is no reference, or the change would leave none.
+pub(super) fn change(image: &str, overrider: &ImageOverrider) -> Result<String, String> {
+    let mut changed = Image::parse(image)?;
+    let value = &overrider.value;
+    let edit = |part: &str| match &overrider.operator {
+        OverriderOperator::Add => Ok(format!("{part}{value}")),
+        OverriderOperator::Replace => Ok(value.clone()),
+        OverriderOperator::Remove => Ok(String::new()),
+        OverriderOperator::Other(other) => Err(format!(
+            "operator {other:?} is not known: use add, remove or replace"
+        )),
+    };
+    match &overrider.component {
+        ImageComponent::Registry => changed.registry = edit(&changed.registry)?,
+        ImageComponent::Repository => {
+            changed.repository = edit(&changed.repository)?;
+            if changed.repository.is_empty() {
+                return Err(format!("{image:?} would be left without a repository"));
+            }
+        }
+        ImageComponent::Tag => {
+            let edited = edit(changed.version.as_ref().map_or("", Version::text))?;
+            // A text that is neither a tag nor a digest changes nothing (Karmada behaviour).
+            changed.version = if edited.is_empty() {
+                None
+            } else {
+                Version::parse(&edited).or(changed.version)
+            };
+        }
+        ImageComponent::Other(other) => {
+            return Err(format!(
+                "component {other:?} is not known: use Registry, Repository or Tag"
+            ));
+        }
+    }
+    Ok(changed.to_string())
+}
+
+/// Path components of lower-case letters and digits, with separators between.
+fn is_repository(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.split('/').all(|part| {
+        let bytes = part.as_bytes();
+        bytes.first().is_some_and(|byte| inner(*byte))
+            && bytes.last().is_some_and(|byte| inner(*byte))
+            && bytes
+                .iter()
+                .all(|byte| inner(*byte) || b"._-".contains(byte))
+    })
+}
+
+/// `[\w][\w.-]{0,127}`.
+fn is_tag(text: &str) -> bool {
+    let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(word)
+        && bytes.len() <= 128
+        && bytes.iter().all(|byte| word(byte) || b".-".contains(byte))
+}
+
+/// An algorithm (letters and digits in parts that begin with a letter), a colon and at least 32
+/// hexadecimal digits.
+fn is_digest(text: &str) -> bool {
+    let Some((algorithm, hex)) = text.split_once(':') else {
+        return false;
+    };
+    let is_part = |part: &str| {
+        part.as_bytes().first().is_some_and(u8::is_ascii_alphabetic)
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    algorithm.split(['-', '_', '+', '.']).all(is_part)
+        && hex.len() >= 32
+        && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGEST: &str = "sha256:50d858e0985ecc7f60418aaf0cc5ab587f42c2570a884095a9e8ccacd0f6545c";
+
+    fn overrider(component: &str, operator: &str, value: &str) -> ImageOverrider {
+        serde_json::from_value(serde_json::json!({
+            "component": component, "operator": operator, "value": value,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn one_part_of_a_reference_is_changed() {
+        let digested = format!("quay.io/team/app@{DIGEST}");
+        let both = format!("app:v1@{DIGEST}");
+        for (image, component, operator, value, expected) in [
+            (
+                "nginx",
+                "Registry",
+                "replace",
+                "eu.example.com:5000",
+                "eu.example.com:5000/nginx",
+            ),
+            (
+                "quay.io/a/b:v1",
+                "Registry",
+                "replace",
+                "eu.io",
+                "eu.io/a/b:v1",
+            ),
+            (
+                "quay.io/a/b:v1",
+                "Registry",
+                "add",
+                ".cn",
+                "quay.io.cn/a/b:v1",
+            ),
+            ("localhost/b", "Registry", "remove", "", "b"),
+            (
+                "library/nginx",
+                "Registry",
+                "add",
+                "eu.io",
+                "eu.io/library/nginx",
+            ),
+            (
+                "quay.io:443/a/b",
+                "Repository",
+                "replace",
+                "c/d",
+                "quay.io:443/c/d",
+            ),
+            ("a/b:v1", "Repository", "add", "-arm", "a/b-arm:v1"),
+            ("a/b:v1", "Tag", "add", "-eu", "a/b:v1-eu"),
+            ("a/b", "Tag", "add", "v2", "a/b:v2"),
+            ("a/b:v1", "Tag", "replace", DIGEST, &format!("a/b@{DIGEST}")),
+            (&digested, "Tag", "replace", "v3", "quay.io/team/app:v3"),
+            (&digested, "Tag", "remove", "", "quay.io/team/app"),
+            ("a/b:v1", "Tag", "replace", "not a tag", "a/b:v1"),
+            ("host:5000/b", "Tag", "remove", "", "host:5000/b"),
+            (&both, "Registry", "replace", "eu.io", "eu.io/app:v1"),
+        ] {
+            let overrider = overrider(component, operator, value);
+            assert_eq!(
+                change(image, &overrider).as_deref(),
+                Ok(expected),
+                "{image} {overrider:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn bad_references_and_changes_are_refused_with_their_reason() {
+        for (image, component, operator, reason) in [
+            ("", "Registry", "replace", "repository"),
+            ("UPPER/case", "Registry", "replace", "repository"),
+            ("a/b:", "Tag", "replace", "tag"),
+            ("a@sha256:12", "Tag", "replace", "digest"),
+            ("a", "Repository", "remove", "without a repository"),
+            ("a", "Name", "remove", "Registry, Repository or Tag"),
+            ("a", "Tag", "move", "add, remove or replace"),
+        ] {
+            let error = change(image, &overrider(component, operator, "v")).unwrap_err();
+            assert!(error.contains(reason), "{image}: {error}");
+        }
+    }
+}

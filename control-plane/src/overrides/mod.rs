@@ -1,0 +1,22 @@
+//! Changes resources on their way to certain clusters, as OverridePolicies and
+//! ClusterOverridePolicies say (Karmada: `pkg/util/overridemanager`).
+//!
+//! ClusterOverridePolicies come first, then the OverridePolicies of the resource's namespace; among
+//! each, the least specific selector first, then by name, so that the most specific policy has the
+//! last word ([`select`]). Each rule that applies to the cluster changes the manifest
+//! ([`apply`]): images, commands, arguments, labels, annotations, embedded documents, then plain
+//! patches.
+//!
+//! An override must not change what identifies the resource: its API version, kind, namespace and
+//! name. Karmada accepts that, and then no longer finds the status of the resource.
+
+mod apply;
+mod containers;
+mod image;
+mod patch;
+mod pointer;
+mod select;
+
+pub use self::apply::apply;
+pub use self::pointer::fault as pointer_fault;
+pub use self::select::{Policies, concerns};

@@ -1,0 +1,279 @@
+//! Patches of manifests, of their labels and annotations, and of documents inside them.
+
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation};
+use muster_shared::api::override_policy::{
+    FieldOperation, FieldOverrider, LabelAnnotationOverrider, OverriderOperator, PlaintextOverrider,
+};
+use serde_json::{Map, Value, json};
+
+use super::pointer;
+
+/// Makes one operation of a JSON patch.
+fn operation(
+    path: &str,
+    operator: &OverriderOperator,
+    value: Option<&Value>,
+) -> Result<PatchOperation, String> {
+    let path = pointer::parse(path)?;
+    let value = value.cloned().unwrap_or(Value::Null);
+    match operator {
+        OverriderOperator::Add => Ok(PatchOperation::Add(AddOperation { path, value })),
+        OverriderOperator::Replace => Ok(PatchOperation::Replace(ReplaceOperation { path, value })),
+        OverriderOperator::Remove => Ok(PatchOperation::Remove(RemoveOperation { path })),
+        OverriderOperator::Other(other) => Err(format!(
+            "operator {other:?} is not known: use add, remove or replace"
+        )),
+    }
+}
+
+fn apply(
+    target: &mut Value,
+    operations: Result<Vec<PatchOperation>, String>,
+) -> Result<(), String> {
+    json_patch::patch(target, &Patch(operations?)).map_err(|error| error.to_string())
+}
+
+/// Applies all operations as one patch of the manifest: all of them or none.
+///
+/// # Errors
+/// A text that names the operation that fails.
+pub(super) fn plaintext(manifest: &mut Value, list: &[PlaintextOverrider]) -> Result<(), String> {
+    let operations = list
+        .iter()
+        .map(|it| operation(&it.path, &it.operator, it.value.as_ref()))
+        .collect();
+    apply(manifest, operations)
+}
+
+/// Changes labels or annotations (`field` of the metadata).
+///
+/// # Errors
+/// A text that names an operator that is not known.
+pub(super) fn pairs(
+    manifest: &mut Value,
+    field: &str,
+    overrider: &LabelAnnotationOverrider,
+) -> Result<(), String> {
+    let held = &mut manifest["metadata"][field];
+    if !held.is_object() {
+        if overrider.operator != OverriderOperator::Add {
+            return Ok(());
+        }
+        *held = Value::Object(Map::new());
+    }
+    let Some(held) = held.as_object_mut() else {
+        return Ok(());
+    };
+    for (key, value) in &overrider.value {
+        match &overrider.operator {
+            OverriderOperator::Add => _ = held.insert(key.clone(), json!(value)),
+            OverriderOperator::Replace => {
+                if let Some(known) = held.get_mut(key) {
+                    *known = json!(value);
+                }
+            }
+            OverriderOperator::Remove => _ = held.remove(key),
+            OverriderOperator::Other(other) => {
+                return Err(format!(
+                    "operator {other:?} is not known: use add, remove or replace"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Changes a document that the manifest holds as a text.
+///
+/// # Errors
+/// A text that says which field holds no document, or which operation fails.
+pub(super) fn document(manifest: &mut Value, overrider: &FieldOverrider) -> Result<(), String> {
+    let path = &overrider.field_path;
+    pointer::parse(path)?;
+    let held = manifest
+        .pointer_mut(path)
+        .ok_or_else(|| format!("the resource has no field {path}"))?;
+    let text = held
+        .as_str()
+        .ok_or_else(|| format!("the field {path} is no text"))?;
+    let in_place = |error: &dyn std::fmt::Display| format!("the field {path}: {error}");
+    let changed = match (&*overrider.json, &*overrider.yaml) {
+        (operations, []) => {
+            let mut document: Value =
+                serde_json::from_str(text).map_err(|error| in_place(&error))?;
+            edit(&mut document, operations).map_err(|error| in_place(&error))?;
+            document.to_string()
+        }
+        ([], operations) => {
+            let mut document: Value =
+                serde_saphyr::from_str(text).map_err(|error| in_place(&error))?;
+            edit(&mut document, operations).map_err(|error| in_place(&error))?;
+            serde_saphyr::to_string(&document).map_err(|error| in_place(&error))?
+        }
+        _ => {
+            return Err(format!(
+                "the field {path}: json and yaml exclude each other"
+            ));
+        }
+    };
+    *held = Value::String(changed);
+    Ok(())
+}
+
+fn edit(document: &mut Value, operations: &[FieldOperation]) -> Result<(), String> {
+    let operations = operations
+        .iter()
+        .map(|it| operation(&it.sub_path, &it.operator, it.value.as_ref()))
+        .collect();
+    apply(document, operations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(value: Value, operations: Value) -> Result<Value, String> {
+        let list: Vec<PlaintextOverrider> = serde_json::from_value(operations).unwrap();
+        let mut manifest = value;
+        plaintext(&mut manifest, &list).map(|()| manifest)
+    }
+
+    #[test]
+    fn a_patch_is_applied_as_a_whole_or_not_at_all() {
+        let spec = json!({ "spec": { "replicas": 1, "list": [1, 2] } });
+        let patched = plain(
+            spec.clone(),
+            json!([
+                { "path": "/spec/replicas", "operator": "replace", "value": 5 },
+                { "path": "/spec/list/0", "operator": "remove" },
+                { "path": "/spec/list/-", "operator": "add", "value": { "a": null } },
+                { "path": "/spec/empty", "operator": "add", "value": null },
+            ]),
+        );
+        let expected =
+            json!({ "spec": { "replicas": 5, "list": [2, { "a": null }], "empty": null } });
+        assert_eq!(patched, Ok(expected));
+        for (operations, reason) in [
+            (
+                json!([{ "path": "/spec/x", "operator": "remove" }]),
+                "/spec/x",
+            ),
+            (
+                json!([{ "path": "/a/b", "operator": "add", "value": 1 }]),
+                "/a/b",
+            ),
+            (
+                json!([{ "path": "/spec/x", "operator": "replace", "value": 1 }]),
+                "/spec/x",
+            ),
+            (
+                json!([{ "path": "spec", "operator": "replace", "value": 1 }]),
+                "no JSON pointer",
+            ),
+            (
+                json!([{ "path": "/spec", "operator": "copy" }]),
+                "add, remove or replace",
+            ),
+        ] {
+            let error = plain(spec.clone(), operations).unwrap_err();
+            assert!(error.contains(reason), "{reason}: {error}");
+        }
+        let mut kept = spec.clone();
+        let half = serde_json::from_value::<Vec<_>>(json!([
+            { "path": "/spec/replicas", "operator": "replace", "value": 5 },
+            { "path": "/spec/x", "operator": "remove" },
+        ]));
+        assert!(plaintext(&mut kept, &half.unwrap()).is_err());
+        assert_eq!(kept, spec);
+    }
+
+    #[test]
+    fn keys_of_labels_are_set_replaced_and_removed() {
+        for (held, operator, value, expected) in [
+            (
+                json!({}),
+                "add",
+                json!({ "a/b": "1" }),
+                json!({ "labels": { "a/b": "1" } }),
+            ),
+            (
+                json!({ "labels": { "a": "0" } }),
+                "add",
+                json!({ "a": "1", "b": "2" }),
+                json!({ "labels": { "a": "1", "b": "2" } }),
+            ),
+            (
+                json!({ "labels": { "a": "0" } }),
+                "replace",
+                json!({ "a": "1", "b": "2" }),
+                json!({ "labels": { "a": "1" } }),
+            ),
+            (
+                json!({ "labels": { "a": "0", "c": "3" } }),
+                "remove",
+                json!({ "a": "other", "b": "" }),
+                json!({ "labels": { "c": "3" } }),
+            ),
+        ] {
+            let overrider: LabelAnnotationOverrider =
+                serde_json::from_value(json!({ "operator": operator, "value": value })).unwrap();
+            let mut manifest = json!({ "metadata": held });
+            pairs(&mut manifest, "labels", &overrider).unwrap();
+            assert_eq!(manifest["metadata"], expected, "{overrider:?}");
+        }
+        let overrider: LabelAnnotationOverrider =
+            serde_json::from_value(json!({ "operator": "remove", "value": { "a": "" } })).unwrap();
+        let mut manifest = json!({ "metadata": { "name": "web" } });
+        pairs(&mut manifest, "labels", &overrider).unwrap();
+        assert_eq!(manifest["metadata"]["labels"], Value::Null);
+    }
+
+    fn in_document(text: &str, kind: &str, operations: &Value) -> Result<String, String> {
+        let overrider: FieldOverrider =
+            serde_json::from_value(json!({ "fieldPath": "/data/config", kind: operations }))
+                .unwrap();
+        let mut manifest = json!({ "data": { "config": text, "number": 1 } });
+        document(&mut manifest, &overrider)
+            .map(|()| manifest["data"]["config"].as_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn documents_inside_a_field_are_changed() {
+        let operations = json!([
+            { "subPath": "/db/host", "operator": "replace", "value": "eu" },
+            { "subPath": "/db/ports/0", "operator": "remove" },
+        ]);
+        let json = in_document(
+            r#"{"db": {"host": "us", "ports": [1, 2]}}"#,
+            "json",
+            &operations,
+        );
+        assert_eq!(json.as_deref(), Ok(r#"{"db":{"host":"eu","ports":[2]}}"#));
+        let yaml = in_document(
+            "db:\n  host: us # here\n  ports: [1, 2]\n",
+            "yaml",
+            &operations,
+        )
+        .unwrap();
+        let read: Value = serde_saphyr::from_str(&yaml).unwrap();
+        assert_eq!(read, json!({ "db": { "host": "eu", "ports": [2] } }));
+    }
+
+    #[test]
+    fn a_field_that_holds_no_document_is_named() {
+        for (path, kind, reason) in [
+            ("/data/missing", "json", "has no field /data/missing"),
+            ("/data/number", "json", "/data/number is no text"),
+            ("/data/config", "json", "the field /data/config: "),
+            ("data", "yaml", "no JSON pointer"),
+        ] {
+            let overrider: FieldOverrider = serde_json::from_value(json!({
+                "fieldPath": path, kind: [{ "subPath": "/a", "operator": "remove" }],
+            }))
+            .unwrap();
+            let mut manifest = json!({ "data": { "config": "no json", "number": 1 } });
+            let error = document(&mut manifest, &overrider).unwrap_err();
+            assert!(error.contains(reason), "{path}: {error}");
+        }
+    }
+}
