@@ -9,6 +9,7 @@ use kube::api::{DeleteParams, DynamicObject};
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::ground::{gone, until};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::override_policy::OverridePolicy;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{Api, ConfigMap, Deployment, Namespace, ResourceExt};
@@ -367,11 +368,11 @@ async fn what_of_a_policy_has_no_effect_is_told() {
     bench
         .place("web", json!({ "dependentOverrides": ["o"] }))
         .await;
-    bench
-        .told("PropagationPolicy", "web", "DependentOverrides")
-        .await;
     let told = bench.told("Deployment", "web", "ApplyPolicyFailed").await;
-    assert!(told.contains("override policies (o)"), "{told}");
+    assert!(told.contains("do not exist: o"), "{told}");
+    let policy = json!({ "metadata": { "name": "o" }, "spec": {} });
+    create::<OverridePolicy>(&bench.here(), policy).await;
+    bench.sent("m1", "Deployment", "web", |_| true).await;
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod conflict;
 mod detector;
 mod failing;
 mod identity;
+mod overrides;
 
 use std::collections::BTreeMap;
 

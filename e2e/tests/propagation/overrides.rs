@@ -1,0 +1,165 @@
+//! Override policies: what each cluster gets, and what happens when a policy comes, changes, goes
+//! or cannot be applied.
+
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::override_policy::{ClusterOverridePolicy, OverridePolicy};
+use muster_shared::names::annotation::{APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES};
+use serde_json::{Value, json};
+
+use muster_e2e::harness::ground::until;
+use muster_shared::api::work::Work;
+use muster_shared::names;
+
+use crate::bench::{Bench, create, merge};
+
+fn image(manifest: &Value) -> &str {
+    let container = &manifest["spec"]["template"]["spec"]["containers"][0];
+    container["image"].as_str().unwrap_or_default()
+}
+
+fn registry(value: &str) -> Value {
+    json!({ "imageOverrider": [{ "component": "Registry", "operator": "replace", "value": value }] })
+}
+
+/// A rule for the clusters of a region.
+fn in_region(region: &str, overriders: Value) -> Value {
+    json!({
+        "targetCluster": { "fieldSelector": { "matchExpressions": [
+            { "key": "region", "operator": "In", "values": [region] },
+        ] } },
+        "overriders": overriders,
+    })
+}
+
+async fn region(bench: &Bench, member: &str, region: &str) {
+    merge::<Cluster>(
+        &bench.all(),
+        member,
+        json!({ "spec": { "region": region } }),
+    )
+    .await;
+}
+
+async fn override_policy(bench: &Bench, name: &str, rules: Value) {
+    let policy = json!({
+        "metadata": { "name": name },
+        "spec": {
+            "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" }],
+            "overrideRules": rules,
+        },
+    });
+    create::<OverridePolicy>(&bench.here(), policy).await;
+}
+
+async fn runs(bench: &Bench, member: &str, expected: &str) {
+    let is_it = |manifest: &Value| image(manifest) == expected;
+    bench.sent(member, "Deployment", "web", is_it).await;
+}
+
+#[tokio::test]
+async fn a_failover_into_another_region_takes_the_images_of_that_region() {
+    let bench = Bench::start().await;
+    for (member, where_it_is) in [("m1", "us"), ("m2", "eu")] {
+        region(&bench, member, where_it_is).await;
+    }
+    let rules = json!([
+        in_region("us", registry("us.io")),
+        in_region("eu", registry("eu.io"))
+    ]);
+    override_policy(&bench, "images", rules).await;
+    let _control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    let application =
+        json!({ "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Gracefully" });
+    let more = json!({
+        "propagateDeps": true,
+        "failover": { "application": application },
+        "placement": {
+            "clusterAffinities": [
+                { "affinityName": "home", "clusterNames": ["m1"] },
+                { "affinityName": "away", "clusterNames": ["m2"] },
+            ],
+            "replicaScheduling": { "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated" },
+        },
+    });
+    bench.place("web", more).await;
+    runs(&bench, "m1", "us.io/nginx").await;
+    bench.report("m1", "web", 4).await;
+    let status = json!({ "replicas": 4, "readyReplicas": 0 });
+    bench.report_that("m1", "web", "Unhealthy", status).await;
+    runs(&bench, "m2", "eu.io/nginx").await;
+}
+
+#[tokio::test]
+async fn a_policy_takes_effect_when_it_comes_changes_and_goes_and_when_a_cluster_moves() {
+    let (bench, _control_plane) = Bench::with_web(json!({})).await;
+    runs(&bench, "m1", "nginx").await;
+    // The policy of the namespace has the last word.
+    let wide = json!({
+        "metadata": { "name": "wide" },
+        "spec": { "overrideRules": [{ "overriders": registry("all.io") }] },
+    });
+    create::<ClusterOverridePolicy>(&bench.all(), wide).await;
+    runs(&bench, "m1", "all.io/nginx").await;
+    override_policy(&bench, "near", json!([in_region("eu", registry("eu.io"))])).await;
+    region(&bench, "m2", "eu").await;
+    runs(&bench, "m2", "eu.io/nginx").await;
+    let work = names::work("Deployment", "web", "default");
+    let works = bench.works("m2");
+    until(&works, &work, "both policies are named", |work: &Work| {
+        let annotations = work.metadata.annotations.clone().unwrap_or_default();
+        let names =
+            |key: &str, name: &str| annotations.get(key).is_some_and(|it| it.contains(name));
+        names(APPLIED_CLUSTER_OVERRIDES, "\"wide\"") && names(APPLIED_OVERRIDES, "\"near\"")
+    })
+    .await;
+    let rules = json!({ "spec": { "overrideRules": [{ "overriders": registry("any.io") }] } });
+    merge::<OverridePolicy>(&bench.here(), "near", rules).await;
+    for member in ["m1", "m2"] {
+        runs(&bench, member, "any.io/nginx").await;
+    }
+    let policies = bench.here::<OverridePolicy>();
+    policies.delete("near", &Default::default()).await.unwrap();
+    for member in ["m1", "m2"] {
+        runs(&bench, member, "all.io/nginx").await;
+    }
+    until(
+        &works,
+        &work,
+        "the policy that went is not named",
+        |work: &Work| {
+            let annotations = work.metadata.annotations.clone().unwrap_or_default();
+            !annotations.contains_key(APPLIED_OVERRIDES)
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_change_that_cannot_be_made_is_told_and_stops_its_cluster_alone() {
+    let (bench, _control_plane) = Bench::with_web(json!({})).await;
+    bench.sent("m2", "Deployment", "web", |_| true).await;
+    region(&bench, "m2", "eu").await;
+    let broken =
+        json!({ "plaintext": [{ "path": "/spec/nosuch", "operator": "replace", "value": 1 }] });
+    override_policy(&bench, "broken", json!([in_region("eu", broken)])).await;
+    for (kind, name) in [("Deployment", "web"), ("ResourceBinding", "web-deployment")] {
+        let told = bench.told(kind, name, "ApplyOverridePolicyFailed").await;
+        assert!(
+            told.contains("OverridePolicy default/broken")
+                && told.contains("cluster m2")
+                && told.contains("plaintext"),
+            "{told}"
+        );
+    }
+    // The other cluster follows the template, and this one keeps what it has.
+    let image = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "c", "image": "nginx:2" }] } } } });
+    merge::<muster_shared::k8s::Deployment>(&bench.here(), "web", image).await;
+    runs(&bench, "m1", "nginx:2").await;
+    runs(&bench, "m2", "nginx").await;
+    let mended = json!({ "spec": { "overrideRules": [{ "overriders": registry("ok.io") }] } });
+    merge::<OverridePolicy>(&bench.here(), "broken", mended).await;
+    for member in ["m1", "m2"] {
+        runs(&bench, member, "ok.io/nginx:2").await;
+    }
+}
