@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // how a test says that it failed
 
-mod roll;
+mod heartbeats;
 
 use std::time::Duration;
 
+use heartbeats::{GRACE, Setting, ready, silent};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::route::Condition;
-use roll::{GRACE, Setting, ready, silent};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -21,23 +21,23 @@ const LATE: Duration = Duration::from_secs(3);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_is_cut_off_just_after_it_joined_is_missed_after_one_grace() {
     let start_up = "--cluster-startup-grace-period=60s".to_owned();
-    roll::call(
+    heartbeats::run(
         Setting::named("just-joined", 1).flag(start_up),
-        async |roll| {
+        async |fleet| {
             // Joins while the control plane listens, so that its start-up grace begins before it is
             // heard.
-            roll.join("late")?;
-            roll::until(roll, "it is ready", |view| ready(view, "late")).await?;
+            fleet.join("late")?;
+            heartbeats::until(fleet, "it is ready", |view| ready(view, "late")).await?;
             let cut = Instant::now();
-            roll.cut(["late"]);
-            roll::until(roll, "it is missed", |view| silent(view, "late")).await?;
+            fleet.cut(["late"]);
+            heartbeats::until(fleet, "it is missed", |view| silent(view, "late")).await?;
             assert!(
                 cut.elapsed() < GRACE + LATE,
                 "missed after {:?}",
                 cut.elapsed()
             );
             assert!(
-                cut.elapsed() > roll::AT_LEAST,
+                cut.elapsed() > heartbeats::AT_LEAST,
                 "missed too early, after {:?}",
                 cut.elapsed()
             );
@@ -49,31 +49,37 @@ async fn a_member_that_is_cut_off_just_after_it_joined_is_missed_after_one_grace
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_control_plane_is_cut_off_itself_nobody_is_taken_for_silent() {
-    roll::call(
+    heartbeats::run(
         Setting::named("own-network", 6).flag("--leader-elect=false".to_owned()),
-        async |roll| {
-            roll.place("web", "member1", &serde_json::Value::Null)?;
-            roll.to_fleet.set(Condition::Silent);
+        async |fleet| {
+            fleet.place("web", "member1", &serde_json::Value::Null)?;
+            fleet.to_fleet.set(Condition::Silent);
             // This one really dies meanwhile, and nobody can know.
-            roll.cut(["member6"]);
+            fleet.cut(["member6"]);
             let away = 2 * GRACE;
-            roll::holds(roll, "nobody is judged unheard", away, roll::nobody_silent).await?;
+            heartbeats::holds(
+                fleet,
+                "nobody is judged unheard",
+                away,
+                heartbeats::nobody_silent,
+            )
+            .await?;
             let back = Instant::now();
-            roll.to_fleet.set(Condition::Up);
-            roll::until(roll, "the dead one is missed", |view| {
+            fleet.to_fleet.set(Condition::Up);
+            heartbeats::until(fleet, "the dead one is missed", |view| {
                 silent(view, "member6")
             })
             .await?;
             let after = back.elapsed();
             assert!(
-                after + Duration::from_millis(500) > roll::AT_LEAST,
+                after + Duration::from_millis(500) > heartbeats::AT_LEAST,
                 "it had a full grace after the outage, not {after:?}"
             );
-            roll::holds(roll, "the others are alive", GRACE, |view| {
-                roll::nobody_silent_but(view, "member6")
+            heartbeats::holds(fleet, "the others are alive", GRACE, |view| {
+                heartbeats::nobody_silent_but(view, "member6")
             })
             .await?;
-            assert_eq!(roll::leaving(roll), 0, "nobody was evicted");
+            assert_eq!(heartbeats::leaving(fleet), 0, "nobody was evicted");
             Ok(())
         },
     )
@@ -82,16 +88,16 @@ async fn while_the_control_plane_is_cut_off_itself_nobody_is_taken_for_silent() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_leader_takes_nobody_for_silent_before_it_has_listened_for_a_full_grace() {
-    roll::call(Setting::named("new-leader", 4), async |roll| {
-        roll.cut(["member4"]);
-        roll.control_plane.kill().await;
-        roll::holds(roll, "nobody is there to notice", 2 * GRACE, |view| {
-            roll::nobody_silent(view)
+    heartbeats::run(Setting::named("new-leader", 4), async |fleet| {
+        fleet.cut(["member4"]);
+        fleet.control_plane.kill().await;
+        heartbeats::holds(fleet, "nobody is there to notice", 2 * GRACE, |view| {
+            heartbeats::nobody_silent(view)
         })
         .await?;
         let resumed = Instant::now();
-        roll.control_plane.resume();
-        roll::until(roll, "the dead one is missed", |view| {
+        fleet.control_plane.resume();
+        heartbeats::until(fleet, "the dead one is missed", |view| {
             silent(view, "member4")
         })
         .await?;
@@ -100,8 +106,8 @@ async fn a_new_leader_takes_nobody_for_silent_before_it_has_listened_for_a_full_
             "missed {:?} after the new leader was started",
             resumed.elapsed()
         );
-        roll::holds(roll, "the others are alive", GRACE, |view| {
-            roll::nobody_silent_but(view, "member4")
+        heartbeats::holds(fleet, "the others are alive", GRACE, |view| {
+            heartbeats::nobody_silent_but(view, "member4")
         })
         .await?;
         Ok(())
@@ -112,8 +118,8 @@ async fn a_new_leader_takes_nobody_for_silent_before_it_has_listened_for_a_full_
 /// A silence by a policy of two taints, one of which the API refuses, as Karmada's does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_taint_that_the_api_refuses_keeps_no_other_from_coming_and_going() {
-    roll::call(Setting::named("refused-taint", 2), async |roll| {
-        let definitions: Api<CustomResourceDefinition> = Api::all(roll.client.clone());
+    heartbeats::run(Setting::named("refused-taint", 2), async |fleet| {
+        let definitions: Api<CustomResourceDefinition> = Api::all(fleet.client.clone());
         let effects = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/taints/items/properties/effect/enum";
         let patch = json!([
             { "op": "replace", "path": effects, "value": ["NoSchedule", "NoExecute"] },
@@ -136,18 +142,18 @@ spec:
     - { key: example.com/soft, effect: PreferNoSchedule, addOnMatchSeconds: 1, removeOnMismatchSeconds: 1 }
     - { key: example.com/hard, effect: NoExecute, addOnMatchSeconds: 1, removeOnMismatchSeconds: 1 }
 "#;
-        apply(&roll.client, policy).await?;
-        roll.cut(["member2"]);
-        roll::until(roll, "the other taint comes", |view| {
-            let tainted = roll::tainted(view);
+        apply(&fleet.client, policy).await?;
+        fleet.cut(["member2"]);
+        heartbeats::until(fleet, "the other taint comes", |view| {
+            let tainted = heartbeats::tainted(view);
             (tainted == 1).then_some(()).ok_or_else(|| format!("{tainted} are tainted"))
         })
         .await?;
-        roll::told(roll, "member2", &["TaintRefused"]).await?;
-        roll::told(roll, "silent-clusters", &["TaintRefused"]).await?;
-        roll.heal(["member2"]);
-        roll::until(roll, "it goes", |view| {
-            let tainted = roll::tainted(view);
+        heartbeats::told(fleet, "member2", &["TaintRefused"]).await?;
+        heartbeats::told(fleet, "silent-clusters", &["TaintRefused"]).await?;
+        fleet.heal(["member2"]);
+        heartbeats::until(fleet, "it goes", |view| {
+            let tainted = heartbeats::tainted(view);
             (tainted == 0).then_some(()).ok_or_else(|| format!("{tainted} are tainted"))
         })
         .await?;

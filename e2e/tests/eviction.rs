@@ -2,23 +2,23 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // how a test says that it failed
 
-mod roll;
+mod heartbeats;
 
 use std::time::Duration;
 
+use heartbeats::{Setting, left, pending, silent, tainted, told};
 use http::StatusCode;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use muster_e2e::harness::apply::apply;
+use muster_e2e::harness::heartbeat_fleet::{HeartbeatFleet, name};
 use muster_e2e::harness::observer::View;
-use muster_e2e::harness::roll::{Roll, name};
 use muster_e2e::harness::route::Effect;
 use muster_shared::api::cluster::Cluster;
-use roll::{Setting, left, pending, silent, tainted, told};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 /// Taints what is not ready, and lets go of what is ready again.
-async fn taint_policy(roll: &Roll, add: u32, remove: u32) -> anyhow::Result<()> {
+async fn taint_policy(fleet: &HeartbeatFleet, add: u32, remove: u32) -> anyhow::Result<()> {
     let policy = format!(
         r#"
 apiVersion: policy.karmada.io/v1alpha1
@@ -37,14 +37,14 @@ spec:
       removeOnMismatchSeconds: {remove}
 "#
     );
-    apply(&roll.client, &policy).await
+    apply(&fleet.client, &policy).await
 }
 
 /// So many workloads on each of the first clusters.
-fn place(roll: &Roll, clusters: usize, each: usize) -> anyhow::Result<()> {
+fn place(fleet: &HeartbeatFleet, clusters: usize, each: usize) -> anyhow::Result<()> {
     for number in 1..=clusters {
         for n in 0..each {
-            roll.place(&format!("web-{number}-{n}"), &name(number), &Value::Null)?;
+            fleet.place(&format!("web-{number}-{n}"), &name(number), &Value::Null)?;
         }
     }
     Ok(())
@@ -67,17 +67,17 @@ async fn when_seven_of_twelve_clusters_fail_at_once_workloads_leave_at_the_secon
     let setting = Setting::named("twelve", 12)
         .flag("--resource-eviction-rate=50")
         .flag("--secondary-resource-eviction-rate=1");
-    roll::call(setting, async |roll| {
-        taint_policy(roll, 1, 1).await?;
-        place(roll, 7, 3)?;
+    heartbeats::run(setting, async |fleet| {
+        taint_policy(fleet, 1, 1).await?;
+        place(fleet, 7, 3)?;
         let victims = names(1..=7);
-        roll.cut(victims.iter().map(String::as_str));
-        roll::until(roll, "the first workload leaves", |view| {
+        fleet.cut(victims.iter().map(String::as_str));
+        heartbeats::until(fleet, "the first workload leaves", |view| {
             exactly(1, "left", left(view).min(1))
         })
         .await?;
         let first = Instant::now();
-        roll::until(roll, "five have left", |view| {
+        heartbeats::until(fleet, "five have left", |view| {
             exactly(5, "left", left(view).min(5))
         })
         .await?;
@@ -88,7 +88,7 @@ async fn when_seven_of_twelve_clusters_fail_at_once_workloads_leave_at_the_secon
             "four left within {:?}",
             first.elapsed()
         );
-        let events = roll.events("member1").await?;
+        let events = fleet.events("member1").await?;
         assert!(events.contains("EvictionSlowed"), "{events:?}");
         Ok(())
     })
@@ -98,17 +98,17 @@ async fn when_seven_of_twelve_clusters_fail_at_once_workloads_leave_at_the_secon
 #[tokio::test(flavor = "multi_thread")]
 async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back() {
     let setting = Setting::named("eight", 8).flag("--resource-eviction-rate=50");
-    roll::call(setting, async |roll| {
-        taint_policy(roll, 1, 1).await?;
-        place(roll, 5, 2)?;
+    heartbeats::run(setting, async |fleet| {
+        taint_policy(fleet, 1, 1).await?;
+        place(fleet, 5, 2)?;
         let victims = names(1..=5);
-        roll.cut(victims.iter().map(String::as_str));
-        roll::until(roll, "five are declared failed", |view| {
+        fleet.cut(victims.iter().map(String::as_str));
+        heartbeats::until(fleet, "five are declared failed", |view| {
             exactly(5, "tainted", tainted(view))
         })
         .await?;
         let stopped = ("True".to_owned(), "StoppedByThreshold".to_owned());
-        roll::until(roll, "the binding says so", |view| {
+        heartbeats::until(fleet, "the binding says so", |view| {
             let says = pending(view, "web-3-0");
             if says == stopped {
                 Ok(())
@@ -117,22 +117,22 @@ async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back()
             }
         })
         .await?;
-        roll::holds(roll, "nothing leaves", Duration::from_secs(3), |view| {
+        heartbeats::holds(fleet, "nothing leaves", Duration::from_secs(3), |view| {
             exactly(0, "left", left(view))
         })
         .await?;
-        let events = roll.events("member3").await?;
+        let events = fleet.events("member3").await?;
         assert!(events.contains("EvictionStopped"), "{events:?}");
 
         // One is enough: four of eight are no more than 55 %. Its own workloads stay, those of the
         // others leave.
-        roll.heal(["member1"]);
-        roll::until(roll, "the rest leaves", |view| {
+        fleet.heal(["member1"]);
+        heartbeats::until(fleet, "the rest leaves", |view| {
             exactly(8, "left", left(view))
         })
         .await?;
         let abandoned = ("False".to_owned(), "AbandonedOnRecovery".to_owned());
-        roll::until(roll, "those of the returned cluster are told", |view| {
+        heartbeats::until(fleet, "those of the returned cluster are told", |view| {
             let says = pending(view, "web-1-0");
             if says == abandoned {
                 Ok(())
@@ -141,11 +141,11 @@ async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back()
             }
         })
         .await?;
-        roll::holds(roll, "they stay", Duration::from_secs(2), |view| {
+        heartbeats::holds(fleet, "they stay", Duration::from_secs(2), |view| {
             exactly(8, "left", left(view))
         })
         .await?;
-        let events = roll.events("member3").await?;
+        let events = fleet.events("member3").await?;
         assert!(events.contains("EvictionResumed"), "{events:?}");
         Ok(())
     })
@@ -155,13 +155,13 @@ async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_cluster_that_vanished_counts_until_the_api_says_that_it_is_gone() {
     let setting = Setting::named("vanished", 9).flag("--resource-eviction-rate=50");
-    roll::call(setting, async |roll| {
-        taint_policy(roll, 1, 1).await?;
-        place(roll, 5, 1)?;
+    heartbeats::run(setting, async |fleet| {
+        taint_policy(fleet, 1, 1).await?;
+        place(fleet, 5, 1)?;
         let victims = names(1..=5);
-        roll.cut(victims.iter().map(String::as_str));
+        fleet.cut(victims.iter().map(String::as_str));
         let stopped = ("True".to_owned(), "StoppedByThreshold".to_owned());
-        roll::until(roll, "five of nine are too many", |view| {
+        heartbeats::until(fleet, "five of nine are too many", |view| {
             exactly(5, "tainted", tainted(view))?;
             let says = pending(view, "web-3-0");
             if says == stopped {
@@ -172,23 +172,23 @@ async fn a_failed_cluster_that_vanished_counts_until_the_api_says_that_it_is_gon
         })
         .await?;
         // Nothing that the control plane sees announces its departure.
-        let clusters = Api::<Cluster>::all(roll.client.clone());
-        roll.to_fleet.inject_on("v1alpha1/clusters", Effect::Hang);
+        let clusters = Api::<Cluster>::all(fleet.client.clone());
+        fleet.to_fleet.inject_on("v1alpha1/clusters", Effect::Hang);
         let free = json!({"metadata": {"finalizers": null}});
         clusters
             .patch("member1", &PatchParams::default(), &Patch::Merge(free))
             .await?;
         clusters.delete("member1", &DeleteParams::default()).await?;
-        roll.compact();
-        roll.to_fleet.heal();
+        fleet.compact();
+        fleet.to_fleet.heal();
         let refused = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
-        roll.to_fleet.inject_on("/clusters/member1", refused);
-        roll::holds(roll, "nothing leaves", Duration::from_secs(5), |view| {
+        fleet.to_fleet.inject_on("/clusters/member1", refused);
+        heartbeats::holds(fleet, "nothing leaves", Duration::from_secs(5), |view| {
             exactly(0, "left", left(view))
         })
         .await?;
-        roll.to_fleet.heal();
-        roll::until(roll, "the others leave", |view| {
+        fleet.to_fleet.heal();
+        heartbeats::until(fleet, "the others leave", |view| {
             exactly(4, "left", left(view))
         })
         .await
@@ -199,22 +199,22 @@ async fn a_failed_cluster_that_vanished_counts_until_the_api_says_that_it_is_gon
 #[tokio::test(flavor = "multi_thread")]
 async fn the_window_of_a_taint_policy_goes_on_while_the_control_plane_is_away() {
     const WINDOW: u32 = 8;
-    roll::call(Setting::named("window", 3), async |roll| {
-        taint_policy(roll, WINDOW, 4).await?;
-        roll.cut(["member1"]);
-        roll::until(roll, "it is missed", |view| silent(view, "member1")).await?;
+    heartbeats::run(Setting::named("window", 3), async |fleet| {
+        taint_policy(fleet, WINDOW, 4).await?;
+        fleet.cut(["member1"]);
+        heartbeats::until(fleet, "it is missed", |view| silent(view, "member1")).await?;
         // Late in the window: one that began anew would end five seconds later.
-        roll::holds(roll, "no taint yet", Duration::from_secs(5), |view| {
+        heartbeats::holds(fleet, "no taint yet", Duration::from_secs(5), |view| {
             exactly(0, "tainted", tainted(view))
         })
         .await?;
-        roll.control_plane.kill().await;
-        roll.control_plane.resume();
-        roll::until(roll, "it is tainted", |view| {
+        fleet.control_plane.kill().await;
+        fleet.control_plane.resume();
+        heartbeats::until(fleet, "it is tainted", |view| {
             exactly(1, "tainted", tainted(view))
         })
         .await?;
-        let cluster = roll.observer.view.clusters.get(None, "member1").unwrap();
+        let cluster = fleet.observer.view.clusters.get(None, "member1").unwrap();
         let since = cluster.condition("Ready").unwrap().last_transition_time.0;
         let taint = cluster
             .spec
@@ -237,27 +237,27 @@ async fn the_window_of_a_taint_policy_goes_on_while_the_control_plane_is_away() 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_workload_says_why_it_leaves_waits_or_stays() {
     let setting = Setting::named("explained", 3).flag("--resource-eviction-rate=50");
-    roll::call(setting, async |roll| {
+    heartbeats::run(setting, async |fleet| {
         let tolerations =
             |list: Value| json!({"placement": {"clusterAffinity": {}, "clusterTolerations": list}});
-        roll.place("leaves", "member1", &Value::Null)?;
-        roll.place(
+        fleet.place("leaves", "member1", &Value::Null)?;
+        fleet.place(
             "waits",
             "member1",
             &tolerations(json!([{"operator": "Exists", "tolerationSeconds": 600}])),
         )?;
-        roll.place(
+        fleet.place(
             "stays",
             "member1",
             &tolerations(json!([{"operator": "Exists"}])),
         )?;
-        roll.place(
+        fleet.place(
             "nowhere",
             "member1",
             &json!({"placement": {"clusterAffinity": {"clusterNames": ["member1"]}}}),
         )?;
-        taint_policy(roll, 1, 1).await?;
-        roll.cut(["member1"]);
+        taint_policy(fleet, 1, 1).await?;
+        fleet.cut(["member1"]);
         for (workload, status, reason) in [
             ("leaves", "False", "Evicted"),
             ("waits", "True", "WaitingForToleration"),
@@ -265,7 +265,7 @@ async fn each_workload_says_why_it_leaves_waits_or_stays() {
             ("nowhere", "True", "NowhereToGo"),
         ] {
             let expected = (status.to_owned(), reason.to_owned());
-            roll::until(roll, "the condition", |view| {
+            heartbeats::until(fleet, "the condition", |view| {
                 let says = pending(view, workload);
                 if says == expected {
                     Ok(())
@@ -274,12 +274,12 @@ async fn each_workload_says_why_it_leaves_waits_or_stays() {
                 }
             })
             .await?;
-            told(roll, workload, &[reason]).await?;
+            told(fleet, workload, &[reason]).await?;
         }
-        told(roll, "member1", &["EvictionQueued", "EvictionNowhereToGo"]).await?;
+        told(fleet, "member1", &["EvictionQueued", "EvictionNowhereToGo"]).await?;
 
-        roll.heal(["member1"]);
-        roll::until(roll, "what waited stays", |view| {
+        fleet.heal(["member1"]);
+        heartbeats::until(fleet, "what waited stays", |view| {
             let says = pending(view, "waits").1;
             if says == "AbandonedOnRecovery" {
                 Ok(())
@@ -288,7 +288,7 @@ async fn each_workload_says_why_it_leaves_waits_or_stays() {
             }
         })
         .await?;
-        told(roll, "member1", &["EvictionAbandoned"]).await
+        told(fleet, "member1", &["EvictionAbandoned"]).await
     })
     .await;
 }
@@ -298,17 +298,17 @@ async fn the_last_living_copy_is_not_given_up_for_one_on_a_silent_cluster() {
     let setting = Setting::named("refuge", 6)
         .flag("--resource-eviction-rate=50")
         .flag("--no-execute-taint-eviction-purge-mode=Directly");
-    roll::call(setting, async |roll| {
+    heartbeats::run(setting, async |fleet| {
         let both = json!({
             "clusters": [{"name": "member1"}, {"name": "member2"}],
             "placement": {"clusterAffinity": {"clusterNames": ["member1", "member2"]}},
         });
-        roll.place("web", "member1", &both)?;
-        roll.cut(["member2"]);
-        roll::until(roll, "it is missed", |view| silent(view, "member2")).await?;
+        fleet.place("web", "member1", &both)?;
+        fleet.cut(["member2"]);
+        heartbeats::until(fleet, "it is missed", |view| silent(view, "member2")).await?;
         let taints =
             json!({"spec": {"taints": [{"key": "example.com/drain", "effect": "NoExecute"}]}});
-        Api::<Cluster>::all(roll.client.clone())
+        Api::<Cluster>::all(fleet.client.clone())
             .patch("member1", &PatchParams::default(), &Patch::Merge(taints))
             .await?;
         let says = |status: &str, reason: &str| {
@@ -322,9 +322,9 @@ async fn the_last_living_copy_is_not_given_up_for_one_on_a_silent_cluster() {
                 }
             }
         };
-        roll::until(roll, "it has nowhere to go", says("True", "NowhereToGo")).await?;
-        roll::holds(roll, "it stays", Duration::from_secs(3), |view| {
-            let on = roll::placed(view, "web");
+        heartbeats::until(fleet, "it has nowhere to go", says("True", "NowhereToGo")).await?;
+        heartbeats::holds(fleet, "it stays", Duration::from_secs(3), |view| {
+            let on = heartbeats::placed(view, "web");
             if on == ["member1", "member2"] {
                 Ok(())
             } else {
@@ -332,14 +332,14 @@ async fn the_last_living_copy_is_not_given_up_for_one_on_a_silent_cluster() {
             }
         })
         .await?;
-        roll.heal(["member2"]);
-        roll::until(
-            roll,
+        fleet.heal(["member2"]);
+        heartbeats::until(
+            fleet,
             "it leaves for a living copy",
             says("False", "Evicted"),
         )
         .await?;
-        assert_eq!(roll::placed(&roll.observer.view, "web"), ["member2"]);
+        assert_eq!(heartbeats::placed(&fleet.observer.view, "web"), ["member2"]);
         Ok(())
     })
     .await;
@@ -348,9 +348,9 @@ async fn the_last_living_copy_is_not_given_up_for_one_on_a_silent_cluster() {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_removed() {
     let setting = Setting::named("gate-off", 3).without_failover();
-    roll::call(setting, async |roll| {
-        roll.place("web", "member1", &Value::Null)?;
-        let clusters = Api::<Cluster>::all(roll.client.clone());
+    heartbeats::run(setting, async |fleet| {
+        fleet.place("web", "member1", &Value::Null)?;
+        let clusters = Api::<Cluster>::all(fleet.client.clone());
         let taints = json!({"spec": {"taints": [
             {"key": "example.com/mine", "effect": "NoExecute"},
             {"key": "cluster.karmada.io/terminating", "effect": "NoExecute"},
@@ -359,7 +359,7 @@ async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_re
             .patch("member1", &PatchParams::default(), &Patch::Merge(taints))
             .await?;
         let stays = |view: &View| {
-            let on = roll::placed(view, "web");
+            let on = heartbeats::placed(view, "web");
             if on == ["member1"] {
                 Ok(())
             } else {
@@ -367,7 +367,7 @@ async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_re
             }
         };
         let off = ("False".to_owned(), "FailoverOff".to_owned());
-        roll::until(roll, "it is said why", |view| {
+        heartbeats::until(fleet, "it is said why", |view| {
             let condition = pending(view, "web");
             if condition == off {
                 Ok(())
@@ -376,11 +376,11 @@ async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_re
             }
         })
         .await?;
-        told(roll, "web", &["FailoverOff"]).await?;
-        told(roll, "member1", &["EvictionOff"]).await?;
-        roll::holds(roll, "it stays", Duration::from_secs(3), stays).await?;
+        told(fleet, "web", &["FailoverOff"]).await?;
+        told(fleet, "member1", &["EvictionOff"]).await?;
+        heartbeats::holds(fleet, "it stays", Duration::from_secs(3), stays).await?;
         clusters.delete("member1", &DeleteParams::default()).await?;
-        roll::until(roll, "the cluster is gone", |view| {
+        heartbeats::until(fleet, "the cluster is gone", |view| {
             let there = view.clusters.get(None, "member1").is_some();
             if there {
                 Err("member1 is there".to_owned())
@@ -389,7 +389,7 @@ async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_re
             }
         })
         .await?;
-        let on = roll::placed(&roll.observer.view, "web");
+        let on = heartbeats::placed(&fleet.observer.view, "web");
         assert!(on.len() == 1 && on[0] != "member1", "web is on {on:?}");
         Ok(())
     })
@@ -401,14 +401,14 @@ async fn in_the_classic_mode_a_silent_cluster_is_evicted_from_without_any_policy
     let setting = Setting::named("classic", 3)
         .flag("--failover-eviction-timeout=3s")
         .flag("--resource-eviction-rate=50");
-    roll::call(setting, async |roll| {
-        roll.place("web", "member1", &Value::Null)?;
-        roll.cut(["member1"]);
-        roll::until(roll, "the workload leaves", |view| {
+    heartbeats::run(setting, async |fleet| {
+        fleet.place("web", "member1", &Value::Null)?;
+        fleet.cut(["member1"]);
+        heartbeats::until(fleet, "the workload leaves", |view| {
             exactly(1, "left", left(view))
         })
         .await?;
-        let cluster = roll.observer.view.clusters.get(None, "member1").unwrap();
+        let cluster = fleet.observer.view.clusters.get(None, "member1").unwrap();
         let since = cluster.condition("Ready").unwrap().last_transition_time.0;
         let mut taints = cluster.spec.taints.iter();
         let taint = taints.find(|taint| taint.effect == "NoExecute").unwrap();

@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use jiff::SignedDuration;
 use kube::api::DeleteParams;
-use muster_e2e::harness::ground::awaited;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::provider::{Ability, Forget};
+use muster_e2e::harness::test_bed::awaited;
 use muster_e2e::sandbox::expect::{self, Verdict};
 use muster_e2e::sandbox::picture::{Picture, Workload};
 use muster_e2e::sandbox::scenario::VICTIM;
@@ -170,7 +170,7 @@ async fn members_with_wrong_clocks_are_judged_by_their_silence_alone() {
     scenario(Setting::named("wrong-clocks"), async |story: &Story| {
         let fleet = story.fleet();
         for (member, minutes) in [(VICTIM, -10), ("member2", 10)] {
-            let to_fleet = &fleet.site(member)?.to_fleet;
+            let to_fleet = &fleet.member(member)?.to_fleet;
             to_fleet.set_clock(SignedDuration::from_mins(minutes));
         }
         let ready = |view: &View| expect::joined(&Picture::of(view));

@@ -58,7 +58,7 @@ impl Story {
         screen: Screen,
         manifests: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, Failure> {
-        let members = fleet.sites.len();
+        let members = fleet.members.len();
         screen.headline(
             &format!("{members} members join the fleet"),
             "each agent registers its cluster, renews its lease and reports health and capacity",

@@ -2,8 +2,8 @@
 
 use kube::api::{Api, PostParams};
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::ground::{self, Scratch, Task, until};
 use muster_e2e::harness::kubeconfig;
+use muster_e2e::harness::test_bed::{self, Scratch, Task, until};
 use muster_shared::k8s::{Lease, Namespace};
 use muster_shared::settings::BindAddress;
 use serde_json::json;
@@ -15,7 +15,7 @@ use super::Talk;
 #[tokio::test]
 async fn a_control_plane_leads_where_namespaces_exist_and_nobody_may_create_any() {
     muster_shared::tls::install_provider();
-    let server = ground::fleet_api().await.unwrap();
+    let server = test_bed::fleet_api().await.unwrap();
     let client = server.client().await.unwrap();
     let namespaces: Api<Namespace> = Api::all(client.clone());
     for name in ["karmada-system", "karmada-cluster"] {

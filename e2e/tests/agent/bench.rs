@@ -10,8 +10,8 @@ use futures::StreamExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use muster_agent::settings::Settings;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
-pub use muster_e2e::harness::ground::{gone, until};
-use muster_e2e::harness::{access, ground};
+pub use muster_e2e::harness::test_bed::{gone, until};
+use muster_e2e::harness::{access, test_bed};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{
@@ -76,7 +76,7 @@ impl Bench {
         let folder =
             std::env::temp_dir().join(format!("muster-agent-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let fleet = ground::fleet_api().await.unwrap();
+        let fleet = test_bed::fleet_api().await.unwrap();
         let (fleet_client, member_client) = (
             fleet.client().await.unwrap(),
             member.client().await.unwrap(),

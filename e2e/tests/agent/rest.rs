@@ -8,7 +8,7 @@ use kube::api::DynamicObject;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::Running;
 use muster_e2e::apiserver::audit::Write;
-use muster_e2e::harness::ground::Task;
+use muster_e2e::harness::test_bed::Task;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{Api, Client};

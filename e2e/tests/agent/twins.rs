@@ -3,7 +3,7 @@
 
 use kube::api::{Patch, PatchParams, PostParams};
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::ground::Task;
+use muster_e2e::harness::test_bed::Task;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Api, Lease, Namespace, ResourceExt};
 use muster_shared::settings::BindAddress;

@@ -12,7 +12,7 @@ use kube::api::{
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::audit::Audit;
 use muster_e2e::apiserver::faults::Faults;
-use muster_e2e::harness::ground::{Ground, PATIENCE, Task, until};
+use muster_e2e::harness::test_bed::{PATIENCE, Task, TestBed, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
@@ -36,13 +36,13 @@ pub const POLICY_ID: &str = "propagationpolicy.karmada.io/permanent-id";
 
 /// A fleet API with two members.
 pub struct Bench {
-    ground: Ground,
+    test_bed: TestBed,
 }
 
 impl Bench {
     pub async fn start() -> Self {
         let bench = Self {
-            ground: Ground::fleet("propagation").await.unwrap(),
+            test_bed: TestBed::fleet("propagation").await.unwrap(),
         };
         for member in ["m1", "m2"] {
             bench.join(member).await;
@@ -86,12 +86,12 @@ impl Bench {
 
     /// What goes wrong with requests to the fleet API.
     pub fn faults(&self) -> &Faults {
-        self.ground.server.faults()
+        self.test_bed.server.faults()
     }
 
     /// Forgets the history, so that watches which are behind have to list anew.
     pub fn compact(&self) {
-        self.ground.server.store().forget_history();
+        self.test_bed.server.store().forget_history();
     }
 
     /// Makes a kind `example.com/v1` of this name, in namespaces.
@@ -135,7 +135,7 @@ impl Bench {
     pub fn defined(&self, kind: &str, plural: &str) -> Api<DynamicObject> {
         let named = GroupVersionKind::gvk("example.com", "v1", kind);
         let resource = ApiResource::from_gvk_with_plural(&named, plural);
-        Api::namespaced_with(self.ground.client.clone(), "default", &resource)
+        Api::namespaced_with(self.test_bed.client.clone(), "default", &resource)
     }
 
     /// Waits for an event about an object, and gives its message.
@@ -173,21 +173,21 @@ impl Bench {
     }
 
     pub fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
-        Api::all(self.ground.client.clone())
+        Api::all(self.test_bed.client.clone())
     }
 
     pub fn here<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     {
-        Api::namespaced(self.ground.client.clone(), "default")
+        Api::namespaced(self.test_bed.client.clone(), "default")
     }
 
     pub fn within<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     {
-        Api::namespaced(self.ground.client.clone(), namespace)
+        Api::namespaced(self.test_bed.client.clone(), namespace)
     }
 
     /// Lets both members say that they have Jobs.
@@ -208,7 +208,7 @@ impl Bench {
 
     pub fn works(&self, member: &str) -> Api<Work> {
         Api::namespaced(
-            self.ground.client.clone(),
+            self.test_bed.client.clone(),
             &names::execution_namespace(member),
         )
     }
@@ -225,7 +225,7 @@ impl Bench {
             controllers: controllers.parse().unwrap(),
             ..settings
         };
-        self.ground.control_plane(settings).unwrap()
+        self.test_bed.control_plane(settings).unwrap()
     }
 
     /// A control plane that consists of these controllers.
@@ -234,12 +234,12 @@ impl Bench {
             controllers: controllers.parse().unwrap(),
             ..Settings::default()
         };
-        self.ground.control_plane(settings).unwrap()
+        self.test_bed.control_plane(settings).unwrap()
     }
 
     /// What is written to the fleet API.
     pub fn audit(&self) -> &Audit {
-        self.ground.server.audit()
+        self.test_bed.server.audit()
     }
 
     pub async fn deploy(&self, name: &str) {

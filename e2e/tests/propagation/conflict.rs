@@ -6,7 +6,7 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, Patch, PatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::ground::{PATIENCE, until};
+use muster_e2e::harness::test_bed::{PATIENCE, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions;

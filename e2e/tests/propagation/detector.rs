@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use kube::api::{DeleteParams, DynamicObject};
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::ground::{gone, until};
+use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::override_policy::OverridePolicy;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};

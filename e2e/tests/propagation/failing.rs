@@ -1,7 +1,7 @@
 //! Applications that fail while their clusters are well: what moves, what stays, and what is told.
 
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::ground::until;
+use muster_e2e::harness::test_bed::until;
 use muster_shared::api::binding::{Binding as _, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;

@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use kube::api::{DeleteParams, PropagationPolicy as Propagate, WatchEvent, WatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::ground::{PATIENCE, gone, until};
+use muster_e2e::harness::test_bed::{PATIENCE, gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;

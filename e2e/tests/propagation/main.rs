@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use bench::{Bench, POLICY_ID, create, merge, shares};
 use futures::StreamExt;
 use kube::api::{DeleteParams, WatchEvent, WatchParams};
-use muster_e2e::harness::ground::{PATIENCE, until};
+use muster_e2e::harness::test_bed::{PATIENCE, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;

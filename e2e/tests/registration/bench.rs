@@ -9,7 +9,7 @@ use muster_agent::settings::Settings as AgentSettings;
 use muster_control_plane::kubectl;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
-use muster_e2e::harness::ground::{Ground, PATIENCE, Scratch, Task, until};
+use muster_e2e::harness::test_bed::{PATIENCE, Scratch, Task, TestBed, until};
 use muster_e2e::harness::{access, kubeconfig};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::certificate::request::NewKey;
@@ -26,7 +26,7 @@ pub const SECRET: &str = "karmada-kubeconfig";
 /// A fleet with its control plane, a member that has not joined, and files with an administrator's
 /// access to both.
 pub struct Bench {
-    pub ground: Ground,
+    pub test_bed: TestBed,
     _control_plane: Task,
     pub member: Running,
     pub member_client: Client,
@@ -35,7 +35,7 @@ pub struct Bench {
 
 impl Bench {
     pub async fn start(name: &str) -> Self {
-        let ground = Ground::fleet(name).await.unwrap();
+        let test_bed = TestBed::fleet(name).await.unwrap();
         let settings = Settings {
             controllers: "cluster,agentcsrapproving".parse().unwrap(),
             ..Settings::default()
@@ -46,8 +46,8 @@ impl Bench {
         });
         let member = member.await.unwrap();
         Self {
-            _control_plane: ground.control_plane(settings).unwrap(),
-            ground,
+            _control_plane: test_bed.control_plane(settings).unwrap(),
+            test_bed,
             member_client: member.client().await.unwrap(),
             member,
             scratch: Scratch::new(name).unwrap(),
@@ -62,7 +62,7 @@ impl Bench {
 
     /// `kubectl muster` with an administrator's access to the fleet API.
     pub async fn at_fleet(&self, words: &[&str]) -> anyhow::Result<String> {
-        let file = self.file("fleet", &self.ground.server.admin_kubeconfig().unwrap());
+        let file = self.file("fleet", &self.test_bed.server.admin_kubeconfig().unwrap());
         muster(&file, words).await
     }
 
@@ -90,7 +90,7 @@ impl Bench {
     }
 
     pub fn clusters(&self) -> Api<Cluster> {
-        Api::all(self.ground.client.clone())
+        Api::all(self.test_bed.client.clone())
     }
 
     /// The agent, with the kubeconfig that `register` left and with the rights of its chart in the
@@ -145,7 +145,7 @@ impl Bench {
         edit: impl FnOnce(&str) -> String,
     ) -> String {
         let at = line.iter().position(|it| it == "--token").unwrap();
-        let mut config = self.ground.server.admin_kubeconfig().unwrap();
+        let mut config = self.test_bed.server.admin_kubeconfig().unwrap();
         config.auth_infos[0].auth_info = Some(AuthInfo {
             token: Some(line[at + 1].clone().into()),
             ..AuthInfo::default()
@@ -168,7 +168,7 @@ impl Bench {
     }
 
     pub fn requests(&self) -> Api<CertificateSigningRequest> {
-        Api::all(self.ground.client.clone())
+        Api::all(self.test_bed.client.clone())
     }
 
     pub async fn is_issued(&self, request: &str) {
@@ -182,7 +182,7 @@ impl Bench {
 
     /// Waits until a request was left to a person, and gives the reason.
     pub async fn is_left(&self, request: &str) -> String {
-        let events: Api<Event> = Api::namespaced(self.ground.client.clone(), "default");
+        let events: Api<Event> = Api::namespaced(self.test_bed.client.clone(), "default");
         let about = WatchParams::default().fields(&format!("involvedObject.name={request}"));
         let mut told = events.watch(&about, "0").await.unwrap().boxed();
         let reason = async {

@@ -10,7 +10,7 @@ use kube::api::{
     DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
 use muster_agent::settings::Settings;
-use muster_e2e::harness::ground::{PATIENCE, Task, until};
+use muster_e2e::harness::test_bed::{PATIENCE, Task, until};
 use muster_shared::k8s::{Api, Event, Namespace, ObjectMeta, ResourceExt, Secret};
 use muster_shared::tls;
 use serde_json::Value;
@@ -49,7 +49,7 @@ impl Bench {
 
     /// A stored kubeconfig for this user that is good for so long.
     fn ending(&self, user: &str, left: Duration) -> String {
-        let server = &self.ground.server;
+        let server = &self.test_bed.server;
         let kubeconfig = server.ending_kubeconfig(user, &[AGENTS], left).unwrap();
         serde_saphyr::to_string(&kubeconfig).unwrap()
     }
@@ -103,7 +103,7 @@ impl Bench {
 
     /// Waits until the lease is renewed after this moment.
     async fn is_beating_after(&self, moment: Timestamp) {
-        let leases: Api<Lease> = Api::namespaced(self.ground.client.clone(), "karmada-cluster");
+        let leases: Api<Lease> = Api::namespaced(self.test_bed.client.clone(), "karmada-cluster");
         let is_later = |lease: &Lease| {
             let renewed = lease.spec.as_ref().and_then(|it| it.renew_time.clone());
             renewed.is_some_and(|it| it.0 > moment)
@@ -134,13 +134,13 @@ fn end(secret: &Secret) -> Option<Timestamp> {
 async fn an_agent_registers_itself_and_needs_the_token_no_more() {
     let bench = Bench::start("by-itself").await;
     let kubeconfig = bench.bootstrap().await;
-    bench.ground.server.audit().begin();
+    bench.test_bed.server.audit().begin();
     let agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
     bench.is_ready().await;
     let secret = bench.is_stored().await;
     assert!(!text(&secret).unwrap().contains("token"));
     // With the token one request is made and nothing else is written.
-    let mut writes = bench.ground.server.audit().end();
+    let mut writes = bench.test_bed.server.audit().end();
     writes.retain(|write| write.user.starts_with("system:bootstrap:"));
     let writes: Vec<_> = writes.iter().map(|it| (&*it.method, &*it.path)).collect();
     let request = "/apis/certificates.k8s.io/v1/certificatesigningrequests";

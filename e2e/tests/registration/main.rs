@@ -9,7 +9,7 @@ mod bootstrap;
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use muster_e2e::harness::ground::until;
+use muster_e2e::harness::test_bed::until;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::certificate::request::NewKey;
@@ -59,7 +59,7 @@ async fn a_member_joins_by_a_token_and_leaves_nothing_behind_when_it_goes() {
         bench.secrets().get_opt(SECRET).await.unwrap().is_none(),
         "{said}"
     );
-    let roles: Api<ClusterRole> = Api::all(bench.ground.client.clone());
+    let roles: Api<ClusterRole> = Api::all(bench.test_bed.client.clone());
     let roles = roles.list(&ListParams::default()).await.unwrap();
     let left: Vec<String> = roles.iter().map(ResourceExt::name_any).collect();
     assert!(!left.iter().any(|it| it.contains("m1")), "{left:?}");
@@ -191,7 +191,7 @@ async fn a_registration_that_fails_changes_nothing_and_says_why() {
     made.unwrap();
     let error = bench.register(&line).await.unwrap_err().to_string();
     assert!(error.contains("another member called \"m1\""), "{error}");
-    let roles: Api<ClusterRole> = Api::all(bench.ground.client.clone());
+    let roles: Api<ClusterRole> = Api::all(bench.test_bed.client.clone());
     assert!(roles.get_opt("muster:agent:m1").await.unwrap().is_some());
 }
 
@@ -206,7 +206,7 @@ async fn a_member_with_workloads_stays_unless_that_is_forced() {
         .create(&PostParams::default(), &cluster)
         .await;
     made.unwrap();
-    let works: Api<Work> = Api::namespaced(bench.ground.client.clone(), "karmada-es-m1");
+    let works: Api<Work> = Api::namespaced(bench.test_bed.client.clone(), "karmada-es-m1");
     let work =
         serde_json::json!({"metadata": {"name": "web"}, "spec": {"workload": {"manifests": []}}});
     let work: Work = serde_json::from_value(work).unwrap();
@@ -216,7 +216,7 @@ async fn a_member_with_workloads_stays_unless_that_is_forced() {
     assert!(refused.to_string().contains("[\"web\"]"), "{refused}");
     let cluster = bench.clusters().get("m1").await.unwrap();
     assert!(cluster.metadata.deletion_timestamp.is_none());
-    let roles: Api<ClusterRole> = Api::all(bench.ground.client.clone());
+    let roles: Api<ClusterRole> = Api::all(bench.test_bed.client.clone());
     assert!(roles.get_opt("muster:agent:m1").await.unwrap().is_some());
 
     // No agent of this member was ever heard of: nobody could carry its removal out, so that it is
@@ -237,7 +237,7 @@ async fn a_member_with_workloads_stays_unless_that_is_forced() {
 async fn a_member_that_leaves_keeps_the_accounts_of_its_other_fleet() {
     let bench = Bench::start("two-fleets").await;
     bench.invitation(&["--cluster-name", "m1"]).await;
-    let namespaces: Api<Namespace> = Api::all(bench.ground.client.clone());
+    let namespaces: Api<Namespace> = Api::all(bench.test_bed.client.clone());
     let id = namespaces.get("kube-system").await.unwrap().uid();
     let of_member: Api<Namespace> = Api::all(bench.member_client.clone());
     let namespace = serde_json::json!({"metadata": {"name": "karmada-cluster"}});

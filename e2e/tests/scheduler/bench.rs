@@ -3,8 +3,8 @@
 
 use kube::api::{Patch, PatchParams, PostParams};
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::ground::{Ground, Task};
-pub use muster_e2e::harness::ground::{PATIENCE, until};
+pub use muster_e2e::harness::test_bed::{PATIENCE, until};
+use muster_e2e::harness::test_bed::{Task, TestBed};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Api, Client, Event, ListParams};
@@ -14,16 +14,16 @@ use tokio::time::timeout;
 
 /// A fleet API with an administrator's client.
 pub struct Bench {
-    ground: Ground,
+    test_bed: TestBed,
     pub client: Client,
 }
 
 impl Bench {
     /// A fleet with members of so many free cores each.
     pub async fn with_members(members: &[(&str, u32)]) -> Self {
-        let ground = Ground::fleet("scheduler").await.unwrap();
-        let client = ground.client.clone();
-        let bench = Self { ground, client };
+        let test_bed = TestBed::fleet("scheduler").await.unwrap();
+        let client = test_bed.client.clone();
+        let bench = Self { test_bed, client };
         for (name, cores) in members {
             bench.join(name, *cores).await;
         }
@@ -105,7 +105,7 @@ impl Bench {
             controllers: "scheduler".parse().unwrap(),
             ..settings
         };
-        self.ground.control_plane(settings).unwrap()
+        self.test_bed.control_plane(settings).unwrap()
     }
 }
 

@@ -18,8 +18,8 @@ use muster_e2e::harness::access;
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::clean::{self, Turn};
 use muster_e2e::harness::fleet;
-use muster_e2e::harness::ground::{PATIENCE, Scratch};
 use muster_e2e::harness::provider::{self, Cluster};
+use muster_e2e::harness::test_bed::{PATIENCE, Scratch};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
@@ -95,14 +95,14 @@ impl Ask {
 }
 
 /// Somebody whom the API knows.
-pub(crate) struct Party {
+pub(crate) struct Account {
     name: &'static str,
     client: Client,
     /// Who is impersonated, where the client is an administrator's.
     impersonates: Vec<(&'static str, String)>,
 }
 
-impl Party {
+impl Account {
     /// Sends a request; gives the code and what was answered.
     pub(crate) async fn send(&self, ask: &Ask) -> (u16, Value) {
         let mut request = Request::builder()
@@ -136,8 +136,8 @@ impl Party {
 
 /// A fleet API with two members, of which one is stolen.
 pub(crate) struct Stage {
-    pub(crate) administrator: Party,
-    pub(crate) agents: Vec<Party>,
+    pub(crate) administrator: Account,
+    pub(crate) agents: Vec<Account>,
     _cluster: Box<dyn Cluster>,
     turn: Option<Turn>,
     _scratch: Scratch,
@@ -177,19 +177,19 @@ impl Stage {
             ("impersonate-group", "system:authenticated".to_owned()),
         ];
         let agents = vec![
-            Party {
+            Account {
                 name: "account",
                 client: client(by_token.await.unwrap()).await,
                 impersonates: Vec::new(),
             },
-            Party {
+            Account {
                 name: "certificate",
                 client: administrator.clone(),
                 impersonates: certificate,
             },
         ];
         let stage = Self {
-            administrator: Party {
+            administrator: Account {
                 name: "administrator",
                 client: administrator,
                 impersonates: Vec::new(),

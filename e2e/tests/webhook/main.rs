@@ -16,7 +16,7 @@ use muster_control_plane::settings::Settings;
 use muster_e2e::harness::access;
 use muster_e2e::harness::apply::{apply, apply_all, objects};
 use muster_e2e::harness::fleet;
-use muster_e2e::harness::ground::{Ground, PATIENCE, Scratch, Task, until};
+use muster_e2e::harness::test_bed::{PATIENCE, Scratch, Task, TestBed, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::k8s::{Api, Secret};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
 
 /// A fleet API that asks the control plane.
 struct Stage {
-    ground: Ground,
+    test_bed: TestBed,
     port: u16,
     shown: SelfSigned,
     directory: Scratch,
@@ -39,7 +39,7 @@ struct Stage {
 impl Stage {
     async fn set(name: &str) -> Self {
         let stage = Self {
-            ground: Ground::fleet(name).await.unwrap(),
+            test_bed: TestBed::fleet(name).await.unwrap(),
             port: free_port(),
             shown: SelfSigned::new(),
             directory: Scratch::new(name).unwrap(),
@@ -61,7 +61,7 @@ impl Stage {
             secure_port: self.port,
             ..Settings::default()
         };
-        self.ground.control_plane(settings).unwrap()
+        self.test_bed.control_plane(settings).unwrap()
     }
 
     /// A control plane that makes its certificate itself.
@@ -72,7 +72,7 @@ impl Stage {
             secure_port: self.port,
             ..Settings::default()
         };
-        self.ground.control_plane(settings).unwrap()
+        self.test_bed.control_plane(settings).unwrap()
     }
 
     /// Waits until the fleet API gets answers about policies from a server that it trusts.
@@ -94,7 +94,7 @@ impl Stage {
     }
 
     async fn configure(&self) {
-        apply(&self.ground.client, &self.configurations())
+        apply(&self.test_bed.client, &self.configurations())
             .await
             .unwrap();
     }
@@ -109,7 +109,8 @@ impl Stage {
 
     /// Sends a request; the answer is the object or `Status`.
     async fn send(&self, method: &str, path: &str, body: &Value) -> Value {
-        self.send_as(&self.ground.client, method, path, body).await
+        self.send_as(&self.test_bed.client, method, path, body)
+            .await
     }
 
     /// The same with another client.
@@ -284,7 +285,7 @@ async fn nobody_who_answers_holds_up_policies_and_neither_clusters_nor_the_contr
             webhook["failurePolicy"] = json!("Fail");
         }
     }
-    apply_all(&stage.ground.client, configurations)
+    apply_all(&stage.test_bed.client, configurations)
         .await
         .unwrap();
     let clusters = cluster("m2");
@@ -294,8 +295,8 @@ async fn nobody_who_answers_holds_up_policies_and_neither_clusters_nor_the_contr
     // The control plane serves nothing, and still marks the policy and makes the binding: it is
     // exempt.
     let settings = Settings::default();
-    let _control_plane = stage.ground.control_plane(settings).unwrap();
-    let bindings: Api<ResourceBinding> = Api::namespaced(stage.ground.client.clone(), "default");
+    let _control_plane = stage.test_bed.control_plane(settings).unwrap();
+    let bindings: Api<ResourceBinding> = Api::namespaced(stage.test_bed.client.clone(), "default");
     until(
         &bindings,
         "web-deployment",
@@ -345,7 +346,9 @@ async fn a_certificate_of_its_own_is_trusted_and_made_anew_when_it_is_gone() {
         .configurations()
         .replace(&format!("      caBundle: {}\n", stage.shown.bundle()), "");
     assert!(!configurations.contains("caBundle"));
-    apply(&stage.ground.client, &configurations).await.unwrap();
+    apply(&stage.test_bed.client, &configurations)
+        .await
+        .unwrap();
     let _control_plane = stage.self_certified();
     stage.answered().await;
     let bad = policy(
@@ -354,7 +357,7 @@ async fn a_certificate_of_its_own_is_trusted_and_made_anew_when_it_is_gone() {
     let refused = stage.send("POST", POLICIES, &bad).await;
     assert_eq!(refused["code"], 403, "{refused}");
 
-    let secrets: Api<Secret> = Api::namespaced(stage.ground.client.clone(), "karmada-system");
+    let secrets: Api<Secret> = Api::namespaced(stage.test_bed.client.clone(), "karmada-system");
     let shown = |secret: &Secret| {
         secret
             .data
@@ -391,7 +394,7 @@ async fn what_is_taken_and_not_acted_on_is_told() {
     });
     let made = stage.send("POST", path, &customization).await;
     assert_eq!(made["metadata"]["name"], "flink", "{made}");
-    let _control_plane = stage.ground.control_plane(Settings::default()).unwrap();
+    let _control_plane = stage.test_bed.control_plane(Settings::default()).unwrap();
     let events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=flink";
     let told = async {
         loop {
@@ -413,9 +416,9 @@ async fn what_is_taken_and_not_acted_on_is_told() {
 #[tokio::test]
 async fn an_agent_may_change_its_cluster_although_it_has_what_admission_would_write_otherwise() {
     let stage = Stage::set("webhook-agent").await;
-    let client = &stage.ground.client;
+    let client = &stage.test_bed.client;
     let account = access::admit_member(client, "m1").await.unwrap();
-    let config = stage.ground.server.admin_kubeconfig().unwrap();
+    let config = stage.test_bed.server.admin_kubeconfig().unwrap();
     let config = access::kubeconfig(client, config, &account).await.unwrap();
     let agent = Client::try_from(fleet::config(config).await.unwrap()).unwrap();
     // From before there was admission: a taint without a time, and grades that are not sorted.

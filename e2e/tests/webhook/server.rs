@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::Client;
-use muster_e2e::harness::ground::Scratch;
+use muster_e2e::harness::test_bed::Scratch;
 use muster_shared::https::{self, Certificate};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};

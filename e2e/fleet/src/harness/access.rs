@@ -178,7 +178,7 @@ mod tests {
     use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 
     use super::*;
-    use crate::harness::ground;
+    use crate::harness::test_bed;
 
     /// What may an account do: verb, group, resource, namespace, name, and whether it may.
     type Case = (
@@ -219,7 +219,7 @@ mod tests {
     #[tokio::test]
     async fn everybody_may_do_their_work_and_nothing_beside_it() {
         muster_shared::tls::install_provider();
-        let fleet = ground::fleet_api().await.unwrap();
+        let fleet = test_bed::fleet_api().await.unwrap();
         let client = fleet.client().await.unwrap();
         let control_plane = admit_control_plane(&client).await.unwrap();
         let agent = admit_member(&client, "m1").await.unwrap();

@@ -28,7 +28,7 @@ pub async fn dump(fleet: &Fleet) -> String {
         heading(&mut out, &lost);
     }
     log(&mut out, "control plane", &fleet.control_plane_log());
-    for name in fleet.sites.keys() {
+    for name in fleet.members.keys() {
         log(
             &mut out,
             &format!("agent of {name}"),
@@ -162,9 +162,9 @@ fn copies(fleet: &Fleet, out: &mut String) {
 /// injected.
 fn routes(fleet: &Fleet, out: &mut String) {
     let mut all = vec![("control plane to fleet API".to_owned(), &fleet.to_api)];
-    for (name, site) in &fleet.sites {
-        all.push((format!("agent of {name} to fleet API"), &site.to_fleet));
-        all.push((format!("agent of {name} to its member"), &site.to_member));
+    for (name, member) in &fleet.members {
+        all.push((format!("agent of {name} to fleet API"), &member.to_fleet));
+        all.push((format!("agent of {name} to its member"), &member.to_member));
     }
     let troubles: Vec<(String, String)> = all
         .into_iter()

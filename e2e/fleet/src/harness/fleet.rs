@@ -46,8 +46,8 @@ pub struct Plan {
     pub provider: Box<dyn Provider>,
 }
 
-/// An API with the ways to it that no fault touches.
-pub struct Party {
+/// An API with the clients that no fault touches.
+pub struct ApiEndpoint {
     /// For single reads and writes.
     pub client: Client,
     /// For watches.
@@ -58,9 +58,9 @@ pub struct Party {
 }
 
 /// A member with its agent and the network around it.
-pub struct Site {
+pub struct MemberCluster {
     /// The member's API.
-    pub api: Party,
+    pub api: ApiEndpoint,
     /// Between the agent and the fleet API.
     pub to_fleet: Route,
     /// Between the agent and its member's API.
@@ -74,9 +74,9 @@ pub struct Site {
 /// A running fleet. Dropping it ends everything in it.
 pub struct Fleet {
     /// The fleet API.
-    pub api: Party,
+    pub api: ApiEndpoint,
     /// The members by name.
-    pub sites: BTreeMap<String, Site>,
+    pub members: BTreeMap<String, MemberCluster>,
     /// What is seen of it all.
     pub observer: Observer,
     /// Between the control plane and the fleet API.
@@ -101,7 +101,7 @@ impl Fleet {
         }
         let shutdown = CancellationToken::new();
         let turn = clean::Turn::take(&*plan.provider).await?;
-        let api = Party::start(&plan, "fleet")
+        let api = ApiEndpoint::start(&plan, "fleet")
             .await
             .context("starting the fleet API")?;
         install(&api.client).await?;
@@ -111,22 +111,22 @@ impl Fleet {
         let account = access::admit_control_plane(&api.client)
             .await
             .context("letting the control plane in")?;
-        let sites = try_join_all(plan.members.iter().map(|member| {
+        let members = try_join_all(plan.members.iter().map(|planned| {
             let (plan, api, shutdown) = (&plan, &api, &shutdown);
             async move {
-                let site = Site::start(plan, member, api, shutdown)
+                let member = MemberCluster::start(plan, planned, api, shutdown)
                     .await
-                    .with_context(|| format!("starting {}", member.name))?;
-                anyhow::Ok((member.name.clone(), site))
+                    .with_context(|| format!("starting {}", planned.name))?;
+                anyhow::Ok((planned.name.clone(), member))
             }
         }))
         .await?
         .into_iter()
         .collect::<BTreeMap<_, _>>();
 
-        let views = sites
+        let views = members
             .iter()
-            .map(|(name, site)| (name.clone(), site.api.watch_client.clone()));
+            .map(|(name, member)| (name.clone(), member.api.watch_client.clone()));
         let observer = Observer::new(&api.watch_client, views);
         observer.start().await;
 
@@ -144,7 +144,7 @@ impl Fleet {
         })?;
         Ok(Arc::new(Self {
             api,
-            sites,
+            members,
             observer,
             to_api,
             control_plane,
@@ -161,9 +161,9 @@ impl Fleet {
     }
 
     /// A member by name.
-    pub fn site(&self, name: &str) -> anyhow::Result<&Site> {
-        self.sites.get(name).with_context(|| {
-            let known: Vec<&str> = self.sites.keys().map(String::as_str).collect();
+    pub fn member(&self, name: &str) -> anyhow::Result<&MemberCluster> {
+        self.members.get(name).with_context(|| {
+            let known: Vec<&str> = self.members.keys().map(String::as_str).collect();
             format!(
                 "there is no member {name:?}; there are {}",
                 known.join(", ")
@@ -173,15 +173,15 @@ impl Fleet {
 
     /// Separates a member from the fleet API. Its workloads go on, and the test still sees them.
     pub fn cut(&self, name: &str) -> anyhow::Result<()> {
-        self.site(name)?.to_fleet.set(Condition::Silent);
+        self.member(name)?.to_fleet.set(Condition::Silent);
         Ok(())
     }
 
     /// Lets a member back.
     pub fn heal(&self, name: &str) -> anyhow::Result<()> {
-        let site = self.site(name)?;
-        site.to_fleet.heal();
-        site.to_member.heal();
+        let member = self.member(name)?;
+        member.to_fleet.heal();
+        member.to_member.heal();
         Ok(())
     }
 
@@ -193,8 +193,8 @@ impl Fleet {
         if self.turn.is_none() {
             return Ok(());
         }
-        for (name, site) in &self.sites {
-            clean::member(&self.api.client, name, &site.api.client).await?;
+        for (name, member) in &self.members {
+            clean::member(&self.api.client, name, &member.api.client).await?;
         }
         clean::fleet(&self.api.client).await
     }
@@ -221,9 +221,9 @@ impl Fleet {
 
     fn processes(&self) -> impl Iterator<Item = (String, &Process)> {
         let agents = self
-            .sites
+            .members
             .iter()
-            .map(|(name, site)| (format!("agent of {name}"), &site.agent));
+            .map(|(name, member)| (format!("agent of {name}"), &member.agent));
         std::iter::once(("control plane".to_owned(), &self.control_plane)).chain(agents)
     }
 
@@ -247,7 +247,7 @@ impl Fleet {
     }
 }
 
-impl Party {
+impl ApiEndpoint {
     async fn start(plan: &Plan, name: &str) -> anyhow::Result<Self> {
         let cluster = plan.provider.start(name, &plan.directory).await?;
         let access = cluster.administrator()?;
@@ -273,15 +273,15 @@ impl Party {
     }
 }
 
-impl Site {
+impl MemberCluster {
     async fn start(
         plan: &Plan,
         member: &MemberPlan,
-        fleet: &Party,
+        fleet: &ApiEndpoint,
         shutdown: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let name = &member.name;
-        let api = Party::start(plan, name).await?;
+        let api = ApiEndpoint::start(plan, name).await?;
         if plan.provider.is_shared() {
             clean::member(&fleet.client, name, &api.client).await?;
         }

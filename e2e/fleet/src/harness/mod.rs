@@ -13,8 +13,8 @@
 //! | break one party's way to one API, or its clock | [`route`] |
 //! | choose where the APIs come from, and ask what they can do | [`provider`] |
 //! | await, and watch that something stays | [`observer`] |
-//! | test one part in the test's own process | [`ground`] |
-//! | test the roll call of many clusters | [`roll`] |
+//! | test one part in the test's own process | [`test_bed`] |
+//! | test the heartbeats of many clusters | [`heartbeat_fleet`] |
 
 pub mod access;
 pub mod apply;
@@ -22,10 +22,10 @@ pub mod clean;
 pub mod dump;
 pub mod envtest;
 pub mod fleet;
-pub mod ground;
+pub mod heartbeat_fleet;
 pub mod kubeconfig;
 pub mod observer;
 pub mod process;
 pub mod provider;
-pub mod roll;
 pub mod route;
+pub mod test_bed;

@@ -16,8 +16,8 @@
 //! the API itself is the provider's ([`Cluster::restart`](super::provider::Cluster::restart)).
 
 pub mod clock;
-pub mod gate;
-pub mod link;
+pub mod http_fault_proxy;
+pub mod tcp_path;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -26,17 +26,17 @@ use jiff::SignedDuration;
 use kube::config::Kubeconfig;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub use link::Condition;
 pub use muster_test_apiserver::faults::{Effect, Scope};
+pub use tcp_path::Condition;
 
-use gate::Gate;
-use link::Link;
+use http_fault_proxy::HttpFaultProxy;
+use tcp_path::TcpPath;
 
 /// A way to an API. Dropping it closes every connection on it.
 #[derive(Debug)]
 pub struct Route {
-    link: Link,
-    gate: Gate,
+    path: TcpPath,
+    proxy: HttpFaultProxy,
     /// Ends the flapping.
     flapping: Mutex<Option<DropGuard>>,
 }
@@ -44,38 +44,38 @@ pub struct Route {
 impl Route {
     /// Opens a way to the API that the kubeconfig describes.
     pub async fn open(target: &Kubeconfig) -> anyhow::Result<Self> {
-        let gate = Gate::open(target).await?;
+        let proxy = HttpFaultProxy::open(target).await?;
         Ok(Self {
-            link: Link::open(gate.address()).await?,
-            gate,
+            path: TcpPath::open(proxy.address()).await?,
+            proxy,
             flapping: Mutex::new(None),
         })
     }
 
-    /// The same identity, by this way. It must show a token: certificates end at the gate.
+    /// The same identity, by this way. It must show a token: certificates end at the proxy.
     pub fn kubeconfig(&self, identity: Kubeconfig) -> Kubeconfig {
-        self.gate.admit(identity, self.link.address())
+        self.proxy.admit(identity, self.path.address())
     }
 
     /// Changes the state of the network, for live connections too.
     pub fn set(&self, condition: Condition) {
         self.steady();
-        self.link.set(condition);
+        self.path.set(condition);
     }
 
     /// The state of the network.
     pub fn condition(&self) -> Condition {
-        self.link.condition()
+        self.path.condition()
     }
 
     /// The network comes and goes, beginning with its loss, until it is set or healed.
     pub fn flap(&self, down: Duration, up: Duration) {
         let ended = CancellationToken::new();
-        let link = self.link.handle();
+        let path = self.path.handle();
         tokio::spawn(ended.clone().run_until_cancelled_owned(async move {
             loop {
                 for (condition, time) in [(Condition::Silent, down), (Condition::Up, up)] {
-                    link.set(condition);
+                    path.set(condition);
                     tokio::time::sleep(time).await;
                 }
             }
@@ -85,7 +85,7 @@ impl Route {
 
     /// Adds a fault to every request.
     pub fn inject(&self, effect: Effect) {
-        self.gate.faults().inject(effect);
+        self.proxy.faults().inject(effect);
     }
 
     /// Adds a fault to requests whose path contains this.
@@ -94,30 +94,30 @@ impl Route {
             user: None,
             path: Some(path.to_owned()),
         };
-        self.gate.faults().inject_for(scope, effect);
+        self.proxy.faults().inject_for(scope, effect);
     }
 
     /// Makes the clock of the party on this way wrong by this much, ahead if positive; see
     /// [`clock`].
     pub fn set_clock(&self, wrong_by: SignedDuration) {
-        self.gate.set_clock(wrong_by);
+        self.proxy.set_clock(wrong_by);
     }
 
     /// Cuts every live connection once.
     pub fn cut_connections(&self) {
-        self.gate.faults().cut_connections();
+        self.proxy.faults().cut_connections();
     }
 
     /// Takes all faults away; a wrong clock stays wrong.
     pub fn heal(&self) {
         self.set(Condition::Up);
-        self.gate.faults().heal();
+        self.proxy.faults().heal();
     }
 
     /// What is wrong on this way, for reports; `None`: nothing.
     pub fn trouble(&self) -> Option<String> {
-        let (network, faults) = (self.condition(), self.gate.faults().effects(None, None));
-        let clock = self.gate.clock();
+        let (network, faults) = (self.condition(), self.proxy.faults().effects(None, None));
+        let clock = self.proxy.clock();
         let mut troubles = Vec::new();
         if network != Condition::Up {
             troubles.push(format!("network {network:?}"));

@@ -1,4 +1,4 @@
-//! A fleet of which only the roll call is played: clusters that renew leases and post a status,
+//! Fleet of which only the heartbeats are played: clusters that renew leases and post a status,
 //! without members behind them.
 //!
 //! It shows what the control plane makes of silences, for many clusters at a time, at the cost of
@@ -29,7 +29,7 @@ use muster_test_apiserver::{ApiServer, Options, Running};
 /// Pause between two heartbeats of a cluster.
 pub const BEAT: Duration = Duration::from_millis(300);
 
-/// How a roll call is started.
+/// Settings of the fleet.
 pub struct Plan {
     /// The sandbox binary, which becomes the control plane.
     pub binary: PathBuf,
@@ -41,8 +41,8 @@ pub struct Plan {
     pub control_plane: Vec<String>,
 }
 
-/// A roll call that goes on until it is dropped.
-pub struct Roll {
+/// Fleet whose clusters send heartbeats until it is dropped.
+pub struct HeartbeatFleet {
     /// The fleet API, on a path that no fault touches.
     pub client: Client,
     /// What is seen in it.
@@ -65,7 +65,7 @@ struct Players {
     answering: Arc<Mutex<BTreeSet<String>>>,
 }
 
-impl Roll {
+impl HeartbeatFleet {
     /// Starts everything; all clusters are ready before the control plane sees them.
     pub async fn start(plan: Plan) -> anyhow::Result<Self> {
         let crds: Result<Vec<Value>, _> = muster_shared::api::crds()

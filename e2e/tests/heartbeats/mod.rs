@@ -1,5 +1,5 @@
-//! What the scenarios of silences and evictions share: a roll call in a directory of its own, and
-//! what is seen of it.
+//! Shared parts of the scenarios of silences and evictions: a fleet of heartbeats in a directory of
+//! its own, and views of it.
 
 #![allow(dead_code)] // each test program uses a part of this
 
@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
+use muster_e2e::harness::heartbeat_fleet::{BEAT, HeartbeatFleet, Plan};
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::process::last_lines;
-use muster_e2e::harness::roll::{BEAT, Plan, Roll};
 use muster_shared::api::binding::{Binding as _, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
 use tokio::time::Instant;
@@ -36,7 +36,7 @@ impl Drop for Place {
     }
 }
 
-/// How a roll call is set up.
+/// Settings of a scenario.
 pub struct Setting {
     name: &'static str,
     clusters: usize,
@@ -80,26 +80,26 @@ impl Setting {
 }
 
 /// Runs a scenario from the moment when the control plane listens to all clusters.
-pub async fn call(setting: Setting, tell: impl AsyncFnOnce(&Roll) -> anyhow::Result<()>) {
+pub async fn run(setting: Setting, tell: impl AsyncFnOnce(&HeartbeatFleet) -> anyhow::Result<()>) {
     muster_shared::tls::install_provider();
     let name = format!("{}-{}", setting.name, std::process::id());
     let place = Place(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name));
     std::fs::create_dir_all(&place.0).expect("a directory for the test");
     let clusters = setting.clusters;
-    let roll = Roll::start(Plan {
+    let fleet = HeartbeatFleet::start(Plan {
         binary: env!("CARGO_BIN_EXE_sandbox").into(),
         directory: place.0.clone(),
         clusters,
         control_plane: setting.flags,
     })
     .await
-    .expect("a roll call on this machine");
+    .expect("a fleet call on this machine");
     let outcome = async {
-        until(&roll, "every cluster is in order", |view| {
+        until(&fleet, "every cluster is in order", |view| {
             in_order(view, clusters)
         })
         .await?;
-        tell(&roll).await
+        tell(&fleet).await
     }
     .await;
     if let Err(failure) = outcome {
@@ -110,21 +110,21 @@ pub async fn call(setting: Setting, tell: impl AsyncFnOnce(&Roll) -> anyhow::Res
 
 /// Waits until something is seen.
 pub async fn until(
-    roll: &Roll,
+    fleet: &HeartbeatFleet,
     what: &str,
     seen: impl FnMut(&View) -> Result<(), String>,
 ) -> anyhow::Result<()> {
-    Ok(roll.observer.await_that(what, PATIENCE, seen).await?)
+    Ok(fleet.observer.await_that(what, PATIENCE, seen).await?)
 }
 
 /// Sees that something stays so.
 pub async fn holds(
-    roll: &Roll,
+    fleet: &HeartbeatFleet,
     what: &str,
     time: Duration,
     seen: impl FnMut(&View) -> Result<(), String>,
 ) -> anyhow::Result<()> {
-    Ok(roll.observer.holds_for(what, time, seen).await?)
+    Ok(fleet.observer.holds_for(what, time, seen).await?)
 }
 
 /// The control plane has dealt with every cluster, so that it listens to it.
@@ -208,8 +208,8 @@ pub fn left(view: &View) -> usize {
 }
 
 /// The same, now.
-pub fn leaving(roll: &Roll) -> usize {
-    left(&roll.observer.view)
+pub fn leaving(fleet: &HeartbeatFleet) -> usize {
+    left(&fleet.observer.view)
 }
 
 /// The clusters that a workload is placed on.
@@ -233,11 +233,11 @@ pub fn pending(view: &View, workload: &str) -> (String, String) {
 }
 
 /// Waits for events about an object: they are written after everything else.
-pub async fn told(roll: &Roll, about: &str, reasons: &[&str]) -> anyhow::Result<()> {
+pub async fn told(fleet: &HeartbeatFleet, about: &str, reasons: &[&str]) -> anyhow::Result<()> {
     let wanted: BTreeSet<String> = reasons.iter().map(|reason| (*reason).to_owned()).collect();
     let begun = Instant::now();
     loop {
-        let said = roll.events(about).await?;
+        let said = fleet.events(about).await?;
         if wanted.is_subset(&said) {
             return Ok(());
         }

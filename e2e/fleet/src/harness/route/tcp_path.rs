@@ -2,7 +2,7 @@
 //! refused.
 //!
 //! Every agent reaches the fleet API and its member through links of its own, so that one party can
-//! lose another while everybody else, the test included, still reaches both. A link knows nothing
+//! lose another while everybody else, the test included, still reaches both. A path knows nothing
 //! of TLS or Kubernetes: it works in front of any server.
 
 use std::io;
@@ -31,29 +31,29 @@ pub enum Condition {
 
 /// A forwarded port on loopback. Dropping it closes every connection through it.
 #[derive(Debug)]
-pub struct Link {
+pub struct TcpPath {
     address: SocketAddr,
     condition: watch::Sender<Condition>,
     closed: CancellationToken,
 }
 
-impl Link {
+impl TcpPath {
     /// Opens a path to `target` on a free port.
     pub async fn open(target: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let link = Self {
+        let path = Self {
             address: listener.local_addr()?,
             condition: watch::Sender::new(Condition::Up),
             closed: CancellationToken::new(),
         };
-        let (condition, closed) = (link.condition.clone(), link.closed.clone());
+        let (condition, closed) = (path.condition.clone(), path.closed.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = closed.cancelled() => {}
                 () = accept(&listener, target, &condition, &closed) => {}
             }
         });
-        Ok(link)
+        Ok(path)
     }
 
     /// Where to connect instead of the target.
@@ -77,7 +77,7 @@ impl Link {
     }
 }
 
-/// The switch of a link.
+/// The switch of a path.
 #[derive(Clone, Debug)]
 pub struct Handle(watch::Sender<Condition>);
 
@@ -88,7 +88,7 @@ impl Handle {
     }
 }
 
-impl Drop for Link {
+impl Drop for TcpPath {
     fn drop(&mut self) {
         self.closed.cancel();
     }
@@ -173,7 +173,7 @@ async fn passable(condition: &mut watch::Receiver<Condition>) -> Condition {
         .map(|now| *now);
     match now {
         Ok(now) => now,
-        // The link is gone, and the task that asks with it.
+        // The path is gone, and the task that asks with it.
         Err(_) => std::future::pending().await,
     }
 }
@@ -206,13 +206,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_silent_path_holds_back_and_later_delivers_what_was_under_way() {
-        let link = Link::open(echo().await).await.unwrap();
-        let mut stream = TcpStream::connect(link.address()).await.unwrap();
+        let path = TcpPath::open(echo().await).await.unwrap();
+        let mut stream = TcpStream::connect(path.address()).await.unwrap();
         assert_eq!(ask(&mut stream, b"one").await.unwrap(), b"one");
-        link.set(Condition::Silent);
+        path.set(Condition::Silent);
         let held = tokio::time::timeout(Duration::from_millis(100), ask(&mut stream, b"two")).await;
         assert!(held.is_err(), "nothing passes a silent path");
-        link.set(Condition::Up);
+        path.set(Condition::Up);
         let mut answer = [0; 3];
         stream.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"two");
@@ -220,13 +220,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_refused_path_ends_connections_and_heals_for_new_ones() {
-        let link = Link::open(echo().await).await.unwrap();
-        let mut stream = TcpStream::connect(link.address()).await.unwrap();
+        let path = TcpPath::open(echo().await).await.unwrap();
+        let mut stream = TcpStream::connect(path.address()).await.unwrap();
         assert_eq!(ask(&mut stream, b"one").await.unwrap(), b"one");
-        link.set(Condition::Refused);
+        path.set(Condition::Refused);
         assert!(ask(&mut stream, b"two").await.is_err());
-        link.set(Condition::Up);
-        let mut stream = TcpStream::connect(link.address()).await.unwrap();
+        path.set(Condition::Up);
+        let mut stream = TcpStream::connect(path.address()).await.unwrap();
         assert_eq!(ask(&mut stream, b"three").await.unwrap(), b"three");
     }
 }

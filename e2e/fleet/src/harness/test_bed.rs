@@ -1,20 +1,20 @@
-//! The ground that tests of single parts stand on: a fleet API of their own, the part as a task of
-//! the test, and waits that say what was missing. For whole fleets with processes and members see
+//! Test bed for a single component: a fleet API, the component as a task of the test, and waits
+//! that report what was missing. For whole fleets with processes and members see
 //! [`fleet`](super::fleet).
 //!
 //! ```no_run
 //! use muster_control_plane::settings::Settings;
-//! use muster_test_fleet::harness::ground::{Ground, until};
+//! use muster_test_fleet::harness::test_bed::{TestBed, until};
 //! use muster_shared::api::cluster::Cluster;
 //! use muster_shared::k8s::Api;
 //!
 //! # async fn example() -> anyhow::Result<()> {
-//! let ground = Ground::fleet("readme").await?;
-//! let _control_plane = ground.control_plane(Settings {
+//! let test_bed = TestBed::fleet("readme").await?;
+//! let _control_plane = test_bed.control_plane(Settings {
 //!     controllers: "cluster".parse()?,
 //!     ..Settings::default()
 //! })?;
-//! let clusters: Api<Cluster> = Api::all(ground.client.clone());
+//! let clusters: Api<Cluster> = Api::all(test_bed.client.clone());
 //! let is_tainted = |cluster: &Cluster| !cluster.spec.taints.is_empty();
 //! until(&clusters, "m1", "it is tainted", is_tainted).await;
 //! # Ok(()) }
@@ -77,7 +77,7 @@ impl Drop for Scratch {
 }
 
 /// An embedded fleet API with what an installation brings.
-pub struct Ground {
+pub struct TestBed {
     /// The server.
     pub server: Running,
     /// Everything's access.
@@ -87,7 +87,7 @@ pub struct Ground {
     scratch: Scratch,
 }
 
-impl Ground {
+impl TestBed {
     /// Starts the API, with the project's kinds, namespaces and accounts.
     pub async fn fleet(name: &str) -> anyhow::Result<Self> {
         muster_shared::tls::install_provider();

@@ -40,7 +40,7 @@ pub enum Cut {
     #[error("cut by an injected fault")]
     Fault,
     /// The API behind ended it.
-    #[error("the API behind the gate: {0}")]
+    #[error("the API behind the proxy: {0}")]
     Behind(#[from] Box<kube::Error>),
     /// Whoever asked ended it.
     #[error("the request ended early: {0}")]
@@ -49,7 +49,7 @@ pub enum Cut {
 
 /// An endpoint in front of an API. Dropping it closes every connection through it.
 #[derive(Debug)]
-pub struct Gate {
+pub struct HttpFaultProxy {
     address: SocketAddr,
     root: String,
     passage: Arc<Passage>,
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Passage {
     }
 }
 
-impl Gate {
+impl HttpFaultProxy {
     /// Opens an endpoint on a free port of loopback, in front of the API that the kubeconfig
     /// describes.
     pub async fn open(target: &Kubeconfig) -> anyhow::Result<Self> {
@@ -82,12 +82,12 @@ impl Gate {
         }
         let config = kube::Config::from_custom_kubeconfig(nobody, &KubeConfigOptions::default())
             .await
-            .context("reading the kubeconfig of the API behind a gate")?;
-        let authority = Authority::new().context("making the gate's certificates")?;
+            .context("reading the kubeconfig of the API behind a proxy")?;
+        let authority = Authority::new().context("making the proxy's certificates")?;
         let tls = TlsAcceptor::from(Arc::new(authority.server_tls()?));
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let closed = CancellationToken::new();
-        let gate = Self {
+        let proxy = Self {
             address: listener.local_addr()?,
             root: authority.root().to_owned(),
             passage: Arc::new(Passage {
@@ -97,8 +97,8 @@ impl Gate {
             }),
             _closed: closed.clone().drop_guard(),
         };
-        tokio::spawn(accept(listener, tls, Arc::clone(&gate.passage), closed));
-        Ok(gate)
+        tokio::spawn(accept(listener, tls, Arc::clone(&proxy.passage), closed));
+        Ok(proxy)
     }
 
     /// Where it listens.
@@ -124,7 +124,7 @@ impl Gate {
         self.passage.faults.cut_connections();
     }
 
-    /// The same identity, at the gate instead of at the API; `address` is the gate's own or one
+    /// The same identity, at the proxy instead of at the API; `address` is the proxy's own or one
     /// that leads to it.
     pub fn admit(&self, mut identity: Kubeconfig, address: SocketAddr) -> Kubeconfig {
         let root = base64::engine::general_purpose::STANDARD.encode(&self.root);
@@ -217,7 +217,7 @@ impl Passage {
         for hop in [header::HOST, header::CONNECTION, header::ACCEPT_ENCODING] {
             parts.headers.remove(hop);
         }
-        // The parts of the URI that name the gate are replaced by those of the API.
+        // The parts of the URI that name the proxy are replaced by those of the API.
         let target = parts.uri.path_and_query().map_or("/", |it| it.as_str());
         parts.uri = target.parse().unwrap_or_default();
         parts.version = http::Version::HTTP_11;
