@@ -108,7 +108,42 @@ pub fn replay_naming(
     if env::var_os("MUSTER_RECORD_ANSWERS").is_some() {
         record(suite, &cases, deviations, &run).store(&path)?;
     }
-    let report = judge(suite, &cases, deviations, &Answers::load(&path)?, &run)?;
+    judged(suite, &cases, deviations, &Answers::load(&path)?, &run)
+}
+
+/// The same for a suite that the project has no copy of, because its inputs are others' work: all
+/// its lines are in the folder of `MUSTER_VECTORS`. `None` if that is not set or has no such suite.
+///
+/// # Errors
+/// Those of [`replay`].
+pub fn replay_elsewhere(
+    suite: &str,
+    deviations: &[Deviation],
+    name: impl Fn(&Case) -> Option<&'static str>,
+    run: impl Fn(&Case) -> Result<(), Difference>,
+) -> Result<Option<Tally>, String> {
+    let file = format!("{suite}.jsonl");
+    let Some(text) = elsewhere(&file) else {
+        return Ok(None);
+    };
+    let mut cases = parse(&file, &text, false, &mut HashSet::new())?;
+    for case in &mut cases {
+        if case.quirk.is_none() {
+            case.quirk = name(case).map(str::to_owned);
+        }
+    }
+    judged(suite, &cases, deviations, &Answers::default(), &run).map(Some)
+}
+
+/// Judges the lines of a suite and prints how many did what.
+fn judged(
+    suite: &str,
+    cases: &[Case],
+    deviations: &[Deviation],
+    answers: &Answers,
+    run: &impl Fn(&Case) -> Result<(), Difference>,
+) -> Result<Tally, String> {
+    let report = judge(suite, cases, deviations, answers, run)?;
     let Tally {
         passed,
         differs,
@@ -262,14 +297,17 @@ fn record(
 fn load(file: &str, tests: &Path) -> Result<Vec<Case>, String> {
     let own = fs::read_to_string(tests.join("vectors").join(file))
         .map_err(|error| format!("{file}: {error}"))?;
-    let more = env::var_os("MUSTER_VECTORS")
-        .map(|folder| Path::new(&folder).join(file))
-        .and_then(|path| fs::read_to_string(path).ok())
-        .unwrap_or_default();
+    let more = elsewhere(file).unwrap_or_default();
     let mut seen = HashSet::new();
     let mut cases = parse(file, &own, true, &mut seen)?;
     cases.extend(parse(file, &more, false, &mut seen)?);
     Ok(cases)
+}
+
+/// The file of that name in the folder of `MUSTER_VECTORS`.
+fn elsewhere(file: &str) -> Option<String> {
+    let folder = env::var_os("MUSTER_VECTORS")?;
+    fs::read_to_string(Path::new(&folder).join(file)).ok()
 }
 
 fn parse<'t>(

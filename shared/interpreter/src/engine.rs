@@ -1,0 +1,363 @@
+//! The engine: a pool of Lua states, and a typed function for each operation.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use mlua::Value as LuaValue;
+use serde_json::{Map, Value};
+
+use crate::{
+    Clock,
+    answer::{self, Component, Dependency, Replicas},
+    customization::Rules,
+    error::Error,
+    limits::{Limit, Limits},
+    lua::{
+        convert::{Fault, Marks, Reader},
+        state::{Argument, Failure, State},
+    },
+    operation::Operation,
+    script::Script,
+};
+
+/// Most states that wait for a call.
+const MAX_IDLE: usize = 8;
+
+/// Runs the scripts of [`Rules`]. One is enough for a process: share it by reference or in an
+/// `Arc`.
+///
+/// Calls block: usually for less than a tenth of a millisecond, at most for about [`Limits::time`].
+/// A caller that must not wait so long, such as a task of an async runtime with few threads, puts
+/// them on a blocking thread. Any number of threads may call at once; each call has a Lua state of
+/// its own.
+#[derive(Debug)]
+pub struct Engine {
+    limits: Limits,
+    clock: ClockOf,
+    idle: Mutex<Vec<State>>,
+}
+
+struct ClockOf(Clock);
+
+impl std::fmt::Debug for ClockOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("State")
+    }
+}
+
+/// First and second result of a function.
+type Returned<'a> = (&'a LuaValue, &'a LuaValue);
+
+impl Engine {
+    /// Makes an engine whose scripts see the clock of the system.
+    pub fn new(limits: Limits) -> Self {
+        let now = || {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH);
+            since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+        };
+        Self::with_clock(limits, Arc::new(now))
+    }
+
+    /// Makes an engine whose scripts see another clock, for tests.
+    pub fn with_clock(limits: Limits, clock: Clock) -> Self {
+        Self {
+            limits,
+            clock: ClockOf(clock),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Number of replicas of a workload and the requirements of each, by the function
+    /// `GetReplicas(object)`. `None` if the rules have no script for it.
+    ///
+    /// # Errors
+    /// As for all operations: see [`Error`].
+    pub fn interpret_replica(
+        &self,
+        rules: &Rules,
+        object: &Value,
+    ) -> Result<Option<Replicas>, Error> {
+        let arguments = [Argument::Object(object), Argument::Nil];
+        let operation = Operation::InterpretReplica;
+        self.first(rules, object, operation, arguments, |marks, (count, needs)| {
+            let replicas = answer::count(count)?;
+            let requirements = if needs.is_nil() {
+                None
+            } else {
+                let table = answer::table("requires", needs)?;
+                let json = Reader::new(marks, &[object]).read("requires", table, &empty_object())?;
+                Some(answer::requirements("requires", &json)?)
+            };
+            Ok(Replicas {
+                replicas,
+                requirements,
+            })
+        })
+    }
+
+    /// Components of a workload with several pod templates, by the function
+    /// `GetComponents(object)`.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn interpret_component(
+        &self,
+        rules: &Rules,
+        object: &Value,
+    ) -> Result<Option<Vec<Component>>, Error> {
+        let arguments = [Argument::Object(object), Argument::Nil];
+        let operation = Operation::InterpretComponent;
+        self.first(rules, object, operation, arguments, |marks, (list, _)| {
+            if list.is_nil() {
+                return Ok(Vec::new());
+            }
+            let json = read_list(marks, object, list)?;
+            answer::components(&json)
+        })
+    }
+
+    /// The object with another number of replicas, by the function
+    /// `ReviseReplica(object, replicas)`.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn revise_replica(
+        &self,
+        rules: &Rules,
+        object: &Value,
+        replicas: i64,
+    ) -> Result<Option<Value>, Error> {
+        let arguments = [Argument::Object(object), Argument::Number(replicas)];
+        let operation = Operation::ReviseReplica;
+        self.first(rules, object, operation, arguments, |marks, (revised, _)| {
+            read_object(marks, object, &[object], revised)
+        })
+    }
+
+    /// The desired object with the fields that the member's keeps, by the function
+    /// `Retain(desired, observed)`.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn retain(
+        &self,
+        rules: &Rules,
+        desired: &Value,
+        observed: &Value,
+    ) -> Result<Option<Value>, Error> {
+        let arguments = [Argument::Object(desired), Argument::Object(observed)];
+        let operation = Operation::Retain;
+        self.first(rules, desired, operation, arguments, |marks, (retained, _)| {
+            read_object(marks, desired, &[desired, observed], retained)
+        })
+    }
+
+    /// The template with the status of all members, by the function
+    /// `AggregateStatus(object, items)`. An item is an `AggregatedStatusItem` of the API:
+    /// `{clusterName, status, applied, appliedMessage, health}`. Without items the script gets nil.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn aggregate_status(
+        &self,
+        rules: &Rules,
+        object: &Value,
+        items: &[Value],
+    ) -> Result<Option<Value>, Error> {
+        let arguments = [Argument::Object(object), Argument::List(items)];
+        let operation = Operation::AggregateStatus;
+        self.first(rules, object, operation, arguments, |marks, (found, _)| {
+            let references: Vec<&Value> = std::iter::once(object).chain(items).collect();
+            read_object(marks, object, &references, found)
+        })
+    }
+
+    /// The part of the status that the member reports, by the function `ReflectStatus(object)`.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn interpret_status(&self, rules: &Rules, object: &Value) -> Result<Option<Value>, Error> {
+        let arguments = [Argument::Object(object), Argument::Nil];
+        let operation = Operation::InterpretStatus;
+        self.first(rules, object, operation, arguments, |marks, (status, _)| {
+            let table = answer::table("result", status)?;
+            let known = object.get("status").unwrap_or(&Value::Null);
+            let json = Reader::new(marks, &[known]).read("result", table, &empty_object())?;
+            answer::status(json)
+        })
+    }
+
+    /// Health of the object, by the function `InterpretHealth(object)`.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn interpret_health(&self, rules: &Rules, object: &Value) -> Result<Option<bool>, Error> {
+        let arguments = [Argument::Object(object), Argument::Nil];
+        let operation = Operation::InterpretHealth;
+        self.first(rules, object, operation, arguments, |_, (health, _)| {
+            answer::truth(health)
+        })
+    }
+
+    /// What must be propagated together with the object, by the functions `GetDependencies(object)`
+    /// of all scripts, in order of API version, kind, namespace and name.
+    ///
+    /// # Errors
+    /// See [`Error`]; one script that fails is an error for all.
+    pub fn interpret_dependency(
+        &self,
+        rules: &Rules,
+        object: &Value,
+    ) -> Result<Option<Vec<Dependency>>, Error> {
+        let scripts = rules.of(object, Operation::InterpretDependency);
+        if scripts.is_empty() {
+            return Ok(None);
+        }
+        let mut all = Vec::new();
+        for script in scripts {
+            let arguments = [Argument::Object(object), Argument::Nil];
+            all.extend(self.call(script, arguments, |marks, (list, _)| {
+                let json = read_list(marks, object, list)?;
+                answer::dependencies(&json)
+            })?);
+        }
+        Ok(Some(answer::united(all)))
+    }
+
+    /// Runs a script without calling its function, which it must define.
+    pub(crate) fn define(&self, script: &Script) -> Result<(), Error> {
+        self.with_state(script, |state| {
+            state
+                .define(script, script.at().operation.function())
+                .map_err(|failure| told(script, failure))
+        })
+    }
+
+    fn first<T>(
+        &self,
+        rules: &Rules,
+        object: &Value,
+        operation: Operation,
+        arguments: [Argument<'_>; 2],
+        read: impl FnOnce(&Marks, Returned<'_>) -> Result<T, Fault>,
+    ) -> Result<Option<T>, Error> {
+        match rules.of(object, operation) {
+            [] => Ok(None),
+            [script, ..] => self.call(script, arguments, read).map(Some),
+        }
+    }
+
+    fn call<T>(
+        &self,
+        script: &Script,
+        arguments: [Argument<'_>; 2],
+        read: impl FnOnce(&Marks, Returned<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Error> {
+        if let Some(suspension) = script.suspension(Instant::now()) {
+            return Err(Error::Suspended {
+                at: Arc::clone(script.at()),
+                limit: suspension.limit,
+                times: suspension.times,
+                seconds: suspension.left.as_secs() + 1,
+            });
+        }
+        let result = self.with_state(script, |state| {
+            let function = script.at().operation.function();
+            let (first, second) = state
+                .call(script, function, arguments)
+                .map_err(|failure| told(script, failure))?;
+            read(&state.marks, (&first, &second)).map_err(|fault| Error::Result {
+                at: Arc::clone(script.at()),
+                path: fault.path,
+                expected: fault.expected,
+                found: fault.found,
+            })
+        });
+        script.note(limit_of(&result), Instant::now());
+        result
+    }
+
+    /// Lends a state to a call. One that ran into a limit, or holds much memory, is not used again.
+    fn with_state<T>(
+        &self,
+        script: &Script,
+        run: impl FnOnce(&mut State) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let idle = self.idle().pop();
+        let mut state = match idle {
+            Some(state) => state,
+            None => State::new(self.limits, Arc::clone(&self.clock.0))
+                .map_err(|failure| told(script, failure))?,
+        };
+        let result = run(&mut state);
+        if state.settle() {
+            let mut idle = self.idle();
+            if idle.len() < MAX_IDLE {
+                idle.push(state);
+            }
+        }
+        result
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<State>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
+}
+
+fn empty_object() -> Value {
+    Value::Object(Map::new())
+}
+
+/// Reads a list that a script made from an object.
+fn read_list(marks: &Marks, object: &Value, list: &LuaValue) -> Result<Value, Fault> {
+    let table = answer::table("result", list)?;
+    Reader::new(marks, &[object]).read("result", table, &Value::Array(Vec::new()))
+}
+
+/// Reads an object that a script made from others.
+fn read_object(
+    marks: &Marks,
+    given: &Value,
+    references: &[&Value],
+    value: &LuaValue,
+) -> Result<Value, Fault> {
+    let table = answer::table("result", value)?;
+    let json = Reader::new(marks, references).read("result", table, &empty_object())?;
+    answer::object(json, given)
+}
+
+fn limit_of<T>(result: &Result<T, Error>) -> Option<Limit> {
+    match result {
+        Err(Error::Limit { limit, .. }) => Some(*limit),
+        _ => None,
+    }
+}
+
+/// A failure with its place.
+fn told(script: &Script, failure: Failure) -> Error {
+    let at = Arc::clone(script.at());
+    match failure {
+        Failure::Syntax { line, message } => Error::Syntax { at, line, message },
+        Failure::MissingFunction => {
+            let function = at.operation.function();
+            Error::MissingFunction { at, function }
+        }
+        Failure::Script { line, message } => Error::Script { at, line, message },
+        Failure::Limit(limit) => Error::Limit { at, limit },
+        Failure::Setup(message) => Error::Setup { at, message },
+    }
+}

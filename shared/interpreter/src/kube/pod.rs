@@ -1,0 +1,103 @@
+//! What a pod refers to in its namespace.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::{
+    answer::Dependency,
+    read::{Read, field, list, text},
+};
+
+/// Secrets that a volume refers to: the source, then the path to the name inside it.
+const VOLUME_SECRETS: &[(&str, &[&str])] = &[
+    ("secret", &["secretName"]),
+    ("azureFile", &["secretName"]),
+    ("cephfs", &["secretRef", "name"]),
+    ("cinder", &["secretRef", "name"]),
+    ("flexVolume", &["secretRef", "name"]),
+    ("rbd", &["secretRef", "name"]),
+    ("scaleIO", &["secretRef", "name"]),
+    ("iscsi", &["secretRef", "name"]),
+    ("storageos", &["secretRef", "name"]),
+    ("csi", &["nodePublishSecretRef", "name"]),
+];
+
+/// Names of what a pod needs, each list sorted and without duplicates.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct References {
+    config_maps: BTreeSet<String>,
+    secrets: BTreeSet<String>,
+    service_accounts: BTreeSet<String>,
+    claims: BTreeSet<String>,
+}
+
+/// References to everything that a pod of the template cannot start without: ConfigMaps, Secrets,
+/// service accounts, volume claims, each sorted by name.
+pub(crate) fn dependencies(template: &Value, namespace: &str) -> Read<Vec<Dependency>> {
+    let spec = field(template, &["spec"]).unwrap_or(&Value::Null);
+    let needs = references(spec)?;
+    let groups = [
+        ("ConfigMap", needs.config_maps),
+        ("Secret", needs.secrets),
+        ("ServiceAccount", needs.service_accounts),
+        ("PersistentVolumeClaim", needs.claims),
+    ];
+    let named = |kind: &str, name: String| Dependency {
+        api_version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        namespace: Some(namespace.to_owned()),
+        name: Some(name),
+        label_selector: None,
+    };
+    Ok(groups
+        .into_iter()
+        .flat_map(|(kind, names)| names.into_iter().map(move |name| named(kind, name)))
+        .collect())
+}
+
+fn references(pod: &Value) -> Read<References> {
+    let mut found = References::default();
+    for containers in ["initContainers", "containers", "ephemeralContainers"] {
+        for container in list(pod, &[containers])? {
+            for source in list(container, &["envFrom"])? {
+                note(&mut found.config_maps, source, &["configMapRef", "name"])?;
+                note(&mut found.secrets, source, &["secretRef", "name"])?;
+            }
+            for variable in list(container, &["env"])? {
+                let config_map = ["valueFrom", "configMapKeyRef", "name"];
+                note(&mut found.config_maps, variable, &config_map)?;
+                let secret = ["valueFrom", "secretKeyRef", "name"];
+                note(&mut found.secrets, variable, &secret)?;
+            }
+        }
+    }
+    for secret in list(pod, &["imagePullSecrets"])? {
+        note(&mut found.secrets, secret, &["name"])?;
+    }
+    for volume in list(pod, &["volumes"])? {
+        note(&mut found.config_maps, volume, &["configMap", "name"])?;
+        let claim = ["persistentVolumeClaim", "claimName"];
+        note(&mut found.claims, volume, &claim)?;
+        for (source, path) in VOLUME_SECRETS {
+            if let Some(source) = field(volume, &[source]) {
+                note(&mut found.secrets, source, path)?;
+            }
+        }
+        for source in list(volume, &["projected", "sources"])? {
+            note(&mut found.config_maps, source, &["configMap", "name"])?;
+            note(&mut found.secrets, source, &["secret", "name"])?;
+        }
+    }
+    note(&mut found.service_accounts, pod, &["serviceAccountName"])?;
+    // Every namespace of every cluster has this one.
+    found.service_accounts.remove("default");
+    Ok(found)
+}
+
+fn note(names: &mut BTreeSet<String>, at: &Value, path: &[&str]) -> Read<()> {
+    if let Some(name) = text(at, path)?.filter(|name| !name.is_empty()) {
+        names.insert(name.to_owned());
+    }
+    Ok(())
+}

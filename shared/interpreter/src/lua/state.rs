@@ -1,0 +1,243 @@
+//! One Lua state: scripts that it has compiled, and a call with its limits.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use mlua::{
+    chunk::ChunkMode,
+    Function, HookTriggers, IntoLua, Lua, LuaOptions, StdLib, Value as LuaValue, VmState,
+};
+use serde_json::Value;
+
+use super::{
+    convert::{self, Marks},
+    sandbox::{self, Sandbox, is_memory, line_and_message},
+};
+use crate::{
+    Clock,
+    limits::{Budget, Limit, Limits},
+    script::Script,
+};
+
+/// Instructions between two looks at the limits.
+const INSTRUCTIONS: u32 = 250;
+/// Most scripts that a state keeps compiled.
+const MAX_COMPILED: usize = 512;
+/// Most bytes that a state keeps between two calls.
+const MAX_KEPT: usize = 8 << 20;
+
+/// Argument of a function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Argument<'a> {
+    /// Nothing.
+    Nil,
+    /// An object of the API.
+    Object(&'a Value),
+    /// A list; nil where it is empty, as Go's lists without an entry are.
+    List(&'a [Value]),
+    /// A number.
+    Number(i64),
+}
+
+/// What went wrong, without the place.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Failure {
+    Syntax { line: u32, message: String },
+    MissingFunction,
+    Script { line: u32, message: String },
+    Limit(Limit),
+    Setup(String),
+}
+
+/// A Lua state with the sandbox.
+pub(crate) struct State {
+    lua: Lua,
+    pub(crate) marks: Marks,
+    sandbox: Sandbox,
+    budget: Arc<Budget>,
+    missing: Arc<AtomicBool>,
+    compiled: HashMap<u64, Function>,
+}
+
+impl State {
+    pub(crate) fn new(limits: Limits, clock: Clock) -> Result<Self, Failure> {
+        let setup = |error: mlua::Error| Failure::Setup(sandbox::message(&error));
+        let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
+        let options = LuaOptions::new().catch_rust_panics(false);
+        let lua = Lua::new_with(libraries, options).map_err(setup)?;
+        let budget = Arc::new(Budget::new(limits));
+        let missing = Arc::new(AtomicBool::new(false));
+        let marks = Marks::new(&lua).map_err(setup)?;
+        let sandbox = sandbox::build(&lua, &marks, &budget, clock, &missing).map_err(setup)?;
+        lua.set_memory_limit(limits.memory).map_err(setup)?;
+        let shared = Arc::clone(&budget);
+        let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);
+        lua.set_hook(triggers, move |_, _| {
+            shared.spend(u64::from(INSTRUCTIONS))?;
+            Ok(VmState::Continue)
+        })
+        .map_err(setup)?;
+        Ok(Self {
+            lua,
+            marks,
+            sandbox,
+            budget,
+            missing,
+            compiled: HashMap::new(),
+        })
+    }
+
+    /// Calls a function of a script.
+    pub(crate) fn call(
+        &mut self,
+        script: &Script,
+        function: &str,
+        arguments: [Argument<'_>; 2],
+    ) -> Result<(LuaValue, LuaValue), Failure> {
+        self.begin();
+        let chunk = self.compiled(script)?;
+        let [first, second] = arguments;
+        let called = (|| {
+            let (first, second) = (self.argument(first)?, self.argument(second)?);
+            let require = self.require(script);
+            self.sandbox
+                .run
+                .call::<(bool, LuaValue, LuaValue)>((chunk, require, function, first, second))
+        })();
+        match called {
+            Ok((true, first, second)) => self.within().map(|()| (first, second)),
+            Ok((false, error, _)) => Err(self.failure(&error)),
+            Err(error) => Err(self.fault(&error)),
+        }
+    }
+
+    /// Runs a script and looks whether it defines a function.
+    pub(crate) fn define(&mut self, script: &Script, function: &str) -> Result<(), Failure> {
+        self.begin();
+        let chunk = self.compiled(script)?;
+        let define = &self.sandbox.define;
+        match define.call::<(bool, LuaValue)>((chunk, self.require(script), function)) {
+            Ok((true, _)) => self.within(),
+            Ok((false, error)) => Err(self.failure(&error)),
+            Err(error) => Err(self.fault(&error)),
+        }
+    }
+
+    /// Whether the state can be used again. Call when all values of the call are gone.
+    pub(crate) fn settle(&self) -> bool {
+        if self.budget.limit().is_some() {
+            return false;
+        }
+        if self.lua.used_memory() > MAX_KEPT {
+            return self.lua.gc_collect().is_ok() && self.lua.used_memory() <= MAX_KEPT;
+        }
+        true
+    }
+
+    fn begin(&self) {
+        self.budget.start();
+        self.missing.store(false, Ordering::Relaxed);
+    }
+
+    fn compiled(&mut self, script: &Script) -> Result<Function, Failure> {
+        if let Some(chunk) = self.compiled.get(&script.id()) {
+            return Ok(chunk.clone());
+        }
+        let name = format!("={}", sandbox::SCRIPT);
+        let chunk = self
+            .lua
+            .load(script.text())
+            .set_name(name)
+            // A chunk of bytecode could do anything.
+            .set_mode(ChunkMode::Text)
+            .into_function()
+            .map_err(|error| self.compiler_error(&error))?;
+        // Scripts that customizations have no longer go this way, too.
+        if self.compiled.len() >= MAX_COMPILED {
+            self.compiled.clear();
+        }
+        self.compiled.insert(script.id(), chunk.clone());
+        Ok(chunk)
+    }
+
+    fn compiler_error(&self, error: &mlua::Error) -> Failure {
+        if is_memory(error) {
+            self.budget.exceed_memory();
+        }
+        if let Some(limit) = self.budget.limit() {
+            return Failure::Limit(limit);
+        }
+        let text = sandbox::message(error);
+        let place = text
+            .strip_prefix(sandbox::SCRIPT)
+            .and_then(|rest| rest.strip_prefix(':')?.split_once(": "))
+            .and_then(|(line, message)| Some((line.parse().ok()?, message.to_owned())));
+        let (line, message) = place.unwrap_or((0, text));
+        Failure::Syntax { line, message }
+    }
+
+    fn require(&self, script: &Script) -> &Function {
+        if script.is_built_in() {
+            &self.sandbox.require_built_in
+        } else {
+            &self.sandbox.require
+        }
+    }
+
+    fn argument(&self, argument: Argument<'_>) -> mlua::Result<LuaValue> {
+        match argument {
+            Argument::Nil => Ok(LuaValue::Nil),
+            Argument::Object(value) => convert::to_lua(&self.lua, &self.marks, value),
+            Argument::Number(number) => number.into_lua(&self.lua),
+            Argument::List([]) => Ok(LuaValue::Nil),
+            Argument::List(list) => {
+                let table = self.lua.create_table_with_capacity(list.len(), 0)?;
+                for (at, one) in (1..).zip(list) {
+                    table.raw_set(at, convert::to_lua(&self.lua, &self.marks, one)?)?;
+                }
+                Ok(LuaValue::Table(table))
+            }
+        }
+    }
+
+    /// A limit may have been exceeded in the last instructions.
+    fn within(&self) -> Result<(), Failure> {
+        self.budget.limit().map_or(Ok(()), |limit| Err(Failure::Limit(limit)))
+    }
+
+    /// The failure that the handler, or Lua itself, told.
+    fn failure(&self, error: &LuaValue) -> Failure {
+        let text = match error {
+            LuaValue::String(text) => text.to_string_lossy(),
+            LuaValue::Error(error) => return self.fault(error),
+            other => convert::a_type(other).to_owned(),
+        };
+        if text == sandbox::NO_MEMORY {
+            self.budget.exceed_memory();
+        }
+        if let Some(limit) = self.budget.limit() {
+            return Failure::Limit(limit);
+        }
+        if self.missing.load(Ordering::Relaxed) {
+            return Failure::MissingFunction;
+        }
+        let (line, message) = line_and_message(&text);
+        let message = message.to_owned();
+        Failure::Script { line, message }
+    }
+
+    fn fault(&self, error: &mlua::Error) -> Failure {
+        if is_memory(error) {
+            self.budget.exceed_memory();
+        }
+        let text = sandbox::message(error);
+        self.budget
+            .limit()
+            .map_or(Failure::Setup(text), Failure::Limit)
+    }
+}
