@@ -100,12 +100,27 @@ mod tests {
         let fine = "function InterpretHealth(o) return true end";
         assert_eq!(errors(fine), Vec::<String>::new());
         for (text, expected) in [
-            ("\nfunction InterpretHealth(", "line 2: <name> or '...' expected near '<eof>'"),
+            (
+                "\nfunction InterpretHealth(",
+                "line 2: <name> or '...' expected near '<eof>'",
+            ),
             ("local x = 1\nx = = 2", "line 2: unexpected symbol near '='"),
-            ("function Retain() end", "the script defines no function InterpretHealth"),
-            ("InterpretHealth = 1", "the script defines no function InterpretHealth"),
-            ("\n\nlocal x = nil + 1", "line 3: attempt to perform arithmetic on a nil value"),
-            ("\u{1b}Lua", "line 0: attempt to load a binary chunk (mode is 't')"),
+            (
+                "function Retain() end",
+                "the script defines no function InterpretHealth",
+            ),
+            (
+                "InterpretHealth = 1",
+                "the script defines no function InterpretHealth",
+            ),
+            (
+                "\n\nlocal x = nil + 1",
+                "line 3: attempt to perform arithmetic on a nil value",
+            ),
+            (
+                "\u{1b}Lua",
+                "line 0: attempt to load a binary chunk (mode is 't')",
+            ),
         ] {
             assert_eq!(errors(text), [format!("{AT}: {expected}")], "{text:?}");
         }
@@ -131,7 +146,10 @@ mod tests {
             "InterpretHealth of example.com/v1 Widget is customized by ResourceInterpreterCustomization \"old\" already"
         );
         let dependencies = |name| customization(name, Operation::InterpretDependency, "x");
-        assert_eq!(conflict(&dependencies("new"), &[dependencies("old")]), Ok(()));
+        assert_eq!(
+            conflict(&dependencies("new"), &[dependencies("old")]),
+            Ok(())
+        );
         assert_eq!(conflict(&health("new"), &[dependencies("old")]), Ok(()));
         let other = Customization {
             kind: "Gadget".to_owned(),

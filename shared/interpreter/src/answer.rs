@@ -194,7 +194,9 @@ impl<'a> At<'a> {
     }
 
     fn map(&self) -> Checked<&'a Map<String, Value>> {
-        self.value.as_object().ok_or_else(|| self.wrong("an object"))
+        self.value
+            .as_object()
+            .ok_or_else(|| self.wrong("an object"))
     }
 
     /// The field, unless absent, null or an empty text, as Go leaves those out.
@@ -336,7 +338,10 @@ pub(crate) fn united(mut all: Vec<Dependency>) -> Vec<Dependency> {
     let mut united: Vec<Dependency> = Vec::with_capacity(all.len());
     for one in all {
         // Those with a selector and no name stand side by side, in any order.
-        let same = united.iter().rev().take_while(|last| order(last) == order(&one));
+        let same = united
+            .iter()
+            .rev()
+            .take_while(|last| order(last) == order(&one));
         if !same.into_iter().any(|last| *last == one) {
             united.push(one);
         }
@@ -381,7 +386,11 @@ mod tests {
     fn an_object_must_stay_of_its_kind() {
         let given = json!({ "apiVersion": "v1", "kind": "Pod" });
         assert!(object(json!({ "apiVersion": "v1", "kind": "Pod", "x": 1 }), &given).is_ok());
-        for other in [json!({ "apiVersion": "v1" }), json!({ "apiVersion": "v1", "kind": "Node" }), json!([])] {
+        for other in [
+            json!({ "apiVersion": "v1" }),
+            json!({ "apiVersion": "v1", "kind": "Node" }),
+            json!([]),
+        ] {
             assert!(object(other, &given).is_err());
         }
     }
@@ -391,13 +400,26 @@ mod tests {
         let reference = |selector: Value| json!([{ "apiVersion": "v1", "kind": "Secret", "labelSelector": selector }]);
         for (selector, is_valid) in [
             (json!({ "matchLabels": { "app": "a" } }), true),
-            (json!({ "matchExpressions": [{ "key": "a", "operator": "Exists" }] }), true),
-            (json!({ "matchExpressions": [{ "key": "a", "operator": "In" }] }), false),
-            (json!({ "matchExpressions": [{ "key": "a", "operator": "Like", "values": ["b"] }] }), false),
+            (
+                json!({ "matchExpressions": [{ "key": "a", "operator": "Exists" }] }),
+                true,
+            ),
+            (
+                json!({ "matchExpressions": [{ "key": "a", "operator": "In" }] }),
+                false,
+            ),
+            (
+                json!({ "matchExpressions": [{ "key": "a", "operator": "Like", "values": ["b"] }] }),
+                false,
+            ),
             (json!({ "matchLabels": { "app": 1 } }), false),
             (json!([]), false),
         ] {
-            assert_eq!(dependencies(&reference(selector.clone())).is_ok(), is_valid, "{selector}");
+            assert_eq!(
+                dependencies(&reference(selector.clone())).is_ok(),
+                is_valid,
+                "{selector}"
+            );
         }
     }
 
@@ -408,8 +430,17 @@ mod tests {
             name: Some(name.to_owned()),
             ..Dependency::default()
         };
-        let all = vec![named("Secret", "b"), named("ConfigMap", "a"), named("Secret", "a"), named("Secret", "b")];
-        let expected = vec![named("ConfigMap", "a"), named("Secret", "a"), named("Secret", "b")];
+        let all = vec![
+            named("Secret", "b"),
+            named("ConfigMap", "a"),
+            named("Secret", "a"),
+            named("Secret", "b"),
+        ];
+        let expected = vec![
+            named("ConfigMap", "a"),
+            named("Secret", "a"),
+            named("Secret", "b"),
+        ];
         assert_eq!(united(all), expected);
     }
 }

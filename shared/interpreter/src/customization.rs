@@ -136,19 +136,16 @@ impl Rules {
     /// The kinds with a script, as API version and kind, in order.
     pub fn kinds(&self) -> Vec<(&str, &str)> {
         let kinds = self.kinds.iter().flat_map(|(api_version, kinds)| {
-            kinds.keys().map(|kind| (api_version.as_str(), kind.as_str()))
+            kinds
+                .keys()
+                .map(|kind| (api_version.as_str(), kind.as_str()))
         });
         let mut kinds: Vec<_> = kinds.collect();
         kinds.sort_unstable();
         kinds
     }
 
-    pub(crate) fn scripts(
-        &self,
-        api_version: &str,
-        kind: &str,
-        operation: Operation,
-    ) -> &[Script] {
+    pub(crate) fn scripts(&self, api_version: &str, kind: &str, operation: Operation) -> &[Script] {
         let scripts = self.kinds.get(api_version).and_then(|one| one.get(kind));
         scripts.map_or(&[], |scripts| &scripts[operation.index()])
     }

@@ -61,7 +61,9 @@ impl Engine {
     pub fn new(limits: Limits) -> Self {
         let now = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
-            since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+            since.map_or(0, |since| {
+                i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+            })
         };
         Self::with_clock(limits, Arc::new(now))
     }
@@ -87,20 +89,26 @@ impl Engine {
     ) -> Result<Option<Replicas>, Error> {
         let arguments = [Argument::Object(object), Argument::Nil];
         let operation = Operation::InterpretReplica;
-        self.first(rules, object, operation, arguments, |marks, (count, needs)| {
-            let replicas = answer::count(count)?;
-            let requirements = if needs.is_nil() {
-                None
-            } else {
-                let table = answer::table("requires", needs)?;
-                let json = Reader::new(marks, &[object]).read("requires", table, &empty_object())?;
-                Some(answer::requirements("requires", &json)?)
-            };
-            Ok(Replicas {
-                replicas,
-                requirements,
-            })
-        })
+        self.first(
+            rules,
+            object,
+            operation,
+            arguments,
+            |marks, (count, needs)| {
+                let replicas = answer::count(count)?;
+                let requirements = if needs.is_nil() {
+                    None
+                } else {
+                    let table = answer::table("requires", needs)?;
+                    let json = Reader::new(marks, &[]).read("requires", table, &empty_object())?;
+                    Some(answer::requirements("requires", &json)?)
+                };
+                Ok(Replicas {
+                    replicas,
+                    requirements,
+                })
+            },
+        )
     }
 
     /// Components of a workload with several pod templates, by the function
@@ -119,7 +127,7 @@ impl Engine {
             if list.is_nil() {
                 return Ok(Vec::new());
             }
-            let json = read_list(marks, object, list)?;
+            let json = read_list(marks, list)?;
             answer::components(&json)
         })
     }
@@ -137,9 +145,13 @@ impl Engine {
     ) -> Result<Option<Value>, Error> {
         let arguments = [Argument::Object(object), Argument::Number(replicas)];
         let operation = Operation::ReviseReplica;
-        self.first(rules, object, operation, arguments, |marks, (revised, _)| {
-            read_object(marks, object, &[object], revised)
-        })
+        self.first(
+            rules,
+            object,
+            operation,
+            arguments,
+            |marks, (revised, _)| read_object(marks, object, &[object], revised),
+        )
     }
 
     /// The desired object with the fields that the member's keeps, by the function
@@ -155,9 +167,13 @@ impl Engine {
     ) -> Result<Option<Value>, Error> {
         let arguments = [Argument::Object(desired), Argument::Object(observed)];
         let operation = Operation::Retain;
-        self.first(rules, desired, operation, arguments, |marks, (retained, _)| {
-            read_object(marks, desired, &[desired, observed], retained)
-        })
+        self.first(
+            rules,
+            desired,
+            operation,
+            arguments,
+            |marks, (retained, _)| read_object(marks, desired, &[desired, observed], retained),
+        )
     }
 
     /// The template with the status of all members, by the function
@@ -225,7 +241,7 @@ impl Engine {
         for script in scripts {
             let arguments = [Argument::Object(object), Argument::Nil];
             all.extend(self.call(script, arguments, |marks, (list, _)| {
-                let json = read_list(marks, object, list)?;
+                let json = read_list(marks, list)?;
                 answer::dependencies(&json)
             })?);
         }
@@ -322,10 +338,10 @@ fn empty_object() -> Value {
     Value::Object(Map::new())
 }
 
-/// Reads a list that a script made from an object.
-fn read_list(marks: &Marks, object: &Value, list: &LuaValue) -> Result<Value, Fault> {
+/// Reads a list that a script made.
+fn read_list(marks: &Marks, list: &LuaValue) -> Result<Value, Fault> {
     let table = answer::table("result", list)?;
-    Reader::new(marks, &[object]).read("result", table, &Value::Array(Vec::new()))
+    Reader::new(marks, &[]).read("result", table, &Value::Array(Vec::new()))
 }
 
 /// Reads an object that a script made from others.

@@ -74,7 +74,9 @@ pub enum Error {
         limit: Limit,
     },
     /// The script ran into its limits again and again, and is not run for a while.
-    #[error("{at}: the script is not run for {seconds} s, because it was stopped {times} times in a row, last at its limit of {limit}")]
+    #[error(
+        "{at}: the script is not run for {seconds} s, because it was stopped {times} times in a row, last at its limit of {limit}"
+    )]
     Suspended {
         /// Origin of the script.
         at: Arc<Source>,

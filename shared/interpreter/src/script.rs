@@ -15,7 +15,7 @@ const PATIENCE: u32 = 3;
 /// First suspension of a script; each further one is twice as long.
 const SUSPENSION: Duration = Duration::from_secs(10);
 /// Longest suspension.
-const MAX_SUSPENSION: Duration = Duration::from_secs(300);
+const MAX_SUSPENSION: Duration = Duration::from_mins(5);
 
 /// One script of a customization, or of the built-in rules. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 //! that `MUSTER_VECTORS` names. Without it, the cases of `kinds.rs` are the test.
 
 // The lints know test functions, not the functions that they share.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
 
@@ -14,10 +14,35 @@ use serde_json::{Map, Value, json};
 
 const SUITE: &str = "interpreter_thirdparty_lua";
 
-const DEVIATIONS: &[Deviation] = &[];
+const UNUSED_SIDECAR_SET: &str = "a SidecarSet that runs in no member cannot be aggregated";
+const HELM_CHART: &str = "the reported status of a HelmChart lacks observedGeneration";
 
-fn named(_case: &Case) -> Option<&'static str> {
-    None
+const DEVIATIONS: &[Deviation] = &[
+    Deviation {
+        suite: SUITE,
+        quirk: UNUSED_SIDECAR_SET,
+        reason: "its counts are 0, as for the other kinds of Kruise: an error would be repeated for ever",
+    },
+    Deviation {
+        suite: SUITE,
+        quirk: HELM_CHART,
+        reason: "it is reported, or that of the template could never advance",
+    },
+];
+
+/// Quirks that the recording does not mark.
+fn named(case: &Case) -> Option<&'static str> {
+    let input = &case.input;
+    match (input["kind"].as_str()?, input["operation"].as_str()?) {
+        ("SidecarSet", "AggregateStatus") if input.get("aggregatedStatusItems").is_none() => {
+            Some(UNUSED_SIDECAR_SET)
+        }
+        ("HelmChart", "InterpretStatus") => {
+            let observed = &input["observed"]["status"]["observedGeneration"];
+            (!observed.is_null()).then_some(HELM_CHART)
+        }
+        _ => None,
+    }
 }
 
 #[test]
@@ -36,7 +61,10 @@ fn the_built_in_rules_answer_as_the_customizations_of_karmada() {
 
 fn answer(engine: &Engine, input: &Value) -> Result<Value, Error> {
     let rules = thirdparty::rules();
-    let either = |one: &str, other: &str| input.get(one).or(input.get(other)).cloned().unwrap();
+    let either = |one: &str, other: &str| {
+        let found = input.get(one).or_else(|| input.get(other));
+        found.cloned().unwrap()
+    };
     let observed = either("observed", "object");
     let object = either("object", "observed");
     let items = input["aggregatedStatusItems"].as_array();
@@ -60,8 +88,12 @@ fn answer(engine: &Engine, input: &Value) -> Result<Value, Error> {
         "AggregateStatus" => {
             json!({ "aggregatedStatus": engine.aggregate_status(rules, &object, items)?.unwrap() })
         }
-        "InterpretStatus" => json!({ "status": engine.interpret_status(rules, &observed)?.unwrap() }),
-        "InterpretHealth" => json!({ "healthy": engine.interpret_health(rules, &observed)?.unwrap() }),
+        "InterpretStatus" => {
+            json!({ "status": engine.interpret_status(rules, &observed)?.unwrap() })
+        }
+        "InterpretHealth" => {
+            json!({ "healthy": engine.interpret_health(rules, &observed)?.unwrap() })
+        }
         "InterpretDependency" => {
             json!({ "dependencies": engine.interpret_dependency(rules, &object)?.unwrap() })
         }
@@ -92,7 +124,9 @@ fn comparable(value: &Value) -> Value {
 
 fn quantities(amounts: &Map<String, Value>) -> Value {
     let quantity = |value: &Value| -> muster_quantity::Quantity {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
         text.parse().unwrap()
     };
     let amounts = amounts.iter();

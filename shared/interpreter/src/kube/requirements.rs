@@ -172,7 +172,12 @@ mod tests {
         let sidecar =
             |cpu: &str| json!({ "name": "s", "restartPolicy": "Always", "resources": asks(cpu) });
         for (what, spec, cpu, memory) in [
-            ("a container", json!({ "containers": [container("1")] }), "1", "1Gi"),
+            (
+                "a container",
+                json!({ "containers": [container("1")] }),
+                "1",
+                "1Gi",
+            ),
             (
                 "a sidecar beside it",
                 json!({ "containers": [container("1")], "initContainers": [sidecar("100m")] }),
@@ -217,13 +222,17 @@ mod tests {
         let alone = json!({ "containers": [{ "name": "c" }], "resources": limits });
         assert_eq!(needs(&alone), json!({ "resourceRequest": { "cpu": "4" } }));
         let asked = json!({ "requests": { "cpu": "1" } });
-        let beside = json!({ "containers": [{ "name": "c", "resources": asked }], "resources": limits });
+        let beside =
+            json!({ "containers": [{ "name": "c", "resources": asked }], "resources": limits });
         assert_eq!(needs(&beside), json!({ "resourceRequest": { "cpu": "1" } }));
     }
 
     #[test]
     fn a_pod_that_asks_for_nothing_has_no_requirements() {
-        assert_eq!(needs(&json!({ "containers": [{ "name": "c" }] })), Value::Null);
+        assert_eq!(
+            needs(&json!({ "containers": [{ "name": "c" }] })),
+            Value::Null
+        );
         assert_eq!(needs(&Value::Null), Value::Null);
     }
 

@@ -82,7 +82,7 @@ pub(crate) struct Fault {
 /// Place in a result.
 #[derive(Clone, Copy)]
 struct Place<'a> {
-    parent: Option<&'a Place<'a>>,
+    parent: Option<&'a Self>,
     step: Step<'a>,
     /// Address of the table at this place.
     table: *const std::ffi::c_void,
@@ -106,18 +106,14 @@ impl Place<'_> {
 
     /// What a reference has at this place, the entries of lists taken together.
     fn in_reference<'r>(&self, root: &'r Value) -> Vec<&'r Value> {
-        let mut parents = match self.parent {
-            None => return vec![root],
-            Some(parent) => parent.in_reference(root),
+        let Some(parent) = self.parent else {
+            return vec![root];
         };
-        match self.step {
-            Step::Key(key) => parents.iter().filter_map(|one| one.get(key)).collect(),
-            _ => {
-                let entries = parents.iter().filter_map(|one| one.as_array());
-                let entries: Vec<_> = entries.flatten().collect();
-                parents.clear();
-                entries
-            }
+        let parents = parent.in_reference(root).into_iter();
+        if let Step::Key(key) = self.step {
+            parents.filter_map(|one| one.get(key)).collect()
+        } else {
+            parents.filter_map(Value::as_array).flatten().collect()
         }
     }
 }
@@ -177,6 +173,7 @@ impl<'a> Reader<'a> {
             LuaValue::Nil => Value::Null,
             LuaValue::Boolean(value) => Value::Bool(*value),
             LuaValue::Integer(number) => integer(*number),
+            LuaValue::Number(0.0) => integer(0),
             LuaValue::Number(number) => match Number::from_f64(*number) {
                 Some(number) => Value::Number(number),
                 None => return Err(fault(place, "a finite number", number)),

@@ -145,7 +145,10 @@ mod tests {
             ("%Y-%m-%dT%H:%M:%SZ", "2000-02-29T12:34:56Z"),
             ("%c", "Tue Feb 29 12:34:56 2000"),
             ("%x %X", "02/29/00 12:34:56"),
-            ("%A %d. %B, day %j, %I %p", "Tuesday 29. February, day 060, 12 PM"),
+            (
+                "%A %d. %B, day %j, %I %p",
+                "Tuesday 29. February, day 060, 12 PM",
+            ),
             ("100%% %Q %", "100% %Q %"),
         ] {
             assert_eq!(written(&time, format), expected, "{format}");

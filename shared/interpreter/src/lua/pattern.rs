@@ -286,9 +286,7 @@ impl Matcher<'_> {
     /// Position after the class that begins at `p`.
     fn class_end(&self, p: usize) -> Result<usize, LuaError> {
         match self.pattern[p] {
-            ESCAPE if p + 1 >= self.pattern.len() => {
-                malformed("malformed pattern (ends with '%')")
-            }
+            ESCAPE if p + 1 >= self.pattern.len() => malformed("malformed pattern (ends with '%')"),
             ESCAPE => Ok(p + 2),
             b'[' => {
                 let mut at = p + 1;
@@ -408,12 +406,20 @@ mod tests {
             ("hello", "x*", Some(&[""])),
             ("hello", "lo$", Some(&["lo"])),
             ("a$b", "a$b", Some(&["a$b"])),
-            ("key = value", "^(%w+)%s*=%s*(%w+)$", Some(&["key = value", "key", "value"])),
+            (
+                "key = value",
+                "^(%w+)%s*=%s*(%w+)$",
+                Some(&["key = value", "key", "value"]),
+            ),
             ("512m", "^(%d+%.?%d*)([a-z]*)$", Some(&["512m", "512", "m"])),
             ("ab", "()b()", Some(&["b", "2", "3"])),
             ("f(a(b)c)d", "%b()", Some(&["(a(b)c)"])),
             ("THE (quick) fox", "%f[%a]%a+%f[%A]", Some(&["THE"])),
-            ("say 'x\"' now", "(['\"])(.-)%1", Some(&["'x\"'", "'", "x\""])),
+            (
+                "say 'x\"' now",
+                "(['\"])(.-)%1",
+                Some(&["'x\"'", "'", "x\""]),
+            ),
             ("a]b", "[]]", Some(&["]"])),
             ("a-b", "[a%-]+", Some(&["a-"])),
             ("x^y", "[%^]", Some(&["^"])),

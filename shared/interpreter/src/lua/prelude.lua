@@ -161,8 +161,18 @@ function base.pcall(...)
   return check(pcall(...))
 end
 
-function base.xpcall(...)
-  return check(xpcall(...))
+-- The handler runs after the call, not inside of its error: there Lua calls no hooks, and a handler
+-- could run for ever.
+local function handled(handler, fine, ...)
+  if fine then
+    return fine, ...
+  end
+  local _, value = check(pcall(handler, ...))
+  return false, value
+end
+
+function base.xpcall(call, handler)
+  return handled(handler, check(pcall(call)))
 end
 
 for _, name in ipairs({

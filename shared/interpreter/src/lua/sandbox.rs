@@ -65,9 +65,8 @@ pub(super) fn build(
         LuaError::RuntimeError(message)
     };
     let kube = modules.clone();
-    let require = lua.create_function(move |lua, name: String| {
-        kube(lua, &name)?.ok_or_else(|| absent(&name))
-    })?;
+    let require = lua
+        .create_function(move |lua, name: String| kube(lua, &name)?.ok_or_else(|| absent(&name)))?;
     let globals: Table = environment.call(&require)?;
     let rules: Table = lua
         .load(thirdparty::COMMON)
@@ -96,7 +95,7 @@ fn limits(lua: &Lua, natives: &Table, budget: &Arc<Budget>) -> mlua::Result<()> 
     let shared = Arc::clone(budget);
     // Results of a protected call: a limit goes on, and errors of Rust become texts.
     let check = lua.create_function(move |lua, mut results: MultiValue| {
-        if let (Some(Value::Boolean(false)), Some(error)) = (results.get(0), results.get(1)) {
+        if let (Some(Value::Boolean(false)), Some(error)) = (results.front(), results.get(1)) {
             if out_of_memory(error) {
                 shared.exceed_memory();
             }
@@ -168,7 +167,8 @@ pub(super) fn line_and_message(text: &str) -> (u32, &str) {
     let split = split.and_then(|(line, text)| Some((line.parse().ok()?, text)));
     let (line, text) = split.unwrap_or((0, text));
     // A message of the sandbox has the line of the sandbox.
-    let own = text.strip_prefix("sandbox:").or(text.strip_prefix("rules:"));
+    let mut own = ["sandbox:", "rules:"].iter();
+    let own = own.find_map(|chunk| text.strip_prefix(chunk));
     let text = own
         .and_then(|rest| rest.split_once(": "))
         .map_or(text, |(_, rest)| rest);
@@ -222,7 +222,10 @@ mod tests {
     #[test]
     fn messages_lose_the_places_that_no_author_of_a_script_knows() {
         for (text, expected) in [
-            ("3\nattempt to call a nil value", (3, "attempt to call a nil value")),
+            (
+                "3\nattempt to call a nil value",
+                (3, "attempt to call a nil value"),
+            ),
             ("7\nsandbox:80: bad argument", (7, "bad argument")),
             ("not enough memory", (0, "not enough memory")),
         ] {

@@ -9,8 +9,8 @@ use std::{
 };
 
 use mlua::{
-    chunk::ChunkMode,
     Function, HookTriggers, IntoLua, Lua, LuaOptions, StdLib, Value as LuaValue, VmState,
+    chunk::ChunkMode,
 };
 use serde_json::Value;
 
@@ -191,10 +191,9 @@ impl State {
 
     fn argument(&self, argument: Argument<'_>) -> mlua::Result<LuaValue> {
         match argument {
-            Argument::Nil => Ok(LuaValue::Nil),
+            Argument::Nil | Argument::List([]) => Ok(LuaValue::Nil),
             Argument::Object(value) => convert::to_lua(&self.lua, &self.marks, value),
             Argument::Number(number) => number.into_lua(&self.lua),
-            Argument::List([]) => Ok(LuaValue::Nil),
             Argument::List(list) => {
                 let table = self.lua.create_table_with_capacity(list.len(), 0)?;
                 for (at, one) in (1..).zip(list) {
@@ -207,7 +206,9 @@ impl State {
 
     /// A limit may have been exceeded in the last instructions.
     fn within(&self) -> Result<(), Failure> {
-        self.budget.limit().map_or(Ok(()), |limit| Err(Failure::Limit(limit)))
+        self.budget
+            .limit()
+            .map_or(Ok(()), |limit| Err(Failure::Limit(limit)))
     }
 
     /// The failure that the handler, or Lua itself, told.

@@ -109,7 +109,9 @@ fn start(
         from => (from - 1).max(0),
     };
     // Lua 5.1 searches from the end where the start is behind it; `step` must end there.
-    Ok(usize::try_from(from).ok().filter(|from| *from <= text.len()))
+    Ok(usize::try_from(from)
+        .ok()
+        .filter(|from| *from <= text.len()))
 }
 
 fn index(at: usize) -> Value {

@@ -21,20 +21,20 @@ pub(crate) const COMMON: &str = include_str!("rules.lua");
 /// Rules of one kind.
 struct Kind {
     api_version: &'static str,
-    kind: &'static str,
+    name: &'static str,
     script: &'static str,
     operations: &'static [Operation],
 }
 
 const fn kind(
     api_version: &'static str,
-    kind: &'static str,
+    name: &'static str,
     script: &'static str,
     operations: &'static [Operation],
 ) -> Kind {
     Kind {
         api_version,
-        kind,
+        name,
         script,
         operations,
     }
@@ -284,7 +284,7 @@ fn customization(kind: &Kind) -> Customization {
     Customization {
         name: String::new(),
         api_version: kind.api_version.to_owned(),
-        kind: kind.kind.to_owned(),
+        kind: kind.name.to_owned(),
         scripts: scripts
             .map(|operation| (*operation, kind.script.to_owned()))
             .collect(),

@@ -40,8 +40,9 @@ function AggregateStatus(template, items)
     status[name] = rules.last(items, name, status[name])
   end
   for _, name in ipairs(FAILURES) do
-    if status[name] ~= nil then
-      status[name] = status[name] + rules.sum(items, name)
+    local sum = rules.sum(items, name)
+    if status[name] ~= nil or sum > 0 then
+      status[name] = sum
     end
   end
   status.conditions = rules.merged_conditions(items)

@@ -1,0 +1,149 @@
+//! Scripts that want too much.
+
+use std::time::Duration;
+
+use muster_interpreter::{Engine, Error, Limit, Limits, Operation};
+use serde_json::json;
+
+use super::{limit, reported_with, rules, small, widget};
+
+#[test]
+fn an_endless_loop_ends_at_the_limit_of_instructions() {
+    let expected = Limit::Instructions(1_000_000);
+    for body in [
+        "while true do end",
+        "repeat until false",
+        "local function f() return f() end f()",
+        "for i = 1, math.huge do end",
+        "while true do pcall(error, 'x') end",
+        "while true do pcall(function() while true do end end) end",
+        "xpcall(function() while true do end end, function() while true do end end)",
+        "pcall(pcall, function() while true do end end) return {}",
+        "local a = string.rep and ('a'):find('x') while a == nil do end",
+        "local t = {} for i = 1, 2e4 do t[i] = 1 end while true do table.insert(t, 1, 1) table.remove(t, 1) end",
+        "local t = {} for i = 1, 2e4 do t[i] = -i end while true do table.sort(t) end",
+        "table.sort({ 3, 2, 1 }, function() while true do end end)",
+    ] {
+        assert_eq!(limit(small(), body), expected, "{body}");
+    }
+}
+
+#[test]
+fn a_pattern_that_backtracks_for_ever_ends_at_the_limit() {
+    for call in ["find", "match", "gmatch"] {
+        let body = format!(
+            "local s = 'a' for i = 1, 6 do s = s .. s end
+             local f = string.{call}(s, ('a*a*a*a*a*a*a*a*a*') .. 'b')
+             return {{ f = f and f() }}"
+        );
+        assert_eq!(
+            limit(small(), &body),
+            Limit::Instructions(1_000_000),
+            "{call}"
+        );
+    }
+}
+
+#[test]
+fn time_is_a_limit_of_its_own() {
+    let limits = Limits {
+        instructions: u64::MAX,
+        time: Duration::from_millis(30),
+        ..Limits::default()
+    };
+    assert_eq!(
+        limit(limits, "while true do end"),
+        Limit::Time(Duration::from_millis(30))
+    );
+}
+
+#[test]
+fn memory_ends_at_its_limit_whatever_eats_it() {
+    let limits = Limits {
+        instructions: u64::MAX,
+        ..small()
+    };
+    for body in [
+        "local s = 'x' while true do s = s .. s end",
+        "local t = {} while true do t[#t + 1] = {} end",
+        "local t = {} for i = 1, math.huge do t[i] = tostring(i) end",
+        "local s = 'x' while true do pcall(function() s = s .. s end) end",
+        "local t = { 'x' } while true do t[#t + 1] = table.concat(t) end",
+        "local f = function() end while true do local g = f f = function() return g end end",
+    ] {
+        assert_eq!(limit(limits, body), Limit::Memory(4 << 20), "{body}");
+    }
+}
+
+#[test]
+fn an_object_that_does_not_fit_into_memory_is_told_as_that() {
+    let status = json!({ "text": "x".repeat(8 << 20) });
+    let found = reported_with(&Engine::new(small()), "return {}", &status);
+    assert!(
+        matches!(
+            found,
+            Err(Error::Limit {
+                limit: Limit::Memory(_),
+                ..
+            })
+        ),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_limit_is_told_with_customization_kind_operation_and_limit() {
+    let found = reported_with(&Engine::new(small()), "while true do end", &json!({}));
+    assert_eq!(
+        found.unwrap_err().to_string(),
+        "InterpretStatus of example.com/v1 Widget by ResourceInterpreterCustomization \"widgets\": \
+         the script was stopped at its limit of 1000000 instructions"
+    );
+}
+
+#[test]
+fn a_script_after_one_that_hit_a_limit_is_not_disturbed() {
+    let engine = Engine::new(small());
+    for body in [
+        "while true do end",
+        "local s = 'x' while true do s = s .. s end",
+    ] {
+        assert!(reported_with(&engine, body, &json!({})).is_err());
+        assert_eq!(
+            reported_with(&engine, "return { a = 1 }", &json!({})),
+            Ok(json!({ "a": 1 }))
+        );
+    }
+}
+
+#[test]
+fn a_script_that_hits_a_limit_again_and_again_is_not_run_for_a_while() {
+    let engine = Engine::new(small());
+    let bad = rules(&[
+        (
+            Operation::InterpretHealth,
+            "function InterpretHealth() while true do end end",
+        ),
+        (
+            Operation::InterpretStatus,
+            "function ReflectStatus() return {} end",
+        ),
+    ]);
+    let object = widget(&json!({}));
+    for _ in 0..3 {
+        let found = engine.interpret_health(&bad, &object);
+        assert!(matches!(found, Err(Error::Limit { .. })), "{found:?}");
+    }
+    let found = engine.interpret_health(&bad, &object);
+    assert!(
+        matches!(found, Err(Error::Suspended { times: 3, .. })),
+        "{found:?}"
+    );
+    // Others of the same kind go on, and so does a new version of the script.
+    assert_eq!(engine.interpret_status(&bad, &object), Ok(Some(json!({}))));
+    let good = rules(&[(
+        Operation::InterpretHealth,
+        "function InterpretHealth() return true end",
+    )]);
+    assert_eq!(engine.interpret_health(&good, &object), Ok(Some(true)));
+}

@@ -1,0 +1,184 @@
+//! Each operation, and the check of what it returns.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use muster_interpreter::{Customization, Engine, Error, Limits, Operation, Rules};
+use serde_json::{Value, json};
+
+use super::{limit, rules, widget};
+
+#[test]
+fn each_operation_checks_what_its_function_returns() {
+    let engine = Engine::default();
+    let object = widget(&json!({}));
+    let path = |operation: Operation, result: &str| {
+        let text = format!("function {}() return {result} end", operation.function());
+        let rules = rules(&[(operation, &text)]);
+        let error = match operation {
+            Operation::InterpretReplica => engine.interpret_replica(&rules, &object).map(drop),
+            Operation::InterpretComponent => engine.interpret_component(&rules, &object).map(drop),
+            Operation::ReviseReplica => engine.revise_replica(&rules, &object, 1).map(drop),
+            Operation::Retain => engine.retain(&rules, &object, &object).map(drop),
+            Operation::AggregateStatus => engine.aggregate_status(&rules, &object, &[]).map(drop),
+            Operation::InterpretDependency => {
+                engine.interpret_dependency(&rules, &object).map(drop)
+            }
+            Operation::InterpretStatus => engine.interpret_status(&rules, &object).map(drop),
+            Operation::InterpretHealth => engine.interpret_health(&rules, &object).map(drop),
+        };
+        match error {
+            Err(Error::Result { path, .. }) => path,
+            other => panic!("{operation} {result}: {other:?}"),
+        }
+    };
+    for (operation, result, expected) in [
+        (Operation::InterpretReplica, "'3'", "replicas"),
+        (Operation::InterpretReplica, "nil", "replicas"),
+        (Operation::InterpretReplica, "-1", "replicas"),
+        (Operation::InterpretReplica, "0 / 0", "replicas"),
+        (Operation::InterpretReplica, "1, 'x'", "requires"),
+        (
+            Operation::InterpretReplica,
+            "1, { nodeClaim = { nodeSelector = { a = 1 } } }",
+            "requires.nodeClaim.nodeSelector",
+        ),
+        (
+            Operation::InterpretReplica,
+            "1, { resourceRequest = { cpu = true } }",
+            "requires.resourceRequest.cpu",
+        ),
+        (Operation::InterpretComponent, "1", "result"),
+        (
+            Operation::InterpretComponent,
+            "{ { name = 'a', replicas = 'x' } }",
+            "result[1].replicas",
+        ),
+        (Operation::ReviseReplica, "nil", "result"),
+        (Operation::ReviseReplica, "{ a = 1 }", "result.apiVersion"),
+        (Operation::Retain, "true", "result"),
+        (Operation::AggregateStatus, "{}", "result.apiVersion"),
+        (Operation::InterpretStatus, "nil", "result"),
+        (Operation::InterpretHealth, "1", "result"),
+        (Operation::InterpretHealth, "nil", "result"),
+        (Operation::InterpretDependency, "nil", "result"),
+        (
+            Operation::InterpretDependency,
+            "{ { kind = 'Secret' } }",
+            "result[1].apiVersion",
+        ),
+    ] {
+        assert_eq!(path(operation, result), expected, "{operation} {result}");
+    }
+}
+
+#[test]
+fn operations_without_a_script_have_no_answer() {
+    let engine = Engine::default();
+    let none = Rules::default();
+    let object = widget(&json!({}));
+    assert_eq!(engine.interpret_health(&none, &object), Ok(None));
+    assert_eq!(engine.interpret_dependency(&none, &object), Ok(None));
+    assert_eq!(engine.interpret_health(&none, &Value::Null), Ok(None));
+}
+
+#[test]
+fn dependencies_of_all_scripts_go_together() {
+    let engine = Engine::default();
+    let customization = |name: &str, refs: &str| Customization {
+        name: name.to_owned(),
+        api_version: "example.com/v1".to_owned(),
+        kind: "Widget".to_owned(),
+        scripts: vec![(
+            Operation::InterpretDependency,
+            format!("function GetDependencies() return {refs} end"),
+        )],
+    };
+    let secret = |name: &str| format!("{{ apiVersion = 'v1', kind = 'Secret', name = '{name}' }}");
+    let rules = Rules::new(&[
+        customization("b", &format!("{{ {}, {} }}", secret("z"), secret("a"))),
+        customization("a", &format!("{{ {} }}", secret("z"))),
+        customization("c", "{}"),
+    ]);
+    let found = engine
+        .interpret_dependency(&rules, &widget(&json!({})))
+        .unwrap()
+        .unwrap();
+    let names: Vec<_> = found.iter().map(|one| one.name.clone().unwrap()).collect();
+    assert_eq!(names, ["a", "z"]);
+}
+
+#[test]
+fn replicas_and_components_are_read_with_their_requirements() {
+    let engine = Engine::default();
+    let needs = "{ resourceRequest = { cpu = 0.5, memory = '1024Mi' }, nodeClaim = {}, priorityClassName = 'high' }";
+    let rules = rules(&[
+        (
+            Operation::InterpretReplica,
+            &format!("function GetReplicas() return 2.9, {needs} end"),
+        ),
+        (
+            Operation::InterpretComponent,
+            &format!(
+                "function GetComponents() return {{ {{ name = 'a', replicas = 1, replicaRequirements = {needs} }} }} end"
+            ),
+        ),
+    ]);
+    let object = widget(&json!({}));
+    let found = engine.interpret_replica(&rules, &object).unwrap().unwrap();
+    let expected = json!({ "resourceRequest": { "cpu": "500m", "memory": "1Gi" }, "priorityClassName": "high" });
+    assert_eq!(
+        (found.replicas, json!(found.requirements)),
+        (2, expected.clone())
+    );
+    let found = engine.interpret_component(&rules, &object).unwrap();
+    assert_eq!(
+        json!(found),
+        json!([{ "name": "a", "replicas": 1, "replicaRequirements": expected }])
+    );
+}
+
+#[test]
+fn many_threads_share_one_engine() {
+    let engine = Engine::default();
+    let text = "function InterpretHealth(o) return o.status.number % 2 == 0 end";
+    let rules = rules(&[(Operation::InterpretHealth, text)]);
+    thread::scope(|scope| {
+        for number in 0..8 {
+            let (engine, rules) = (&engine, &rules);
+            scope.spawn(move || {
+                let object = widget(&json!({ "number": number }));
+                for _ in 0..50 {
+                    let found = engine.interpret_health(rules, &object);
+                    assert_eq!(found, Ok(Some(number % 2 == 0)));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_stop_comes_soon_after_the_deadline_also_inside_of_library_functions() {
+    let limits = Limits {
+        time: Duration::from_millis(50),
+        instructions: u64::MAX,
+        ..Limits::default()
+    };
+    for body in [
+        "local s = 'x' for i = 1, 23 do s = s .. s end while true do local t = s .. 'y' end",
+        "local s = 'x' for i = 1, 19 do s = s .. s end while true do s:upper() end",
+        "local s = 'x' for i = 1, 19 do s = s .. s end while true do s:find('xy') end",
+        "local t = {} for i = 1, 1e5 do t[i] = 1 end while true do table.insert(t, 1, 1) end",
+    ] {
+        let start = Instant::now();
+        limit(limits, body);
+        // Fifty times the limit, for a slow machine; without a limit it is for ever.
+        assert!(
+            start.elapsed() < Duration::from_millis(2_500),
+            "{body}: {:?}",
+            start.elapsed()
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! Values on their way into a script and out of it.
+
+use std::time::Duration;
+
+use muster_interpreter::{Engine, Limits, Operation};
+use serde_json::{Value, json};
+
+use super::{refused, reported, reported_with, rules, value, widget};
+
+#[test]
+fn numbers_keep_their_kind() {
+    let status = json!({
+        "whole": 3, "half": 2.5, "negative": -7, "large": 9_007_199_254_740_991_i64, "zero": 0,
+    });
+    assert_eq!(reported("return object.status", &status), Ok(status));
+    assert_eq!(value("6 / 2"), json!(3));
+    assert_eq!(value("7 / 2"), json!(3.5));
+    assert_eq!(value("2 ^ 53"), json!(9_007_199_254_740_992_i64));
+    assert_eq!(value("2 ^ 63"), json!(9.223_372_036_854_776e18));
+    assert_eq!(value("1e300"), json!(1e300));
+    assert_eq!(value("-0"), json!(0));
+}
+
+#[test]
+fn null_is_nil_and_nil_is_absent() {
+    let status = json!({ "gone": null, "list": [1, null, 2], "kept": true });
+    let expected = json!({ "list": [1, 2], "kept": true });
+    assert_eq!(reported("return object.status", &status), Ok(expected));
+    let found = reported("return { is_nil = object.status.gone == nil }", &status);
+    assert_eq!(found, Ok(json!({ "is_nil": true })));
+}
+
+#[test]
+fn empty_lists_and_objects_that_came_in_stay_what_they_were() {
+    let status = json!({ "list": [], "object": {}, "deep": [{ "list": [], "object": {} }] });
+    assert_eq!(
+        reported("return object.status", &status),
+        Ok(status.clone())
+    );
+    // Also at another place.
+    let moved = "return { a = object.status.list, b = object.status.object }";
+    assert_eq!(reported(moved, &status), Ok(json!({ "a": [], "b": {} })));
+}
+
+#[test]
+fn an_empty_table_of_the_script_is_what_stands_at_its_place() {
+    let status = json!({ "list": [1], "object": { "key": 1 }, "entries": [{ "names": ["a"] }] });
+    let body = "return { list = {}, object = {}, unknown = {}, entries = { { names = {} } } }";
+    let expected = json!({ "list": [], "object": {}, "entries": [{ "names": [] }] });
+    assert_eq!(reported(body, &status), Ok(expected));
+    assert_eq!(reported("return {}", &json!({})), Ok(json!({})));
+}
+
+#[test]
+fn empty_values_of_an_object_survive_every_operation_that_returns_one() {
+    let engine = Engine::default();
+    let rules = rules(&[
+        (
+            Operation::ReviseReplica,
+            "function ReviseReplica(o, n) o.spec.replicas = n return o end",
+        ),
+        (
+            Operation::Retain,
+            "function Retain(d, o) d.spec.kept = o.spec.kept return d end",
+        ),
+        (
+            Operation::AggregateStatus,
+            "function AggregateStatus(o, items) o.status = items[1].status return o end",
+        ),
+    ]);
+    let mut object = widget(&json!({}));
+    object["spec"] = json!({ "volumes": [], "selector": {}, "replicas": 1 });
+    let mut expected = object.clone();
+    expected["spec"]["replicas"] = json!(5);
+    assert_eq!(
+        engine.revise_replica(&rules, &object, 5),
+        Ok(Some(expected))
+    );
+
+    let mut observed = object.clone();
+    observed["spec"]["kept"] = json!({ "empty": {}, "none": [] });
+    let mut expected = object.clone();
+    expected["spec"]["kept"] = observed["spec"]["kept"].clone();
+    assert_eq!(
+        engine.retain(&rules, &object, &observed),
+        Ok(Some(expected))
+    );
+
+    let items = [json!({ "clusterName": "m", "status": { "empty": {}, "none": [] } })];
+    let mut expected = object.clone();
+    expected["status"] = items[0]["status"].clone();
+    assert_eq!(
+        engine.aggregate_status(&rules, &object, &items),
+        Ok(Some(expected))
+    );
+}
+
+#[test]
+fn values_without_a_form_in_json_are_refused_with_their_place() {
+    for (body, path, found) in [
+        ("return { a = { b = print } }", "result.a.b", "a function"),
+        ("return { a = { 1, 0 / 0 } }", "result.a[2]", "NaN"),
+        ("return { a = 1 / 0 }", "result.a", "inf"),
+        ("return { a = -1 / 0 }", "result.a", "-inf"),
+        (
+            "return { [1] = 'x', y = 2 }",
+            "result",
+            "other keys, or both",
+        ),
+        (
+            "return { a = { [1.5] = 1 } }",
+            "result.a",
+            "other keys, or both",
+        ),
+        (
+            "return { a = { [0] = 1 } }",
+            "result.a",
+            "other keys, or both",
+        ),
+        (
+            "return { a = { [true] = 1 } }",
+            "result.a",
+            "a boolean as a key",
+        ),
+        (
+            "return { a = { [1] = 1, [3] = 3 } }",
+            "result.a",
+            "a gap before the entry 3",
+        ),
+        (
+            "local t = {} t.t = { t } return t",
+            "result.t[1]",
+            "a table inside itself",
+        ),
+        ("return 'x'", "result", "a text"),
+        ("return", "result", "nil"),
+        ("return { 1, 2 }", "result", "[1,2]"),
+    ] {
+        assert_eq!(refused(body), (path.to_owned(), found.to_owned()), "{body}");
+    }
+}
+
+#[test]
+fn a_list_may_be_filled_in_any_order_and_a_table_used_twice() {
+    let body = "local t = {} for i = 5, 1, -1 do t[i] = i end return { a = t, b = t }";
+    let expected = json!({ "a": [1, 2, 3, 4, 5], "b": [1, 2, 3, 4, 5] });
+    assert_eq!(reported(body, &json!({})), Ok(expected));
+}
+
+#[test]
+fn a_result_that_grows_by_reuse_or_depth_is_refused() {
+    let doubled = "local t = { 1 } for i = 1, 60 do t = { t, t } end return { t = t }";
+    assert_eq!(refused(doubled).1, "more");
+    let deep = "local t = { x = 1 } for i = 1, 150 do t = { t = t } end return t";
+    assert_eq!(refused(deep).1, "a deeper one");
+}
+
+#[test]
+fn text_that_is_not_utf_8_is_replaced() {
+    let expected = json!("a\u{fffd}b");
+    assert_eq!(value("'a\\255b'"), expected);
+    let body = "return { ['k\\200'] = 'x' }";
+    assert_eq!(reported(body, &json!({})), Ok(json!({ "k\u{fffd}": "x" })));
+}
+
+#[test]
+fn a_list_of_a_hundred_thousand_entries_goes_in_and_out() {
+    let list: Vec<Value> = (0..100_000)
+        .map(|at| json!({ "name": format!("e{at}") }))
+        .collect();
+    let status = json!({ "list": list });
+    let body = "local names = {}
+        for _, one in ipairs(object.status.list) do table.insert(names, one.name) end
+        return { names = names, list = object.status.list }";
+    let engine = Engine::new(Limits {
+        time: Duration::from_secs(100),
+        ..Limits::default()
+    });
+    let found = reported_with(&engine, body, &status).unwrap();
+    assert_eq!(found["list"], status["list"]);
+    assert_eq!(found["names"][99_999], json!("e99999"));
+}
