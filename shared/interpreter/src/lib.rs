@@ -61,9 +61,9 @@
 //! | `kube.accuratePodRequirements(template)` | requirements of one pod of the template, or nil |
 //! | `kube.getPodDependencies(template, namespace)` | references to what the pod needs |
 //!
-//! Not available, as in Karmada: `io`, `debug`, `package`, `coroutine`, the rest of `os`, metatables,
+//! Not available, as in Karmada: `io`, `debug`, `coroutine`, the rest of `os`, metatables,
 //! environments, `load` and its kin, `rawget` and its kin, `string.gsub`, `string.rep`,
-//! `string.dump`. `print` does nothing.
+//! `string.dump`; nor `package`, which Karmada has for `require` alone. `print` does nothing.
 //!
 //! Objects are tables; `null` is nil. Numbers are doubles, and come back as integers when they have
 //! no fraction; integers beyond 2^53 lose digits. An empty table that comes back is the list or the
@@ -74,9 +74,9 @@
 //! # Limits
 //!
 //! A call has [`Limits`] of memory, of instructions and of time. A script that exceeds one is
-//! stopped, also inside of `pcall` and of library functions, with [`Error::Limit`]; its Lua state is
-//! thrown away. One that was stopped three times in a row is not run for ten seconds, and for twice
-//! as long each further time, up to five minutes ([`Error::Suspended`]): it would use up the
+//! stopped, also inside of `pcall` and of library functions, with [`Error::Limit`]; its Lua state
+//! is thrown away. One that was stopped three times in a row is not run for ten seconds, and for
+//! twice as long each further time, up to five minutes ([`Error::Suspended`]): it would use up the
 //! time of all other kinds.
 //!
 //! Calls block ([`Engine`] says for how long), and need no async runtime.

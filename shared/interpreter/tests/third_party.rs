@@ -1,4 +1,5 @@
-//! Replays recorded answers of the customizations that Karmada ships (`interpreter_thirdparty_lua`).
+//! Replays recorded answers of the customizations that Karmada ships
+//! (`interpreter_thirdparty_lua`).
 //!
 //! The inputs are test data of Karmada and not part of this project: they are read from the folder
 //! that `MUSTER_VECTORS` names. Without it, the cases of `kinds.rs` are the test.

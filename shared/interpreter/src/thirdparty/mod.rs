@@ -1,5 +1,5 @@
-//! Rules for kinds of other projects, in Lua: Kruise, Argo Workflows, Volcano, Flink, Flux, Kubeflow,
-//! Kyverno, Ray and Spark.
+//! Rules for kinds of other projects, in Lua: Kruise, Argo Workflows, Volcano, Flink, Flux,
+//! Kubeflow, Kyverno, Ray and Spark.
 //!
 //! They answer as the customizations that Karmada ships (replayed in `tests/third_party.rs`; the
 //! differences are declared there). A script has the functions of several operations; which ones,
