@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Request, Response};
-use muster_agent::reflect::{Look, Reflections};
+use muster_agent::reflect::{Look, ObjectStatuses};
 use muster_agent::work::CachedWork;
 use muster_agent::work::desired::ObjectKey;
 use muster_shared::interner::Interner;
@@ -48,7 +48,7 @@ fn a_work_is_held_as_little_more_than_its_text() {
     println!("{reflected:6} bytes: what was seen of its object");
     assert!(listed <= text + 700, "a Work takes {listed} bytes");
     assert!(relisted <= listed, "after another list it takes {relisted}");
-    assert!(reflected <= 1000, "a reflection takes {reflected} bytes");
+    assert!(reflected <= 1000, "a status takes {reflected} bytes");
 }
 
 /// Bytes for each Work once all are listed, and once they were listed again because the history was
@@ -90,11 +90,11 @@ fn reflected() -> usize {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_time().build().unwrap().block_on(async {
         let region = Region::new(ALLOCATOR);
-        let reflections = Reflections::new(Queue::new("test"));
+        let statuses = ObjectStatuses::new(Queue::new("test"));
         for number in 0..WORKS {
             let object = observed(number);
             let key = ObjectKey::of(&object, 0).unwrap();
-            reflections.see(&name(number), &key, Look::at(&object));
+            statuses.see(&name(number), &key, Look::at(&object));
         }
         let change = region.change();
         (change.bytes_allocated - change.bytes_deallocated) / WORKS

@@ -20,13 +20,12 @@ use tokio::time::Instant;
 use self::telling::is_news;
 use super::outcome::{self, Failures};
 use crate::fleet_id;
-use crate::reflect::{Look, Reflections};
+use crate::reflect::{Look, ObjectStatuses};
 use crate::work::CachedWork;
 use crate::work::desired::{self, ObjectKey};
-use crate::work::inventory::Inventory;
 use crate::work::manifests::{FINALIZER, desired_for, has_finalizer, in_order, path};
-use crate::work::member::{self, Member};
-use crate::work::object::{self, Change};
+use crate::work::member;
+use crate::work::object::{self, Change, Objects};
 use crate::work::repairs::Repairs;
 use crate::write::{self, within};
 use crate::written::Written;
@@ -58,44 +57,50 @@ pub enum Error {
 
 /// Applies the Works of one member.
 pub struct Applier {
-    cluster: String,
-    works: Informer<CachedWork>,
+    /// Cache of Works.
+    pub works: Informer<CachedWork>,
     /// API of Works, for writes on a connection apart from the watch.
-    api: Api<CachedWork>,
-    clusters: Informer<Cluster>,
-    member: Member,
-    inventory: Arc<Inventory>,
-    repairs: Arc<Repairs>,
-    events: Events,
-    clock: Arc<Clock>,
-    reflections: Arc<Reflections>,
-    queue: Queue<String>,
+    pub api: Api<CachedWork>,
+    /// Cache of the member's Cluster.
+    pub clusters: Informer<Cluster>,
+    /// Applies and removes the objects in the member.
+    pub objects: Objects,
+    /// Times of repairs, and ranks of Works.
+    pub repairs: Arc<Repairs>,
+    /// Statuses of objects, which begin with the answers to applies.
+    pub statuses: Arc<ObjectStatuses>,
+    /// Publishes events about Works.
+    pub events: Events,
+    /// Clock for the times of conditions.
+    pub clock: Arc<Clock>,
+    /// Works to reconcile.
+    pub queue: Queue<String>,
+    /// The id of the fleet.
+    pub fleet: fleet_id::Known,
+    /// State between two reconciliations.
+    pub state: State,
+}
+
+/// State of an [`Applier`].
+#[derive(Default)]
+pub struct State {
     written: Arc<Written<CachedWork>>,
     /// Works with an object whose namespace or kind the member does not have yet.
     waiting: Mutex<BTreeSet<String>>,
-    fleet: fleet_id::Known,
 }
 
 impl Applier {
-    /// Listens to the Works; they are worked on when [`reconcile`](Self::reconcile) is called for
-    /// the keys of `queue`.
-    pub fn new(
-        cluster: String,
-        (works, api, clusters): (Informer<CachedWork>, Api<CachedWork>, Informer<Cluster>),
-        (member, fleet): (Member, fleet_id::Known),
-        (inventory, repairs): (Arc<Inventory>, Arc<Repairs>),
-        (events, clock): (Events, Arc<Clock>),
-        reflections: Arc<Reflections>,
-        queue: Queue<String>,
-    ) -> Arc<Self> {
-        let written = Arc::new(Written::default());
-        let (keys, forget, asked) = (queue.clone(), Arc::clone(&written), Arc::clone(&repairs));
-        works.on_change(move |seen| match seen {
+    /// Adds Works to the queue when they change. They are reconciled when
+    /// [`reconcile`](Self::reconcile) is called for the keys of the queue.
+    pub fn listen(self) -> Arc<Self> {
+        let (keys, asked) = (self.queue.clone(), Arc::clone(&self.repairs));
+        let written = Arc::clone(&self.state.written);
+        self.works.on_change(move |seen| match seen {
             Seen::Applied { old, new } => {
-                let ours = forget.wrote(new.as_ref());
+                let own = written.wrote(new.as_ref());
                 // A written version need not be remembered once the informer shows it.
-                forget.newest(Arc::clone(new));
-                let lost = !ours && CachedWork::tells_otherwise(old.as_deref(), new);
+                written.newest(Arc::clone(new));
+                let lost = !own && CachedWork::tells_otherwise(old.as_deref(), new);
                 if lost || CachedWork::concerns_us(old.as_deref(), new) {
                     asked.ask(&new.name_any());
                     keys.add(new.name_any());
@@ -105,22 +110,7 @@ impl Applier {
             // is forgotten in its turn on the queue.
             Seen::Deleted { old } => keys.add(old.name_any()),
         });
-        Arc::new(Self {
-            cluster,
-            works,
-            api,
-            clusters,
-            member,
-            inventory,
-            repairs,
-            events,
-            clock,
-            reflections,
-            queue,
-            written,
-            waiting: Mutex::default(),
-            fleet,
-        })
+        Arc::new(self)
     }
 
     /// Brings one Work up to date.
@@ -139,7 +129,7 @@ impl Applier {
             return Ok(Next::Done);
         };
         self.repairs.begin(name);
-        let cached = self.written.newest(cached);
+        let cached = self.state.written.newest(cached);
         if cached.metadata.deletion_timestamp.is_some() {
             return self.remove(&cached).await;
         }
@@ -160,7 +150,7 @@ impl Applier {
                 .await?;
             return Ok(Next::Done);
         }
-        if let Some(wait) = self.inventory.wait(name, cached.kinds()) {
+        if let Some(wait) = self.objects.drift.wait(name, cached.kinds()) {
             return Ok(Next::After(wait));
         }
         let begun = Instant::now();
@@ -178,7 +168,7 @@ impl Applier {
         let (mut failures, mut changed, mut waits) = (Failures::default(), false, false);
         let mut first: HashMap<_, usize> = HashMap::new();
         for (ordinal, manifest) in in_order(&work) {
-            if !self.member.may_act() {
+            if !self.objects.member.may_act() {
                 return Err(Error::Dismissed);
             }
             let outcome = match self.place(manifest, ordinal).await {
@@ -209,7 +199,7 @@ impl Applier {
         if let Err(error) = self.remove_dropped(&work, &mut failures.unremoved).await {
             failures.unremoved.push(error.to_string());
         }
-        if !self.member.may_act() {
+        if !self.objects.member.may_act() {
             return Err(Error::Dismissed);
         }
 
@@ -228,7 +218,7 @@ impl Applier {
                 let note = format!(
                     "Sync work({}) to cluster({}) successful.",
                     path(&work),
-                    self.cluster
+                    self.objects.cluster
                 );
                 self.events
                     .publish(&*work, EventType::Normal, "SyncSucceed", note);
@@ -237,7 +227,7 @@ impl Applier {
         }
         let failure = failures.message();
         if news {
-            let (work_path, cluster) = (path(&work), &self.cluster);
+            let (work_path, cluster) = (path(&work), &self.objects.cluster);
             let note =
                 format!("Failed to sync work({work_path}) to cluster({cluster}), err: {failure}");
             self.events
@@ -253,7 +243,7 @@ impl Applier {
         ordinal: usize,
     ) -> Result<(ObjectKey, ObjectKey), object::Error> {
         let key = ObjectKey::of(manifest, ordinal)?;
-        let place = self.member.place(&key).await?;
+        let place = self.objects.member.place(&key).await?;
         Ok((key, place))
     }
 
@@ -266,33 +256,37 @@ impl Applier {
     ) -> Result<Change, object::Error> {
         let fleet = self.fleet.now();
         let wanted = desired_for(work, manifest, fleet.mark());
-        if self.inventory.confirms(key, &wanted) {
+        if !self.objects.drift.needs_read(key, &wanted) {
             return Ok(Change::None);
         }
-        let outcome =
-            object::ensure_applied(&self.member, &self.cluster, key, &wanted, &fleet).await;
-        if let Ok((_, object)) = &outcome {
-            self.reflections
-                .see_first(&work.name_any(), key, Look::at(object));
-        }
-        match &outcome {
-            Ok((Change::None, _)) => {}
-            Ok((change, _)) => {
-                let created = *change == Change::Created;
-                count(key, if created { "created" } else { "updated" });
-                tracing::info!(object = %key, ?change, work = work.name_any(), "applied");
-                if created && desired::rank(&key.kind) < 2 {
-                    self.wake_waiting();
-                }
-            }
-            Err(error) => {
-                count(key, "error");
-                if error.is_absence() {
-                    self.reflections.see(&work.name_any(), key, Look::lost());
-                }
-            }
-        }
+        let outcome = self.objects.ensure_applied(key, &wanted, &fleet).await;
+        self.note_applied(&work.name_any(), key, &outcome);
         outcome.map(|(change, _)| change)
+    }
+
+    /// Notes the result of one apply: in the statuses of objects, the metrics and the log.
+    fn note_applied(
+        &self,
+        work: &str,
+        key: &ObjectKey,
+        outcome: &Result<(Change, Value), object::Error>,
+    ) {
+        match outcome {
+            Ok((_, object)) => self.statuses.see_first(work, key, Look::at(object)),
+            Err(error) if error.is_absence() => self.statuses.see(work, key, Look::lost()),
+            Err(_) => {}
+        }
+        match outcome {
+            Ok((Change::None, _)) => return,
+            Ok((Change::Created, _)) => count(key, "created"),
+            Ok((Change::Updated, _)) => count(key, "updated"),
+            Err(_) => return count(key, "error"),
+        }
+        let change = outcome.as_ref().ok().map(|(change, _)| *change);
+        tracing::info!(object = %key, ?change, work, "applied");
+        if change == Some(Change::Created) && desired::rank(&key.kind) < 2 {
+            self.wake_waiting();
+        }
     }
 
     /// Sends a merge patch of a Work, with the version of `work`, so that a change in between is a
@@ -309,10 +303,11 @@ impl Applier {
         let call = write::merge(&self.api, &name, subresource, &patch);
         let after = within("update the Work", call).await?;
         let after = self
+            .state
             .written
             .remember(&work.metadata, self.works.kept(after));
         let cached = self.works.get(self.api.namespace(), &name);
-        self.written.settle(&name, cached);
+        self.state.written.settle(&name, cached);
         Ok(after)
     }
 
@@ -323,14 +318,18 @@ impl Applier {
 
     /// Forgets a Work that is gone.
     fn forget(&self, name: &str) {
-        self.written.forget(name);
+        self.state.written.forget(name);
         self.repairs.forget(name);
-        self.inventory.forget(name);
+        self.objects.drift.forget_work(name);
         self.note_waiting(name, false);
     }
 
     fn note_waiting(&self, name: &str, waits: bool) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self
+            .state
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if waits {
             waiting.insert(name.to_owned());
         } else {
@@ -339,8 +338,13 @@ impl Applier {
     }
 
     fn wake_waiting(&self) {
-        let waiting =
-            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(
+            &mut *self
+                .state
+                .waiting
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
         for name in waiting {
             self.queue.add_after(name, PREREQUISITE_PAUSE);
         }

@@ -7,7 +7,7 @@ use muster_shared::api::work::{ManifestStatus, ResourceIdentifier, Work};
 use muster_shared::k8s::RawExtension;
 use muster_shared::work_status;
 
-use super::look::Reflection;
+use super::look::ObjectStatus;
 use crate::work::desired::ObjectKey;
 use crate::work::manifests::{key_of, keys};
 
@@ -23,10 +23,10 @@ pub struct Report {
     pub shortened: usize,
 }
 
-/// Composes one entry for each object that exists or existed, from its reflection, or else from the
+/// Composes one entry for each object that exists or existed, from its status, or else from the
 /// present status. Objects that the Work no longer wants keep their entry until they are gone,
 /// because the applier finds them by it.
-pub fn compose(work: &Work, seen: &HashMap<ObjectKey, Reflection>, gone: &[ObjectKey]) -> Report {
+pub fn compose(work: &Work, seen: &HashMap<ObjectKey, ObjectStatus>, gone: &[ObjectKey]) -> Report {
     let known = work
         .status
         .as_ref()
@@ -155,7 +155,7 @@ mod tests {
     fn what_is_seen_replaces_what_was_said_and_the_rest_stays() {
         let seen = HashMap::from([(
             key("b"),
-            Reflection::new(Some(&json!({"now": 1})), ResourceHealth::Unhealthy),
+            ObjectStatus::new(Some(&json!({"now": 1})), ResourceHealth::Unhealthy),
         )]);
         let statuses = compose(&work(&["a", "b", "c"], &["a", "b"]), &seen, &[]).statuses;
         assert_eq!(
@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn an_object_that_is_gone_and_cannot_be_made_again_is_unhealthy_where_it_was_reported() {
         let seen = HashMap::from([
-            (key("a"), Reflection::lost()),
-            (key("never-made"), Reflection::lost()),
+            (key("a"), ObjectStatus::lost()),
+            (key("never-made"), ObjectStatus::lost()),
         ]);
         let statuses = compose(&work(&["a", "never-made"], &["a"]), &seen, &[]).statuses;
         assert_eq!(
@@ -199,8 +199,8 @@ mod tests {
         let seen = names
             .iter()
             .map(|name| {
-                let reflection = Reflection::new(Some(&status), ResourceHealth::Healthy);
-                (key(name), reflection)
+                let status = ObjectStatus::new(Some(&status), ResourceHealth::Healthy);
+                (key(name), status)
             })
             .collect();
         let report = compose(&work(&names, &[]), &seen, &[]);

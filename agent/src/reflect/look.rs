@@ -9,7 +9,7 @@ use super::news::Trouble;
 
 /// Report about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reflection {
+pub struct ObjectStatus {
     /// The reported part of its status, as JSON text: one is kept for every object, and a tree of
     /// values takes many times as much memory.
     status: Option<Box<str>>,
@@ -19,8 +19,8 @@ pub struct Reflection {
     pub lost: bool,
 }
 
-impl Reflection {
-    /// Makes a reflection; `status` is the reported part, `None` for an object without one.
+impl ObjectStatus {
+    /// Makes a status; `status` is the reported part, `None` for an object without one.
     pub fn new(status: Option<&Value>, health: ResourceHealth) -> Self {
         Self {
             status: status.map(|status| status.to_string().into()),
@@ -48,7 +48,7 @@ impl Reflection {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Look {
     /// The report; `None` if the object cannot be interpreted, so that the last report stays.
-    pub reflection: Option<Reflection>,
+    pub status: Option<ObjectStatus>,
     /// Reason why the object, or a part of it, cannot be interpreted.
     pub trouble: Option<Trouble>,
 }
@@ -61,7 +61,7 @@ impl Look {
             Ok(status) => status,
             Err(error) => {
                 return Self {
-                    reflection: None,
+                    status: None,
                     trouble: Some(Trouble::Status(error.to_string())),
                 };
             }
@@ -79,12 +79,12 @@ impl Look {
         let excess = status.as_ref().map(work_status::check);
         if let Some(Err(excess)) = excess {
             return Self {
-                reflection: Some(Reflection::new(None, health)),
+                status: Some(ObjectStatus::new(None, health)),
                 trouble: Some(Trouble::Status(excess.to_string())),
             };
         }
         Self {
-            reflection: Some(Reflection::new(status.as_ref(), health)),
+            status: Some(ObjectStatus::new(status.as_ref(), health)),
             trouble,
         }
     }
@@ -92,7 +92,7 @@ impl Look {
     /// Of an object that is gone and could not be made again.
     pub fn lost() -> Self {
         Self {
-            reflection: Some(Reflection::lost()),
+            status: Some(ObjectStatus::lost()),
             trouble: None,
         }
     }
@@ -100,7 +100,7 @@ impl Look {
     /// Of an object that cannot be read.
     pub fn unreadable(reason: String) -> Self {
         Self {
-            reflection: None,
+            status: None,
             trouble: Some(Trouble::Status(reason)),
         }
     }
@@ -134,7 +134,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                Look::at(&object).reflection.map(|seen| seen.health),
+                Look::at(&object).status.map(|seen| seen.health),
                 Some(expected),
                 "{object}"
             );
@@ -175,9 +175,9 @@ mod tests {
             ),
         ] {
             let look = Look::at(&object);
-            let reflection = look.reflection.unwrap();
-            assert_eq!(reflection.health, health, "{what}");
-            assert_eq!(reflection.status().is_some(), status, "{what}");
+            let seen = look.status.unwrap();
+            assert_eq!(seen.health, health, "{what}");
+            assert_eq!(seen.status().is_some(), status, "{what}");
             assert_eq!(look.trouble.is_some(), told, "{what}");
         }
     }

@@ -1,21 +1,23 @@
-//! Reports the state of objects in the member in the status of their Works, and notifies the
-//! applier of drift.
+//! Watches the objects of Works in the member, reports their statuses in the status of the Works,
+//! and has differences repaired.
 //!
 //! Only kinds in Works are watched, and only objects with the fleet's label. An object is kept in
 //! memory while it is interpreted; afterwards only what the Work's status says about it is kept.
 
 mod compose;
-mod known;
+mod follow;
+mod index;
 mod look;
 mod news;
-mod reflections;
+mod opened;
 mod reporter;
 mod sent;
+mod statuses;
 mod supervised;
 mod watches;
 
-pub use self::look::{Look, Reflection};
+pub use self::look::{Look, ObjectStatus};
 pub use self::news::Trouble;
-pub use self::reflections::Reflections;
 pub use self::reporter::Reporter;
+pub use self::statuses::ObjectStatuses;
 pub use self::watches::Watches;

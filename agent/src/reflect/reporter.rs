@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::compose::compose;
 use super::news::news;
-use super::reflections::Reflections;
 use super::sent::{Sent, Verdict};
+use super::statuses::ObjectStatuses;
 use crate::work::CachedWork;
 use crate::work::manifests::keys;
 use crate::write::{self, within};
@@ -22,7 +22,7 @@ use crate::write::{self, within};
 pub struct Reporter {
     works: Informer<CachedWork>,
     api: Api<CachedWork>,
-    reflections: Arc<Reflections>,
+    statuses: Arc<ObjectStatuses>,
     events: Events,
     sent: Sent,
 }
@@ -32,13 +32,13 @@ impl Reporter {
     pub fn new(
         works: Informer<CachedWork>,
         api: Api<CachedWork>,
-        reflections: Arc<Reflections>,
+        statuses: Arc<ObjectStatuses>,
         events: Events,
     ) -> Arc<Self> {
         let reporter = Arc::new(Self {
             works,
             api,
-            reflections,
+            statuses,
             events,
             sent: Sent::default(),
         });
@@ -54,7 +54,7 @@ impl Reporter {
                     if CachedWork::reports_otherwise(old.as_deref(), new)
                         && reporter.sent.is_foreign(&name, new)
                     {
-                        reporter.reflections.again(&name, Duration::ZERO);
+                        reporter.statuses.again(&name, Duration::ZERO);
                     }
                 }
                 Change::Deleted { old } => reporter.forget(&old.name_any()),
@@ -65,7 +65,7 @@ impl Reporter {
 
     /// Forgets a Work that is gone.
     fn forget(&self, name: &str) {
-        self.reflections.forget(name);
+        self.statuses.forget(name);
         self.sent.forget(name);
     }
 
@@ -83,20 +83,20 @@ impl Reporter {
         let Ok(work) = cached.open() else {
             return Ok(Next::Done);
         };
-        for (object, trouble) in self.reflections.new_troubles(&name) {
+        for (object, trouble) in self.statuses.new_troubles(&name) {
             let (reason, text) = trouble.note(&object);
             tracing::warn!(%object, work = name, reason, text, "cannot interpret an object");
             self.events.publish(&work, EventType::Warning, reason, text);
         }
         let wanted = || keys(&work).map(|(_, key, _)| key).collect();
         let manifests = work.spec.workload.manifests.len();
-        self.reflections.retain(&name, manifests, wanted);
-        let (seen, gone) = self.reflections.of(&name);
+        self.statuses.retain(&name, manifests, wanted);
+        let (seen, gone) = self.statuses.of(&name);
         let report = compose(&work, &seen, &gone);
         let fingerprint = CachedWork::fingerprint(&report.statuses);
         match self.sent.judge(&name, &cached, fingerprint) {
             Verdict::Said => {
-                self.reflections.settle_gone(&name, &gone);
+                self.statuses.settle_gone(&name, &gone);
                 return Ok(Next::Done);
             }
             Verdict::Wait(rest) => return Ok(Next::After(rest)),
@@ -118,7 +118,7 @@ impl Reporter {
                     self.events
                         .publish(&work, EventType::Warning, "ReflectStatusFailed", text);
                 }
-                self.reflections.settle_gone(&name, &gone);
+                self.statuses.settle_gone(&name, &gone);
                 let shown = self.works.get(self.api.namespace(), &name);
                 let uid = work.metadata.uid.as_deref();
                 self.sent.wrote(&name, shown.as_deref(), uid, fingerprint);

@@ -14,7 +14,7 @@ use muster_shared::watch::{Informer, Selection};
 use tokio::sync::{Notify, watch};
 
 use super::Agent;
-use crate::apply::Applier;
+use crate::apply::{self, Applier};
 use crate::census::Census;
 use crate::discovery::Discovery;
 use crate::fleet_id;
@@ -22,13 +22,13 @@ use crate::health;
 use crate::health::debounce::Thresholds;
 use crate::health::deeper::{self, Deeper, Lookup};
 use crate::join::Standing;
-use crate::reflect::{self, Reflections, Watches};
+use crate::reflect::{self, ObjectStatuses, Watches};
 use crate::report::Reporter;
 use crate::report::collector::{self, Collected};
 use crate::work::CachedWork;
-use crate::work::inventory::Inventory;
+use crate::work::drift::Drift;
 use crate::work::member::Member;
-use crate::work::normalized::ServerNormalization;
+use crate::work::object::Objects;
 use crate::work::repairs::Repairs;
 
 /// Works per page of a list, where the fleet's API does not stream lists: each holds whole
@@ -205,29 +205,29 @@ impl Agent {
         let ranks = Arc::clone(&repairs);
         let to_apply = Queue::ranked("works", move |work: &String| ranks.rank(work));
         let to_report = Queue::new("work-status");
-        let reflections = Arc::new(Reflections::new(to_report.clone()));
-        let echoes = Arc::new(ServerNormalization::default());
+        let statuses = Arc::new(ObjectStatuses::new(to_report.clone()));
+        // The watches list the kinds of the Works, and the applier uses the lists.
         let both = self.runs("workStatus") && self.runs("execution");
-        let inventory = Arc::new(Inventory::new(both));
+        let drift = Arc::new(Drift::new(both));
         if self.runs("workStatus") {
-            let watches = Watches::new(
-                works.clone(),
-                self.member.client(Profile::Watch, Limits::NONE)?,
-                discovery.clone(),
-                (
-                    Arc::clone(&reflections),
-                    Arc::clone(&echoes),
-                    Arc::clone(&inventory),
-                ),
-                (Arc::clone(&repairs), to_apply.clone()),
-                fleet_id.clone(),
-            );
+            let watches = Watches {
+                works: works.clone(),
+                member: self.member.client(Profile::Watch, Limits::NONE)?,
+                discovery: discovery.clone(),
+                statuses: Arc::clone(&statuses),
+                drift: Arc::clone(&drift),
+                repairs: Arc::clone(&repairs),
+                to_apply: to_apply.clone(),
+                fleet: fleet_id.clone(),
+                kinds_changed: Arc::default(),
+            }
+            .listen();
             let watching = watches.run(self.shutdown.clone());
             self.spawn_once_identified("member watches", &fleet_id, watching);
             let reporter = reflect::Reporter::new(
                 works.clone(),
                 api.clone(),
-                Arc::clone(&reflections),
+                Arc::clone(&statuses),
                 events.clone(),
             );
             let leadership = self.leadership.clone();
@@ -249,16 +249,24 @@ impl Agent {
             let (standing, leadership) = (self.standing.clone(), self.leadership.clone());
             let may_act = move || *standing.borrow() >= Standing::Member && leadership.is_current();
             let writing = self.member_client(Profile::Write)?;
-            let member = Member::new(writing, discovery, echoes, may_act.clone());
-            let applier = Applier::new(
-                self.settings.cluster_name.clone(),
-                (works.clone(), api, clusters),
-                (member, fleet_id.clone()),
-                (inventory, repairs),
-                (events, Arc::clone(&self.clock)),
-                reflections,
-                to_apply.clone(),
-            );
+            let applier = Applier {
+                works: works.clone(),
+                api,
+                clusters,
+                objects: Objects {
+                    cluster: self.settings.cluster_name.clone(),
+                    member: Member::new(writing, discovery, may_act.clone()),
+                    drift,
+                },
+                repairs,
+                statuses,
+                events,
+                clock: Arc::clone(&self.clock),
+                queue: to_apply.clone(),
+                fleet: fleet_id.clone(),
+                state: apply::State::default(),
+            }
+            .listen();
             let workers = self.settings.concurrent_work_syncs;
             let (synced, shutdown) = (works.clone(), self.shutdown.clone());
             let applying = to_apply.clone();

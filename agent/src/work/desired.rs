@@ -5,6 +5,8 @@ use muster_shared::k8s::GroupVersionKind;
 use muster_shared::names::{annotation, label};
 use serde_json::{Map, Value, json};
 
+use super::ownership::Origin;
+
 /// Metadata that belongs to the API server or to other writers in the member, even if the manifest
 /// has it.
 const NEVER_SENT: [&str; 10] = [
@@ -158,11 +160,7 @@ impl std::fmt::Display for ObjectKey {
 /// Karmada's control plane marks its manifests already; Works made by hand or by other controllers
 /// get the marks here. The id of the fleet in a manifest is ignored, because a template may be a
 /// copy of an object in some member.
-pub fn desired(
-    manifest: &Value,
-    (work_namespace, work_name): (&str, &str),
-    fleet: Option<&str>,
-) -> Value {
+pub fn desired(manifest: &Value, work: Origin<'_>, fleet: Option<&str>) -> Value {
     let mut desired = manifest.clone();
     let Some(object) = desired.as_object_mut() else {
         return desired;
@@ -174,13 +172,12 @@ pub fn desired(
     };
     metadata.retain(|key, value| !NEVER_SENT.contains(&key.as_str()) && !value.is_null());
     mark(metadata, "labels", label::MANAGED, "true");
-    mark(
-        metadata,
-        "annotations",
-        annotation::WORK_NAMESPACE,
-        work_namespace,
-    );
-    mark(metadata, "annotations", annotation::WORK_NAME, work_name);
+    for (key, value) in [
+        (annotation::WORK_NAMESPACE, work.namespace),
+        (annotation::WORK_NAME, work.name),
+    ] {
+        mark(metadata, "annotations", key, value);
+    }
     match fleet {
         Some(fleet) => mark(metadata, "annotations", annotation::FLEET, fleet),
         None => {
@@ -228,7 +225,10 @@ mod tests {
                 "annotations": {"work.karmada.io/namespace": "karmada-es-m1", "work.karmada.io/name": "a-1"}},
             "data": {"k": "v"},
         });
-        let work = ("karmada-es-m1", "a-1");
+        let work = Origin {
+            namespace: "karmada-es-m1",
+            name: "a-1",
+        };
         assert_eq!(desired(&manifest, work, None), expected);
         expected["metadata"]["annotations"]["work.muster.io/fleet"] = json!("f");
         assert_eq!(desired(&manifest, work, Some("f")), expected);
@@ -239,7 +239,11 @@ mod tests {
         let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "a", "annotations": {"work.muster.io/fleet": "other"}}});
         for fleet in [None, Some("f")] {
-            let desired = desired(&manifest, ("es", "w"), fleet);
+            let work = Origin {
+                namespace: "es",
+                name: "w",
+            };
+            let desired = desired(&manifest, work, fleet);
             let found = &desired["metadata"]["annotations"]["work.muster.io/fleet"];
             assert_eq!(found.as_str(), fleet);
         }

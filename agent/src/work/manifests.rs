@@ -8,15 +8,19 @@ use muster_shared::names::annotation;
 use serde_json::{Value, json};
 
 use super::desired::{self, ObjectKey};
-use super::ownership;
+use super::ownership::{self, Origin};
 
 pub use muster_shared::names::finalizer::WORK as FINALIZER;
 
 /// Returns the desired object for a manifest of a Work, marked with the id of the fleet if that is
 /// known.
 pub fn desired_for(work: &Work, manifest: &Value, fleet: Option<&str>) -> Value {
-    let origin = (namespace(work), work.name_any());
-    let mut wanted = desired::desired(manifest, (&origin.0, &origin.1), fleet);
+    let (namespace, name) = (namespace(work), work.name_any());
+    let origin = Origin {
+        namespace: &namespace,
+        name: &name,
+    };
+    let mut wanted = desired::desired(manifest, origin, fleet);
     // Karmada copies the annotation into each manifest; a Work made by hand may have it once.
     if let Some(resolution) = work.annotations().get(annotation::CONFLICT_RESOLUTION)
         && ownership::annotation(&wanted, annotation::CONFLICT_RESOLUTION).is_none()

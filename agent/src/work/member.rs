@@ -12,7 +12,6 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::desired::ObjectKey;
-use super::normalized::ServerNormalization;
 pub use super::raw::Raw;
 use crate::discovery::{self, Discovery};
 
@@ -138,7 +137,6 @@ impl Error {
 pub struct Member {
     client: Client,
     discovery: Discovery,
-    echoes: Arc<ServerNormalization>,
     may_act: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -149,13 +147,11 @@ impl Member {
     pub fn new(
         client: Client,
         discovery: Discovery,
-        echoes: Arc<ServerNormalization>,
         may_act: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         Self {
             client,
             discovery,
-            echoes,
             may_act: Arc::new(may_act),
         }
     }
@@ -174,11 +170,6 @@ impl Member {
                 object: key.to_string(),
             })
         }
-    }
-
-    /// Returns the memory of normalised objects.
-    pub fn echoes(&self) -> &ServerNormalization {
-        &self.echoes
     }
 
     /// Returns the object as it is now; `None` when there is none.
@@ -422,12 +413,9 @@ mod tests {
         });
         let client = Client::new(service, "default");
         let first = Arc::new(AtomicBool::new(true));
-        Member::new(
-            client.clone(),
-            Discovery::new(client),
-            Arc::default(),
-            move || first.swap(false, Ordering::Relaxed),
-        )
+        Member::new(client.clone(), Discovery::new(client), move || {
+            first.swap(false, Ordering::Relaxed)
+        })
     }
 
     #[tokio::test]

@@ -1,28 +1,26 @@
-//! What the fleet wants of the member, what the member has, and how the two differ.
+//! Desired objects of the member, present objects, and the difference of both.
 //!
 //! | question | module |
 //! |---|---|
 //! | which objects does a Work want? | [`cached`], [`manifests`], [`desired`] |
-//! | whose is an object in the member? | [`ownership`], [`takeover`] |
-//! | does it differ from what is wanted? | [`object`], [`settled`], [`normalized`], [`pods`] |
-//! | what is believed to be there? | [`inventory`], [`repairs`] |
+//! | which Work and fleet does an object belong to? | [`ownership`], [`takeover`] |
+//! | does an object have to be applied? | [`drift`] |
+//! | when is a difference repaired? | [`repairs`] |
+//! | how is one object applied or removed? | [`object`] |
 //! | how is it read and written? | [`member`], [`raw`] |
 //!
-//! `apply` carries differences out, `reflect` reports what is there; both use this and it uses
-//! neither.
+//! `apply` applies Works, and `reflect` watches and reports their objects. Both use this module, and
+//! it uses neither.
 
 pub mod cached;
 pub mod desired;
-pub mod inventory;
-pub mod manifests;
-pub mod member;
-pub mod normalized;
-pub mod object;
-pub mod ownership;
-pub mod pods;
-pub mod raw;
-pub mod repairs;
-pub mod settled;
-pub mod takeover;
+pub(crate) mod drift;
+pub(crate) mod manifests;
+pub(crate) mod member;
+pub(crate) mod object;
+pub(crate) mod ownership;
+pub(crate) mod raw;
+pub(crate) mod repairs;
+pub(crate) mod takeover;
 
 pub use self::cached::CachedWork;

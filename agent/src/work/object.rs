@@ -1,22 +1,23 @@
 //! Applies one object of a Work to the member, keeping the fields that the member sets.
 
+use std::sync::Arc;
+
 use muster_shared::fleet_id::FleetId;
-use muster_shared::interpreter::{self, Operation, hook_enabled};
+use muster_shared::interpreter;
 use muster_shared::names::{CLUSTER_NAMESPACE, annotation};
 use serde_json::{Value, json};
 
 use super::desired::ObjectKey;
+use super::drift::{Difference, Drift};
 use super::member::{self, Member};
-use super::normalized::ServerNormalization;
-use super::ownership;
-use super::pods::with_admitted;
+use super::ownership::{self, Origin};
 use super::takeover::takeover;
 use crate::fleet_id::{self, Foreign};
 
-/// Attempts when others change the object between our read and our write.
+/// Attempts when other writers change the object between the read and the write.
 const ATTEMPTS: usize = 4;
 
-/// A resourceVersion that no object has: it is that of an empty store.
+/// A resourceVersion that no object has, because it is that of an empty store.
 const NO_VERSION: &str = "1";
 
 /// Result of applying an object.
@@ -89,7 +90,7 @@ pub enum Error {
         ordinal: usize,
         /// Position of the earlier manifest.
         first: usize,
-        /// Object that both are about.
+        /// Object that both name.
         object: String,
     },
 }
@@ -170,73 +171,55 @@ where
     })
 }
 
-/// What has to be sent for an object that exists.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// To be applied; `None` when our fields are as desired.
-    pub apply: Option<Value>,
-    /// Merge patch for leftovers of Karmada's agent.
-    pub leftovers: Option<Value>,
+/// Applies and removes single objects of one member.
+pub struct Objects {
+    /// Name of the Cluster, for messages.
+    pub cluster: String,
+    /// Client of the member.
+    pub member: Member,
+    /// Memory that says whether an object has to be applied.
+    pub drift: Arc<Drift>,
 }
 
-impl Plan {
-    /// Returns whether the object is as desired.
-    pub fn is_empty(&self) -> bool {
-        self.apply.is_none() && self.leftovers.is_none()
+impl Objects {
+    /// Creates or updates one object, and returns it as it was read last.
+    pub async fn ensure_applied(
+        &self,
+        key: &ObjectKey,
+        desired: &Value,
+        fleet: &FleetId,
+    ) -> Result<(Change, Value), Error> {
+        retry_on_conflict("apply", key, || self.attempt_apply(key, desired, fleet)).await
     }
-}
 
-/// Compares an object in the member with what is desired (see [`super::desired::desired`]).
-///
-/// What the member decides (a cluster IP, the replicas under an autoscaler) is taken over only when
-/// something has to be sent: fields that an apply does not mention and that were never ours stay as
-/// they are.
-pub fn plan(
-    echoes: &ServerNormalization,
-    key: &ObjectKey,
-    desired: &Value,
-    observed: &Value,
-) -> Result<Plan, interpreter::Error> {
-    let leftovers = ownership::leftovers(desired, observed);
-    let desired = &*with_admitted(desired, observed);
-    if echoes.settled(key, desired, observed) {
-        return Ok(Plan {
-            apply: None,
-            leftovers,
-        });
+    async fn attempt_apply(
+        &self,
+        key: &ObjectKey,
+        desired: &Value,
+        fleet: &FleetId,
+    ) -> Result<(Change, Value), Error> {
+        let Some(observed) = self.member.get(key).await? else {
+            return Ok((Change::Created, self.create(key, desired).await?));
+        };
+        refuse_others(key, &observed, fleet)?;
+        self.refuse_unmanaged(key, desired, &observed)?;
+        let observed = match takeover(&observed) {
+            Some(takeover) => self.member.patch(key, &takeover).await?,
+            None => observed,
+        };
+        let why = self.drift.needs_apply(key, desired, &observed);
+        let why = why.map_err(|source| Error::Retain {
+            object: key.to_string(),
+            source,
+        })?;
+        match why {
+            Some(why) => Ok((Change::Updated, self.update(key, observed, why).await?)),
+            None => Ok((Change::None, observed)),
+        }
     }
-    let text = |key: &str| desired[key].as_str().unwrap_or_default();
-    let keeps = hook_enabled(text("apiVersion"), text("kind"), Operation::Retain);
-    let retained = if keeps {
-        interpreter::retain(desired.clone(), observed)?
-    } else {
-        desired.clone()
-    };
-    let apply = (!echoes.settled(key, &retained, observed)).then_some(retained);
-    Ok(Plan { apply, leftovers })
-}
 
-/// Creates or updates one object, and gives it as it was read last.
-pub async fn ensure_applied(
-    member: &Member,
-    cluster: &str,
-    key: &ObjectKey,
-    desired: &Value,
-    fleet: &FleetId,
-) -> Result<(Change, Value), Error> {
-    let apply = || attempt(member, cluster, key, desired, fleet);
-    retry_on_conflict("apply", key, apply).await
-}
-
-async fn attempt(
-    member: &Member,
-    cluster: &str,
-    key: &ObjectKey,
-    desired: &Value,
-    fleet: &FleetId,
-) -> Result<(Change, Value), Error> {
-    let Some(mut observed) = member.get(key).await? else {
-        let created = create(member, key, desired).await;
+    async fn create(&self, key: &ObjectKey, desired: &Value) -> Result<Value, Error> {
+        let created = create(&self.member, key, desired).await;
         let created = created.map_err(|error| {
             if error.is_conflict() || error.is_silence() || error.is_dismissal() {
                 Error::Member(error)
@@ -244,120 +227,123 @@ async fn attempt(
                 Error::NotMade(error)
             }
         })?;
-        member.echoes().applied(key, desired, &created);
-        return Ok((Change::Created, created));
-    };
-    refuse_others(key, &observed, fleet)?;
-    if !ownership::may_update(desired, &observed) {
-        return Err(Error::Unmanaged {
+        self.drift.applied(key, desired, &created);
+        Ok(created)
+    }
+
+    async fn update(
+        &self,
+        key: &ObjectKey,
+        observed: Value,
+        why: Difference,
+    ) -> Result<Value, Error> {
+        let mut after = observed;
+        if let Some(apply) = why.apply {
+            let mut versioned = apply.clone();
+            // Retained fields, and the permission to update, were read from this version.
+            versioned["metadata"]["resourceVersion"] = json!(version_of(&after));
+            after = self.member.apply(key, &versioned, true).await?;
+            self.drift.applied(key, &apply, &after);
+        }
+        if let Some(leftovers) = why.leftovers {
+            after = self.member.patch(key, &leftovers).await?;
+        }
+        Ok(after)
+    }
+
+    /// Refuses an object that exists and is not managed by the fleet.
+    fn refuse_unmanaged(
+        &self,
+        key: &ObjectKey,
+        desired: &Value,
+        observed: &Value,
+    ) -> Result<(), Error> {
+        if ownership::may_update(desired, observed) {
+            return Ok(());
+        }
+        let strategy = ownership::annotation(desired, annotation::CONFLICT_RESOLUTION);
+        Err(Error::Unmanaged {
             kind: key.kind.kind.clone(),
             path: key.path(),
-            cluster: cluster.to_owned(),
-            strategy: ownership::annotation(desired, annotation::CONFLICT_RESOLUTION)
-                .unwrap_or("empty")
-                .to_owned(),
-        });
+            cluster: self.cluster.clone(),
+            strategy: strategy.unwrap_or("empty").to_owned(),
+        })
     }
-    if let Some(takeover) = takeover(&observed) {
-        observed = member.patch(key, &takeover).await?;
+
+    /// Removes one object on behalf of a Work, or releases it to the member. Leaves an object alone
+    /// that is gone, was never managed, or belongs to another Work by now, whose kind the member
+    /// serves in no version, or that is still wanted in another API group.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] when the object is another fleet's by now, and stays.
+    pub async fn remove(&self, key: &ObjectKey, removal: &Removal<'_>) -> Result<(), Error> {
+        self.drift.gone(key);
+        let Some(key) = &self.member.served(key).await? else {
+            return Ok(());
+        };
+        retry_on_conflict("remove", key, || self.attempt_removal(key, removal)).await
     }
-    let plan = plan(member.echoes(), key, desired, &observed).map_err(|source| Error::Retain {
-        object: key.to_string(),
-        source,
-    })?;
-    if plan.is_empty() {
-        return Ok((Change::None, observed));
+
+    async fn attempt_removal(&self, key: &ObjectKey, removal: &Removal<'_>) -> Result<(), Error> {
+        let Some(observed) = self.member.get(key).await? else {
+            return Ok(());
+        };
+        let work = removal.work.name;
+        if !ownership::may_remove(&observed, removal.work) {
+            tracing::info!(object = %key, work, "left alone: it is not this work's object");
+            return Ok(());
+        }
+        refuse_others(key, &observed, removal.fleet)?;
+        let uid = uid_of(&observed);
+        for wanted in removal.wanted {
+            let found = self.member.get(wanted).await?;
+            if uid.is_some() && found.as_ref().and_then(uid_of) == uid {
+                tracing::info!(object = %key, group = wanted.kind.group, "left alone: it is wanted in another API group");
+                return Ok(());
+            }
+        }
+        // Another Work may take the object over in this moment. The permission is that of the
+        // version that was read.
+        let version = version_of(&observed);
+        if !removal.preserve {
+            return Ok(self.member.delete(key, uid, version).await?);
+        }
+        if let Some(mut patch) = ownership::without_marks(&observed) {
+            patch["metadata"]["resourceVersion"] = json!(version);
+            patch["metadata"]["uid"] = json!(uid);
+            self.member.patch(key, &patch).await?;
+        }
+        Ok(())
     }
-    let mut after = observed;
-    if let Some(apply) = plan.apply {
-        let mut versioned = apply.clone();
-        // What was retained was read from this version, and so was the permission.
-        versioned["metadata"]["resourceVersion"] = json!(version_of(&after));
-        after = member.apply(key, &versioned, true).await?;
-        member.echoes().applied(key, &apply, &after);
-    }
-    if let Some(leftovers) = plan.leftovers {
-        after = member.patch(key, &leftovers).await?;
-    }
-    Ok((Change::Updated, after))
 }
 
-/// Makes an object that was not there a moment ago.
+/// Parameters of the removal of one object.
+pub struct Removal<'a> {
+    /// The Work on behalf of which the object is removed.
+    pub work: Origin<'a>,
+    /// Objects that the Work wants and that may be the same object in another API group.
+    pub wanted: &'a [ObjectKey],
+    /// Whether the object is released to the member instead of deleted.
+    pub preserve: bool,
+    /// The id of the fleet.
+    pub fleet: &'a FleetId,
+}
+
+/// Creates an object that did not exist at the last read.
 ///
-/// One that appears in this moment may be another fleet's, whose agent has the same field manager.
-/// With a version that no object has, an apply makes an object and changes none.
+/// An object that appears in this moment may be another fleet's, whose agent has the same field
+/// manager. An apply with a version that no object has creates an object and changes none.
 async fn create(member: &Member, key: &ObjectKey, desired: &Value) -> Result<Value, member::Error> {
     let mut new = desired.clone();
     new["metadata"]["resourceVersion"] = json!(NO_VERSION);
     match member.apply(key, &new, false).await {
         Err(error) if error.refuses_version_of_new() => member.apply(key, desired, false).await,
-        // A server that refuses the version although there is no object must not keep it from ever
-        // being made.
+        // A server may refuse the version although there is no object.
         Err(error) if error.is_conflict() && member.get(key).await?.is_none() => {
             member.apply(key, desired, false).await
         }
         outcome => outcome,
     }
-}
-
-/// Removes one object on behalf of a Work, or leaves it to the member with our marks taken off. An
-/// object that is gone, was never ours, or belongs to another Work by now is none of our business;
-/// nor is one of a kind that the member serves in no version, or one that is still `wanted` in
-/// another API group.
-///
-/// # Errors
-/// [`Error::Foreign`] when the object is another fleet's by now, and stays.
-pub async fn remove(
-    member: &Member,
-    key: &ObjectKey,
-    wanted: &[ObjectKey],
-    work: (&str, &str),
-    preserve: bool,
-    fleet: &FleetId,
-) -> Result<(), Error> {
-    member.echoes().forget(key);
-    let Some(key) = &member.served(key).await? else {
-        return Ok(());
-    };
-    let remove = || attempt_removal(member, key, wanted, work, preserve, fleet);
-    retry_on_conflict("remove", key, remove).await
-}
-
-async fn attempt_removal(
-    member: &Member,
-    key: &ObjectKey,
-    wanted: &[ObjectKey],
-    work: (&str, &str),
-    preserve: bool,
-    fleet: &FleetId,
-) -> Result<(), Error> {
-    let Some(observed) = member.get(key).await? else {
-        return Ok(());
-    };
-    if !ownership::may_remove(&observed, work.0, work.1) {
-        tracing::info!(object = %key, work = work.1, "left alone: it is not this work's object");
-        return Ok(());
-    }
-    refuse_others(key, &observed, fleet)?;
-    let uid = uid_of(&observed);
-    for wanted in wanted {
-        let found = member.get(wanted).await?;
-        if uid.is_some() && found.as_ref().and_then(uid_of) == uid {
-            tracing::info!(object = %key, group = wanted.kind.group, "left alone: it is wanted in another API group");
-            return Ok(());
-        }
-    }
-    // Another Work may take the object over in this moment. The permission is that of the version
-    // that was read.
-    if preserve {
-        if let Some(mut patch) = ownership::without_our_marks(&observed) {
-            patch["metadata"]["resourceVersion"] = json!(version_of(&observed));
-            patch["metadata"]["uid"] = json!(uid);
-            member.patch(key, &patch).await?;
-        }
-        return Ok(());
-    }
-    Ok(member.delete(key, uid, version_of(&observed)).await?)
 }
 
 fn uid_of(object: &Value) -> Option<&str> {

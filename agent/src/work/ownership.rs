@@ -32,6 +32,15 @@ const CLAIM_PREFIXES: [&str; 2] = [
     "clusterpropagationpolicy.karmada.io/",
 ];
 
+/// The Work that an object comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin<'a> {
+    /// Namespace of the Work.
+    pub namespace: &'a str,
+    /// Name of the Work.
+    pub name: &'a str,
+}
+
 /// Returns whether the object carries the label of managed objects.
 pub fn is_managed(object: &Value) -> bool {
     label(object, labels::MANAGED) == Some("true")
@@ -46,11 +55,11 @@ pub fn may_update(desired: &Value, observed: &Value) -> bool {
 /// Returns whether an object in the member may be deleted (or released) on behalf of a Work: it is
 /// managed, and no other Work has taken it over in the meantime. Karmada checks the label only, so
 /// that a stale Work deletes its successor's object.
-pub fn may_remove(observed: &Value, work_namespace: &str, work_name: &str) -> bool {
-    let names = |key, ours| annotation(observed, key).is_none_or(|found| found == ours);
+pub fn may_remove(observed: &Value, work: Origin<'_>) -> bool {
+    let names = |key, work| annotation(observed, key).is_none_or(|found| found == work);
     is_managed(observed)
-        && names(annotations::WORK_NAMESPACE, work_namespace)
-        && names(annotations::WORK_NAME, work_name)
+        && names(annotations::WORK_NAMESPACE, work.namespace)
+        && names(annotations::WORK_NAME, work.name)
 }
 
 /// Returns the id of the fleet in the annotation of an object.
@@ -58,20 +67,20 @@ pub fn fleet(observed: &Value) -> Option<&str> {
     annotation(observed, annotations::FLEET)
 }
 
-/// Returns namespace and name of the Work that an object in the member comes from.
-pub fn work_of(observed: &Value) -> Option<(&str, &str)> {
+/// Returns the Work that an object in the member comes from.
+pub fn work_of(observed: &Value) -> Option<Origin<'_>> {
     if !is_managed(observed) {
         return None;
     }
-    Some((
-        annotation(observed, annotations::WORK_NAMESPACE)?,
-        annotation(observed, annotations::WORK_NAME)?,
-    ))
+    Some(Origin {
+        namespace: annotation(observed, annotations::WORK_NAMESPACE)?,
+        name: annotation(observed, annotations::WORK_NAME)?,
+    })
 }
 
 /// Returns the merge patch that releases an object to the member: it removes the marks of the
 /// fleet; `None` when there are none.
-pub fn without_our_marks(observed: &Value) -> Option<Value> {
+pub fn without_marks(observed: &Value) -> Option<Value> {
     let claimed = |key: &str| CLAIM_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
     let released_labels = nulls(observed, "labels", |key| {
         RELEASED_LABELS.contains(&key) || claimed(key)
@@ -170,6 +179,10 @@ mod tests {
     #[test]
     fn an_object_is_removed_only_by_the_work_it_comes_from() {
         let managed = json!({labels::MANAGED: "true"});
+        let work = Origin {
+            namespace: "es",
+            name: "a",
+        };
         for (marks, notes, expected) in [
             (
                 json!({}),
@@ -194,7 +207,7 @@ mod tests {
             (managed, json!({}), true),
         ] {
             let observed = object(&marks, &notes);
-            assert_eq!(may_remove(&observed, "es", "a"), expected, "{notes}");
+            assert_eq!(may_remove(&observed, work), expected, "{notes}");
         }
     }
 
@@ -205,13 +218,13 @@ mod tests {
             &json!({annotations::WORK_NAME: "a", annotations::FLEET: "f", "note": "x"}),
         );
         assert_eq!(
-            without_our_marks(&observed),
+            without_marks(&observed),
             Some(json!({"metadata": {
                 "labels": {labels::MANAGED: null, "propagationpolicy.karmada.io/permanent-id": null},
                 "annotations": {annotations::FLEET: null, annotations::WORK_NAME: null}}}))
         );
         assert_eq!(
-            without_our_marks(&object(&json!({"app": "web"}), &Value::Null)),
+            without_marks(&object(&json!({"app": "web"}), &Value::Null)),
             None
         );
     }

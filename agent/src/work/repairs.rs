@@ -8,12 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::desired::ObjectKey;
-use super::member::FIELD_MANAGER;
-use super::settled::touches;
 
 /// Pause before the first repair.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -194,21 +191,6 @@ fn pause(times: u32) -> Duration {
         .min(LONGEST_PAUSE)
 }
 
-/// Returns the field manager that wrote last among those who own a field that is desired.
-pub fn rival<'a>(desired: &Value, observed: &'a Value) -> Option<&'a str> {
-    let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
-    let others = entries.iter().filter(|entry| {
-        let ours = entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply";
-        let subresource = entry["subresource"].as_str().unwrap_or_default();
-        let owns = entry["fieldsV1"].as_object();
-        !ours
-            && subresource.is_empty()
-            && owns.is_some_and(|fields: &Map<_, _>| touches(desired, fields))
-    });
-    let last = others.max_by_key(|entry| entry["time"].as_str().unwrap_or_default())?;
-    last["manager"].as_str()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -330,50 +312,5 @@ mod tests {
         let state = repairs.lock();
         let left = (state.objects.len(), state.waiting.len(), state.asked.len());
         assert_eq!(left, (0, 0, 0));
-    }
-
-    #[test]
-    fn the_rival_is_the_last_who_wrote_a_field_of_ours() {
-        let desired = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"replicas": 2,
-            "containers": [{"name": "web", "image": "nginx"}]}});
-        let entry = |manager: &str, second: u32, fields: Value| json!({"manager": manager, "operation": "Update", "time": format!("2026-01-01T00:00:0{second}Z"), "fieldsV1": fields});
-        let ours = json!({"manager": FIELD_MANAGER, "operation": "Apply", "time": "2026-01-01T00:00:09Z",
-            "fieldsV1": {"f:spec": {"f:replicas": {}}}});
-        let mut status = entry("kubelet", 8, json!({"f:spec": {"f:replicas": {}}}));
-        status["subresource"] = json!("status");
-        let image =
-            json!({"f:spec": {"f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:image": {}}}}});
-        for (what, entries, expected) in [
-            ("nobody", vec![ours.clone(), status.clone()], None),
-            (
-                "somebody with fields of their own",
-                vec![entry(
-                    "kubectl",
-                    7,
-                    json!({"f:metadata": {"f:annotations": {"f:x": {}}}}),
-                )],
-                None,
-            ),
-            (
-                "an autoscaler",
-                vec![
-                    ours,
-                    status,
-                    entry("hpa", 3, json!({"f:spec": {"f:replicas": {}}})),
-                ],
-                Some("hpa"),
-            ),
-            (
-                "the later of two",
-                vec![
-                    entry("early", 1, json!({"f:spec": {"f:replicas": {}}})),
-                    entry("late", 2, image),
-                ],
-                Some("late"),
-            ),
-        ] {
-            let observed = json!({"metadata": {"managedFields": entries}});
-            assert_eq!(rival(&desired, &observed), expected, "{what}");
-        }
     }
 }

@@ -15,7 +15,8 @@ use super::{Applier, Error, count};
 use crate::work::CachedWork;
 use crate::work::desired::ObjectKey;
 use crate::work::manifests::{FINALIZER, dropped, has_finalizer, namespace, path};
-use crate::work::object;
+use crate::work::object::{self, Removal};
+use crate::work::ownership::Origin;
 
 impl Applier {
     /// Removes objects that an earlier version of the Work had and this one has not. Karmada leaves
@@ -50,18 +51,27 @@ impl Applier {
             }
         }
         let preserve = work.spec.preserve_resources_on_deletion == Some(true);
+        let namespace = namespace(work);
+        let origin = Origin {
+            namespace: &namespace,
+            name: &name,
+        };
         for key in dropped {
-            let outcome = match self.member.place_served(&key).await {
+            let outcome = match self.objects.member.place_served(&key).await {
                 Ok(None) => Ok(()),
                 Ok(Some(place)) => {
-                    let owner = (namespace(work), name.clone());
                     let wanted = wanted.get(&place.across_groups());
                     let wanted = wanted.map_or(&[][..], Vec::as_slice);
                     if wanted.iter().any(|it| it.object() == place.object()) {
                         Ok(())
                     } else {
-                        let (owner, fleet) = ((&*owner.0, &*owner.1), self.fleet.now());
-                        object::remove(&self.member, &key, wanted, owner, preserve, &fleet).await
+                        let removal = Removal {
+                            work: origin,
+                            wanted,
+                            preserve,
+                            fleet: &self.fleet.now(),
+                        };
+                        self.objects.remove(&key, &removal).await
                     }
                 }
                 Err(error) => Err(error.into()),
@@ -69,11 +79,11 @@ impl Applier {
             match outcome {
                 Ok(()) => {
                     tracing::info!(object = %key, work = name, "removed: the work no longer has it");
-                    self.reflections.drop_object(&name, &key);
+                    self.statuses.drop_object(&name, &key);
                 }
                 Err(error) if error.is_other_fleets() => {
                     self.tell_left(work, &error);
-                    self.reflections.drop_object(&name, &key);
+                    self.statuses.drop_object(&name, &key);
                 }
                 Err(error) => {
                     count(&key, "error");
@@ -103,12 +113,12 @@ impl Applier {
             return Ok(Next::Done);
         }
         let failures = self.remove_all(&work).await;
-        if !self.member.may_act() {
+        if !self.objects.member.may_act() {
             return Err(Error::Dismissed);
         }
         if !failures.is_empty() {
             let failure = failures.message();
-            let (work_path, cluster) = (path(&work), &self.cluster);
+            let (work_path, cluster) = (path(&work), &self.objects.cluster);
             let note = format!(
                 "Failed to delete work({work_path}) from cluster({cluster}), err: {failure}"
             );
@@ -145,9 +155,16 @@ impl Applier {
             if silent.as_ref() == Some(&key.kind.group) {
                 continue;
             }
-            let owner = (namespace.as_str(), name.as_str());
-            let fleet = self.fleet.now();
-            match object::remove(&self.member, &key, &[], owner, preserve, &fleet).await {
+            let removal = Removal {
+                work: Origin {
+                    namespace: &namespace,
+                    name: &name,
+                },
+                wanted: &[],
+                preserve,
+                fleet: &self.fleet.now(),
+            };
+            match self.objects.remove(&key, &removal).await {
                 Ok(()) => {
                     count(&key, "removed");
                     tracing::info!(object = %key, work = name, preserve, "removed");
@@ -177,7 +194,7 @@ impl Applier {
         tracing::info!(work = name, %error, "left in the member");
         let note = format!(
             "Left in cluster({}) without work({name}): {error}",
-            self.cluster
+            self.objects.cluster
         );
         self.events
             .publish(work, EventType::Normal, "LeftToOtherFleet", note);
@@ -185,7 +202,7 @@ impl Applier {
 
     fn cluster_is_leaving(&self) -> bool {
         self.clusters
-            .get(None, &self.cluster)
+            .get(None, &self.objects.cluster)
             .is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_some())
     }
 }

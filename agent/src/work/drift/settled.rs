@@ -19,12 +19,12 @@ use self::quantities::is_quantity;
 /// A wrong "no" costs one request that the server answers without a change; there is no wrong "yes"
 /// short of a server that does not keep `managedFields`. The cost grows with the size of both
 /// objects, not with the product of their lists.
-pub fn settled(desired: &Value, observed: &Value, manager: &str) -> bool {
+pub(super) fn settled(desired: &Value, observed: &Value, manager: &str) -> bool {
     Comparison::of(desired).settled(desired, observed, manager)
 }
 
 /// Returns whether a set of fields of `managedFields` and a desired value have a field in common.
-pub fn touches(desired: &Value, fields: &Map<String, Value>) -> bool {
+pub(super) fn touches(desired: &Value, fields: &Map<String, Value>) -> bool {
     match desired {
         Value::Object(desired) => fields.iter().any(|(key, below)| {
             let wanted = key.strip_prefix("f:").and_then(|key| desired.get(key));

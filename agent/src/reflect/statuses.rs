@@ -1,4 +1,4 @@
-//! States of the objects of each Work, as the watches have seen them.
+//! Last seen statuses of the objects of each Work, of which reports are composed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,32 +6,33 @@ use std::time::Duration;
 
 use muster_shared::queue::Queue;
 
-use super::look::{Look, Reflection};
+use super::look::{Look, ObjectStatus};
 use super::news::Trouble;
 use crate::work::desired::ObjectKey;
 
-/// Changes of an object within this time become one report. A rollout changes a status several
+/// Time within which changes of an object become one report. A rollout changes a status several
 /// times a second.
 const COALESCE: Duration = Duration::from_millis(200);
 
-/// The reflections by Work, and the queue of Works whose status has to be written anew.
-pub struct Reflections {
+/// Statuses of objects by Work, and the queue of Works to report. Decides what is reported, and
+/// nothing about applies (see [`Drift`](crate::work::drift::Drift)).
+pub struct ObjectStatuses {
     works: Mutex<HashMap<String, Objects>>,
     queue: Queue<String>,
 }
 
 #[derive(Default)]
 struct Objects {
-    /// In the order of their keys. Most Works have one object, for which a map would take four
-    /// times the room.
-    seen: Vec<(ObjectKey, Reflection)>,
+    /// Statuses in the order of the keys. Most Works have one object, for which a map would take
+    /// four times the memory.
+    seen: Vec<(ObjectKey, ObjectStatus)>,
     gone: Vec<ObjectKey>,
-    /// What is not understood, and whether that was told.
+    /// Objects that cannot be interpreted, and whether that was reported.
     troubles: HashMap<ObjectKey, (Trouble, bool)>,
 }
 
 impl Objects {
-    /// Takes over what a look told; whether it is anything new.
+    /// Takes over the interpretation of an object; returns whether it is new.
     fn learn(&mut self, key: &ObjectKey, look: Look) -> bool {
         let known = self.troubles.get(key).map(|(trouble, _)| trouble);
         let mut news = known != look.trouble.as_ref();
@@ -41,18 +42,18 @@ impl Objects {
                 None => _ = self.troubles.remove(key),
             }
         }
-        if let Some(reflection) = look.reflection {
+        if let Some(status) = look.status {
             match self.place(key) {
-                Ok(place) if self.seen[place].1 == reflection => {}
+                Ok(place) if self.seen[place].1 == status => {}
                 Ok(place) => {
-                    self.seen[place].1 = reflection;
+                    self.seen[place].1 = status;
                     news = true;
                 }
                 Err(place) => {
                     if self.seen.is_empty() {
                         self.seen.reserve_exact(1);
                     }
-                    self.seen.insert(place, (key.clone(), reflection));
+                    self.seen.insert(place, (key.clone(), status));
                     news = true;
                 }
             }
@@ -60,7 +61,7 @@ impl Objects {
         news
     }
 
-    fn seen(&self, key: &ObjectKey) -> Option<&Reflection> {
+    fn seen(&self, key: &ObjectKey) -> Option<&ObjectStatus> {
         let place = self.place(key).ok()?;
         Some(&self.seen[place].1)
     }
@@ -71,15 +72,15 @@ impl Objects {
         }
     }
 
-    /// Where the reflection of an object is, or would be.
+    /// Returns the position of an object's status, or the one where it would be.
     fn place(&self, key: &ObjectKey) -> Result<usize, usize> {
         self.seen
             .binary_search_by(|(known, _)| known.order().cmp(&key.order()))
     }
 }
 
-impl Reflections {
-    /// Nothing seen yet; Works with news are put on the queue.
+impl ObjectStatuses {
+    /// Makes an empty memory; Works with new statuses are added to the queue.
     pub fn new(queue: Queue<String>) -> Self {
         Self {
             works: Mutex::default(),
@@ -87,10 +88,11 @@ impl Reflections {
         }
     }
 
-    /// An object of a Work was seen.
+    /// Records an object of a Work that was seen.
     pub fn see(&self, work: &str, key: &ObjectKey, look: Look) {
-        // What is no news leaves no trace: nobody would look at it, and forget a Work that is gone.
-        if look.reflection.is_none() && look.trouble.is_none() && !self.lock().contains_key(work) {
+        // An interpretation without content is not stored, because the Work may be gone and would
+        // not be forgotten again.
+        if look.status.is_none() && look.trouble.is_none() && !self.lock().contains_key(work) {
             return;
         }
         let news = self
@@ -103,8 +105,8 @@ impl Reflections {
         }
     }
 
-    /// An object of a Work was read while it was applied. Counts only until the watches have seen
-    /// it: what they say is never older.
+    /// Records an object of a Work that was read while it was applied. Counts only until the
+    /// watches have seen the object: their version is never older.
     pub fn see_first(&self, work: &str, key: &ObjectKey, look: Look) {
         let known = self.lock().get(work).is_some_and(|objects| {
             objects.seen(key).is_some_and(|seen| !seen.lost) || objects.troubles.contains_key(key)
@@ -114,7 +116,7 @@ impl Reflections {
         }
     }
 
-    /// What is not understood of a Work's objects and was not told before.
+    /// Returns the objects of a Work that cannot be interpreted and were not reported before.
     pub fn new_troubles(&self, work: &str) -> Vec<(ObjectKey, Trouble)> {
         let mut works = self.lock();
         let troubles = works.get_mut(work).map(|objects| &mut objects.troubles);
@@ -130,8 +132,8 @@ impl Reflections {
             .collect()
     }
 
-    /// An object is gone from the member. What was reported last stays reported: it will be made
-    /// again, or its Work goes too.
+    /// Forgets an object that is gone from the member. Its last report stays, because the object
+    /// will be created again, or its Work is deleted too.
     pub fn lose(&self, work: &str, key: &ObjectKey) {
         if let Some(objects) = self.lock().get_mut(work) {
             objects.lose(key);
@@ -139,7 +141,8 @@ impl Reflections {
         }
     }
 
-    /// An object was removed because its Work no longer wants it: its report goes too.
+    /// Forgets an object that was removed because its Work no longer wants it, and removes it from
+    /// the report.
     pub fn drop_object(&self, work: &str, key: &ObjectKey) {
         let mut works = self.lock();
         let objects = works.entry(work.to_owned()).or_default();
@@ -152,7 +155,7 @@ impl Reflections {
         self.queue.add(work.to_owned());
     }
 
-    /// What was reported of a Work has to be looked at again.
+    /// Adds a Work to the queue whose report has to be compared again.
     pub fn again(&self, work: &str, after: Duration) {
         self.queue.add_after(work.to_owned(), after);
     }
@@ -170,20 +173,21 @@ impl Reflections {
         }
     }
 
-    /// A Work is gone.
+    /// Forgets a Work that is gone.
     pub fn forget(&self, work: &str) {
         self.lock().remove(work);
     }
 
-    /// What was seen of a Work's objects, and which of them are gone for good.
-    pub fn of(&self, work: &str) -> (HashMap<ObjectKey, Reflection>, Vec<ObjectKey>) {
+    /// Returns the statuses of a Work's objects, and the objects that are to be removed from the
+    /// report.
+    pub fn of(&self, work: &str) -> (HashMap<ObjectKey, ObjectStatus>, Vec<ObjectKey>) {
         self.lock()
             .get(work)
             .map(|objects| (objects.seen.iter().cloned().collect(), objects.gone.clone()))
             .unwrap_or_default()
     }
 
-    /// The report that some objects are gone was written.
+    /// Forgets objects that were removed from the report.
     pub fn settle_gone(&self, work: &str, written: &[ObjectKey]) {
         if let Some(objects) = self.lock().get_mut(work) {
             objects.gone.retain(|key| !written.contains(key));
@@ -204,7 +208,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn objects_are_found_again_in_whatever_order_they_were_seen() {
-        let reflections = Reflections::new(Queue::new("test"));
+        let statuses = ObjectStatuses::new(Queue::new("test"));
         let key = |name: &str| {
             let manifest =
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
@@ -212,10 +216,10 @@ mod tests {
         };
         let object = |value: u32| json!({"apiVersion": "example.io/v1", "kind": "Thing", "status": {"v": value}});
         for (name, value) in [("c", 1), ("a", 2), ("b", 3), ("a", 4)] {
-            reflections.see("w", &key(name), Look::at(&object(value)));
+            statuses.see("w", &key(name), Look::at(&object(value)));
         }
-        reflections.lose("w", &key("c"));
-        let (seen, _) = reflections.of("w");
+        statuses.lose("w", &key("c"));
+        let (seen, _) = statuses.of("w");
         assert_eq!(seen.len(), 2);
         assert_eq!(seen[&key("a")].status(), Some(json!({"v": 4})));
         assert_eq!(seen[&key("b")].status(), Some(json!({"v": 3})));
@@ -224,22 +228,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_work_is_reported_once_for_many_changes_and_not_at_all_for_none() {
         let queue = Queue::new("test");
-        let reflections = Reflections::new(queue.clone());
+        let statuses = ObjectStatuses::new(queue.clone());
         let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
         let key = ObjectKey::of(&manifest, 0).unwrap();
         let see = |status: u32| {
             let look = Look {
-                reflection: Some(Reflection::new(
+                status: Some(ObjectStatus::new(
                     Some(&json!(status)),
                     ResourceHealth::Healthy,
                 )),
                 trouble: None,
             };
-            reflections.see("w", &key, look);
+            statuses.see("w", &key, look);
             queue.len()
         };
         assert_eq!((see(1), see(2), see(3)), (1, 1, 1));
-        let (seen, _) = reflections.of("w");
+        let (seen, _) = statuses.of("w");
         assert_eq!(seen[&key].status(), Some(json!(3)));
     }
 
@@ -249,11 +253,11 @@ mod tests {
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
                 "spec": {"replicas": 1}, "status": {"replicas": replicas}})
         };
-        let reflections = Reflections::new(Queue::new("test"));
+        let statuses = ObjectStatuses::new(Queue::new("test"));
         let key = ObjectKey::of(&deployment(json!(1)), 0).unwrap();
         let look = |replicas: Value| {
-            reflections.see("w", &key, Look::at(&deployment(replicas)));
-            reflections.new_troubles("w").len()
+            statuses.see("w", &key, Look::at(&deployment(replicas)));
+            statuses.new_troubles("w").len()
         };
         let cases = [
             ("a good status", json!(1), 0),
@@ -266,13 +270,13 @@ mod tests {
         for (what, replicas, told) in cases {
             assert_eq!(look(replicas), told, "{what}");
         }
-        let (seen, _) = reflections.of("w");
+        let (seen, _) = statuses.of("w");
         assert_eq!(seen[&key].status(), Some(json!({"replicas": 1})));
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_remembered_of_works_and_objects_that_came_and_went() {
-        let reflections = Reflections::new(Queue::new("test"));
+        let statuses = ObjectStatuses::new(Queue::new("test"));
         let key = |number: u32| {
             let name = format!("o{number}");
             let manifest =
@@ -282,18 +286,18 @@ mod tests {
         for number in 0..100_000 {
             // Each is seen once more after its Work has gone, and says nothing new.
             let (work, key) = (format!("w{number}"), key(number));
-            reflections.see(&work, &key, Look::lost());
-            reflections.forget(&work);
+            statuses.see(&work, &key, Look::lost());
+            statuses.forget(&work);
             let nothing = Look {
-                reflection: None,
+                status: None,
                 trouble: None,
             };
-            reflections.see(&work, &key, nothing);
+            statuses.see(&work, &key, nothing);
             // The objects of one Work take turns.
-            reflections.see("one", &key, Look::lost());
-            reflections.retain("one", 1, || HashSet::from([key.clone()]));
+            statuses.see("one", &key, Look::lost());
+            statuses.retain("one", 1, || HashSet::from([key.clone()]));
         }
-        let works = reflections.lock();
+        let works = statuses.lock();
         assert_eq!(works.keys().collect::<Vec<_>>(), ["one"]);
         assert_eq!(works["one"].seen.len(), 1);
     }

@@ -1,0 +1,278 @@
+//! Follows the objects of one kind in the member.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use muster_shared::fleet_id::Owner;
+use muster_shared::k8s::Api;
+use muster_shared::names::label;
+use muster_shared::watch::{self, Event, Selection};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::index::Index;
+use super::look::Look;
+use super::opened::{Opened, Watched};
+use super::watches::Watches;
+use crate::digest::digest;
+use crate::work::desired::ObjectKey;
+use crate::work::drift::rival;
+use crate::work::manifests::desired_for;
+use crate::work::member::Raw;
+use crate::work::ownership;
+
+/// Objects per page of a list: whole objects, of which a page is in memory at a time.
+const PAGE: u32 = 100;
+/// Interval at which objects are counted whose Work is gone.
+const COUNT_ORPHANS: Duration = Duration::from_mins(1);
+
+/// Objects that are as desired, with the digests of their desired states.
+type AsDesired = HashMap<ObjectKey, u64>;
+
+impl Watches {
+    /// Follows the objects of one kind until `stop`.
+    pub(super) async fn follow(
+        self: Arc<Self>,
+        api: Api<Raw>,
+        watched: Watched,
+        stop: CancellationToken,
+    ) {
+        let selection = Selection::everything()
+            .labels(format!("{}=true", label::MANAGED))
+            .page_size(PAGE);
+        let mut events = std::pin::pin!(watch::events(&api, selection));
+        let mut index = Index::default();
+        let mut listed: Option<(Index, AsDesired)> = None;
+        let mut opened = None;
+        let mut count = tokio::time::interval(COUNT_ORPHANS);
+        loop {
+            let event = tokio::select! {
+                () = stop.cancelled() => break,
+                _ = count.tick() => {
+                    if self.works.is_synced() {
+                        let namespace = self.works.api().namespace();
+                        index.retain_former(|work| self.works.get(namespace, work).is_some());
+                    }
+                    self.count_orphans(&watched, &index);
+                    continue;
+                }
+                Some(event) = events.next() => event,
+            };
+            match event {
+                Event::Init => listed = Some((Index::default(), AsDesired::new())),
+                Event::InitApply(raw) => {
+                    let Some((present, as_desired)) = &mut listed else {
+                        continue;
+                    };
+                    let place = watched.place(&raw);
+                    let seen = self.see(&watched, &place, raw, &mut opened);
+                    // A streamed list may show an object twice: the last counts.
+                    if let Some(key) = seen.key {
+                        match seen.as_desired {
+                            Some(digest) => _ = as_desired.insert(key, digest),
+                            None => _ = as_desired.remove(&key),
+                        }
+                    }
+                    present.note(place, seen.work, seen.wanted);
+                }
+                Event::InitDone => {
+                    opened = None;
+                    let (present, as_desired) = listed.take().unwrap_or_default();
+                    self.go_on(self.drift.listed(&watched.kind, as_desired));
+                    let before = std::mem::replace(&mut index, present);
+                    for (place, works) in index.succeed(before) {
+                        for work in works {
+                            self.lose(&watched, &place, &work);
+                        }
+                    }
+                    self.count_orphans(&watched, &index);
+                }
+                Event::Apply(raw) => {
+                    let place = watched.place(&raw);
+                    let seen = self.see(&watched, &place, raw, &mut opened);
+                    if !seen.wanted
+                        && let Some(work) = index.work(&place)
+                    {
+                        self.mark_again(&watched, &place, work);
+                    }
+                    if seen.wanted || !index.is_wanted(&place) {
+                        index.note(place, seen.work, seen.wanted);
+                    }
+                }
+                Event::Delete(raw) => {
+                    let place = watched.place(&raw);
+                    // The list that is arriving may have shown it.
+                    let shown = listed.as_mut();
+                    let shown = shown.map(|(present, _)| present.remove(&place));
+                    let mut works = index.remove(&place);
+                    for work in shown.unwrap_or_default() {
+                        if !works.contains(&work) {
+                            works.push(work);
+                        }
+                    }
+                    for work in works {
+                        let lost = self.lose(&watched, &place, &work);
+                        if let Some((key, (_, as_desired))) = lost.zip(listed.as_mut()) {
+                            as_desired.remove(&key);
+                        }
+                    }
+                }
+            }
+        }
+        gauge_orphans(&watched, 0);
+    }
+
+    /// Reflects an object and has it repaired if it is not what its Work wants.
+    fn see(
+        &self,
+        watched: &Watched,
+        place: &ObjectKey,
+        raw: Raw,
+        opened: &mut Option<Opened>,
+    ) -> Seen {
+        let mut object = raw.object;
+        // Elements of a list come without them.
+        object["apiVersion"] = watched.kind.api_version().into();
+        object["kind"] = watched.kind.kind.as_str().into();
+        let fleet = self.fleet.now();
+        let owner = fleet.owner(ownership::fleet(&object));
+        // Two fleets may have Works of one name, each in a namespace of one name.
+        let work = ownership::work_of(&object)
+            .filter(|_| owner != Owner::Other)
+            .filter(|work| Some(work.namespace) == self.works.api().namespace())
+            .map(|work| work.name.to_owned());
+        let mut seen = Seen {
+            work,
+            ..Seen::default()
+        };
+        let Some(name) = &seen.work else { return seen };
+        let Some(open) = self.open(watched, name, opened) else {
+            return seen;
+        };
+        let Some((key, manifest)) = open.find(place) else {
+            return seen;
+        };
+        seen.wanted = true;
+        seen.key = Some(key.clone());
+        if let Some(reason) = raw.unreadable {
+            self.statuses.see(name, &key, Look::unreadable(reason));
+            self.drift.doubt(&key);
+            return seen;
+        }
+        self.statuses.see(name, &key, Look::at(&object));
+        if !open.cached.is_to_be_kept() || owner == Owner::Unclear {
+            return seen;
+        }
+        let wanted = desired_for(&open.work, manifest, fleet.mark());
+        match self.drift.seen(&key, &wanted, &object) {
+            Ok(None) => seen.as_desired = Some(digest(&wanted)),
+            Ok(Some(_)) => {
+                metrics::counter!("muster_drift_detected_total", "kind" => key.kind.kind.clone())
+                    .increment(1);
+                let by = rival(&wanted, &object);
+                let pause = self.repairs.differs(name, &key, digest(&wanted), by);
+                tracing::debug!(object = %key, work = name, by, ?pause, "differs from its work");
+                self.to_apply.add_after(name.clone(), pause);
+            }
+            // An object that cannot be compared is not repaired.
+            Err(_) => {}
+        }
+        seen
+    }
+
+    /// Returns the Work of this name, from `opened` where it is the last one that was opened: a
+    /// list shows the objects of one Work together, and a Work may have thousands.
+    fn open<'a>(
+        &self,
+        watched: &Watched,
+        name: &str,
+        opened: &'a mut Option<Opened>,
+    ) -> Option<&'a Opened> {
+        let cached = self.works.get(self.works.api().namespace(), name)?;
+        let is_open = |open: &Opened| Arc::ptr_eq(&open.cached, &cached);
+        if !opened.as_ref().is_some_and(is_open) {
+            *opened = Opened::new(watched, cached);
+        }
+        opened.as_ref()
+    }
+
+    /// Has an object repaired that no longer names its Work: another writer removed the marks, or the
+    /// agent of another fleet replaced them.
+    fn mark_again(&self, watched: &Watched, place: &ObjectKey, name: &str) {
+        let mut opened = None;
+        let Some(open) = self.open(watched, name, &mut opened) else {
+            return;
+        };
+        let Some((key, manifest)) = open.find(place) else {
+            return;
+        };
+        self.drift.doubt(&key);
+        if open.cached.is_to_be_kept() {
+            tracing::info!(object = %key, work = name, "does not name its work any more");
+            let desired = digest(&self.desired(open, manifest));
+            let pause = self.repairs.differs(name, &key, desired, None);
+            self.to_apply.add_after(name.to_owned(), pause);
+        }
+    }
+
+    /// Has an object created again that is gone from the member. Returns the key that the Work has
+    /// for it, if the Work still wants it.
+    fn lose(&self, watched: &Watched, place: &ObjectKey, name: &str) -> Option<ObjectKey> {
+        // Objects that no Work wants any more are forgotten as well.
+        self.drift.gone(place);
+        let mut opened = None;
+        let open = self.open(watched, name, &mut opened)?;
+        let (key, manifest) = open.find(place)?;
+        self.statuses.lose(name, &key);
+        self.drift.gone(&key);
+        if open.cached.is_to_be_kept() {
+            tracing::info!(object = %key, work = name, "disappeared from the member");
+            let desired = digest(&self.desired(open, manifest));
+            let pause = self.repairs.disappeared(name, &key, desired);
+            self.to_apply.add_after(name.to_owned(), pause);
+        }
+        Some(key)
+    }
+
+    fn desired(&self, open: &Opened, manifest: &Value) -> Value {
+        desired_for(&open.work, manifest, self.fleet.now().mark())
+    }
+
+    /// Counts the objects that name a missing Work, and so are neither updated nor removed.
+    fn count_orphans(&self, watched: &Watched, index: &Index) {
+        if !self.works.is_synced() {
+            return;
+        }
+        let namespace = self.works.api().namespace();
+        let mut orphans = index
+            .all()
+            .filter(|(_, work)| self.works.get(namespace, work).is_none());
+        let Some((first, work)) = orphans.next() else {
+            return gauge_orphans(watched, 0);
+        };
+        let count = orphans.count() + 1;
+        tracing::debug!(object = %first, work, count, "objects name a Work that is not there");
+        gauge_orphans(watched, count);
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // a gauge
+fn gauge_orphans(watched: &Watched, count: usize) {
+    metrics::gauge!("muster_orphaned_objects", "kind" => watched.kind.kind.clone())
+        .set(count as f64);
+}
+
+/// Result of looking at one object.
+#[derive(Default)]
+struct Seen {
+    /// Name of the Work in its annotations, if that is one of this member's.
+    work: Option<String>,
+    /// Whether that Work wants it.
+    wanted: bool,
+    /// Key that its Work has for it.
+    key: Option<ObjectKey>,
+    /// Digest of its desired state, if it is as desired.
+    as_desired: Option<u64>,
+}

@@ -1,0 +1,54 @@
+//! Compares an object in the member with its desired state. Pure.
+
+use muster_shared::interpreter::{self, Operation, hook_enabled};
+use serde_json::Value;
+
+use super::pods::with_admitted;
+use crate::work::ownership;
+
+/// Reason why an object has to be applied: the fields that differ, as what has to be sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Object to apply; `None` if the fields of the agent are as desired.
+    pub apply: Option<Value>,
+    /// Merge patch that removes leftovers of Karmada's agent; `None` if there are none.
+    pub leftovers: Option<Value>,
+}
+
+/// Returns the difference between an object and its desired state (see
+/// [`desired`](crate::work::desired::desired)); `None` if there is none. `is_settled` says whether
+/// the apply of a desired state would change nothing.
+///
+/// Fields that the member decides (a cluster IP, the replicas under an autoscaler) are taken over
+/// only if an apply is needed: fields that an apply does not mention and that the agent never set
+/// stay as they are.
+///
+/// # Errors
+/// When the interpreter cannot determine the fields that the member decides.
+pub(super) fn difference(
+    desired: &Value,
+    observed: &Value,
+    is_settled: impl Fn(&Value) -> bool,
+) -> Result<Option<Difference>, interpreter::Error> {
+    let leftovers = ownership::leftovers(desired, observed);
+    let apply = fields(&with_admitted(desired, observed), observed, is_settled)?;
+    let differs = apply.is_some() || leftovers.is_some();
+    Ok(differs.then_some(Difference { apply, leftovers }))
+}
+
+/// Returns the object to apply; `None` if its fields are as desired.
+fn fields(
+    desired: &Value,
+    observed: &Value,
+    is_settled: impl Fn(&Value) -> bool,
+) -> Result<Option<Value>, interpreter::Error> {
+    if is_settled(desired) {
+        return Ok(None);
+    }
+    let text = |key: &str| desired[key].as_str().unwrap_or_default();
+    if !hook_enabled(text("apiVersion"), text("kind"), Operation::Retain) {
+        return Ok(Some(desired.clone()));
+    }
+    let retained = interpreter::retain(desired.clone(), observed)?;
+    Ok((!is_settled(&retained)).then_some(retained))
+}

@@ -1,0 +1,214 @@
+//! Results of the first list of each kind in the member, used to skip objects that are as desired.
+//!
+//! An agent that starts has to look at every object once. The watches list all of them anyway, so a
+//! Work waits a moment for the lists of its kinds, and an object that was listed as desired is not
+//! read again. Every other object (absent, different, not managed) is read before the agent acts on
+//! it.
+//!
+//! The lists count at the start only, and once for each object: later a Work is reconciled because
+//! of a change.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use muster_shared::k8s::GroupVersionKind;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::ObjectKey;
+use crate::digest::digest;
+
+/// Time for which Works wait for lists. A list of a thousand objects takes a fraction of a second;
+/// a kind that cannot be listed must not delay its Works for longer than this.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Time after the first Work for which the lists count: enough to work on all Works.
+const VALIDITY: Duration = Duration::from_mins(1);
+
+/// The first lists, as far as they are needed.
+#[derive(Debug)]
+pub(super) struct FirstLists {
+    /// Whether the kinds of the Works are listed at all.
+    expected: bool,
+    /// Time at which the first Work was reconciled.
+    since: Option<Instant>,
+    /// Kinds whose list is complete, or will never come.
+    complete: HashSet<GroupVersionKind>,
+    /// Objects that were listed as desired, with the digests of their desired states.
+    as_desired: HashMap<ObjectKey, u64>,
+    /// Works that wait for a list.
+    waiting: HashSet<String>,
+}
+
+impl FirstLists {
+    /// Makes a memory without lists. With `expected` false none will come, and no Work waits.
+    pub(super) fn new(expected: bool) -> Self {
+        Self {
+            expected,
+            since: None,
+            complete: HashSet::new(),
+            as_desired: HashMap::new(),
+            waiting: HashSet::new(),
+        }
+    }
+
+    /// Returns the longest time for which a Work with objects of these kinds has to wait; `None` if
+    /// it need not. [`complete`](Self::complete) returns the Work earlier.
+    pub(super) fn wait<'a>(
+        &mut self,
+        work: &str,
+        mut kinds: impl Iterator<Item = &'a GroupVersionKind>,
+        now: Instant,
+    ) -> Option<Duration> {
+        if !self.expected {
+            return None;
+        }
+        let since = *self.since.get_or_insert(now);
+        let left = PATIENCE.checked_sub(now - since)?;
+        if left.is_zero() || kinds.all(|kind| self.complete.contains(kind)) {
+            return None;
+        }
+        self.waiting.insert(work.to_owned());
+        Some(left)
+    }
+
+    /// Takes over a complete list of a kind: objects that are as desired, with the digests of their
+    /// desired states. Only the first list of a kind counts. Returns the Works that waited for a
+    /// list.
+    pub(super) fn complete(
+        &mut self,
+        kind: &GroupVersionKind,
+        as_desired: impl IntoIterator<Item = (ObjectKey, u64)>,
+        now: Instant,
+    ) -> Vec<String> {
+        let first = self.complete.insert(kind.clone());
+        if first && self.expected && !self.is_over(now) {
+            self.as_desired.extend(as_desired);
+        }
+        self.waiting.drain().collect()
+    }
+
+    /// Forgets an object that is not, or no longer, as it was listed.
+    pub(super) fn doubt(&mut self, key: &ObjectKey) {
+        self.as_desired.remove(key);
+    }
+
+    /// Returns whether an object was listed as it is desired now; true at most once.
+    pub(super) fn confirms(&mut self, key: &ObjectKey, desired: &Value, now: Instant) -> bool {
+        if self.is_over(now) {
+            self.as_desired = HashMap::new();
+        }
+        let listed = self.as_desired.remove(key);
+        listed.is_some_and(|listed| listed == digest(desired))
+    }
+
+    /// Forgets a Work that is gone.
+    pub(super) fn forget_work(&mut self, work: &str) {
+        self.waiting.remove(work);
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.since.is_some_and(|since| now - since >= VALIDITY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn wish(value: u32) -> (ObjectKey, Value) {
+        let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": value});
+        (ObjectKey::of(&manifest, 0).unwrap(), manifest)
+    }
+
+    fn as_desired(value: u32) -> (ObjectKey, u64) {
+        let (key, wanted) = wish(value);
+        (key, digest(&wanted))
+    }
+
+    fn kind(name: &str) -> GroupVersionKind {
+        GroupVersionKind::gvk("", "v1", name)
+    }
+
+    #[test]
+    fn a_work_waits_for_the_lists_of_all_its_kinds_and_for_no_others() {
+        let now = Instant::now();
+        let mut lists = FirstLists::new(true);
+        let kinds = [kind("ConfigMap"), kind("Secret")];
+        assert_eq!(lists.wait("w", kinds.iter(), now), Some(PATIENCE));
+        assert_eq!(lists.complete(&kinds[0], [], now), ["w"]);
+        assert_eq!(lists.wait("w", kinds.iter(), now), Some(PATIENCE));
+        assert_eq!(lists.complete(&kinds[1], [], now), ["w"]);
+        assert_eq!(lists.wait("w", kinds.iter(), now), None);
+        let others = [kind("Pod")];
+        assert_eq!(lists.wait("other", others.iter(), now), Some(PATIENCE));
+    }
+
+    #[test]
+    fn no_work_waits_for_ever_or_where_nothing_is_listed() {
+        let (now, kinds) = (Instant::now(), [kind("ConfigMap")]);
+        assert_eq!(FirstLists::new(false).wait("w", kinds.iter(), now), None);
+        let mut lists = FirstLists::new(true);
+        assert!(lists.wait("w", kinds.iter(), now).is_some());
+        assert_eq!(lists.wait("w", kinds.iter(), now + PATIENCE), None);
+    }
+
+    #[test]
+    fn a_list_confirms_once_what_it_showed_and_nothing_else() {
+        type Then = fn(&mut FirstLists, Instant);
+        let now = Instant::now();
+        let (key, wanted) = wish(1);
+        let cases: [(&str, u32, Then, bool); 4] = [
+            ("it was listed as desired", 1, |_, _| {}, true),
+            ("something else is desired now", 2, |_, _| {}, false),
+            (
+                "it changed since",
+                1,
+                |lists, _| lists.doubt(&wish(1).0),
+                false,
+            ),
+            (
+                "it was asked before",
+                1,
+                |lists, now| _ = lists.confirms(&wish(1).0, &wish(1).1, now),
+                false,
+            ),
+        ];
+        for (what, listed, then, confirmed) in cases {
+            let mut lists = FirstLists::new(true);
+            lists.complete(&key.kind, [as_desired(listed)], now);
+            then(&mut lists, now);
+            assert_eq!(lists.confirms(&key, &wanted, now), confirmed, "{what}");
+        }
+    }
+
+    #[test]
+    fn only_first_lists_count_and_not_for_long() {
+        let now = Instant::now();
+        let (key, wanted) = wish(1);
+        let mut lists = FirstLists::new(true);
+        lists.complete(&key.kind, [], now);
+        lists.complete(&key.kind, [as_desired(1)], now);
+        assert!(!lists.confirms(&key, &wanted, now), "the second list");
+
+        let mut lists = FirstLists::new(true);
+        lists.complete(&key.kind, [as_desired(1)], now);
+        lists.wait("w", [].iter(), now);
+        let late = now + VALIDITY;
+        assert!(!lists.confirms(&key, &wanted, late), "an old list");
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_works_that_came_and_went_while_they_waited() {
+        let now = Instant::now();
+        let mut lists = FirstLists::new(true);
+        let kinds = [kind("ConfigMap")];
+        for number in 0..100_000 {
+            let work = format!("w{number}");
+            assert!(lists.wait(&work, kinds.iter(), now).is_some());
+            lists.forget_work(&work);
+        }
+        assert_eq!(lists.waiting.len(), 0);
+    }
+}

@@ -1,0 +1,167 @@
+//! Decides whether an object in the member has to be applied.
+//!
+//! [`Drift`] is asked by `apply`, and fed by the answers to applies and by the events of the
+//! watches of `reflect`. Each of its parts may find that nothing has to be applied:
+//!
+//! | part | an object is as desired if | remembers |
+//! |---|---|---|
+//! | [`mod@settled`] | values and owners of its fields (`managedFields`) are as an apply leaves them | nothing |
+//! | [`normalized`] | it is as the server answered this same apply | digests, if it never looks settled |
+//! | [`lists`] | the first list of its kind showed it so | digests, for the first minute |
+//!
+//! Two other memories of the agent do not take part. [`repairs`](super::repairs) has the times of
+//! repairs: it decides when a difference is repaired, not whether there is one.
+//! `reflect::ObjectStatuses` has the last seen statuses: it decides what is reported, and is not
+//! read by `apply`.
+
+mod difference;
+mod lists;
+mod normalized;
+mod pods;
+mod rival;
+mod settled;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use muster_shared::interpreter;
+use muster_shared::k8s::GroupVersionKind;
+use serde_json::Value;
+use tokio::time::Instant;
+
+pub use self::difference::Difference;
+use self::difference::difference;
+use self::lists::FirstLists;
+use self::normalized::{Normalized, Pair};
+pub use self::rival::rival;
+use self::settled::settled;
+use super::desired::ObjectKey;
+use super::member::FIELD_MANAGER;
+
+/// The memory of one agent by which it knows that an object need not be applied.
+#[derive(Debug)]
+pub struct Drift {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    normalized: Normalized,
+    lists: FirstLists,
+}
+
+impl Drift {
+    /// Makes an empty memory. `lists_come` says whether watches will list the kinds of the Works.
+    pub fn new(lists_come: bool) -> Self {
+        let state = State {
+            normalized: Normalized::default(),
+            lists: FirstLists::new(lists_come),
+        };
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Returns why an object has to be applied; `None` if it is as desired.
+    ///
+    /// A wrong difference costs one request that changes nothing.
+    ///
+    /// # Errors
+    /// When the interpreter cannot determine the fields that the member decides.
+    pub fn needs_apply(
+        &self,
+        key: &ObjectKey,
+        desired: &Value,
+        observed: &Value,
+    ) -> Result<Option<Difference>, interpreter::Error> {
+        let last = self.lock().normalized.get(key);
+        difference(desired, observed, |desired| {
+            settled(desired, observed, FIELD_MANAGER)
+                || last.is_some_and(|last| last.is_unchanged(desired, observed))
+        })
+    }
+
+    /// Returns whether an object has to be read before [`needs_apply`](Self::needs_apply) can be
+    /// asked; `false`, at most once, if the first list of its kind showed it as desired.
+    pub fn needs_read(&self, key: &ObjectKey, desired: &Value) -> bool {
+        !self.lock().lists.confirms(key, desired, Instant::now())
+    }
+
+    /// Records the server's answer to an apply.
+    pub fn applied(&self, key: &ObjectKey, desired: &Value, answer: &Value) {
+        let normalized = !settled(desired, answer, FIELD_MANAGER);
+        let pair = normalized.then(|| Pair::of(desired, answer));
+        self.lock().normalized.set(key, pair);
+    }
+
+    /// Records an object that a watch showed, and returns why it has to be applied, as
+    /// [`needs_apply`](Self::needs_apply).
+    pub fn seen(
+        &self,
+        key: &ObjectKey,
+        desired: &Value,
+        observed: &Value,
+    ) -> Result<Option<Difference>, interpreter::Error> {
+        let outcome = self.needs_apply(key, desired, observed);
+        if !matches!(outcome, Ok(None)) {
+            self.doubt(key);
+        }
+        outcome
+    }
+
+    /// Records that an object changed, and cannot be compared.
+    pub fn doubt(&self, key: &ObjectKey) {
+        self.lock().lists.doubt(key);
+    }
+
+    /// Forgets an object that is gone.
+    pub fn gone(&self, key: &ObjectKey) {
+        let mut state = self.lock();
+        state.normalized.set(key, None);
+        state.lists.doubt(key);
+    }
+
+    /// Returns the longest time for which a Work with objects of these kinds waits for the first
+    /// lists; `None` if it need not. [`listed`](Self::listed) and [`unlisted`](Self::unlisted)
+    /// return the Work earlier.
+    pub fn wait<'a>(
+        &self,
+        work: &str,
+        kinds: impl Iterator<Item = &'a GroupVersionKind>,
+    ) -> Option<Duration> {
+        self.lock().lists.wait(work, kinds, Instant::now())
+    }
+
+    /// Records a complete list of a kind: objects that are as desired, with the digests of their
+    /// desired states. Returns the Works that waited for a list.
+    pub fn listed(
+        &self,
+        kind: &GroupVersionKind,
+        as_desired: impl IntoIterator<Item = (ObjectKey, u64)>,
+    ) -> Vec<String> {
+        self.lock().lists.complete(kind, as_desired, Instant::now())
+    }
+
+    /// Records that a kind will not be listed. Returns the Works that waited for a list.
+    pub fn unlisted(&self, kind: &GroupVersionKind) -> Vec<String> {
+        self.listed(kind, [])
+    }
+
+    /// Forgets a Work that is gone.
+    pub fn forget_work(&self, work: &str) {
+        self.lock().lists.forget_work(work);
+    }
+
+    /// Returns the number of objects whose normalised form is remembered.
+    #[cfg(test)]
+    pub fn remembered(&self) -> usize {
+        self.lock().normalized.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+use serde_json::json;
+
+use super::*;
+use crate::digest::digest;
+
+/// The difference of an object of which nothing is remembered.
+fn difference(desired: &Value, observed: &Value) -> Option<Difference> {
+    let key = ObjectKey::of(desired, 0).unwrap();
+    Drift::new(true)
+        .needs_apply(&key, desired, observed)
+        .unwrap()
+}
+
+fn service(spec: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec})
+}
+
+fn applied(object: &Value, fields: &Value) -> Value {
+    let mut observed = object.clone();
+    observed["metadata"]["managedFields"] =
+        json!([{"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}]);
+    observed
+}
+
+#[test]
+fn an_object_that_is_as_desired_needs_nothing() {
+    let desired = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
+    let mut observed = applied(&desired, &json!({"f:data": {"f:k": {}}}));
+    assert!(difference(&desired, &observed).is_none());
+    observed["data"]["k"] = json!("other");
+    assert_eq!(
+        difference(&desired, &observed).unwrap().apply,
+        Some(desired)
+    );
+}
+
+#[test]
+fn what_the_member_decides_is_sent_along_when_something_is_sent() {
+    let observed = service(&json!({"clusterIP": "10.0.0.1", "type": "ClusterIP"}));
+    let apply = difference(&service(&json!({"type": "NodePort"})), &observed)
+        .unwrap()
+        .apply
+        .unwrap();
+    assert_eq!(
+        apply["spec"],
+        json!({"clusterIP": "10.0.0.1", "type": "NodePort"})
+    );
+}
+
+#[test]
+fn what_the_member_decides_is_no_reason_to_send_anything() {
+    let found = service(&json!({"clusterIP": "10.0.0.1", "type": "ClusterIP"}));
+    let observed = applied(&found, &json!({"f:spec": {"f:type": {}}}));
+    assert!(difference(&service(&json!({"type": "ClusterIP"})), &observed).is_none());
+}
+
+#[test]
+fn what_admission_and_the_scheduler_add_to_a_bare_pod_is_no_reason_to_send_anything() {
+    let container = json!({"name": "web", "image": "nginx"});
+    let desired = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+        "spec": {"containers": [container], "tolerations": [{"key": "gpu"}], "nodeSelector": {"zone": "a"}}});
+    let mut found = desired.clone();
+    found["spec"]["tolerations"] = json!([{"key": "gpu"},
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "tolerationSeconds": 300},
+        {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "tolerationSeconds": 300}]);
+    found["spec"]["nodeSelector"] = json!({"zone": "a", "pool": "x"});
+    found["spec"]["nodeName"] = json!("n1");
+    let fields = json!({"f:spec": {"f:tolerations": {}, "f:nodeSelector": {},
+        "f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:name": {}, "f:image": {}}}}});
+    let mut observed = applied(&found, &fields);
+    assert!(difference(&desired, &observed).is_none());
+
+    observed["spec"]["containers"][0]["image"] = json!("other");
+    let sent = difference(&desired, &observed).unwrap().apply.unwrap();
+    assert_eq!(sent["spec"]["tolerations"], found["spec"]["tolerations"]);
+}
+
+/// A desired state and the object that a server makes of it, which writes durations its own way.
+fn normalized(timeout: &str) -> (ObjectKey, Value, Value) {
+    let thing = |timeout: &str| json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"timeout": timeout}});
+    let desired = thing(timeout);
+    let object = applied(&thing("1m0s"), &json!({"f:spec": {"f:timeout": {}}}));
+    (ObjectKey::of(&desired, 0).unwrap(), desired, object)
+}
+
+#[test]
+fn what_came_back_once_is_not_sent_again_until_one_side_changes() {
+    let drift = Drift::new(true);
+    let (key, desired, object) = normalized("60s");
+    let differs = |desired: &Value, object: &Value| {
+        let difference = drift.needs_apply(&key, desired, object);
+        difference.unwrap().is_some()
+    };
+    assert!(differs(&desired, &object), "nothing was sent yet");
+    drift.applied(&key, &desired, &object);
+    assert!(!differs(&desired, &object));
+    assert!(
+        differs(&normalized("90s").1, &object),
+        "another desired state"
+    );
+    let mut changed = object.clone();
+    changed["spec"]["timeout"] = json!("2m0s");
+    assert!(differs(&desired, &changed), "drift");
+    drift.gone(&key);
+    assert!(differs(&desired, &object), "it was deleted meanwhile");
+}
+
+#[test]
+fn an_answer_that_looks_settled_is_not_remembered() {
+    let drift = Drift::new(true);
+    let (key, desired, object) = normalized("60s");
+    drift.applied(&key, &desired, &object);
+    assert_eq!(drift.remembered(), 1);
+    let (_, settled, _) = normalized("1m0s");
+    drift.applied(&key, &settled, &object);
+    assert_eq!(drift.remembered(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_was_listed_as_desired_is_read_once_it_changes() {
+    type Event = fn(&Drift, &ObjectKey, &Value, &Value);
+    let (key, desired, object) = normalized("1m0s");
+    let cases: [(&str, Event, bool); 5] = [
+        ("no event", |_, _, _, _| {}, false),
+        (
+            "a watch shows it unchanged",
+            |drift, key, desired, object| _ = drift.seen(key, desired, object),
+            false,
+        ),
+        (
+            "a watch shows it changed",
+            |drift, key, desired, object| {
+                let mut changed = object.clone();
+                changed["spec"]["timeout"] = json!("2m0s");
+                assert!(drift.seen(key, desired, &changed).unwrap().is_some());
+            },
+            true,
+        ),
+        (
+            "it changed and cannot be compared",
+            |drift, key, _, _| drift.doubt(key),
+            true,
+        ),
+        ("it is gone", |drift, key, _, _| drift.gone(key), true),
+    ];
+    for (what, event, needs_read) in cases {
+        let drift = Drift::new(true);
+        drift.listed(&key.kind, [(key.clone(), digest(&desired))]);
+        event(&drift, &key, &desired, &object);
+        assert_eq!(drift.needs_read(&key, &desired), needs_read, "{what}");
+    }
+}
