@@ -99,34 +99,31 @@ pub fn check(mark: Option<&str>, fleet: &FleetId) -> Result<(), Foreign> {
     }
 }
 
+/// Publishes the id of the fleet to all receivers.
+#[derive(Clone)]
+pub struct Publisher(watch::Sender<Option<Arc<FleetId>>>);
+
+/// Makes a publisher of the id of the fleet, and a receiver.
+pub fn channel() -> (Publisher, Known) {
+    let (publish, known) = watch::channel(None);
+    (Publisher(publish), Known(known))
+}
+
 /// Reads the id of the fleet for one member.
 pub struct Finder {
-    cluster: String,
-    clusters: Informer<Cluster>,
-    fleet: Client,
-    events: Events,
-    publish: watch::Sender<Option<Arc<FleetId>>>,
+    /// Name of the Cluster.
+    pub cluster: String,
+    /// Cache of the Cluster.
+    pub clusters: Informer<Cluster>,
+    /// The fleet API.
+    pub fleet: Client,
+    /// Publishes events about the Cluster.
+    pub events: Events,
+    /// Publishes the id.
+    pub publish: Publisher,
 }
 
 impl Finder {
-    /// Makes a finder for the member of this Cluster, and the receiver of the id.
-    pub fn new(
-        cluster: String,
-        clusters: Informer<Cluster>,
-        fleet: Client,
-        events: Events,
-    ) -> (Self, Known) {
-        let (publish, known) = watch::channel(None);
-        let finder = Self {
-            cluster,
-            clusters,
-            fleet,
-            events,
-            publish,
-        };
-        (finder, Known(known))
-    }
-
     /// Reads the id at once and then at intervals, until shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
         let follows = async {
@@ -138,12 +135,12 @@ impl Finder {
                     tracing::warn!(error, "could not read the id of the fleet");
                 }
                 failures = if read.is_ok() { 0 } else { failures + 1 };
-                let known = self.publish.borrow().clone();
+                let known = self.publish.0.borrow().clone();
                 if let Some(found) = next(known.as_deref(), read, begun.elapsed()) {
-                    self.publish.send_replace(Some(Arc::new(found.clone())));
+                    self.publish.0.send_replace(Some(Arc::new(found.clone())));
                     self.tell(known.as_deref(), &found).await;
                 }
-                let known = self.publish.borrow().clone();
+                let known = self.publish.0.borrow().clone();
                 let pause = match known.as_deref() {
                     _ if failures > 0 => backoff(failures).min(LOOK_FOR_IT),
                     Some(FleetId::Known { .. }) => LOOK_AGAIN,

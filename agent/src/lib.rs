@@ -1,15 +1,60 @@
 //! The Muster agent, which runs in each member cluster.
 //!
-//! | task | module | writes |
-//! |---|---|---|
-//! | registers the member | [`join`] | Cluster, namespaces |
-//! | renews the member's lease | [`heartbeat`] | Lease `karmada-cluster/<cluster>` |
-//! | probes the member's API server | [`health`] | condition `Ready` |
-//! | reports version, kinds, resources | [`report`], [`census`], [`discovery`] | Cluster status |
-//! | applies Works | [`apply`] | objects in the member, conditions of Works |
-//! | reports the state of applied objects | [`reflect`] | `status.manifestStatuses` of Works |
-//! | obtains and renews the agent's certificate | [`certificate`] | Secret in the member |
-//! | reports credentials of the member, if requested | [`credentials`] | Secrets in the fleet API |
+//! Decisions are pure functions beside the task that carries them out. State is in API objects, and
+//! memory is a cache, so that a restart at any instruction loses nothing and repeats nothing.
+//!
+//! # The tasks
+//!
+//! The table of all tasks is `wiring/tasks.rs`. Each begins when the member has the standing that
+//! it needs ([`join::Standing`]), and asks for leadership at each act:
+//!
+//! * `cluster informer` watches the Cluster of the member; decides nothing; writes the cache that
+//!   the other tasks read.
+//! * `registration` watches the Cluster; decides in [`join`] (`register`) whether the member may
+//!   join under its name and id; writes the Cluster, its namespaces, and the standing.
+//! * `fleet id` watches two namespaces of the fleet API; decides in [`mod@fleet_id`] (`next`) which
+//!   id the fleet has; writes it for the tasks that mark objects.
+//! * `leases` watches the Cluster and the standing; decides in [`heartbeat`] when to renew; writes
+//!   Lease `karmada-cluster/<cluster>` and the Lease of the election.
+//! * `pulse of the leases` watches the thread of the leases; decides whether it is stuck; writes
+//!   `/livez`.
+//! * `probe` watches `/readyz` of the member; decides in [`health`] (`probe`) how it is; writes the
+//!   observation for `status report`.
+//! * `collector` watches version and kinds of the member; decides in [`discovery`] (`catalog`)
+//!   which kinds are complete; writes both for `status report`.
+//! * `names` watches the DNS of the member; decides in [`health`] (`deeper`) whether a name
+//!   resolves; writes the answer for `status report`.
+//! * `census` watches nodes and pods; decides in [`census`] what they add up to; writes the sums
+//!   for `status report`.
+//! * `status report` watches these observations, the Cluster and the Works; decides in [`health`]
+//!   (`debounce`) and [`report`] (`status`); writes the status of the Cluster.
+//! * `credentials` watches Secrets of the member and the Cluster; decides in [`credentials`]
+//!   (`report`, `ownership`); writes accounts and roles in the member, Secrets in the fleet API.
+//! * `withdrawal of credentials` watches the Cluster; decides in [`credentials`] (`ownership`)
+//!   which accounts are unreported and its own; writes their removal.
+//! * `certificate rotation` watches the member's Secret; decides in [`certificate`] (`document`,
+//!   `asking`) when a new certificate is due; writes signing requests and the Secret.
+//! * `bootstrap` watches the certificate and the bootstrap kubeconfig; decides in [`certificate`]
+//!   (`stored`) whether credentials are usable; writes signing requests and the Secret.
+//! * `member watches` watches the kinds of the Works in the member; decides in [`work`] (`drift`,
+//!   `repairs`) what differs and when to repair it; writes queues for the next two tasks.
+//! * `work status` watches the statuses of objects; decides in [`reflect`] (`compose`, `sent`);
+//!   writes `status.manifestStatuses` of Works.
+//! * `applier` watches Works; decides in [`work`] (`drift`, `ownership`, `manifests`) and [`apply`]
+//!   (`outcome`); writes objects in the member, conditions and finalizers of Works.
+//! * `change of the fleet id` watches the id of the fleet; decides that all objects are marked
+//!   anew; writes the queue of `applier`.
+//! * `retries` watches whether an API answers again; decides which Works failed meanwhile; writes
+//!   the queues of `applier` and `work status`.
+//! * `works readiness` watches the cache of Works; decides whether it is complete; writes
+//!   `/readyz`.
+//! * `work informer` watches the Works of the member; decides nothing; writes the cache that the
+//!   other tasks read.
+//!
+//! Beside these run the admin servers, the delivery of events, and the reload of credentials from
+//! files (`wiring/mod.rs`).
+//!
+//! # Threads
 //!
 //! The process has two threads. One renews the leases, on a runtime and a connection of its own;
 //! everything else runs on the other, so that slow lists, discovery, comparisons and applies do not

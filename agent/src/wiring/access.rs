@@ -1,92 +1,99 @@
-//! Starts the tasks for access: credentials of the member, and the agent's certificate.
+//! Makes the tasks for access: credentials of the member, and the agent's certificate.
 
 use std::sync::Arc;
 
-use muster_shared::api::cluster::Cluster;
+use futures::future::BoxFuture;
 use muster_shared::client::{Gateway, Limits, Profile};
 use muster_shared::events::Events;
 use muster_shared::serve::Health;
+use muster_shared::settings::Error;
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::Informer;
 
-use super::Agent;
+use super::context::Context;
+use super::tasks::Made;
 use crate::COMPONENT;
 use crate::accounts::Report;
 use crate::certificate::{Bootstrap, PART, Place, Rotation};
 use crate::credentials;
-use crate::fleet_id;
-use crate::join::Standing;
-use crate::settings::{CERT_ROTATION, Settings};
+use crate::settings::Settings;
 
-impl Agent {
-    /// Starts the tasks for credentials, rotation and bootstrap that the settings ask for.
-    pub(super) fn start_credentials(
-        &mut self,
-        clusters: &Informer<Cluster>,
-        events: &Events,
-        fleet_id: &fleet_id::Known,
-    ) -> anyhow::Result<()> {
-        let reports = self.settings.reports()?;
-        if !reports.is_empty() {
-            let reporter = credentials::Reporter {
-                cluster: self.settings.cluster_name.clone(),
-                namespace: self.settings.cluster_namespace.clone(),
-                reports: reports.clone(),
-                leadership: self.leadership.clone(),
-                clusters: clusters.clone(),
-                fleet: self.fleet_client(Profile::Write)?,
-                member: self.member_client(Profile::Write)?,
-                watching: self.member.client(Profile::Watch, Limits::NONE)?,
-                events: events.clone(),
-                fleet_id: fleet_id.clone(),
-            };
-            let reporting = reporter.run(self.shutdown.clone());
-            self.spawn_as(Standing::Member, "credentials", reporting);
+/// Reports credentials of the member to the fleet.
+pub(super) fn credentials(context: &Context) -> Made {
+    let base = &context.base;
+    let reporter = credentials::Reporter {
+        cluster: base.settings.cluster_name.clone(),
+        namespace: base.settings.cluster_namespace.clone(),
+        reports: base.settings.reports()?,
+        leadership: base.leadership.clone(),
+        clusters: context.clusters.clone(),
+        fleet: base.fleet_client(Profile::Write)?,
+        member: base.member_client(Profile::Write)?,
+        watching: base.member.client(Profile::Watch, Limits::NONE)?,
+        events: context.events.clone(),
+        fleet_id: context.fleet_id.clone(),
+    };
+    Ok(Box::pin(reporter.run(base.shutdown.clone())))
+}
+
+/// Removes credentials that are no longer reported.
+pub(super) fn withdrawal(context: &Context) -> Made {
+    let base = &context.base;
+    let withdrawal = credentials::Withdrawal {
+        cluster: base.settings.cluster_name.clone(),
+        namespace: base.settings.cluster_namespace.clone(),
+        reports: unreported(&base.settings)?,
+        leadership: base.leadership.clone(),
+        clusters: context.clusters.clone(),
+        fleet: base.fleet_client(Profile::Write)?,
+        member: base.member_client(Profile::Write)?,
+        events: context.events.clone(),
+        fleet_id: context.fleet_id.clone(),
+    };
+    Ok(Box::pin(withdrawal.run(base.shutdown.clone())))
+}
+
+/// Returns the credentials that the settings do not name.
+pub(super) fn unreported(settings: &Settings) -> Result<Vec<Report>, Error> {
+    let reports = settings.reports()?;
+    let mut unreported = Report::ALL.to_vec();
+    unreported.retain(|report| !reports.contains(report));
+    Ok(unreported)
+}
+
+/// Renews the agent's certificate.
+pub(super) fn rotation(context: &Context) -> Made {
+    let base = &context.base;
+    let settings = &base.settings;
+    let rotation = Rotation {
+        cluster: settings.cluster_name.clone(),
+        place: place(settings),
+        context: settings.karmada_context.clone(),
+        interval: *settings.cert_rotation_checking_interval,
+        threshold: settings.cert_rotation_remaining_time_threshold,
+        leadership: base.leadership.clone(),
+        clusters: context.clusters.clone(),
+        gateway: Arc::clone(&base.fleet),
+        fleet: base.fleet_client(Profile::Write)?,
+        member: base.member_client(Profile::Write)?,
+        bootstrap: base.bootstrap.clone(),
+        events: context.events.clone(),
+    };
+    Ok(Box::pin(rotation.run(base.shutdown.clone())))
+}
+
+/// Obtains new credentials whenever the certificate has expired.
+pub(super) fn keep_bootstrap(context: &Context) -> BoxFuture<'static, ()> {
+    let (fleet, shutdown) = (
+        Arc::clone(&context.base.fleet),
+        context.base.shutdown.clone(),
+    );
+    let bootstrap = context.base.bootstrap.clone();
+    Box::pin(async move {
+        match bootstrap {
+            Some(bootstrap) => bootstrap.keep(fleet, shutdown).await,
+            None => shutdown.cancelled().await,
         }
-        let is_unasked = |report: &Report| !reports.contains(report);
-        let unasked: Vec<Report> = Report::ALL.into_iter().filter(is_unasked).collect();
-        if !unasked.is_empty() {
-            let withdrawal = credentials::Withdrawal {
-                cluster: self.settings.cluster_name.clone(),
-                namespace: self.settings.cluster_namespace.clone(),
-                reports: unasked,
-                leadership: self.leadership.clone(),
-                clusters: clusters.clone(),
-                fleet: self.fleet_client(Profile::Write)?,
-                member: self.member_client(Profile::Write)?,
-                events: events.clone(),
-                fleet_id: fleet_id.clone(),
-            };
-            let withdrawing = withdrawal.run(self.shutdown.clone());
-            self.spawn_as(Standing::Member, "withdrawal of credentials", withdrawing);
-        }
-        if self.runs(CERT_ROTATION) {
-            let settings = &self.settings;
-            let rotation = Rotation {
-                cluster: settings.cluster_name.clone(),
-                place: place(settings),
-                context: settings.karmada_context.clone(),
-                interval: *settings.cert_rotation_checking_interval,
-                threshold: settings.cert_rotation_remaining_time_threshold,
-                leadership: self.leadership.clone(),
-                clusters: clusters.clone(),
-                gateway: Arc::clone(&self.fleet),
-                fleet: self.fleet_client(Profile::Write)?,
-                member: self.member_client(Profile::Write)?,
-                bootstrap: self.bootstrap.clone(),
-                events: events.clone(),
-            };
-            let rotating = rotation.run(self.shutdown.clone());
-            // Starts before the registration: the fleet API rejects an expired certificate, and the
-            // Secret may have a valid one.
-            self.spawn_as(Standing::Unregistered, "certificate rotation", rotating);
-        }
-        if let Some(bootstrap) = self.bootstrap.clone() {
-            let keeping = bootstrap.keep(Arc::clone(&self.fleet), self.shutdown.clone());
-            self.tasks.spawn("bootstrap", keeping);
-        }
-        Ok(())
-    }
+    })
 }
 
 /// Makes the task that obtains credentials for the fleet API, if the settings name a bootstrap

@@ -4,7 +4,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::Context as _;
+use futures::future::BoxFuture;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{Gateway, Limits, Profile};
 use muster_shared::k8s::{Client, OwnerReference, Resource};
@@ -15,7 +16,9 @@ use muster_shared::watch::{Doubt, Informer, Presence};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{Agent, Threads};
+use super::Threads;
+use super::context::Context;
+use super::tasks::Made;
 use crate::COMPONENT;
 use crate::heartbeat::Heartbeat;
 use crate::join::Standing;
@@ -39,62 +42,55 @@ struct Leases {
     returned: Arc<Notify>,
     shutdown: CancellationToken,
     /// Time at which the thread last showed that it runs, by a clock that all threads share.
-    pulse: Arc<watch::Sender<Instant>>,
+    pulse: watch::Sender<Instant>,
     /// Ends the renewal, once the rest of the agent has ended.
     retire: CancellationToken,
 }
 
-impl Agent {
-    /// Starts the renewal of both leases. `returned` is notified when the fleet API answers again.
-    pub(super) fn start_leases(
-        &mut self,
-        clusters: &Informer<Cluster>,
-        returned: Arc<Notify>,
-    ) -> anyhow::Result<()> {
-        let settings = &self.settings;
-        let duration = *settings.cluster_lease_duration;
-        let candidate = lease::Candidate {
-            namespace: settings.leader_elect_resource_namespace.clone(),
-            name: format!("karmada-agent-{}", settings.cluster_name),
-            identity: lease::identity(COMPONENT),
-            timing: lease::Timing {
-                lease_duration: *settings.leader_elect_lease_duration,
-                renew_deadline: *settings.leader_elect_renew_deadline,
-                retry_period: *settings.leader_elect_retry_period,
-            },
-        };
-        let leases = Leases {
-            fleet: Arc::clone(&self.fleet),
-            heartbeat: Heartbeat {
-                cluster: settings.cluster_name.clone(),
-                duration,
-                interval: duration.mul_f64(settings.cluster_lease_renew_interval_fraction),
-            },
-            candidate: settings.leader_elect.then_some(candidate),
-            leadership: self.leadership.clone(),
-            clusters: clusters.clone(),
-            standing: self.standing.clone(),
-            returned,
-            shutdown: self.shutdown.clone(),
-            pulse: Arc::new(watch::Sender::new(Instant::now())),
-            retire: self.tasks.retire().clone(),
-        };
-        let judging = judge(
-            leases.pulse.subscribe(),
-            self.health.clone(),
-            self.shutdown.clone(),
-        );
-        self.tasks.spawn("pulse of the leases", judging);
-        match self.threads {
-            Threads::Apart => {
-                let thread = tasks::on_own_thread("leases", move || leases.renew())
-                    .context("start the thread that renews the leases")?;
-                self.tasks.spawn_last("leases", thread);
-            }
-            Threads::One => self.tasks.spawn_last("leases", leases.renew()),
-        }
-        Ok(())
+/// Renews both leases until all other tasks have ended.
+pub(super) fn leases(context: &Context) -> Made {
+    let base = &context.base;
+    let settings = &base.settings;
+    let duration = *settings.cluster_lease_duration;
+    let candidate = lease::Candidate {
+        namespace: settings.leader_elect_resource_namespace.clone(),
+        name: format!("karmada-agent-{}", settings.cluster_name),
+        identity: lease::identity(COMPONENT),
+        timing: lease::Timing {
+            lease_duration: *settings.leader_elect_lease_duration,
+            renew_deadline: *settings.leader_elect_renew_deadline,
+            retry_period: *settings.leader_elect_retry_period,
+        },
+    };
+    let leases = Leases {
+        fleet: Arc::clone(&base.fleet),
+        heartbeat: Heartbeat {
+            cluster: settings.cluster_name.clone(),
+            duration,
+            interval: duration.mul_f64(settings.cluster_lease_renew_interval_fraction),
+        },
+        candidate: settings.leader_elect.then_some(candidate),
+        leadership: base.leadership.clone(),
+        clusters: context.clusters.clone(),
+        standing: context.standing.subscribe(),
+        returned: Arc::clone(&context.returned),
+        shutdown: base.shutdown.clone(),
+        pulse: context.pulse.clone(),
+        retire: base.retire.clone(),
+    };
+    if base.threads == Threads::One {
+        return Ok(Box::pin(leases.renew()));
     }
+    let thread = tasks::on_own_thread("leases", move || leases.renew());
+    Ok(Box::pin(
+        thread.context("start the thread that renews the leases")?,
+    ))
+}
+
+/// Fails liveness when the thread of the leases is stuck.
+pub(super) fn pulse(context: &Context) -> BoxFuture<'static, ()> {
+    let (pulse, health) = (context.pulse.subscribe(), context.base.health.clone());
+    Box::pin(judge(pulse, health, context.base.shutdown.clone()))
 }
 
 impl Leases {

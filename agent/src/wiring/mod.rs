@@ -1,29 +1,29 @@
-//! Starts the agent from its settings: connections, admin servers, election, registration,
-//! supervision.
+//! Starts the agent from its settings: connections, admin servers, and the tasks of one table
+//! ([`mod@tasks`]).
 
 mod access;
+mod context;
 mod leases;
-mod parts;
+mod registration;
+mod status;
+mod tasks;
+mod works;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use muster_shared::api::cluster::Cluster;
-use muster_shared::capacity::default_models;
-use muster_shared::client::{Gateway, Limits, Profile, Source};
-use muster_shared::clock::Clock;
+use muster_shared::client::{Gateway, Profile, Source};
 use muster_shared::events::Events;
 use muster_shared::lease::Leadership;
 use muster_shared::serve::{self, Health};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::Informer;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use self::context::{Base, Context};
 use crate::COMPONENT;
-use crate::certificate::Bootstrap;
-use crate::join::{self, Registration, Standing, Telling};
+use crate::join;
 use crate::settings::Settings;
 
 /// Time for which tasks may take to finish after the shutdown began; below Kubernetes' default
@@ -32,19 +32,8 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(15);
 
 /// A configured agent, and the tasks that were started.
 pub struct Agent {
-    settings: Settings,
-    fleet: Arc<Gateway>,
-    member: Arc<Gateway>,
-    leadership: Leadership,
-    health: Health,
+    base: Base,
     tasks: Tasks,
-    standing: watch::Receiver<Standing>,
-    threads: Threads,
-    shutdown: CancellationToken,
-    /// Clock for the times of decisions.
-    clock: Arc<Clock>,
-    /// Obtains the credentials for the fleet API; `None` without a bootstrap kubeconfig.
-    bootstrap: Option<Arc<Bootstrap>>,
 }
 
 /// Threads of an agent.
@@ -102,105 +91,36 @@ impl Agent {
                 config = bootstrap.obtain() => Gateway::given("fleet", config),
             },
         };
-        Ok(Some(Self {
+        let base = Base {
+            settings,
             fleet,
             member,
-            bootstrap,
-            settings,
             leadership,
             health,
-            tasks,
-            standing: watch::channel(Standing::Unregistered).1,
             threads,
             shutdown,
-            clock: Arc::new(Clock::default()),
-        }))
+            retire: tasks.retire().clone(),
+            bootstrap,
+        };
+        Ok(Some(Self { base, tasks }))
     }
 
     /// Starts all tasks, and runs them until shutdown.
-    pub async fn run(mut self) -> anyhow::Result<()> {
-        let following = Arc::clone(&self.fleet).follow(self.shutdown.clone());
-        self.tasks.spawn("fleet credentials", following);
-        let (publish, standing) = watch::channel(Standing::Unregistered);
-        self.standing = standing;
-        let clusters = self.follow_cluster()?;
-        let (events, delivery) = Events::new(
-            self.fleet_client(Profile::Write)?,
-            COMPONENT,
-            self.shutdown.clone(),
-        );
-        self.tasks.spawn("events", delivery);
-        let telling = Telling {
-            standing: publish,
-            health: self.health.clone(),
-            events: events.clone(),
-        };
-        let mut refused = self.start_joining(telling, clusters.clone())?;
-        self.start(clusters, events)?;
-        let ended = self.tasks.supervise(SHUTDOWN_GRACE).await;
-        if let Ok(refusal) = refused.try_recv() {
+    pub async fn run(self) -> anyhow::Result<()> {
+        let Self { base, mut tasks } = self;
+        let following = Arc::clone(&base.fleet).follow(base.shutdown.clone());
+        tasks.spawn("fleet credentials", following);
+        let client = base.fleet_client(Profile::Write)?;
+        let (events, delivery) = Events::new(client, COMPONENT, base.shutdown.clone());
+        tasks.spawn("events", delivery);
+        let (refused, mut refusal) = mpsc::channel(1);
+        let context = Context::new(base, events, refused)?;
+        tasks::start(&context, &mut tasks)?;
+        drop(context);
+        let ended = tasks.supervise(SHUTDOWN_GRACE).await;
+        if let Ok(refusal) = refusal.try_recv() {
             return Err(refusal.into());
         }
         Ok(ended?)
-    }
-
-    /// Registers the member in a task of its own; a final refusal ends the agent and is sent
-    /// through the channel.
-    fn start_joining(
-        &mut self,
-        telling: Telling,
-        clusters: Informer<Cluster>,
-    ) -> anyhow::Result<oneshot::Receiver<join::Error>> {
-        let (config, fleet) = (self.member.config(), self.fleet.config());
-        let registration = Registration {
-            fleet: self.fleet.client(Profile::Write, Limits::NONE)?,
-            member: self.member.client(Profile::Write, Limits::NONE)?,
-            settings: self.settings.clone(),
-            endpoint: config
-                .cluster_url
-                .to_string()
-                .trim_end_matches('/')
-                .to_owned(),
-            same_server: config.cluster_url == fleet.cluster_url
-                && config.tls_server_name == fleet.tls_server_name,
-            insecure: config.accept_invalid_certs,
-            reports: self.settings.reports()?,
-            models: if self.settings.models_enabled() {
-                default_models()
-            } else {
-                Vec::new()
-            },
-        };
-        let (refuse, refused) = oneshot::channel();
-        let (leadership, shutdown) = (self.leadership.clone(), self.shutdown.clone());
-        self.tasks.spawn("registration", async move {
-            let ends = shutdown.clone();
-            let joining = join::run(registration, clusters, leadership, telling, ends);
-            if let Err(error) = joining.await {
-                refuse.send(error).ok();
-                shutdown.cancel();
-            }
-        });
-        Ok(refused)
-    }
-
-    /// Starts a task that begins once the member has this standing.
-    fn spawn_as(
-        &mut self,
-        standing: Standing,
-        name: &'static str,
-        task: impl Future<Output = ()> + Send + 'static,
-    ) {
-        let (mut reached, shutdown) = (self.standing.clone(), self.shutdown.clone());
-        self.tasks.spawn(name, async move {
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                // The sender lives as long as the registration task, so that waiting cannot fail
-                // before shutdown.
-                Ok(_) = reached.wait_for(|reached| *reached >= standing) => {}
-                else => return,
-            }
-            task.await;
-        });
     }
 }

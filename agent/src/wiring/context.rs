@@ -1,0 +1,186 @@
+//! Values that the tasks of the agent share.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client::{Gateway, Limits, Profile};
+use muster_shared::clock::Clock;
+use muster_shared::events::Events;
+use muster_shared::interner::Interner;
+use muster_shared::k8s::{Api, Client};
+use muster_shared::lease::Leadership;
+use muster_shared::names;
+use muster_shared::queue::Queue;
+use muster_shared::serve::Health;
+use muster_shared::watch::{Informer, Selection};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::Threads;
+use crate::census::Census;
+use crate::certificate::Bootstrap;
+use crate::discovery::Discovery;
+use crate::fleet_id;
+use crate::health;
+use crate::health::deeper::Lookup;
+use crate::join::{self, Standing};
+use crate::reflect::ObjectStatuses;
+use crate::report::collector::Collected;
+use crate::settings::Settings;
+use crate::work::CachedWork;
+use crate::work::drift::Drift;
+use crate::work::repairs::Repairs;
+
+/// Works per page of a list, if the fleet API does not stream lists: each holds whole manifests.
+const WORKS_PER_PAGE: u32 = 100;
+
+/// Values that every task may use.
+pub(super) struct Base {
+    pub(super) settings: Settings,
+    /// Connection to the fleet API.
+    pub(super) fleet: Arc<Gateway>,
+    /// Connection to the member's API.
+    pub(super) member: Arc<Gateway>,
+    pub(super) leadership: Leadership,
+    pub(super) health: Health,
+    pub(super) threads: Threads,
+    pub(super) shutdown: CancellationToken,
+    /// Ends the tasks that outlive the others.
+    pub(super) retire: CancellationToken,
+    /// Obtains the credentials for the fleet API; `None` without a bootstrap kubeconfig.
+    pub(super) bootstrap: Option<Arc<Bootstrap>>,
+}
+
+impl Base {
+    /// Returns whether a controller runs.
+    pub(super) fn runs(&self, controller: &str) -> bool {
+        self.settings.runs(controller)
+    }
+
+    /// Returns a client of the fleet API within the operator's limits.
+    pub(super) fn fleet_client(&self, profile: Profile) -> anyhow::Result<Client> {
+        let (qps, burst) = (self.settings.kube_api_qps, self.settings.kube_api_burst);
+        Ok(self.fleet.client(profile, Limits { qps, burst })?)
+    }
+
+    /// Returns a client of the member's API within the operator's limits.
+    pub(super) fn member_client(&self, profile: Profile) -> anyhow::Result<Client> {
+        let (qps, burst) = (
+            self.settings.cluster_api_qps,
+            self.settings.cluster_api_burst,
+        );
+        Ok(self.member.client(profile, Limits { qps, burst })?)
+    }
+}
+
+/// Everything of which the tasks are made. Senders are those of tasks, too: the context is dropped
+/// once all tasks are made, so that a receiver notices when its task has ended.
+pub(super) struct Context {
+    pub(super) base: Base,
+    /// Clock for the times of decisions.
+    pub(super) clock: Arc<Clock>,
+    pub(super) events: Events,
+    /// Cache of the member's Cluster.
+    pub(super) clusters: Informer<Cluster>,
+    /// Cache of the member's Works.
+    pub(super) works: Informer<CachedWork>,
+    /// Kinds that the member serves.
+    pub(super) discovery: Discovery,
+    /// Progress of the registration.
+    pub(super) standing: watch::Sender<Standing>,
+    /// Final refusal of the registration.
+    pub(super) refused: mpsc::Sender<join::Error>,
+    /// The id of the fleet.
+    pub(super) fleet_id: fleet_id::Known,
+    pub(super) found_fleet_id: fleet_id::Publisher,
+    /// Time at which the thread of the leases last showed that it runs.
+    pub(super) pulse: watch::Sender<Instant>,
+    /// Notified when an API answers again.
+    pub(super) returned: Arc<Notify>,
+    /// Latest result of the probe.
+    pub(super) probed: watch::Sender<Option<health::Health>>,
+    /// Latest version and kinds of the member.
+    pub(super) collected: watch::Sender<Collected>,
+    /// Latest lookup of a name.
+    pub(super) lookup: watch::Sender<Lookup>,
+    /// Sums of nodes and pods.
+    pub(super) census: Census,
+    /// Memory that says whether an object has to be applied.
+    pub(super) drift: Arc<Drift>,
+    /// Times of repairs, and ranks of Works.
+    pub(super) repairs: Arc<Repairs>,
+    /// Last seen statuses of objects.
+    pub(super) statuses: Arc<ObjectStatuses>,
+    /// Works to apply.
+    pub(super) to_apply: Queue<String>,
+    /// Works to report.
+    pub(super) to_report: Queue<String>,
+}
+
+impl Context {
+    /// Makes the shared values; sends no request.
+    pub(super) fn new(
+        base: Base,
+        events: Events,
+        refused: mpsc::Sender<join::Error>,
+    ) -> anyhow::Result<Self> {
+        let clock = Arc::new(Clock::default());
+        let repairs = Arc::new(Repairs::default());
+        let ranks = Arc::clone(&repairs);
+        let to_report = Queue::new("work-status");
+        let (found_fleet_id, fleet_id) = fleet_id::channel();
+        // The watches list the kinds of the Works, and the applier uses the lists.
+        let lists_come = base.runs("workStatus") && base.runs("execution");
+        Ok(Self {
+            events,
+            clusters: cluster(&base)?,
+            works: works(&base)?,
+            discovery: Discovery::new(base.member_client(Profile::Write)?),
+            standing: watch::Sender::new(Standing::Unregistered),
+            refused,
+            fleet_id,
+            found_fleet_id,
+            pulse: watch::Sender::new(Instant::now()),
+            returned: Arc::default(),
+            probed: watch::Sender::new(None),
+            collected: watch::Sender::new(Collected::nothing(clock.now())),
+            lookup: watch::Sender::new(None),
+            census: Census::begin(),
+            drift: Arc::new(Drift::new(lists_come)),
+            to_apply: Queue::ranked("works", move |work: &String| ranks.rank(work)),
+            repairs,
+            statuses: Arc::new(ObjectStatuses::new(to_report.clone())),
+            to_report,
+            clock,
+            base,
+        })
+    }
+
+    /// Returns the API of Works, for writes.
+    pub(super) fn works_api(&self) -> anyhow::Result<Api<CachedWork>> {
+        let namespace = names::execution_namespace(&self.base.settings.cluster_name);
+        let client = self.base.fleet_client(Profile::Write)?;
+        Ok(Api::namespaced(client, &namespace))
+    }
+}
+
+/// Returns the cache of the member's Cluster.
+fn cluster(base: &Base) -> anyhow::Result<Informer<Cluster>> {
+    let client = base.fleet.client(Profile::Watch, Limits::NONE)?;
+    let name = format!("metadata.name={}", base.settings.cluster_name);
+    let selection = Selection::everything().fields(name);
+    Ok(Informer::new(Api::all(client), selection))
+}
+
+/// Returns the cache of the member's Works.
+fn works(base: &Base) -> anyhow::Result<Informer<CachedWork>> {
+    let namespace = names::execution_namespace(&base.settings.cluster_name);
+    let client = base.fleet.client(Profile::Watch, Limits::NONE)?;
+    let kinds = Interner::default();
+    Ok(Informer::keeping(
+        Api::namespaced(client, &namespace),
+        Selection::everything().page_size(WORKS_PER_PAGE),
+        move |work: &mut CachedWork| work.share(&kinds),
+    ))
+}

@@ -1,0 +1,322 @@
+//! The table of all tasks of the agent, and the code that starts them.
+//!
+//! The page of this crate says what each task watches, decides and writes.
+//!
+//! A task waits until the member has the standing that the task needs. It uses the values of
+//! [`Context`], and asks for leadership at each act.
+
+use futures::future::BoxFuture;
+use muster_shared::tasks::Tasks;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::context::Context;
+use super::{access, leases, registration, status, works};
+use crate::fleet_id;
+use crate::join::Standing;
+use crate::settings::{CERT_ROTATION, Settings};
+
+/// A task that runs until shutdown.
+pub(super) type Made = anyhow::Result<BoxFuture<'static, ()>>;
+
+/// One row of the table.
+struct Task {
+    /// Name in the log, in the metric `muster_task_up`, and on the page of this crate.
+    name: &'static str,
+    /// Whether the settings ask for the task.
+    runs: fn(&Settings) -> bool,
+    /// Phase of the agent from which the task runs.
+    phase: Phase,
+    /// Makes the task.
+    make: fn(&Context) -> Made,
+}
+
+/// Phase of the agent from which a task runs.
+#[derive(Clone, Copy)]
+enum Phase {
+    /// From the start.
+    Start,
+    /// From the start, until all other tasks have ended.
+    StartToEnd,
+    /// From the registration: the fleet API has the Cluster.
+    Registered,
+    /// From the moment at which Works may be applied.
+    Member,
+    /// As [`Phase::Member`], and after the first read of the fleet's id.
+    Identified,
+}
+
+/// Every task by its name.
+const TASKS: [Task; 21] = [
+    Task {
+        name: "cluster informer",
+        runs: always,
+        phase: Phase::Registered,
+        make: |context| Ok(registration::cluster_informer(context)),
+    },
+    Task {
+        name: "registration",
+        runs: always,
+        phase: Phase::Start,
+        make: registration::registration,
+    },
+    Task {
+        name: "fleet id",
+        runs: always,
+        phase: Phase::Registered,
+        make: registration::fleet_id,
+    },
+    Task {
+        name: "leases",
+        runs: always,
+        phase: Phase::StartToEnd,
+        make: leases::leases,
+    },
+    Task {
+        name: "pulse of the leases",
+        runs: always,
+        phase: Phase::Start,
+        make: |context| Ok(leases::pulse(context)),
+    },
+    Task {
+        name: "probe",
+        runs: |settings| settings.runs("clusterStatus"),
+        phase: Phase::Registered,
+        make: status::probe,
+    },
+    Task {
+        name: "collector",
+        runs: |settings| settings.runs("clusterStatus"),
+        phase: Phase::Registered,
+        make: status::collector,
+    },
+    Task {
+        name: "names",
+        runs: |settings| settings.runs("clusterStatus") && !settings.cluster_dns_name.is_empty(),
+        phase: Phase::Registered,
+        make: |context| Ok(status::names(context)),
+    },
+    Task {
+        name: "census",
+        runs: |settings| {
+            settings.runs("clusterStatus") && settings.enable_cluster_resource_modeling
+        },
+        phase: Phase::Registered,
+        make: status::census,
+    },
+    Task {
+        name: "status report",
+        runs: |settings| settings.runs("clusterStatus"),
+        phase: Phase::Registered,
+        make: status::status_report,
+    },
+    Task {
+        name: "credentials",
+        runs: |settings| settings.reports().is_ok_and(|reports| !reports.is_empty()),
+        phase: Phase::Member,
+        make: access::credentials,
+    },
+    Task {
+        name: "withdrawal of credentials",
+        runs: |settings| access::unreported(settings).is_ok_and(|reports| !reports.is_empty()),
+        phase: Phase::Member,
+        make: access::withdrawal,
+    },
+    // From the start: the fleet API rejects an expired certificate, and the Secret may have a valid
+    // one.
+    Task {
+        name: "certificate rotation",
+        runs: |settings| settings.runs(CERT_ROTATION),
+        phase: Phase::Start,
+        make: access::rotation,
+    },
+    Task {
+        name: "bootstrap",
+        runs: |settings| settings.bootstrap_kubeconfig.is_some(),
+        phase: Phase::Start,
+        make: |context| Ok(access::keep_bootstrap(context)),
+    },
+    Task {
+        name: "member watches",
+        runs: |settings| settings.runs("workStatus"),
+        phase: Phase::Identified,
+        make: works::member_watches,
+    },
+    Task {
+        name: "work status",
+        runs: |settings| settings.runs("workStatus"),
+        phase: Phase::Member,
+        make: works::work_status,
+    },
+    Task {
+        name: "applier",
+        runs: |settings| settings.runs("execution"),
+        phase: Phase::Identified,
+        make: works::applier,
+    },
+    Task {
+        name: "change of the fleet id",
+        runs: uses_works,
+        phase: Phase::Identified,
+        make: |context| Ok(works::change_of_the_fleet_id(context)),
+    },
+    Task {
+        name: "retries",
+        runs: uses_works,
+        phase: Phase::Member,
+        make: |context| Ok(works::retries(context)),
+    },
+    Task {
+        name: "works readiness",
+        runs: uses_works,
+        phase: Phase::Member,
+        make: |context| Ok(works::readiness(context)),
+    },
+    Task {
+        name: "work informer",
+        runs: uses_works,
+        phase: Phase::Member,
+        make: |context| Ok(works::work_informer(context)),
+    },
+];
+
+fn always(_: &Settings) -> bool {
+    true
+}
+
+/// Returns whether a controller uses Works.
+pub(super) fn uses_works(settings: &Settings) -> bool {
+    settings.runs("execution") || settings.runs("workStatus")
+}
+
+/// Starts the tasks that the settings ask for.
+///
+/// # Errors
+/// When a client or a thread cannot be made.
+pub(super) fn start(context: &Context, tasks: &mut Tasks) -> anyhow::Result<()> {
+    let wanted = TASKS
+        .iter()
+        .filter(|task| (task.runs)(&context.base.settings));
+    for task in wanted {
+        let made = (task.make)(context)?;
+        if matches!(task.phase, Phase::StartToEnd) {
+            tasks.spawn_last(task.name, made);
+        } else {
+            let (standing, fleet_id) = (context.standing.subscribe(), context.fleet_id.clone());
+            let shutdown = context.base.shutdown.clone();
+            let waits = reached(task.phase, standing, fleet_id);
+            tasks.spawn(task.name, run_after(waits, made, shutdown));
+        }
+    }
+    Ok(())
+}
+
+/// Runs a task after another future returned `true`. Does not run it after `false`, or shutdown.
+async fn run_after(
+    waits: impl Future<Output = bool>,
+    task: BoxFuture<'static, ()>,
+    shutdown: CancellationToken,
+) {
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        true = waits => task.await,
+        else => {}
+    }
+}
+
+/// Waits for a phase of the agent. Returns `false` if it cannot come any more, because the
+/// registration has ended.
+async fn reached(
+    phase: Phase,
+    mut standing: watch::Receiver<Standing>,
+    fleet_id: fleet_id::Known,
+) -> bool {
+    let least = match phase {
+        Phase::Start | Phase::StartToEnd => Standing::Unregistered,
+        Phase::Registered => Standing::Registered,
+        Phase::Member | Phase::Identified => Standing::Member,
+    };
+    if standing.wait_for(|it| *it >= least).await.is_err() {
+        return false;
+    }
+    if matches!(phase, Phase::Identified) {
+        fleet_id.settled().await;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The names of the tasks on the page of the crate.
+    fn on_the_page() -> Vec<&'static str> {
+        let page = include_str!("../lib.rs");
+        let entries = page.lines().filter_map(|line| line.strip_prefix("//! * `"));
+        entries
+            .filter_map(|entry| entry.split_once('`').map(|(name, _)| name))
+            .collect()
+    }
+
+    #[test]
+    fn the_page_of_the_crate_names_the_tasks_of_the_table_in_its_order() {
+        assert_eq!(on_the_page(), TASKS.map(|task| task.name));
+    }
+
+    #[test]
+    fn the_page_says_of_each_task_what_it_watches_decides_and_writes() {
+        let page = include_str!("../lib.rs").replace("\n//!   ", " ");
+        for name in on_the_page() {
+            let prefix = format!("//! * `{name}` watches ");
+            let entry = page.lines().find(|line| line.starts_with(&prefix));
+            let entry = entry.unwrap_or_else(|| panic!("{name} has no entry"));
+            for word in ["; decides ", "; writes "] {
+                assert!(entry.contains(word), "{word:?} in {entry}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique_because_metrics_have_them() {
+        let names: BTreeSet<_> = TASKS.iter().map(|task| task.name).collect();
+        assert_eq!(names.len(), TASKS.len());
+    }
+
+    #[test]
+    fn a_controller_that_is_off_has_no_tasks() {
+        let with = |controllers: &str| {
+            let settings = Settings {
+                controllers: controllers.parse().unwrap(),
+                ..Settings::default()
+            };
+            let wanted = TASKS.iter().filter(|task| (task.runs)(&settings));
+            wanted.map(|task| task.name).collect::<BTreeSet<_>>()
+        };
+        let all = with("*");
+        for (controllers, missing) in [
+            (
+                "*,-clusterStatus",
+                &["census", "collector", "probe", "status report"][..],
+            ),
+            ("*,-execution", &["applier"]),
+            ("*,-workStatus", &["member watches", "work status"]),
+            (
+                "*,-execution,-workStatus",
+                &[
+                    "applier",
+                    "change of the fleet id",
+                    "member watches",
+                    "retries",
+                    "work informer",
+                    "work status",
+                    "works readiness",
+                ],
+            ),
+        ] {
+            let off: Vec<_> = all.difference(&with(controllers)).copied().collect();
+            assert_eq!(off, missing, "{controllers}");
+        }
+    }
+}

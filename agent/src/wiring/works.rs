@@ -1,0 +1,180 @@
+//! Makes the tasks of Works: watches in the member, applies, and reports of objects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use muster_shared::client::{Limits, Profile};
+use muster_shared::k8s::ResourceExt;
+use muster_shared::queue::Next;
+
+use super::context::Context;
+use super::tasks::Made;
+use crate::apply::{self, Applier};
+use crate::join::Standing;
+use crate::reflect::{Reporter, Watches};
+use crate::work::member::Member;
+use crate::work::object::Objects;
+
+/// Works whose status is written at the same time.
+const REPORTERS: usize = 8;
+/// Pause of a Work while this agent does not lead.
+const WHEN_LED: Next = Next::After(Duration::from_secs(1));
+
+/// Watches the kinds of the Works in the member.
+pub(super) fn member_watches(context: &Context) -> Made {
+    let watches = Watches {
+        works: context.works.clone(),
+        member: context.base.member.client(Profile::Watch, Limits::NONE)?,
+        discovery: context.discovery.clone(),
+        statuses: Arc::clone(&context.statuses),
+        drift: Arc::clone(&context.drift),
+        repairs: Arc::clone(&context.repairs),
+        to_apply: context.to_apply.clone(),
+        fleet: context.fleet_id.clone(),
+        kinds_changed: Arc::default(),
+    };
+    let shutdown = context.base.shutdown.clone();
+    Ok(Box::pin(watches.listen().run(shutdown)))
+}
+
+/// Reports the statuses of objects in the status of their Works.
+pub(super) fn work_status(context: &Context) -> Made {
+    let reporter = Reporter::new(
+        context.works.clone(),
+        context.works_api()?,
+        Arc::clone(&context.statuses),
+        context.events.clone(),
+    );
+    let leadership = context.base.leadership.clone();
+    let work = move |name| {
+        let (reporter, leads) = (Arc::clone(&reporter), leadership.is_current());
+        async move {
+            if leads {
+                reporter.report(name).await
+            } else {
+                Ok(WHEN_LED)
+            }
+        }
+    };
+    let (queue, shutdown) = (context.to_report.clone(), context.base.shutdown.clone());
+    Ok(Box::pin(queue.run(REPORTERS, shutdown, work)))
+}
+
+/// Applies Works, once all of them are known.
+pub(super) fn applier(context: &Context) -> Made {
+    let base = &context.base;
+    let (standing, leadership) = (context.standing.subscribe(), base.leadership.clone());
+    let may_act = move || *standing.borrow() >= Standing::Member && leadership.is_current();
+    let client = base.member_client(Profile::Write)?;
+    let applier = Applier {
+        works: context.works.clone(),
+        api: context.works_api()?,
+        clusters: context.clusters.clone(),
+        objects: Objects {
+            cluster: base.settings.cluster_name.clone(),
+            member: Member::new(client, context.discovery.clone(), may_act.clone()),
+            drift: Arc::clone(&context.drift),
+        },
+        repairs: Arc::clone(&context.repairs),
+        statuses: Arc::clone(&context.statuses),
+        events: context.events.clone(),
+        clock: Arc::clone(&context.clock),
+        queue: context.to_apply.clone(),
+        fleet: context.fleet_id.clone(),
+        state: apply::State::default(),
+    };
+    let applier = applier.listen();
+    let work = move |name| {
+        let (applier, may_act) = (Arc::clone(&applier), may_act());
+        async move {
+            if may_act {
+                applier.reconcile(name).await
+            } else {
+                Ok(WHEN_LED)
+            }
+        }
+    };
+    let (queue, works) = (context.to_apply.clone(), context.works.clone());
+    let (workers, shutdown) = (base.settings.concurrent_work_syncs, base.shutdown.clone());
+    Ok(Box::pin(async move {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = works.synced() => queue.run(workers, shutdown.clone(), work).await,
+        }
+    }))
+}
+
+/// Applies all Works again when the id of the fleet changes, because it marks every object.
+pub(super) fn change_of_the_fleet_id(context: &Context) -> BoxFuture<'static, ()> {
+    let (works, queue) = (context.works.clone(), context.to_apply.clone());
+    let mut fleet_id = context.fleet_id.clone();
+    let shutdown = context.base.shutdown.clone();
+    Box::pin(async move {
+        let follows = async {
+            loop {
+                fleet_id.changed().await;
+                for work in works.list() {
+                    queue.add(work.name_any());
+                }
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = follows => {}
+        }
+    })
+}
+
+/// Retries at once, when an API answers again, the Works that failed meanwhile. Their back-off may
+/// have grown to a minute.
+pub(super) fn retries(context: &Context) -> BoxFuture<'static, ()> {
+    let (works, returned) = (context.works.clone(), Arc::clone(&context.returned));
+    let (to_apply, to_report) = (context.to_apply.clone(), context.to_report.clone());
+    let shutdown = context.base.shutdown.clone();
+    Box::pin(async move {
+        let retries = async {
+            loop {
+                returned.notified().await;
+                for work in works.list() {
+                    to_report.add(work.name_any());
+                    if work.is_pending() {
+                        to_apply.add(work.name_any());
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = retries => {}
+        }
+    })
+}
+
+/// Sets the agent ready once all Works are known.
+pub(super) fn readiness(context: &Context) -> BoxFuture<'static, ()> {
+    let (works, health) = (context.works.clone(), context.base.health.clone());
+    let shutdown = context.base.shutdown.clone();
+    Box::pin(async move {
+        let explains = async {
+            loop {
+                if let Some(trouble) = works.trouble() {
+                    health.ready("works", Err(trouble));
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = works.synced() => health.ready("works", Ok(())),
+            () = explains => {}
+        }
+        shutdown.cancelled().await;
+    })
+}
+
+/// Follows the Works of the member.
+pub(super) fn work_informer(context: &Context) -> BoxFuture<'static, ()> {
+    let shutdown = context.base.shutdown.clone();
+    Box::pin(context.works.clone().run(shutdown))
+}
