@@ -1,9 +1,9 @@
 //! Settings of the agent: the flags of karmada-agent, with the same names and meaning.
 
+mod check;
+
 use std::path::PathBuf;
 
-use muster_shared::names::is_cluster_name;
-use muster_shared::selectors::is_label_value;
 use muster_shared::settings::{
     BindAddress, Controllers, Duration, Error, FeatureGates, Gate, Stage, Words, defaults,
 };
@@ -18,14 +18,6 @@ pub const CUSTOMIZED_MODELS: Gate = Gate {
     default: true,
     stage: Stage::Beta,
 };
-/// Gates of karmada-agent without effect here, accepted so that its manifests can be used.
-const WITHOUT_EFFECT: [&str; 4] = [
-    "Failover",
-    "GracefulEviction",
-    "PropagateDeps",
-    "MultiClusterService",
-];
-
 /// The controller that is off unless it is named.
 pub const CERT_ROTATION: &str = "certRotation";
 /// Names that `--controllers` accepts.
@@ -220,116 +212,11 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Rejects values that parse but are not allowed.
-    pub fn check(&self) -> Result<(), Error> {
-        if !is_cluster_name(&self.cluster_name) {
-            let problem = format!(
-                "{:?} is not the name of a cluster: lower-case letters, digits and dashes, at most 48",
-                self.cluster_name
-            );
-            return Err(Error::invalid("cluster-name", problem));
-        }
-        let fraction = self.cluster_lease_renew_interval_fraction;
-        if !(fraction > 0.0 && fraction < 1.0) {
-            let problem = format!("{fraction} must lie between 0 and 1");
-            return Err(Error::invalid(
-                "cluster-lease-renew-interval-fraction",
-                problem,
-            ));
-        }
-        for (name, value) in [
-            (
-                "cluster-status-update-frequency",
-                self.cluster_status_update_frequency,
-            ),
-            ("cluster-lease-duration", self.cluster_lease_duration),
-            (
-                "cert-rotation-checking-interval",
-                self.cert_rotation_checking_interval,
-            ),
-        ] {
-            if value.is_zero() {
-                return Err(Error::invalid(name, "must be longer than nothing"));
-            }
-        }
-        for (name, share) in [
-            (
-                "cluster-ready-nodes-threshold",
-                self.cluster_ready_nodes_threshold,
-            ),
-            (
-                "cert-rotation-remaining-time-threshold",
-                self.cert_rotation_remaining_time_threshold,
-            ),
-        ] {
-            if !(0.0..=1.0).contains(&share) {
-                let problem = format!("{share} must lie between 0 and 1");
-                return Err(Error::invalid(name, problem));
-            }
-        }
-        if self.cluster_ready_nodes_threshold > 0.0 && !self.enable_cluster_resource_modeling {
-            let problem = "nodes are not watched with --enable-cluster-resource-modeling=false";
-            return Err(Error::invalid("cluster-ready-nodes-threshold", problem));
-        }
-        self.check_registration()?;
-        self.reports()?;
-        self.controllers.check(&CONTROLLERS)?;
-        let ignored = WITHOUT_EFFECT.map(|name| Gate {
-            name,
-            ..CUSTOMIZED_MODELS
-        });
-        let known: Vec<Gate> = ignored.into_iter().chain([CUSTOMIZED_MODELS]).collect();
-        self.feature_gates.check(&known)?;
-        if self.bootstrap_kubeconfig.is_some() && !self.runs(CERT_ROTATION) {
-            let problem = "the controller certRotation is off, which renews what bootstrap brings";
-            return Err(Error::invalid("bootstrap-kubeconfig", problem));
-        }
-        if self.bootstrap_kubeconfig.is_some() && self.karmada_context.is_some() {
-            let problem = "--karmada-context names a context of a kubeconfig that somebody wrote; the agent writes its own here";
-            return Err(Error::invalid("bootstrap-kubeconfig", problem));
-        }
-        Ok(())
-    }
-
     /// Returns whether a controller runs. The rotation of the certificate is off unless it is named
     /// or the agent asks for its certificate by itself.
     pub fn runs(&self, controller: &str) -> bool {
         let off_by_default = controller == CERT_ROTATION && self.bootstrap_kubeconfig.is_none();
         self.controllers.enabled(controller, off_by_default)
-    }
-
-    /// Rejects values that the API server would reject in a Cluster, at start instead of at
-    /// registration.
-    fn check_registration(&self) -> Result<(), Error> {
-        let labels = [
-            ("cluster-provider", &self.cluster_provider),
-            ("cluster-region", &self.cluster_region),
-        ];
-        let zones = self.cluster_zones.0.iter();
-        let labels = labels
-            .into_iter()
-            .chain(zones.map(|zone| ("cluster-zones", zone)));
-        for (name, value) in labels {
-            if !is_label_value(value) {
-                let problem = format!(
-                    "{value:?} is not a label value: at most 63 letters, digits, \"-\", \"_\" and \".\", a letter or digit first and last"
-                );
-                return Err(Error::invalid(name, problem));
-            }
-        }
-        let endpoint = &self.cluster_api_endpoint;
-        let plain = !endpoint.contains(['@', '#', '?']);
-        let usable = plain && is_address(endpoint, &["https", "http"]);
-        if !usable && !endpoint.is_empty() {
-            let problem = format!("{endpoint:?} is not a URL of scheme, host and path only");
-            return Err(Error::invalid("cluster-api-endpoint", problem));
-        }
-        let proxy = &self.proxy_server_address;
-        if !proxy.is_empty() && !is_address(proxy, &["http", "https", "socks5"]) {
-            let problem = format!("{proxy:?} is not a URL that begins with http, https or socks5");
-            return Err(Error::invalid("proxy-server-address", problem));
-        }
-        Ok(())
     }
 
     /// Returns the credentials to report to the fleet.
@@ -344,203 +231,5 @@ impl Settings {
     }
 }
 
-/// Returns whether a string is a URL with a host and one of these schemes.
-fn is_address(text: &str, schemes: &[&str]) -> bool {
-    let Ok(uri) = text.parse::<http::Uri>() else {
-        return false;
-    };
-    let known = uri
-        .scheme_str()
-        .is_some_and(|scheme| schemes.contains(&scheme));
-    let host = uri.host().is_some_and(|host| !host.is_empty());
-    known && host && text.len() <= 2048
-}
-
 #[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
-
-    use muster_shared::settings::load_from;
-
-    use super::*;
-
-    fn load(arguments: &[&str]) -> Result<Settings, Error> {
-        let arguments = std::iter::once("muster-agent").chain(arguments.iter().copied());
-        let settings: Settings = load_from(
-            clap::Command::new("muster-agent"),
-            arguments.map(OsString::from),
-            [],
-        )?;
-        settings.check()?;
-        Ok(settings)
-    }
-
-    #[test]
-    fn the_defaults_of_the_heartbeat_are_those_of_karmada() {
-        let settings = Settings::default();
-        for (name, duration, seconds) in [
-            ("status", settings.cluster_status_update_frequency, 10),
-            ("lease", settings.cluster_lease_duration, 40),
-            ("success", settings.cluster_success_threshold, 30),
-            ("failure", settings.cluster_failure_threshold, 30),
-        ] {
-            assert_eq!(duration, Duration::from_secs(seconds), "{name}");
-        }
-        let fraction = settings.cluster_lease_renew_interval_fraction;
-        assert!((fraction - 0.25).abs() < f64::EPSILON, "{fraction}");
-    }
-
-    #[test]
-    fn the_command_line_that_karmadactl_register_writes_is_understood() {
-        let settings = load(&[
-            "--karmada-kubeconfig=/etc/kubeconfig/karmada-kubeconfig",
-            "--cluster-name=member1",
-            "--cluster-api-endpoint=https://10.0.0.1:6443",
-            "--cluster-provider=aws",
-            "--cluster-region=eu-1",
-            "--cluster-zones=a,b",
-            "--controllers=*,certRotation",
-            "--proxy-server-address=",
-            "--leader-elect-resource-namespace=karmada-system",
-            "--cluster-namespace=karmada-cluster",
-            "--cluster-status-update-frequency=10s",
-            "--metrics-bind-address=:8080",
-            "--health-probe-bind-address=0.0.0.0:10357",
-            "--v=2",
-        ])
-        .unwrap();
-        assert!(settings.runs(CERT_ROTATION) && !Settings::default().runs(CERT_ROTATION));
-        let bootstrap = ["--cluster-name=a", "--bootstrap-kubeconfig=b"];
-        assert!(load(&bootstrap).unwrap().runs(CERT_ROTATION));
-        assert_eq!(settings.cluster_name, "member1");
-        assert_eq!(settings.cluster_zones.0, ["a", "b"]);
-        assert!(settings.leader_elect && settings.models_enabled());
-    }
-
-    #[test]
-    fn nonsense_is_refused_with_the_name_of_the_flag() {
-        for (arguments, name) in [
-            (vec![], "cluster-name"),
-            (vec!["--cluster-name=A.b"], "cluster-name"),
-            (
-                vec![
-                    "--cluster-name=a",
-                    "--cluster-lease-renew-interval-fraction=1",
-                ],
-                "fraction",
-            ),
-            (
-                vec!["--cluster-name=a", "--cluster-lease-duration=0s"],
-                "cluster-lease-duration",
-            ),
-            (
-                vec!["--cluster-name=a", "--controllers=*,nope"],
-                "controllers",
-            ),
-            (
-                vec!["--cluster-name=a", "--feature-gates=Nope=true"],
-                "feature-gates",
-            ),
-            (
-                vec!["--cluster-name=a", "--cluster-ready-nodes-threshold=60"],
-                "cluster-ready-nodes-threshold",
-            ),
-            (
-                vec![
-                    "--cluster-name=a",
-                    "--cluster-ready-nodes-threshold=0.6",
-                    "--enable-cluster-resource-modeling=false",
-                ],
-                "cluster-ready-nodes-threshold",
-            ),
-            (
-                vec!["--cluster-name=a", "--report-secrets=Everything"],
-                "report-secrets",
-            ),
-            (
-                vec![
-                    "--cluster-name=a",
-                    "--cert-rotation-remaining-time-threshold=20",
-                ],
-                "cert-rotation-remaining-time-threshold",
-            ),
-            (
-                vec![
-                    "--cluster-name=a",
-                    "--bootstrap-kubeconfig=b",
-                    "--controllers=*,-certRotation",
-                ],
-                "bootstrap-kubeconfig",
-            ),
-            (
-                vec![
-                    "--cluster-name=a",
-                    "--bootstrap-kubeconfig=b",
-                    "--karmada-context=c",
-                ],
-                "bootstrap-kubeconfig",
-            ),
-            (vec!["--cluster-name=a", "--nope"], "nope"),
-            (
-                vec!["--cluster-name=a", "--cluster-region=EU West"],
-                "cluster-region",
-            ),
-            (
-                vec!["--cluster-name=a", "--cluster-provider=-x"],
-                "cluster-provider",
-            ),
-            (
-                vec!["--cluster-name=a", "--cluster-zones=a,b c"],
-                "cluster-zones",
-            ),
-            (
-                vec!["--cluster-name=a", "--cluster-api-endpoint=10.0.0.1:6443"],
-                "cluster-api-endpoint",
-            ),
-            (
-                vec!["--cluster-name=a", "--cluster-api-endpoint=https://h/?a=b"],
-                "cluster-api-endpoint",
-            ),
-            (
-                vec!["--cluster-name=a", "--proxy-server-address=proxy:3128"],
-                "proxy-server-address",
-            ),
-        ] {
-            let error = load(&arguments).unwrap_err().to_string();
-            assert!(error.contains(name), "{arguments:?}: {error}");
-        }
-    }
-
-    #[test]
-    fn addresses_that_a_cluster_takes_are_taken() {
-        for endpoint in [
-            "https://10.0.0.1:6443",
-            "https://[fd00::1]:6443",
-            "https://rancher/k8s/clusters/c-1",
-            "http://localhost:8080/",
-        ] {
-            let endpoint = format!("--cluster-api-endpoint={endpoint}");
-            load(&["--cluster-name=a", &endpoint]).unwrap();
-        }
-        let flags = [
-            "--cluster-name=a",
-            "--proxy-server-address=socks5://proxy:1080",
-        ];
-        load(&flags).unwrap();
-    }
-
-    #[test]
-    fn the_name_of_a_cluster_is_a_label_of_at_most_48_characters() {
-        for (name, valid) in [
-            ("member1", true),
-            ("a", true),
-            ("-a", false),
-            ("a-", false),
-            ("a.b", false),
-            ("", false),
-        ] {
-            assert_eq!(is_cluster_name(name), valid, "{name}");
-        }
-        assert!(is_cluster_name(&"a".repeat(48)) && !is_cluster_name(&"a".repeat(49)));
-    }
-}
+mod tests;

@@ -1,5 +1,9 @@
 //! Registration of the member, and what the agent may do before it is complete.
 
+mod adoption;
+mod error;
+mod identity;
+mod namespace;
 mod register;
 
 use std::sync::Arc;
@@ -16,7 +20,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use self::register::{Error, Registration, ensure_namespace};
+pub use self::error::Error;
+pub use self::namespace::ensure_namespace;
+pub use self::register::Registration;
 
 /// First and longest pause between attempts to join.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -170,7 +176,7 @@ async fn keep_trying(
 async fn doubt(clusters: &Informer<Cluster>, name: &str, news: &Notify) -> String {
     loop {
         let cluster = clusters.get(None, name);
-        if let Some(problem) = cluster.and_then(|cluster| register::twin(&cluster)) {
+        if let Some(problem) = cluster.and_then(|cluster| identity::twin(&cluster)) {
             return problem;
         }
         news.notified().await;

@@ -1,82 +1,18 @@
 //! Creates the Cluster object and the namespaces, after checking that no other agent is registered
 //! under this name.
 
-use kube::api::PostParams;
-use muster_shared::api::cluster::{
-    Cluster, ClusterSpec, ClusterSyncMode, LocalSecretReference, ResourceModel,
-};
-use muster_shared::k8s::{Api, Client, ListParams, Namespace, ObjectMeta, ResourceExt};
-use muster_shared::{conditions, merge, names};
+use muster_shared::api::cluster::{Cluster, ClusterSpec, LocalSecretReference, ResourceModel};
+use muster_shared::k8s::{Api, Client, ResourceExt};
+use muster_shared::names;
 use serde_json::{Value, json};
 
+use super::adoption::{adoption, wanted};
+use super::error::Error;
+use super::identity::{identity, is_itself, is_recognised, refuse_a_taken_name, twin};
+use super::namespace::ensure_namespace;
 use crate::accounts::Report;
 use crate::settings::Settings;
-use crate::work::member::Raw;
 use crate::write::{self, within};
-
-/// Clusters per page of the list that is searched for the name and the id.
-const PAGE: u32 = 100;
-
-/// Reason why the registration failed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The identity of the member could not be read.
-    #[error("identify the member: {0}")]
-    Identify(#[source] write::Error),
-    /// The namespace that identifies a cluster has no UID.
-    #[error("identify the member: namespace \"kube-system\" has no uid")]
-    NoIdentity,
-    /// Another cluster of the fleet has the name or the id. Only an operator can resolve this.
-    #[error("refused to join: {0}")]
-    Taken(String),
-    /// The fleet API and the member are the same cluster, in which templates would be started where
-    /// they are stored.
-    #[error(
-        "refused to join: the fleet API and the member are the same cluster ({0}); --karmada-kubeconfig must lead to the \
-         fleet API, --kubeconfig to the member"
-    )]
-    Itself(String),
-    /// The control plane says that the member is registered under another name. This may be wrong
-    /// for a while, or another cluster claims this member's id: the agent keeps reporting, and
-    /// applies nothing.
-    #[error("not a member as long as the control plane says so: {0}")]
-    Twin(String),
-    /// The fleet API rejected a request or did not answer.
-    #[error(transparent)]
-    Fleet(#[from] write::Error),
-}
-
-impl Error {
-    /// Returns whether a retry cannot help.
-    pub fn is_final(&self) -> bool {
-        matches!(self, Self::Taken(_) | Self::Itself(_))
-    }
-
-    /// Returns whether the control plane says that the member is registered under another name.
-    pub fn is_doubt(&self) -> bool {
-        matches!(self, Self::Twin(_))
-    }
-
-    /// Returns whether the identity of the member could not be read.
-    pub fn is_anonymity(&self) -> bool {
-        matches!(self, Self::Identify(_))
-    }
-}
-
-/// Returns the identity of a cluster: the uid of its namespace `kube-system`, as in Karmada.
-async fn identity(member: &Client) -> Result<String, Error> {
-    let api: Api<Namespace> = Api::all(member.clone());
-    let namespace = within(
-        "read namespace \"kube-system\"",
-        api.get_metadata("kube-system"),
-    )
-    .await
-    .map_err(Error::Identify)?;
-    namespace
-        .uid()
-        .filter(|uid| !uid.is_empty())
-        .ok_or(Error::NoIdentity)
-}
 
 /// Parameters of the registration of a member.
 #[derive(Clone)]
@@ -192,18 +128,6 @@ fn founder(id: &str) -> String {
     format!("{}-{id}", write::FIELD_MANAGER)
 }
 
-/// Returns whether a Cluster is certainly this member's: it has the id, and is not refused as a
-/// second registration.
-fn is_recognised(found: &Cluster, id: &str) -> bool {
-    found.spec.id.as_deref() == Some(id) && twin(found).is_none()
-}
-
-/// Returns whether the member of this id is the fleet API: by the fleet's id if that is known, else
-/// by the addresses.
-fn is_itself(id: &str, fleet: Option<&str>, same_server: bool) -> bool {
-    fleet.map_or(same_server, |fleet| fleet == id)
-}
-
 async fn adopt(api: &Api<Cluster>, name: &str, patch: &Value) -> Result<(), Error> {
     match within("update the Cluster", write::merge(api, name, None, patch)).await {
         Ok(_) => tracing::info!(cluster = name, %patch, "updated the registration"),
@@ -214,145 +138,6 @@ async fn adopt(api: &Api<Cluster>, name: &str, patch: &Value) -> Result<(), Erro
         Err(error) => return Err(error.into()),
     }
     Ok(())
-}
-
-/// Returns the spec of the Cluster by the flags. Fields without a flag, and those of empty flags,
-/// are empty.
-fn wanted(settings: &Settings, id: &str, endpoint: &str, insecure: bool) -> ClusterSpec {
-    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    ClusterSpec {
-        id: given(id),
-        sync_mode: ClusterSyncMode::Pull,
-        api_endpoint: given(&settings.cluster_api_endpoint).or_else(|| given(endpoint)),
-        proxy_url: given(&settings.proxy_server_address),
-        provider: given(&settings.cluster_provider),
-        region: given(&settings.cluster_region),
-        zones: settings.cluster_zones.0.clone(),
-        insecure_skip_tls_verification: insecure,
-        ..ClusterSpec::default()
-    }
-}
-
-/// Returns the merge patch that brings an existing Cluster in line with the flags; other fields
-/// stay. Models are set at the first registration only: a Cluster whose models were removed later
-/// has none on purpose.
-fn adoption(
-    found: &ClusterSpec,
-    wanted: &ClusterSpec,
-    models: Vec<ResourceModel>,
-) -> Option<Value> {
-    let mut wanted = wanted.clone();
-    let is_new = found.id.as_deref().is_none_or(str::is_empty);
-    if is_new && found.resource_models.is_empty() {
-        wanted.resource_models = models;
-    }
-    let found = serde_json::to_value(found).unwrap_or_default();
-    let mut merged = found.clone();
-    let wanted = serde_json::to_value(wanted).unwrap_or_default();
-    if let (Some(merged), Some(wanted)) = (merged.as_object_mut(), wanted.as_object()) {
-        merged.extend(wanted.clone());
-        // The deprecated field and its successor exclude each other.
-        if wanted.contains_key("zones") {
-            merged.remove("zone");
-        }
-    }
-    merge::difference(&found, &merged).map(|spec| json!({ "spec": spec }))
-}
-
-/// Refuses the registration if another Cluster of the fleet has the id, or the Cluster of this name
-/// has another id. Only the Cluster of this name is read if the role permits no list, or if the
-/// Cluster has the id already: the control plane decides about others with the same id. A Cluster
-/// that does not parse is ignored.
-async fn refuse_a_taken_name(api: &Api<Cluster>, name: &str, id: &str) -> Result<(), Error> {
-    let api: Api<Raw> = Api::all_with(
-        api.clone().into_client(),
-        &muster_shared::k8s::ApiResource::erase::<Cluster>(&()),
-    );
-    let ours = within("read the Cluster", api.get_opt(name)).await?;
-    if let Some(ours) = &ours {
-        refuse(ours, name, id)?;
-        if other_id(ours) == id {
-            return Ok(());
-        }
-    }
-    let mut page = ListParams::default().limit(PAGE);
-    loop {
-        let clusters = match within("list the Clusters", api.list(&page)).await {
-            Ok(clusters) => clusters,
-            Err(error) if error.is_forbidden() => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        for cluster in &clusters.items {
-            refuse(cluster, name, id)?;
-        }
-        match clusters.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(()),
-        }
-    }
-}
-
-fn refuse(cluster: &Raw, name: &str, id: &str) -> Result<(), Error> {
-    match clash(name, id, &cluster.name_any(), other_id(cluster)) {
-        Some(problem) => Err(Error::Taken(problem)),
-        None => Ok(()),
-    }
-}
-
-/// Returns the id of a Cluster; empty for none.
-fn other_id(cluster: &Raw) -> &str {
-    let id = cluster.object.pointer("/spec/id").and_then(Value::as_str);
-    id.unwrap_or_default()
-}
-
-/// Returns the message of the control plane about a Cluster whose member is registered under
-/// another name, or `None`.
-pub fn twin(cluster: &Cluster) -> Option<String> {
-    let said = cluster.condition(names::condition::UNIQUE_IDENTITY)?;
-    (said.status == conditions::FALSE).then(|| said.message.clone())
-}
-
-/// Returns a message if two registrations contradict each other. A Cluster without an id was
-/// prepared by an operator and may be taken.
-fn clash(name: &str, id: &str, other: &str, other_id: &str) -> Option<String> {
-    if other_id.is_empty() || (name == other) == (id == other_id) {
-        return None;
-    }
-    Some(if name == other {
-        format!(
-            "the name {name:?} belongs to a cluster with id {other_id:?}, this one has id {id:?}"
-        )
-    } else {
-        format!("this cluster (id {id:?}) is registered already, under the name {other:?}")
-    })
-}
-
-/// Creates a namespace unless it exists or the right is missing; the control plane creates the same
-/// ones.
-pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), write::Error> {
-    let api: Api<Namespace> = Api::all(fleet.clone());
-    match within("read a namespace", api.get_metadata(name)).await {
-        Ok(_) => return Ok(()),
-        Err(error) if error.is_not_found() || error.is_forbidden() => {}
-        Err(error) => return Err(error),
-    }
-    let namespace = Namespace {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            labels: Some([(names::label::SYSTEM.to_owned(), "true".to_owned())].into()),
-            ..ObjectMeta::default()
-        },
-        ..Namespace::default()
-    };
-    match within(
-        "create a namespace",
-        api.create(&PostParams::default(), &namespace),
-    )
-    .await
-    {
-        Err(error) if !error.is_conflict() && !error.is_forbidden() => Err(error),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -403,7 +188,10 @@ mod tests {
         let registration = Registration {
             fleet: api("the-fleet", cluster.as_ref(), &writes),
             member: api(id, None, &Arc::default()),
-            settings: settings(|_| {}),
+            settings: Settings {
+                cluster_name: "m1".into(),
+                ..Settings::default()
+            },
             endpoint: "https://m1".into(),
             same_server: false,
             insecure: false,
@@ -431,139 +219,5 @@ mod tests {
         let taken = writes("1", Some(prepared)).await;
         assert_eq!(taken[0].1["metadata"]["resourceVersion"], "5");
         assert_eq!(taken[0].1["spec"]["id"], "1");
-    }
-
-    #[test]
-    fn a_restart_is_welcome_and_an_impostor_is_not() {
-        for (other, other_id, welcome) in [
-            ("m1", "1", true),
-            ("m1", "", true),
-            ("m2", "2", true),
-            ("m1", "2", false),
-            ("m2", "1", false),
-        ] {
-            assert_eq!(
-                clash("m1", "1", other, other_id).is_none(),
-                welcome,
-                "{other} {other_id}"
-            );
-        }
-    }
-
-    fn settings(edit: impl FnOnce(&mut Settings)) -> Settings {
-        let mut settings = Settings {
-            cluster_name: "m1".into(),
-            ..Settings::default()
-        };
-        edit(&mut settings);
-        settings
-    }
-
-    #[test]
-    fn a_registration_that_agrees_with_the_flags_is_left_alone() {
-        let wanted = wanted(&settings(|_| {}), "1", "https://m1", false);
-        let mut found = wanted.clone();
-        found.provider = Some("aws".into());
-        found.resource_models = vec![ResourceModel::default()];
-        assert_eq!(
-            adoption(&found, &wanted, vec![ResourceModel::default()]),
-            None
-        );
-    }
-
-    #[test]
-    fn only_what_the_flags_say_otherwise_is_changed() {
-        let settings = settings(|settings| settings.cluster_region = "eu".into());
-        let wanted = wanted(&settings, "1", "https://m1", false);
-        let mut found = wanted.clone();
-        found.region = Some("us".into());
-        found.provider = Some("aws".into());
-        found.taints = vec![muster_shared::k8s::Taint::default()];
-        let models = vec![ResourceModel::default()];
-        let patch = adoption(&found, &wanted, models.clone()).unwrap();
-        assert_eq!(patch, json!({"spec": {"region": "eu"}}));
-    }
-
-    #[test]
-    fn models_are_given_at_the_first_registration_and_never_again() {
-        let wanted = wanted(&settings(|_| {}), "1", "https://m1", false);
-        let models = vec![ResourceModel::default()];
-        for (id, given) in [(None, true), (Some(""), true), (Some("1"), false)] {
-            let mut found = wanted.clone();
-            found.id = id.map(str::to_owned);
-            let patch = adoption(&found, &wanted, models.clone()).unwrap_or_default();
-            assert_eq!(!patch["spec"]["resourceModels"].is_null(), given, "{id:?}");
-        }
-    }
-
-    #[test]
-    fn a_member_is_recognised_by_its_id_unless_it_is_told_that_it_is_the_wrong_one() {
-        let cluster = |id: Option<&str>, unique: Option<&str>| {
-            let conditions: Vec<Value> = unique
-                .map(|status| json!({"type": "UniqueIdentity", "status": status, "reason": "x", "message": "y", "lastTransitionTime": "2026-01-01T00:00:00Z"}))
-                .into_iter()
-                .collect();
-            let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull", "id": id}, "status": {"conditions": conditions}});
-            serde_json::from_value::<Cluster>(cluster).unwrap()
-        };
-        for (found, expected) in [
-            (cluster(Some("1"), None), true),
-            (cluster(Some("1"), Some("True")), true),
-            (cluster(Some("1"), Some("False")), false),
-            (cluster(Some("2"), None), false),
-            (cluster(None, None), false),
-        ] {
-            assert_eq!(is_recognised(&found, "1"), expected, "{:?}", found.spec.id);
-        }
-    }
-
-    #[test]
-    fn a_fleet_is_no_member_of_itself() {
-        for (fleet, same_server, refused) in [
-            (Some("1"), false, true),
-            (Some("1"), true, true),
-            (Some("2"), true, false),
-            (Some("2"), false, false),
-            (None, true, true),
-            (None, false, false),
-        ] {
-            assert_eq!(
-                is_itself("1", fleet, same_server),
-                refused,
-                "{fleet:?} {same_server}"
-            );
-        }
-    }
-
-    /// The description of the field agrees with the code: no other property of the member is used.
-    #[test]
-    fn a_cluster_is_identified_by_what_its_definition_says() {
-        let definitions = muster_shared::api::crds();
-        let is_cluster = |name: &str| name == "clusters.cluster.karmada.io";
-        let definition = definitions
-            .iter()
-            .map(|it| serde_json::to_value(it).unwrap())
-            .find(|it| it["metadata"]["name"].as_str().is_some_and(is_cluster))
-            .unwrap();
-        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-        let says = schema["properties"]["spec"]["properties"]["id"]["description"]
-            .as_str()
-            .unwrap();
-        assert!(
-            says.to_lowercase().contains("uid") && says.contains("`kube-system`"),
-            "{says}"
-        );
-        assert!(!says.contains("ClusterProperty"), "{says}");
-    }
-
-    #[test]
-    fn the_endpoint_flag_outranks_the_kubeconfig() {
-        let given = settings(|settings| settings.cluster_api_endpoint = "https://outside".into());
-        let endpoint = |settings| wanted(settings, "1", "https://inside", false).api_endpoint;
-        assert_eq!(endpoint(&given).as_deref(), Some("https://outside"));
-        assert_eq!(
-            endpoint(&settings(|_| {})).as_deref(),
-            Some("https://inside")
-        );
     }
 }

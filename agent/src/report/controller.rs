@@ -18,7 +18,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::collector::Collected;
-use super::status::{self, Age, Findings};
+use super::conditions::{self, Age};
+use super::enablements::enablements;
+use super::status::{self, Findings};
 use crate::census::Census;
 use crate::health::Health;
 use crate::health::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
@@ -214,7 +216,7 @@ impl Reporter {
         if let Some(catalog) = &collected.catalog {
             let known = cluster.status.as_ref();
             let known = known.map_or(&[][..], |status| &status.api_enablements);
-            let (enablements, complete) = status::enablements(catalog, known, now);
+            let (enablements, complete) = enablements(catalog, known, now);
             findings.enablements = enablements;
             findings.conditions.push(complete);
         } else if cluster
@@ -257,14 +259,14 @@ impl Reporter {
                 ages.extend(lost.into_iter().map(|(part, at)| age((part, Some(at)))));
             }
         }
-        findings.conditions.push(status::up_to_date(&ages, now));
+        findings.conditions.push(conditions::up_to_date(&ages, now));
         if let Some(works) = &self.works {
             let lost = works.lost_since(WORKS_GRACE);
             let why = || works.trouble().unwrap_or_else(|| "no answer".to_owned());
             let lost = lost.map(|since| (since, why()));
             findings
                 .conditions
-                .push(status::works_up_to_date(lost, now));
+                .push(conditions::works_up_to_date(lost, now));
         }
         if !unreachable {
             let observed = self.deeper.observe(findings.nodes, now);
@@ -303,7 +305,7 @@ impl Reporter {
             self.thresholds,
             health.at,
         );
-        (verdict == Verdict::Report).then(|| status::ready(&health.observation, now))
+        (verdict == Verdict::Report).then(|| conditions::ready(&health.observation, now))
     }
 }
 

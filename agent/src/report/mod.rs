@@ -1,8 +1,10 @@
 //! Writes the Cluster's status: on changes, and compared anew at the update frequency.
 
 pub mod collector;
+mod conditions;
 mod controller;
+mod enablements;
 mod gauges;
-pub mod status;
+mod status;
 
 pub use self::controller::Reporter;

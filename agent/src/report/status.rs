@@ -2,23 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use muster_shared::api::cluster::{
-    APIEnablement, APIResource, Cluster, ClusterStatus, NodeSummary, ResourceSummary,
+    APIEnablement, Cluster, ClusterStatus, NodeSummary, ResourceSummary,
 };
-use muster_shared::conditions::{self, FALSE, TRUE};
+use muster_shared::conditions;
 use muster_shared::k8s::{Condition, Quantity};
 use muster_shared::merge;
-use muster_shared::names::condition::{COMPLETE_API_ENABLEMENTS, READY, WORKS_UP_TO_DATE};
 use muster_shared::quantity;
 use serde_json::{Value, json};
-
-use crate::discovery::catalog::{Catalog, Completeness};
-use crate::health::probe::Observation;
-
-/// Condition that tells the age of the rest of the status. Karmada has none, and overwrites values
-/// that it failed to collect with empty ones (defects K6 and K7).
-pub const UP_TO_DATE: &str = "StatusUpToDate";
 
 /// Share of the allocatable resources by which a sum has to change for an immediate report.
 const NOTABLE_PERCENT: i128 = 5;
@@ -82,140 +73,6 @@ fn merged(current: &ClusterStatus, findings: &Findings) -> ClusterStatus {
     next
 }
 
-/// Returns the condition `Ready` for an observation, with Karmada's reasons and messages.
-pub fn ready(observation: &Observation, now: Timestamp) -> Condition {
-    let (status, reason, message) = match observation {
-        Observation::Ready => (
-            TRUE,
-            "ClusterReady",
-            "cluster is healthy and ready to accept workloads",
-        ),
-        Observation::NotReady { .. } => (
-            FALSE,
-            "ClusterNotReady",
-            "cluster is reachable but health endpoint responded without ok",
-        ),
-        Observation::Unreachable { .. } => {
-            (FALSE, "ClusterNotReachable", "cluster is not reachable")
-        }
-    };
-    conditions::new(READY, status, reason, message, now)
-}
-
-/// Returns the kinds of a catalog as the status lists them, and how complete that is, in Karmada's
-/// words. A group version that did not answer keeps what `known`, the list that was reported
-/// before, has of it: an agent that has just started remembers nothing else.
-pub fn enablements(
-    catalog: &Catalog,
-    known: &[APIEnablement],
-    now: Timestamp,
-) -> (Vec<APIEnablement>, Condition) {
-    let mut listed: Vec<APIEnablement> = catalog
-        .versions()
-        .map(|(group_version, served)| APIEnablement {
-            group_version: group_version.to_owned(),
-            resources: served
-                .iter()
-                .map(|served| APIResource {
-                    name: served.name.clone(),
-                    kind: served.kind.clone(),
-                })
-                .collect(),
-        })
-        .collect();
-    for unread in catalog.unread() {
-        let known = known.iter().find(|known| known.group_version == unread);
-        match (
-            listed.iter_mut().find(|it| it.group_version == unread),
-            known,
-        ) {
-            (Some(listed), Some(known)) if listed.resources.is_empty() => {
-                listed.resources.clone_from(&known.resources);
-            }
-            (None, Some(known)) => listed.push(known.clone()),
-            _ => {}
-        }
-    }
-    listed.sort_by(|one, other| one.group_version.cmp(&other.group_version));
-    let (status, reason, message) = match catalog.completeness() {
-        Completeness::Complete => (
-            TRUE,
-            "Complete",
-            "collected complete APIEnablements from the cluster".to_owned(),
-        ),
-        Completeness::Partial => (
-            FALSE,
-            "Partial",
-            format!(
-                "might collect partial APIEnablements({}) from the cluster",
-                listed.len()
-            ),
-        ),
-        Completeness::Empty => (
-            FALSE,
-            "Empty",
-            "collected empty APIEnablements from the cluster".to_owned(),
-        ),
-    };
-    (
-        listed,
-        conditions::new(COMPLETE_API_ENABLEMENTS, status, reason, &message, now),
-    )
-}
-
-/// One part of the status, and the time since when it has not been collected (`None`: it is fresh).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Age {
-    /// Name of the part in messages.
-    pub part: &'static str,
-    /// The last success; the start of the process when there was none.
-    pub since: Option<Timestamp>,
-}
-
-/// Returns the condition that says which parts of the status are old. The message names points in
-/// time rather than ages, so that it stays the same while nothing changes.
-pub fn up_to_date(ages: &[Age], now: Timestamp) -> Condition {
-    let old: Vec<String> = ages
-        .iter()
-        .filter_map(|age| {
-            Some(format!(
-                "{} not collected since {:.0}",
-                age.part, age.since?
-            ))
-        })
-        .collect();
-    if old.is_empty() {
-        conditions::new(
-            UP_TO_DATE,
-            TRUE,
-            "Collected",
-            "every part of the status is up to date",
-            now,
-        )
-    } else {
-        conditions::new(UP_TO_DATE, FALSE, "CollectionFailed", &old.join("; "), now)
-    }
-}
-
-/// Returns the condition that says whether Works are read; `lost` has the time since when they are
-/// not, and the reason. A member whose agent cannot read Works looks healthy otherwise, and
-/// workloads that are placed there never start: the scheduler places nothing new there.
-pub fn works_up_to_date(lost: Option<(Timestamp, String)>, now: Timestamp) -> Condition {
-    match lost {
-        None => conditions::new(
-            WORKS_UP_TO_DATE,
-            TRUE,
-            "Followed",
-            "the agent follows the Works of the member",
-            now,
-        ),
-        Some((since, why)) => {
-            let message = format!("the Works of the member were last read at {since:.0}: {why}");
-            conditions::new(WORKS_UP_TO_DATE, FALSE, "CannotFollow", &message, now)
-        }
-    }
-}
-
 /// Returns whether sums of nodes and pods differ from those in the status so much that a scheduler
 /// would decide otherwise. Small differences, which are frequent, wait for the next report.
 pub fn is_notable(
@@ -247,9 +104,12 @@ pub fn is_notable(
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::k8s::Time;
+    use jiff::Timestamp;
+    use muster_shared::names::condition::READY;
 
+    use super::super::conditions::ready;
     use super::*;
+    use crate::health::probe::Observation;
 
     #[test]
     fn only_what_changes_a_decision_is_reported_before_its_time() {
@@ -285,21 +145,6 @@ mod tests {
         }
         let never = ClusterStatus::default();
         assert!(is_notable(&never, nodes(2), &summary("1", "0", "0")));
-    }
-
-    #[test]
-    fn a_member_that_cannot_read_its_works_says_since_when_and_why() {
-        let lost = works_up_to_date(Some((T0, "works is forbidden".to_owned())), T1);
-        assert_eq!(
-            (lost.status.as_str(), lost.reason.as_str()),
-            (FALSE, "CannotFollow")
-        );
-        assert!(
-            lost.message.contains("forbidden") && lost.message.contains("2027"),
-            "{}",
-            lost.message
-        );
-        assert_eq!(works_up_to_date(None, T1).status, TRUE);
     }
 
     const T0: Timestamp = Timestamp::constant(1_800_000_000, 0);
@@ -368,39 +213,6 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_does_not_answer_an_agent_that_has_just_started_stays_in_the_list() {
-        let enablement = |version: &str, kind: &str| APIEnablement {
-            group_version: version.into(),
-            resources: vec![APIResource {
-                name: kind.to_lowercase(),
-                kind: kind.into(),
-            }],
-        };
-        let known = [
-            enablement("metrics.k8s.io/v1beta1", "PodMetrics"),
-            enablement("removed.io/v1", "Thing"),
-            enablement("v1", "Pod"),
-        ];
-        let mut catalog = Catalog::default();
-        let secret = crate::discovery::catalog::Served {
-            name: "secret".into(),
-            kind: "Secret".into(),
-            namespaced: true,
-            watchable: true,
-        };
-        catalog.insert("v1".into(), vec![secret]);
-        catalog.insert_unread("metrics.k8s.io/v1beta1".into());
-        catalog.insert_unread("never.seen.io/v1".into());
-        let (listed, complete) = enablements(&catalog, &known, T0);
-        assert_eq!(complete.status, "False");
-        let expected = [
-            enablement("metrics.k8s.io/v1beta1", "PodMetrics"),
-            enablement("v1", "Secret"),
-        ];
-        assert_eq!(listed, expected);
-    }
-
-    #[test]
     fn conditions_and_fields_of_others_survive() {
         let theirs = json!({"type": "Drained", "status": "True", "reason": "R", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -426,39 +238,5 @@ mod tests {
         .unwrap();
         let expected = json!({"resourceSummary": {"allocatable": {"gpu": null}}});
         assert_eq!(patch["status"], expected);
-    }
-
-    #[test]
-    fn the_transition_time_moves_with_the_status_only() {
-        let mut conditions = vec![ready(&Observation::NotReady { code: 500 }, T0)];
-        let unreachable = Observation::Unreachable {
-            cause: String::new(),
-        };
-        conditions::set(&mut conditions, ready(&unreachable, T1));
-        assert_eq!(conditions[0].last_transition_time, Time(T0));
-        assert_eq!(conditions[0].reason, "ClusterNotReachable");
-        conditions::set(&mut conditions, ready(&Observation::Ready, T1));
-        assert_eq!(conditions[0].last_transition_time, Time(T1));
-    }
-
-    #[test]
-    fn an_old_part_is_named_with_the_time_of_its_last_success() {
-        let ages = [
-            Age {
-                part: "nodes and pods",
-                since: Some(T0),
-            },
-            Age {
-                part: "Kubernetes version",
-                since: None,
-            },
-        ];
-        let condition = up_to_date(&ages, T1);
-        assert_eq!(condition.status, "False");
-        assert_eq!(
-            condition.message,
-            format!("nodes and pods not collected since {T0}")
-        );
-        assert_eq!(up_to_date(&ages[1..], T1).status, "True");
     }
 }

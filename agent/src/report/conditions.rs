@@ -1,0 +1,144 @@
+//! Conditions of the Cluster that the agent computes. Pure.
+
+use jiff::Timestamp;
+use muster_shared::conditions::{self, FALSE, TRUE};
+use muster_shared::k8s::Condition;
+use muster_shared::names::condition::{READY, WORKS_UP_TO_DATE};
+
+use crate::health::probe::Observation;
+
+/// Condition that tells the age of the rest of the status. Karmada has none, and overwrites values
+/// that it failed to collect with empty ones (defects K6 and K7).
+pub const UP_TO_DATE: &str = "StatusUpToDate";
+
+/// Returns the condition `Ready` for an observation, with Karmada's reasons and messages.
+pub fn ready(observation: &Observation, now: Timestamp) -> Condition {
+    let (status, reason, message) = match observation {
+        Observation::Ready => (
+            TRUE,
+            "ClusterReady",
+            "cluster is healthy and ready to accept workloads",
+        ),
+        Observation::NotReady { .. } => (
+            FALSE,
+            "ClusterNotReady",
+            "cluster is reachable but health endpoint responded without ok",
+        ),
+        Observation::Unreachable { .. } => {
+            (FALSE, "ClusterNotReachable", "cluster is not reachable")
+        }
+    };
+    conditions::new(READY, status, reason, message, now)
+}
+
+/// One part of the status, and the time since when it has not been collected (`None`: it is fresh).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Age {
+    /// Name of the part in messages.
+    pub part: &'static str,
+    /// The last success; the start of the process when there was none.
+    pub since: Option<Timestamp>,
+}
+
+/// Returns the condition that says which parts of the status are old. The message names points in
+/// time rather than ages, so that it stays the same while nothing changes.
+pub fn up_to_date(ages: &[Age], now: Timestamp) -> Condition {
+    let old: Vec<String> = ages
+        .iter()
+        .filter_map(|age| {
+            Some(format!(
+                "{} not collected since {:.0}",
+                age.part, age.since?
+            ))
+        })
+        .collect();
+    if old.is_empty() {
+        conditions::new(
+            UP_TO_DATE,
+            TRUE,
+            "Collected",
+            "every part of the status is up to date",
+            now,
+        )
+    } else {
+        conditions::new(UP_TO_DATE, FALSE, "CollectionFailed", &old.join("; "), now)
+    }
+}
+
+/// Returns the condition that says whether Works are read; `lost` has the time since when they are
+/// not, and the reason. A member whose agent cannot read Works looks healthy otherwise, and
+/// workloads that are placed there never start: the scheduler places nothing new there.
+pub fn works_up_to_date(lost: Option<(Timestamp, String)>, now: Timestamp) -> Condition {
+    match lost {
+        None => conditions::new(
+            WORKS_UP_TO_DATE,
+            TRUE,
+            "Followed",
+            "the agent follows the Works of the member",
+            now,
+        ),
+        Some((since, why)) => {
+            let message = format!("the Works of the member were last read at {since:.0}: {why}");
+            conditions::new(WORKS_UP_TO_DATE, FALSE, "CannotFollow", &message, now)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::k8s::Time;
+
+    use super::*;
+
+    const T0: Timestamp = Timestamp::constant(1_800_000_000, 0);
+    const T1: Timestamp = Timestamp::constant(1_800_000_060, 0);
+
+    #[test]
+    fn a_member_that_cannot_read_its_works_says_since_when_and_why() {
+        let lost = works_up_to_date(Some((T0, "works is forbidden".to_owned())), T1);
+        assert_eq!(
+            (lost.status.as_str(), lost.reason.as_str()),
+            (FALSE, "CannotFollow")
+        );
+        assert!(
+            lost.message.contains("forbidden") && lost.message.contains("2027"),
+            "{}",
+            lost.message
+        );
+        assert_eq!(works_up_to_date(None, T1).status, TRUE);
+    }
+
+    #[test]
+    fn the_transition_time_moves_with_the_status_only() {
+        let mut conditions = vec![ready(&Observation::NotReady { code: 500 }, T0)];
+        let unreachable = Observation::Unreachable {
+            cause: String::new(),
+        };
+        conditions::set(&mut conditions, ready(&unreachable, T1));
+        assert_eq!(conditions[0].last_transition_time, Time(T0));
+        assert_eq!(conditions[0].reason, "ClusterNotReachable");
+        conditions::set(&mut conditions, ready(&Observation::Ready, T1));
+        assert_eq!(conditions[0].last_transition_time, Time(T1));
+    }
+
+    #[test]
+    fn an_old_part_is_named_with_the_time_of_its_last_success() {
+        let ages = [
+            Age {
+                part: "nodes and pods",
+                since: Some(T0),
+            },
+            Age {
+                part: "Kubernetes version",
+                since: None,
+            },
+        ];
+        let condition = up_to_date(&ages, T1);
+        assert_eq!(condition.status, "False");
+        assert_eq!(
+            condition.message,
+            format!("nodes and pods not collected since {T0}")
+        );
+        assert_eq!(up_to_date(&ages[1..], T1).status, "True");
+    }
+}

@@ -1,0 +1,186 @@
+use std::ffi::OsString;
+
+use muster_shared::names::is_cluster_name;
+use muster_shared::settings::load_from;
+
+use super::*;
+
+fn load(arguments: &[&str]) -> Result<Settings, Error> {
+    let arguments = std::iter::once("muster-agent").chain(arguments.iter().copied());
+    let settings: Settings = load_from(
+        clap::Command::new("muster-agent"),
+        arguments.map(OsString::from),
+        [],
+    )?;
+    settings.check()?;
+    Ok(settings)
+}
+
+#[test]
+fn the_defaults_of_the_heartbeat_are_those_of_karmada() {
+    let settings = Settings::default();
+    for (name, duration, seconds) in [
+        ("status", settings.cluster_status_update_frequency, 10),
+        ("lease", settings.cluster_lease_duration, 40),
+        ("success", settings.cluster_success_threshold, 30),
+        ("failure", settings.cluster_failure_threshold, 30),
+    ] {
+        assert_eq!(duration, Duration::from_secs(seconds), "{name}");
+    }
+    let fraction = settings.cluster_lease_renew_interval_fraction;
+    assert!((fraction - 0.25).abs() < f64::EPSILON, "{fraction}");
+}
+
+#[test]
+fn the_command_line_that_karmadactl_register_writes_is_understood() {
+    let settings = load(&[
+        "--karmada-kubeconfig=/etc/kubeconfig/karmada-kubeconfig",
+        "--cluster-name=member1",
+        "--cluster-api-endpoint=https://10.0.0.1:6443",
+        "--cluster-provider=aws",
+        "--cluster-region=eu-1",
+        "--cluster-zones=a,b",
+        "--controllers=*,certRotation",
+        "--proxy-server-address=",
+        "--leader-elect-resource-namespace=karmada-system",
+        "--cluster-namespace=karmada-cluster",
+        "--cluster-status-update-frequency=10s",
+        "--metrics-bind-address=:8080",
+        "--health-probe-bind-address=0.0.0.0:10357",
+        "--v=2",
+    ])
+    .unwrap();
+    assert!(settings.runs(CERT_ROTATION) && !Settings::default().runs(CERT_ROTATION));
+    let bootstrap = ["--cluster-name=a", "--bootstrap-kubeconfig=b"];
+    assert!(load(&bootstrap).unwrap().runs(CERT_ROTATION));
+    assert_eq!(settings.cluster_name, "member1");
+    assert_eq!(settings.cluster_zones.0, ["a", "b"]);
+    assert!(settings.leader_elect && settings.models_enabled());
+}
+
+#[test]
+fn nonsense_is_refused_with_the_name_of_the_flag() {
+    for (arguments, name) in [
+        (vec![], "cluster-name"),
+        (vec!["--cluster-name=A.b"], "cluster-name"),
+        (
+            vec![
+                "--cluster-name=a",
+                "--cluster-lease-renew-interval-fraction=1",
+            ],
+            "fraction",
+        ),
+        (
+            vec!["--cluster-name=a", "--cluster-lease-duration=0s"],
+            "cluster-lease-duration",
+        ),
+        (
+            vec!["--cluster-name=a", "--controllers=*,nope"],
+            "controllers",
+        ),
+        (
+            vec!["--cluster-name=a", "--feature-gates=Nope=true"],
+            "feature-gates",
+        ),
+        (
+            vec!["--cluster-name=a", "--cluster-ready-nodes-threshold=60"],
+            "cluster-ready-nodes-threshold",
+        ),
+        (
+            vec![
+                "--cluster-name=a",
+                "--cluster-ready-nodes-threshold=0.6",
+                "--enable-cluster-resource-modeling=false",
+            ],
+            "cluster-ready-nodes-threshold",
+        ),
+        (
+            vec!["--cluster-name=a", "--report-secrets=Everything"],
+            "report-secrets",
+        ),
+        (
+            vec![
+                "--cluster-name=a",
+                "--cert-rotation-remaining-time-threshold=20",
+            ],
+            "cert-rotation-remaining-time-threshold",
+        ),
+        (
+            vec![
+                "--cluster-name=a",
+                "--bootstrap-kubeconfig=b",
+                "--controllers=*,-certRotation",
+            ],
+            "bootstrap-kubeconfig",
+        ),
+        (
+            vec![
+                "--cluster-name=a",
+                "--bootstrap-kubeconfig=b",
+                "--karmada-context=c",
+            ],
+            "bootstrap-kubeconfig",
+        ),
+        (vec!["--cluster-name=a", "--nope"], "nope"),
+        (
+            vec!["--cluster-name=a", "--cluster-region=EU West"],
+            "cluster-region",
+        ),
+        (
+            vec!["--cluster-name=a", "--cluster-provider=-x"],
+            "cluster-provider",
+        ),
+        (
+            vec!["--cluster-name=a", "--cluster-zones=a,b c"],
+            "cluster-zones",
+        ),
+        (
+            vec!["--cluster-name=a", "--cluster-api-endpoint=10.0.0.1:6443"],
+            "cluster-api-endpoint",
+        ),
+        (
+            vec!["--cluster-name=a", "--cluster-api-endpoint=https://h/?a=b"],
+            "cluster-api-endpoint",
+        ),
+        (
+            vec!["--cluster-name=a", "--proxy-server-address=proxy:3128"],
+            "proxy-server-address",
+        ),
+    ] {
+        let error = load(&arguments).unwrap_err().to_string();
+        assert!(error.contains(name), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn addresses_that_a_cluster_takes_are_taken() {
+    for endpoint in [
+        "https://10.0.0.1:6443",
+        "https://[fd00::1]:6443",
+        "https://rancher/k8s/clusters/c-1",
+        "http://localhost:8080/",
+    ] {
+        let endpoint = format!("--cluster-api-endpoint={endpoint}");
+        load(&["--cluster-name=a", &endpoint]).unwrap();
+    }
+    let flags = [
+        "--cluster-name=a",
+        "--proxy-server-address=socks5://proxy:1080",
+    ];
+    load(&flags).unwrap();
+}
+
+#[test]
+fn the_name_of_a_cluster_is_a_label_of_at_most_48_characters() {
+    for (name, valid) in [
+        ("member1", true),
+        ("a", true),
+        ("-a", false),
+        ("a-", false),
+        ("a.b", false),
+        ("", false),
+    ] {
+        assert_eq!(is_cluster_name(name), valid, "{name}");
+    }
+    assert!(is_cluster_name(&"a".repeat(48)) && !is_cluster_name(&"a".repeat(49)));
+}
