@@ -32,6 +32,8 @@
 //!   bindings and templates.
 //! * `namespace` watches namespaces and Clusters; decides in [`binding`] (`namespaces`); writes
 //!   Works with namespaces.
+//! * `workloadRebalancer` watches WorkloadRebalancers; decides in [`rebalance`] (`decide`); writes
+//!   `spec.rescheduleTriggeredAt` of bindings, and the status of WorkloadRebalancers.
 //! * `agentcsrapproving` watches signing requests; decides in [`registration`] (`decide`); writes
 //!   approvals, roles and namespaces of members.
 //!
@@ -77,6 +79,7 @@ pub mod fleet;
 mod graceful_eviction;
 pub mod kubectl;
 mod overrides;
+mod rebalance;
 mod registration;
 pub mod scheduler;
 pub mod settings;

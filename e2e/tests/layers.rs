@@ -81,6 +81,7 @@ const CONTROL_PLANE: Floors = &[
     &["overrides"],
     &["binding"],
     &["application_failover"],
+    &["rebalance"],
     &["detector"],
     &["status"],
     &["registration"],

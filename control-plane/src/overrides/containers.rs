@@ -133,7 +133,7 @@ mod tests {
             }
             let pod = manifest
                 .pointer("/spec/template/spec")
-                .unwrap_or(&manifest["spec"]);
+                .unwrap_or_else(|| &manifest["spec"]);
             assert_eq!(
                 pod["containers"],
                 json!([

@@ -72,7 +72,7 @@ pub const GATES: [Gate; 7] = [
 ];
 
 /// Names that `--controllers` accepts, with the task of each.
-pub const CONTROLLERS: [(&str, &str); 11] = [
+pub const CONTROLLERS: [(&str, &str); 12] = [
     (
         "cluster",
         "Cluster lifecycle, health monitor and condition taints",
@@ -95,6 +95,7 @@ pub const CONTROLLERS: [(&str, &str); 11] = [
         "status of bindings and templates from Works",
     ),
     ("namespace", "propagation of namespaces to members"),
+    ("workloadRebalancer", "new placements on request"),
     (
         "agentcsrapproving",
         "approval of the signing requests of agents",

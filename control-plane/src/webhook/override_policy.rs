@@ -39,12 +39,12 @@ pub struct Policy {
 pub fn check(policy: &Policy) -> Findings {
     let mut found = Findings::default();
     let spec = &policy.spec;
-    let elsewhere = |namespace: &&String| {
+    let elsewhere = |namespace: &String| {
         let own = policy.metadata.namespace.as_ref();
-        !namespace.is_empty() && own.is_some_and(|own| own != *namespace)
+        !namespace.is_empty() && own.is_some_and(|own| own != namespace)
     };
     for (index, selector) in spec.resource_selectors.iter().enumerate() {
-        if selector.namespace.as_ref().filter(elsewhere).is_some() {
+        if selector.namespace.as_ref().is_some_and(&elsewhere) {
             found.warn(
                 format!("spec.resourceSelectors[{index}].namespace"),
                 "is not the policy's own: nothing is selected there",
@@ -188,13 +188,13 @@ pub fn default(policy: &mut Value) {
 mod tests {
     use super::*;
 
-    fn refusal(spec: Value) -> String {
+    fn refusal(spec: &Value) -> String {
         let policy = json!({ "metadata": { "namespace": "shop" }, "spec": spec });
         let policy: Policy = serde_json::from_value(policy).unwrap();
         check(&policy).refusal().unwrap_or_default()
     }
 
-    fn rule(overriders: Value) -> Value {
+    fn rule(overriders: &Value) -> Value {
         json!({ "overrideRules": [{ "overriders": overriders }] })
     }
 
@@ -217,14 +217,14 @@ mod tests {
                 "yaml": [{ "subPath": "/x", "operator": "add", "value": 1 }],
             }],
         });
-        assert_eq!(refusal(rule(all.clone())), "");
-        assert_eq!(refusal(json!({ "overriders": all })), "");
+        assert_eq!(refusal(&rule(&all)), "");
+        assert_eq!(refusal(&json!({ "overriders": all })), "");
     }
 
     #[test]
     fn each_fault_is_refused_with_its_field() {
-        let plaintext = |it: Value| rule(json!({ "plaintext": [it] }));
-        let field = |it: Value| rule(json!({ "fieldOverrider": [it] }));
+        let plaintext = |it: Value| rule(&json!({ "plaintext": [it] }));
+        let field = |it: Value| rule(&json!({ "fieldOverrider": [it] }));
         for (spec, at, reason) in [
             (
                 json!({ "overrideRules": [{ "overriders": {} }], "overriders": { "fieldOverrider": [
@@ -254,20 +254,20 @@ mod tests {
                 "must be absent",
             ),
             (
-                rule(json!({ "imageOverrider": [{ "component": "Tag", "operator": "add" }] })),
+                rule(&json!({ "imageOverrider": [{ "component": "Tag", "operator": "add" }] })),
                 "imageOverrider[0].value",
                 "Required",
             ),
             (
                 rule(
-                    json!({ "labelsOverrider": [{ "operator": "add", "value": { "a b": "c" } }] }),
+                    &json!({ "labelsOverrider": [{ "operator": "add", "value": { "a b": "c" } }] }),
                 ),
                 "labelsOverrider[0].value",
                 "a key is",
             ),
             (
                 rule(
-                    json!({ "labelsOverrider": [{ "operator": "add", "value": { "a": "not one" } }] }),
+                    &json!({ "labelsOverrider": [{ "operator": "add", "value": { "a": "not one" } }] }),
                 ),
                 "labelsOverrider[0].value[a]",
                 "label value",
@@ -295,7 +295,7 @@ mod tests {
                 "planet",
             ),
         ] {
-            let text = refusal(spec);
+            let text = refusal(&spec);
             assert!(
                 text.contains(at) && text.contains(reason),
                 "{at} {reason}: {text}"

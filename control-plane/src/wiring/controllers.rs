@@ -13,8 +13,8 @@ use crate::eviction::pace::Pace;
 use crate::fleet::Fleet;
 use crate::settings::{self, CONTROLLERS, Settings};
 use crate::{
-    application_failover, binding, cluster, detector, eviction, graceful_eviction, registration,
-    scheduler, status, taint, unsupported,
+    application_failover, binding, cluster, detector, eviction, graceful_eviction, rebalance,
+    registration, scheduler, status, taint, unsupported,
 };
 
 /// What a controller needs to start.
@@ -61,6 +61,9 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
     ("bindingStatus", |it| status::start(it.fleet, it.tasks)),
     ("namespace", |it| {
         binding::start_namespaces(it.fleet, it.tasks);
+    }),
+    ("workloadRebalancer", |it| {
+        rebalance::start(it.fleet, it.tasks);
     }),
     ("agentcsrapproving", |it| {
         registration::start(it.fleet, it.tasks);

@@ -1,13 +1,15 @@
 //! Applications that fail while their clusters are well: what moves, what stays, and what is told.
 
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::test_bed::until;
+use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::{Binding as _, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::rebalancer::WorkloadRebalancer;
 use muster_shared::conditions;
+use muster_shared::k8s::Api;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, merge, shares};
+use crate::bench::{Bench, create, merge, shares};
 
 const HISTORY: &str = "failover.muster.io/record";
 
@@ -286,4 +288,49 @@ async fn an_application_whose_dependencies_stay_behind_is_not_moved_and_says_so(
     merge::<muster_shared::api::policy::PropagationPolicy>(&bench.here(), "web", dependencies_too)
         .await;
     binding(&bench, "it leaves", |binding| is_in(binding, there)).await;
+}
+
+#[tokio::test]
+async fn a_rebalancer_brings_an_application_home_and_goes_when_its_time_is_over() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    bench.deploy("web").await;
+    let application =
+        json!({ "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Gracefully" });
+    let more = json!({
+        "propagateDeps": true,
+        "failover": { "application": application },
+        "placement": {
+            "clusterAffinities": [
+                { "affinityName": "home", "clusterNames": ["m1"] },
+                { "affinityName": "away", "clusterNames": ["m2"] },
+            ],
+            "replicaScheduling": { "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated" },
+        },
+    });
+    bench.place("web", more).await;
+    bench.sent("m1", "Deployment", "web", |_| true).await;
+    bench.report("m1", "web", 4).await;
+    fails(&bench, "m1").await;
+    bench.sent("m2", "Deployment", "web", |_| true).await;
+    bench.report("m2", "web", 4).await;
+    bench.withdrawn("m1", "Deployment", "web").await;
+    binding(&bench, "the move is over and stays", |binding| {
+        is_in(binding, "m2") && binding.spec.graceful_eviction_tasks.is_empty()
+    })
+    .await;
+    let web = |name: &str| json!({ "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name });
+    let spec = json!({ "workloads": [web("web"), web("nosuch")], "ttlSecondsAfterFinished": 1 });
+    let rebalancers: Api<WorkloadRebalancer> = bench.all();
+    create(
+        &rebalancers,
+        json!({ "metadata": { "name": "home" }, "spec": spec }),
+    )
+    .await;
+    let told = bench
+        .told("WorkloadRebalancer", "home", "ReferencedBindingNotFound")
+        .await;
+    assert!(told.contains("nosuch"), "{told}");
+    binding(&bench, "it is at home", |binding| is_in(binding, "m1")).await;
+    gone(&rebalancers, "home").await;
 }

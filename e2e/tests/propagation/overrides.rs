@@ -6,7 +6,7 @@ use muster_shared::api::override_policy::{ClusterOverridePolicy, OverridePolicy}
 use muster_shared::names::annotation::{APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES};
 use serde_json::{Value, json};
 
-use muster_e2e::harness::ground::until;
+use muster_e2e::harness::test_bed::until;
 use muster_shared::api::work::Work;
 use muster_shared::names;
 

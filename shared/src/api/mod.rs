@@ -38,6 +38,7 @@ pub mod interpreter_webhook;
 pub mod override_policy;
 mod placement;
 pub mod policy;
+pub mod rebalancer;
 mod requirements;
 mod schema;
 pub mod taint_policy;
@@ -77,6 +78,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         binding::ClusterResourceBinding::crd(),
         binding::ResourceBinding::crd(),
         work::Work::crd(),
+        rebalancer::WorkloadRebalancer::crd(),
     ]
 }
 

@@ -1,0 +1,225 @@
+//! Decides what a rebalancer has still to request, and its status afterwards.
+
+use jiff::{SignedDuration, Timestamp};
+use muster_shared::api::rebalancer::{
+    ObservedWorkload, RebalanceFailure, RebalanceResult, WorkloadRebalancer,
+    WorkloadRebalancerStatus, WorkloadReference,
+};
+use muster_shared::k8s::Time;
+
+/// Returns the workloads whose placement is still to be requested: those of the spec without a
+/// result of this generation or a success of any.
+pub fn pending(rebalancer: &WorkloadRebalancer) -> Vec<WorkloadReference> {
+    let status = rebalancer.status.clone().unwrap_or_default();
+    let is_current = status.observed_generation == generation(rebalancer);
+    let mut pending = Vec::new();
+    for workload in &rebalancer.spec.workloads {
+        let known = result(&status, workload);
+        let is_done = match known {
+            Some(RebalanceResult::Successful) => true,
+            Some(_) => is_current,
+            None => false,
+        };
+        if !is_done && !pending.contains(workload) {
+            pending.push(workload.clone());
+        }
+    }
+    pending
+}
+
+fn generation(rebalancer: &WorkloadRebalancer) -> i64 {
+    rebalancer.metadata.generation.unwrap_or_default()
+}
+
+fn result<'a>(
+    status: &'a WorkloadRebalancerStatus,
+    workload: &WorkloadReference,
+) -> Option<&'a RebalanceResult> {
+    let mut all = status.observed_workloads.iter();
+    all.find(|it| it.workload == *workload)?.result.as_ref()
+}
+
+/// Returns the time that is written into a binding: the creation of the rebalancer, so that a
+/// restart between two writes requests nothing twice; for a later generation, the present.
+pub fn trigger(rebalancer: &WorkloadRebalancer, now: Timestamp) -> Timestamp {
+    let created = rebalancer.metadata.creation_timestamp.as_ref();
+    match created {
+        Some(created) if generation(rebalancer) <= 1 => created.0,
+        _ => whole_second(now),
+    }
+}
+
+fn whole_second(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+/// Returns the status after requests with these results (`None`: the workload has no binding);
+/// `None` if it is the one that is there.
+pub fn status(
+    rebalancer: &WorkloadRebalancer,
+    results: &[(WorkloadReference, Option<()>)],
+    now: Timestamp,
+) -> Option<WorkloadRebalancerStatus> {
+    let before = rebalancer.status.clone().unwrap_or_default();
+    let is_wanted = |workload: &WorkloadReference| rebalancer.spec.workloads.contains(workload);
+    let mut observed: Vec<ObservedWorkload> = before
+        .observed_workloads
+        .iter()
+        .filter(|it| is_wanted(&it.workload) || it.result == Some(RebalanceResult::Successful))
+        .filter(|it| !results.iter().any(|(workload, _)| *workload == it.workload))
+        .cloned()
+        .collect();
+    observed.extend(results.iter().map(|(workload, outcome)| {
+        ObservedWorkload {
+            workload: workload.clone(),
+            result: Some(match outcome {
+                Some(()) => RebalanceResult::Successful,
+                None => RebalanceResult::Failed,
+            }),
+            reason: outcome
+                .is_none()
+                .then_some(RebalanceFailure::ReferencedBindingNotFound),
+        }
+    }));
+    observed.sort_by(|a, b| a.workload.cmp(&b.workload));
+    let has_result = |workload: &WorkloadReference| {
+        observed
+            .iter()
+            .any(|it| it.workload == *workload && it.result.is_some())
+    };
+    let is_finished = rebalancer.spec.workloads.iter().all(has_result);
+    let same = observed == before.observed_workloads
+        && before.observed_generation == generation(rebalancer);
+    let finish_time = match before.finish_time.clone() {
+        _ if !is_finished => None,
+        Some(time) if same => Some(time),
+        _ => Some(Time(whole_second(now))),
+    };
+    let after = WorkloadRebalancerStatus {
+        observed_workloads: observed,
+        observed_generation: generation(rebalancer),
+        finish_time,
+    };
+    (after != before).then_some(after)
+}
+
+/// Returns the time at which a finished rebalancer is to be deleted.
+pub fn expiry(rebalancer: &WorkloadRebalancer) -> Option<Timestamp> {
+    let status = rebalancer.status.as_ref()?;
+    if status.observed_generation != generation(rebalancer) {
+        return None;
+    }
+    let ttl = rebalancer.spec.ttl_seconds_after_finished?;
+    let finished = status.finish_time.as_ref()?.0;
+    finished
+        .checked_add(SignedDuration::from_secs(ttl.into()))
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn workload(name: &str) -> WorkloadReference {
+        serde_json::from_value(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name,
+        }))
+        .unwrap()
+    }
+
+    fn rebalancer(generation: i64, names: &[&str], status: &Value) -> WorkloadRebalancer {
+        let workloads: Vec<_> = names.iter().map(|name| workload(name)).collect();
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": "home", "generation": generation,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": { "workloads": workloads, "ttlSecondsAfterFinished": 60 },
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    fn observed(name: &str, result: &str) -> Value {
+        let mut it = json!({ "workload": workload(name), "result": result });
+        if result == "Failed" {
+            it["reason"] = json!("ReferencedBindingNotFound");
+        }
+        it
+    }
+
+    #[test]
+    fn each_workload_is_requested_once_and_a_failed_one_again_when_the_spec_changes() {
+        let names = |it: &WorkloadRebalancer| {
+            pending(it)
+                .into_iter()
+                .map(|it| it.name)
+                .collect::<Vec<_>>()
+        };
+        let results = json!([observed("ok", "Successful"), observed("none", "Failed")]);
+        let status = |generation: i64| json!({ "observedWorkloads": results, "observedGeneration": generation });
+        for (what, it, expected) in [
+            (
+                "new",
+                rebalancer(1, &["ok", "ok", "none"], &Value::Null),
+                vec!["ok", "none"],
+            ),
+            ("done", rebalancer(1, &["ok", "none"], &status(1)), vec![]),
+            (
+                "changed",
+                rebalancer(2, &["ok", "none", "more"], &status(1)),
+                vec!["none", "more"],
+            ),
+        ] {
+            assert_eq!(names(&it), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn the_status_says_what_became_of_each_workload_and_when_all_had_a_result() {
+        let it = rebalancer(1, &["ok", "none"], &Value::Null);
+        let results = [(workload("ok"), Some(())), (workload("none"), None)];
+        let half = status(&it, &results[..1], at(0)).unwrap();
+        assert_eq!(half.finish_time, None);
+        let whole = status(&it, &results, at(0)).unwrap();
+        assert_eq!(
+            json!(whole.observed_workloads),
+            json!([observed("none", "Failed"), observed("ok", "Successful")])
+        );
+        assert_eq!(whole.finish_time, Some(Time(at(0))));
+        let done = WorkloadRebalancer {
+            status: Some(whole),
+            ..it
+        };
+        assert_eq!(status(&done, &[], at(5)), None, "nothing is written again");
+        assert_eq!(expiry(&done), Some(at(60)));
+        // A workload that was taken out stays in the list if it was placed anew.
+        let mut fewer = rebalancer(2, &["more"], &Value::Null);
+        fewer.status.clone_from(&done.status);
+        assert_eq!(expiry(&fewer), None);
+        let after = status(&fewer, &[(workload("more"), Some(()))], at(9)).unwrap();
+        let names: Vec<_> = after
+            .observed_workloads
+            .iter()
+            .map(|it| it.workload.name.as_str())
+            .collect();
+        assert_eq!(names, ["more", "ok"]);
+        assert_eq!(after.finish_time, Some(Time(at(9))));
+    }
+
+    #[test]
+    fn the_first_generation_is_dated_by_the_creation_and_a_later_one_by_the_change() {
+        let created: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        assert_eq!(
+            trigger(&rebalancer(1, &["a"], &Value::Null), at(7)),
+            created
+        );
+        assert_eq!(trigger(&rebalancer(2, &["a"], &Value::Null), at(7)), at(7));
+    }
+}
