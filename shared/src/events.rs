@@ -27,7 +27,8 @@ use crate::clock::calendar;
 /// events each. About 4 MB when full.
 const WAITING: usize = 8192;
 /// Writes under way at a time: with the longest time that each gives way to what matters more
-/// ([`Pool::background_client`](crate::client::Pool::background_client)), 200 a second are written even while decisions never pause.
+/// ([`Pool::background_client`](crate::client::Pool::background_client)), 200 a second are written
+/// even while decisions never pause.
 const IN_FLIGHT: usize = 16;
 /// A repetition within this time counts up the earlier event instead of making a new one
 /// (client-go's correlator: 10 min).
