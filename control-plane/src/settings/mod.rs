@@ -3,7 +3,7 @@
 
 pub mod grade_rule;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::ArgAction::Set;
@@ -224,6 +224,28 @@ pub struct Settings {
     /// Time after which Ready of a pull cluster that has never reported becomes Unknown.
     #[arg(long, default_value = "60s")]
     pub cluster_startup_grace_period: Duration,
+    /// Period of health probes and of status reports of clusters whose syncMode is Push. (Those of
+    /// Pull clusters are set at their agents.)
+    #[arg(long, default_value = "10s")]
+    pub cluster_status_update_frequency: Duration,
+    /// Time for which a cluster whose syncMode is Push must be healthy before it is reported ready
+    /// again.
+    #[arg(long, default_value = "30s")]
+    pub cluster_success_threshold: Duration,
+    /// Time for which a cluster whose syncMode is Push must be unhealthy before it is reported not
+    /// ready.
+    #[arg(long, default_value = "30s")]
+    pub cluster_failure_threshold: Duration,
+    /// Duration of the lease of a cluster whose syncMode is Push.
+    #[arg(long, default_value = "40s")]
+    pub cluster_lease_duration: Duration,
+    /// Fraction of that duration after which the lease is renewed.
+    #[arg(long, default_value_t = 0.25)]
+    pub cluster_lease_renew_interval_fraction: f64,
+    /// Watch nodes and pods of clusters whose syncMode is Push, and report their capacity.
+    #[arg(long, default_value_t = true, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub enable_cluster_resource_modeling: bool,
+
     /// Time after a failure at which a cluster gets NoExecute taints, as in Karmada 1.3. If unset,
     /// no such taints are added automatically.
     #[arg(long)]
@@ -238,6 +260,9 @@ pub struct Settings {
     #[arg(long, value_name = "SECONDS")]
     pub default_unreachable_toleration_seconds: Option<u32>,
 
+    /// False is the same as --controllers=*,-taintmanager, the newer form: no taint evicts.
+    #[arg(long, default_value_t = true, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub enable_taint_manager: bool,
     /// Evict workloads because of NoExecute taints. Requires the feature gate Failover.
     #[arg(long, default_value_t = true, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_no_execute_taint_eviction: bool,
@@ -317,6 +342,10 @@ pub struct Settings {
     /// Number of templates that are reconciled at the same time.
     #[arg(long, default_value_t = 32)]
     pub concurrent_resource_template_syncs: usize,
+
+    /// Accepted for compatibility, no effect: --log-filter sets what is logged.
+    #[arg(long, hide = true)]
+    pub v: Option<String>,
 }
 
 impl Default for Settings {
@@ -333,7 +362,8 @@ impl Settings {
 
     /// Returns whether a controller runs.
     pub fn runs(&self, controller: &str) -> bool {
-        self.controllers.enabled(controller, false)
+        let is_off = controller == "taintmanager" && !self.enable_taint_manager;
+        !is_off && self.controllers.enabled(controller, false)
     }
 
     /// Returns whether the scheduler of this process places bindings that name this scheduler;
@@ -358,10 +388,21 @@ impl Settings {
                 self.cluster_startup_grace_period,
             ),
             ("leader-elect-retry-period", self.leader_elect_retry_period),
+            (
+                "cluster-status-update-frequency",
+                self.cluster_status_update_frequency,
+            ),
+            ("cluster-lease-duration", self.cluster_lease_duration),
         ] {
             if duration.is_zero() {
                 return Err(Error::invalid(name, "must be longer than 0"));
             }
+        }
+        let fraction = self.cluster_lease_renew_interval_fraction;
+        if !(fraction > 0.0 && fraction < 1.0) {
+            let problem = format!("{fraction} must lie between 0 and 1");
+            let name = "cluster-lease-renew-interval-fraction";
+            return Err(Error::invalid(name, problem));
         }
         if self.leader_elect_renew_deadline >= self.leader_elect_lease_duration {
             return Err(Error::invalid(
@@ -405,7 +446,36 @@ impl Settings {
             ));
         }
         evict_plugins(&self.evict_plugins)?;
+        self.check_ports()?;
         self.check_controllers()
+    }
+
+    /// Returns whether this process answers admission reviews.
+    pub fn serves_admission(&self) -> bool {
+        self.cert_dir.is_some() || !self.webhook_certificate_names.0.is_empty()
+    }
+
+    /// Rejects an admission server on a port that another server of this process has. In command
+    /// lines for karmada-controller-manager `--secure-port` is the port of `/healthz`.
+    fn check_ports(&self) -> Result<(), Error> {
+        let meets = |other: SocketAddr| {
+            let (ours, theirs) = (self.bind_address, other.ip());
+            let same = ours == theirs || ours.is_unspecified() || theirs.is_unspecified();
+            same && other.port() == self.secure_port && self.secure_port != 0
+        };
+        for (name, address) in [
+            ("health-probe-bind-address", &self.health_probe_bind_address),
+            ("metrics-bind-address", &self.metrics_bind_address),
+        ] {
+            if self.serves_admission() && address.0.is_some_and(meets) {
+                let problem = format!(
+                    "port {} is that of --{name} as well; admission needs one of its own",
+                    self.secure_port
+                );
+                return Err(Error::invalid("secure-port", problem));
+            }
+        }
+        Ok(())
     }
 
     /// Rejects sets of controllers that cannot work.

@@ -1,4 +1,16 @@
+use std::ffi::OsString;
+
+use muster_shared::settings::load_from;
+
 use super::*;
+
+fn load(arguments: &[&str]) -> Result<Settings, Error> {
+    let arguments = std::iter::once("muster-control-plane").chain(arguments.iter().copied());
+    let command = clap::Command::new("muster-control-plane");
+    let settings: Settings = load_from(command, arguments.map(OsString::from), [])?;
+    settings.check()?;
+    Ok(settings)
+}
 
 #[test]
 fn the_defaults_are_accepted_and_move_nothing() {
@@ -48,17 +60,29 @@ fn the_defaults_of_detection_are_those_of_karmada() {
         ("lease", settings.leader_elect_lease_duration, 15),
         ("renewal", settings.leader_elect_renew_deadline, 10),
         ("retry", settings.leader_elect_retry_period, 2),
+        ("status", settings.cluster_status_update_frequency, 10),
+        ("success", settings.cluster_success_threshold, 30),
+        ("failure", settings.cluster_failure_threshold, 30),
+        ("cluster lease", settings.cluster_lease_duration, 40),
     ] {
         let expected: Duration = format!("{seconds}s").parse().unwrap();
         assert_eq!(duration, expected, "{name}");
     }
+    let fraction = settings.cluster_lease_renew_interval_fraction;
+    assert!((fraction - 0.25).abs() < f64::EPSILON, "{fraction}");
 }
 
 #[test]
 fn senseless_values_are_refused_by_name() {
     type Spoil = fn(&mut Settings);
-    let cases: [(&str, Spoil); 9] = [
+    let cases: [(&str, Spoil); 11] = [
         ("evict-plugins", |s| s.evict_plugins = Words(Vec::new())),
+        ("cluster-lease-renew-interval-fraction", |s| {
+            s.cluster_lease_renew_interval_fraction = 1.0;
+        }),
+        ("cluster-status-update-frequency", |s| {
+            s.cluster_status_update_frequency = Duration::default();
+        }),
         ("enable-scheduler-estimator", |s| {
             s.enable_scheduler_estimator = true;
         }),
@@ -88,4 +112,73 @@ fn senseless_values_are_refused_by_name() {
         let error = settings.check().unwrap_err().to_string();
         assert!(error.contains(name), "{error}");
     }
+}
+
+#[test]
+fn the_command_lines_of_karmadas_documentation_are_understood() {
+    // "Customizing cluster resource models", for karmada-controller-manager.
+    let settings = load(&[
+        "--kubeconfig=/etc/kubeconfig",
+        "--bind-address=0.0.0.0",
+        "--cluster-status-update-frequency=10s",
+        "--secure-port=10357",
+        "--feature-gates=CustomizedClusterResourceModeling=true",
+        "--v=4",
+    ])
+    .unwrap();
+    assert!(settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING));
+    assert!(settings.enable_cluster_resource_modeling && settings.runs("taintmanager"));
+    // "Failover overview" of release 1.3, the flags of the control plane.
+    let settings = load(&[
+        "--feature-gates=Failover=true,GracefulEviction=true",
+        "--cluster-failure-threshold=1m",
+        "--cluster-success-threshold=20s",
+        "--cluster-lease-duration=60s",
+        "--cluster-lease-renew-interval-fraction=0.5",
+        "--cluster-monitor-period=5s",
+        "--cluster-monitor-grace-period=40s",
+        "--failover-eviction-timeout=5m",
+        "--default-not-ready-toleration-seconds=300",
+        "--default-unreachable-toleration-seconds=300",
+        "--graceful-eviction-timeout=10m",
+        "--enable-taint-manager=false",
+        "--enable-cluster-resource-modeling=false",
+    ])
+    .unwrap();
+    assert!(settings.gate(&FAILOVER) && !settings.runs("taintmanager"));
+    assert!(!settings.enable_cluster_resource_modeling);
+    assert_eq!(
+        settings.cluster_failure_threshold,
+        Duration::from_secs(60),
+        "as it was given"
+    );
+}
+
+#[test]
+fn admission_on_the_port_of_another_server_is_refused_with_both_names() {
+    let seed = "--secure-port=10357";
+    for (arguments, other) in [
+        (vec!["--cert-dir=/tls", seed], "--health-probe-bind-address"),
+        (
+            vec!["--webhook-certificate-names=muster.svc", seed],
+            "--health-probe-bind-address",
+        ),
+        (
+            vec!["--cert-dir=/tls", "--secure-port=8080"],
+            "--metrics-bind-address",
+        ),
+    ] {
+        let error = load(&arguments).unwrap_err().to_string();
+        assert!(
+            error.contains("secure-port") && error.contains(other),
+            "{error}"
+        );
+    }
+    let elsewhere = [
+        "--cert-dir=/tls",
+        "--bind-address=10.0.0.1",
+        "--health-probe-bind-address=127.0.0.1:10357",
+    ];
+    load(&[&elsewhere[..], &[seed]].concat()).unwrap();
+    load(&["--cert-dir=/tls", "--health-probe-bind-address=0", seed]).unwrap();
 }

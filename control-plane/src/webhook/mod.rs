@@ -48,7 +48,7 @@ pub async fn start(
 ) -> anyhow::Result<Option<Arc<Certificate>>> {
     let settings = &fleet.settings;
     let brought = settings.cert_dir.as_ref();
-    if brought.is_none() && settings.webhook_certificate_names.0.is_empty() {
+    if !settings.serves_admission() {
         return Ok(None);
     }
     describe();
