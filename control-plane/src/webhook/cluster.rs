@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::ClusterSpec;
-use muster_shared::capacity::{default_models, standardize, validate};
+use muster_shared::capacity::{default_models, standardize, validate, validate_resources};
 use muster_shared::k8s::Time;
 use muster_shared::taints::{self, NO_EXECUTE};
 use serde::Deserialize;
@@ -27,7 +27,7 @@ pub struct Cluster {
 pub fn check(cluster: &Cluster) -> Findings {
     let mut found = Findings::default();
     let models = &cluster.spec.resource_models;
-    if let Err(fault) = validate(models) {
+    if let Err(fault) = validate(models).and_then(|()| validate_resources(models)) {
         found.invalid("spec.resourceModels", models, &fault.to_string());
     }
     found
@@ -176,6 +176,16 @@ mod tests {
         );
         assert!(
             refusal.ends_with(r#"grade 1: min of "cpu" must be the max of the grade before"#),
+            "{refusal}"
+        );
+        let models = json!([{ "grade": 0, "ranges": [{ "name": "nvidia.com/gpu", "min": "0", "max": "9223372036854775807" }] }]);
+        let cluster =
+            Cluster::deserialize(&json!({ "spec": { "resourceModels": models } })).unwrap();
+        let refusal = check(&cluster).refusal().unwrap();
+        assert!(
+            refusal.ends_with(
+                r#"grade 0: "nvidia.com/gpu" is none of cpu, memory, storage, ephemeral-storage"#
+            ),
             "{refusal}"
         );
         assert_eq!(check(&Cluster::default()).refusal(), None);

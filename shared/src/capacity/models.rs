@@ -10,6 +10,9 @@ use crate::{
 /// Upper end of the last grade.
 const UNBOUNDED: Quantity = Quantity::units(i64::MAX, Format::DecimalSi);
 
+/// Resources that grades may have (Karmada's documentation of resource models).
+const RESOURCES: [&str; 4] = ["cpu", "memory", "storage", "ephemeral-storage"];
+
 /// Lower ends of the default grades, in cores and GiB of memory. The numbers are Karmada's.
 const DEFAULT_FLOORS: [(i64, i64); 9] = [
     (0, 0),
@@ -89,6 +92,9 @@ pub enum ModelFault {
     /// Two grades have different resources, or the same ones in another order.
     #[error("grade {0} has {1:?} where the grade before has another resource")]
     ResourceNameDiffers(u64, String),
+    /// The resource is none that grades may have.
+    #[error("grade {0}: {1:?} is none of cpu, memory, storage, ephemeral-storage")]
+    UnsupportedResource(u64, String),
     /// There is a gap or an overlap between two grades.
     #[error("grade {0}: min of {1:?} must be the max of the grade before")]
     NotContiguous(u64, String),
@@ -125,6 +131,19 @@ pub fn validate(models: &[ResourceModel]) -> Result<(), ModelFault> {
         }
     }
     Ok(())
+}
+
+/// Returns an error for the first resource that grades may not have. Karmada documents the rule and
+/// does not check it, so it is apart from [`validate`].
+pub fn validate_resources(models: &[ResourceModel]) -> Result<(), ModelFault> {
+    let names = models
+        .iter()
+        .flat_map(|model| model.ranges.iter().map(|range| (model.grade, &range.name)));
+    let mut unknown = names.filter(|(_, name)| !RESOURCES.contains(&name.as_str()));
+    match unknown.next() {
+        Some((grade, name)) => Err(ModelFault::UnsupportedResource(grade, name.clone())),
+        None => Ok(()),
+    }
 }
 
 fn check(
@@ -243,6 +262,29 @@ mod tests {
         let mut models = default_models();
         models[1].ranges[1].min.0 = "4096Mi".into();
         assert_eq!(validate(&models), Ok(()));
+    }
+
+    #[test]
+    fn only_the_documented_resources_have_grades() {
+        for (name, is_known) in [
+            ("storage", true),
+            ("ephemeral-storage", true),
+            ("pods", false),
+            ("nvidia.com/gpu", false),
+            ("memroy", false),
+        ] {
+            let mut models = default_models();
+            for model in &mut models {
+                model.ranges[1].name = name.to_owned();
+            }
+            let expected = if is_known {
+                Ok(())
+            } else {
+                Err(ModelFault::UnsupportedResource(0, name.to_owned()))
+            };
+            assert_eq!(validate_resources(&models), expected, "{name}");
+            assert_eq!(validate(&models), Ok(()), "{name}");
+        }
     }
 
     #[test]
