@@ -107,5 +107,6 @@ fn rule(fault: &ModelFault) -> &'static str {
         ModelFault::NotContiguous(..) => "notContiguous",
         ModelFault::LastMaxNotUnbounded(..) => "lastMaxNotMaxInt64",
         ModelFault::BadQuantity(..) => "badQuantity",
+        ModelFault::UnsupportedResource(..) => "unsupportedResource",
     }
 }
