@@ -13,8 +13,9 @@ use muster_shared::api::binding::{
 };
 use muster_shared::k8s::Time;
 
-use super::plugin::Plugins;
+use super::plugin;
 use super::standing::Standing;
+use crate::settings::evict_plugin::EvictPlugins;
 
 /// What is known of a binding and of the clusters it concerns.
 pub struct Scene<'a> {
@@ -27,7 +28,7 @@ pub struct Scene<'a> {
     /// What is known of a cluster by its name.
     pub cluster: &'a dyn Fn(&str) -> Standing,
     /// The checks that may end a task.
-    pub plugins: Plugins,
+    pub plugins: EvictPlugins,
     /// Whether the members decide on the number of replicas (label
     /// `resourcetemplate.karmada.io/retain-replicas`), so that a healthy copy may have fewer than
     /// it was given. Asked only where a copy has.
@@ -207,7 +208,7 @@ impl<'a> Situation<'a> {
         now: Timestamp,
     ) -> Option<Done> {
         let scene = self.scene;
-        if let Some(done) = scene.plugins.any(task, self) {
+        if let Some(done) = plugin::any(scene.plugins, task, self) {
             return Some(done);
         }
         let standing = (scene.cluster)(&task.from_cluster);

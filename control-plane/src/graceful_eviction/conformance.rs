@@ -7,9 +7,9 @@ use muster_shared::api::binding::TargetCluster;
 use serde_json::{Value, json};
 
 use super::assess::{Scene, assess};
-use super::plugin::Plugins;
 use super::standing::Standing;
 use crate::deviations::DEVIATIONS;
+use crate::settings::evict_plugin::EvictPlugins;
 
 fn replay(input: &Value) -> Value {
     fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
@@ -38,7 +38,7 @@ fn replay(input: &Value) -> Value {
         reports: &reports,
         scheduled: input["generation"] == input["schedulerObservedGeneration"],
         cluster: &standing,
-        plugins: Plugins::default(),
+        plugins: EvictPlugins::default(),
         members_scale: &|| false,
         restores: true,
         timeout: input["gracefulTimeoutSeconds"]

@@ -18,7 +18,6 @@ use muster_shared::watch::{Change, Informer};
 use serde_json::json;
 
 use super::assess::{Assessment, Scene, assess};
-use super::plugin::Plugins;
 use super::standing::Standing;
 use crate::eviction::judge::{Switches, placement};
 use crate::fleet::Fleet;
@@ -26,6 +25,7 @@ use crate::fleet::availability::{Workload, readiness};
 use crate::fleet::binding::{BindingKey, BindingKind, event_reference, patch_params};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
+use crate::settings::evict_plugin::EvictPlugins;
 use muster_shared::queue::until;
 
 /// Until a kind that was not followed before has been listed.
@@ -63,7 +63,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     });
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     // Settings that were checked name plugins that there are.
-    let plugins = Plugins::parse(&fleet.settings.evict_plugins).unwrap_or_default();
+    let plugins = EvictPlugins::parse(&fleet.settings.evict_plugins).unwrap_or_default();
     fleet.work(
         tasks,
         "graceful eviction",
@@ -100,7 +100,7 @@ fn enqueue_all<B: BindingKind>(fleet: &Fleet, queue: &Queue<BindingKey>) {
 
 async fn work_off<B: BindingKind>(
     fleet: &Fleet,
-    plugins: Plugins,
+    plugins: EvictPlugins,
     key: BindingKey,
 ) -> Result<Next, Error> {
     let Some(binding) = B::cache(fleet).get(key.namespace.as_deref(), &key.name) else {
@@ -144,7 +144,7 @@ async fn work_off<B: BindingKind>(
 /// What becomes of the tasks, and when to look again although nothing changes.
 fn look<B: Binding>(
     fleet: &Fleet,
-    plugins: Plugins,
+    plugins: EvictPlugins,
     binding: &B,
     now: Timestamp,
 ) -> (Assessment, Option<Duration>) {

@@ -1,6 +1,7 @@
 //! Settings of the control plane: the flags of karmada-controller-manager and karmada-scheduler,
 //! with the same names, meaning and syntax, and flags from the proposal, which are marked.
 
+pub mod evict_plugin;
 pub mod grade_rule;
 
 use std::net::{IpAddr, SocketAddr};
@@ -13,6 +14,7 @@ use muster_shared::settings::{
 use muster_shared::telemetry::LogFormat;
 use serde::Deserialize;
 
+use crate::settings::evict_plugin::EvictPlugins;
 use crate::settings::grade_rule::GradeRule;
 
 /// Permits evictions because of taints. If off, no taint evicts anything, including taints of users
@@ -111,25 +113,6 @@ pub const SCHEDULER_PLUGINS: [&str; 6] = [
     "ClusterEviction",
     "ClusterLocality",
 ];
-
-/// Names that `--evict-plugins` accepts: the checks that may complete a graceful eviction task.
-pub const EVICT_PLUGINS: [&str; 2] = ["BackInResult", "ResourceHealth"];
-
-/// Parses `--evict-plugins`: which of [`EVICT_PLUGINS`] are enabled.
-///
-/// # Errors
-/// A name is unknown, or no plugin is left: no old copy would ever be removed.
-pub fn evict_plugins(words: &Words) -> Result<[bool; EVICT_PLUGINS.len()], Error> {
-    let chosen = words.chosen("evict-plugins", &EVICT_PLUGINS)?;
-    if chosen.contains(&true) {
-        return Ok(chosen);
-    }
-    let known = EVICT_PLUGINS.join(", ");
-    Err(Error::invalid(
-        "evict-plugins",
-        format!("without one no old copy would ever be removed; known are *, {known}"),
-    ))
-}
 
 /// All settings of the control plane.
 #[derive(Clone, Debug, clap::Args, Deserialize)]
@@ -445,7 +428,7 @@ impl Settings {
                 "there is no estimator to ask; what fits is judged by what the agents report",
             ));
         }
-        evict_plugins(&self.evict_plugins)?;
+        EvictPlugins::parse(&self.evict_plugins)?;
         self.check_ports()?;
         self.check_controllers()
     }
