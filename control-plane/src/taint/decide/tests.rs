@@ -2,6 +2,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod several_conditions;
+
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
@@ -50,15 +52,21 @@ impl Story {
     }
 
     fn ready(&mut self, status: &str, since: i64) {
+        self.also("Ready", status, since);
+    }
+
+    /// Sets another condition than Ready, or changes it.
+    fn also(&mut self, type_: &str, status: &str, since: i64) {
         let conditions = &mut self.cluster.status.as_mut().unwrap().conditions;
-        *conditions = vec![Condition {
-            type_: "Ready".into(),
+        conditions.retain(|condition| condition.type_ != type_);
+        conditions.push(Condition {
+            type_: type_.into(),
             status: status.into(),
             reason: String::new(),
             message: String::new(),
             last_transition_time: Time(at(since)),
             observed_generation: None,
-        }];
+        });
     }
 
     fn by_hand(&mut self, key: &str) {
