@@ -216,6 +216,7 @@ impl Exit {
             since,
             to: plan.destination(),
             mode: mode.to_string(),
+            without_state: leaves_state(behavior, Switches::of(&fleet.settings)),
         };
         let then = History {
             last: Some(moved.clone()),
@@ -251,6 +252,12 @@ impl Exit {
 pub fn purge_mode(behavior: &ApplicationFailoverBehavior) -> PurgeMode {
     let mode = behavior.purge_mode.as_ref().map(PurgeMode::canonical);
     mode.cloned().unwrap_or(PurgeMode::Gracefully)
+}
+
+/// Whether a policy names state that is not preserved, because the gate is off.
+fn leaves_state(behavior: &ApplicationFailoverBehavior, switches: Switches) -> bool {
+    let rules = behavior.state_preservation.as_ref();
+    rules.is_some_and(|state| !state.rules.is_empty()) && !switches.preserves_state
 }
 
 /// Who moves it, as tasks name it.

@@ -18,6 +18,9 @@ const DEPENDENCIES: &str = "DependenciesStayBehind";
 /// Reason of the condition where the health of the kind is not known.
 const HEALTH: &str = "HealthUnknown";
 
+/// What is said of a move that left the state behind.
+const WITHOUT_STATE: &str = "; the new copy got none of the state that failover.application.statePreservation names, since the feature gate StatefulFailoverInjection is off";
+
 /// Whether a condition says that the policy is not followed.
 pub fn is_not_followed(condition: &Condition) -> bool {
     [DEPENDENCIES, HEALTH].contains(&condition.reason.as_str())
@@ -54,6 +57,8 @@ pub enum Turn {
         to: String,
         /// Purge mode of the eviction.
         mode: String,
+        /// Whether rules of state preservation had no effect, because a feature gate is off.
+        without_state: bool,
     },
     /// The application is no longer reported unhealthy.
     Recovered,
@@ -129,6 +134,7 @@ impl From<Move> for Turn {
             since: moved.since,
             to: moved.to,
             mode: moved.mode,
+            without_state: moved.without_state,
         }
     }
 }
@@ -197,9 +203,13 @@ impl Turn {
                 since,
                 to,
                 mode,
-            } => format!(
-                "left {cluster} for {to} ({mode}): the application had been unhealthy in {cluster} since {since:.0}"
-            ),
+                without_state,
+            } => {
+                let state = if *without_state { WITHOUT_STATE } else { "" };
+                format!(
+                    "left {cluster} for {to} ({mode}): the application had been unhealthy in {cluster} since {since:.0}{state}"
+                )
+            }
             Self::Recovered => "the application is not known to be unhealthy any more".to_owned(),
             Self::NotFollowed(why) => format!(
                 "the application stays where it is even when it fails, although its policy has failover.application: {why}"
@@ -215,7 +225,11 @@ impl Turn {
     pub fn severity(&self) -> EventType {
         match self {
             Self::Held { why, .. } if !matches!(why, Obstacle::Rate) => EventType::Warning,
-            Self::NotFollowed(_) => EventType::Warning,
+            Self::NotFollowed(_)
+            | Self::Left {
+                without_state: true,
+                ..
+            } => EventType::Warning,
             _ => EventType::Normal,
         }
     }
@@ -276,9 +290,21 @@ mod tests {
                     since,
                     to: "m2".to_owned(),
                     mode: "Gracefully".to_owned(),
+                    without_state: false,
                 },
                 "ApplicationMoved",
                 "left m1 for m2 (Gracefully): the application had been unhealthy in m1 since 1970-01-01T00:00:00Z",
+            ),
+            (
+                Turn::Left {
+                    cluster: cluster.clone(),
+                    since,
+                    to: "m2".to_owned(),
+                    mode: "Directly".to_owned(),
+                    without_state: true,
+                },
+                "ApplicationMoved",
+                "left m1 for m2 (Directly): the application had been unhealthy in m1 since 1970-01-01T00:00:00Z; the new copy got none of the state that failover.application.statePreservation names, since the feature gate StatefulFailoverInjection is off",
             ),
         ] {
             assert_eq!((turn.reason(), turn.message().as_str()), (reason, message));

@@ -55,6 +55,9 @@ pub struct Move {
     pub to: String,
     /// Purge mode.
     pub mode: String,
+    /// Whether its policy has rules of state preservation that a feature gate keeps from working.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_state: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
@@ -240,6 +243,7 @@ mod tests {
                 since: at(0),
                 to: "m2".to_owned(),
                 mode: "Directly".to_owned(),
+                without_state: false,
             }),
             ..History::default().after_move("m1", at(10))
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_shared::api::policy::{
-    ClusterAffinity, Placement, PriorityClassSource, PropagationSpec, ResourceSelector,
+    ClusterAffinity, Placement, PriorityClassSource, PropagationSpec, PurgeMode, ResourceSelector,
 };
 
 use super::identity::sound_name;
@@ -12,6 +12,7 @@ use crate::fleet::scope::{Scope, is_reserved};
 use crate::fleet::selection::given;
 use crate::fleet::template::Kind;
 use crate::fleet::template_event::Standing;
+use crate::settings::{FAILOVER, GRACEFUL_EVICTION, STATEFUL_FAILOVER_INJECTION, Settings};
 
 /// Findings of one policy that are told; of the others the number is.
 const MOST_TOLD: usize = 8;
@@ -90,6 +91,39 @@ pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -
         }
     }
     bounded(found)
+}
+
+/// What of a policy's failover has no effect, because a feature gate is off.
+pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding> {
+    let (application, cluster) = spec.failover.as_ref().map_or((None, None), |it| {
+        (it.application.as_ref(), it.cluster.as_ref())
+    });
+    let mut found = Vec::new();
+    let mut add = |reason, note: &str| {
+        let note = note.to_owned();
+        found.push(Finding { reason, note });
+    };
+    if cluster.is_some() && !settings.gate(&FAILOVER) {
+        let note = "spec.failover.cluster: the feature gate Failover is off, so no taint of a cluster moves anything";
+        add("FailoverOff", note);
+    }
+    let is_graceful = |mode: Option<&PurgeMode>| {
+        mode.is_none_or(|mode| *mode.canonical() == PurgeMode::Gracefully)
+    };
+    if application.is_some_and(|it| is_graceful(it.purge_mode.as_ref()))
+        && !settings.gate(&GRACEFUL_EVICTION)
+    {
+        let note = "spec.failover.application.purgeMode: Gracefully needs the feature gate GracefulEviction, which is off, so an application that fails stays where it is";
+        add("GracefulEvictionDisabled", note);
+    }
+    let state = application.and_then(|it| it.state_preservation.as_ref());
+    if state.is_some_and(|state| !state.rules.is_empty())
+        && !settings.gate(&STATEFUL_FAILOVER_INJECTION)
+    {
+        let note = "spec.failover.application.statePreservation: the feature gate StatefulFailoverInjection is off, so a new copy gets none of the old one's state";
+        add("StatePreservationOff", note);
+    }
+    found
 }
 
 fn excluded(kind: &Kind, scope: &Scope) -> Option<&'static str> {

@@ -93,6 +93,7 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
     };
     let (spec, scope) = (policy.spec(), &detector.scope);
     let mut found = audit::written(spec, key.namespace(), scope);
+    found.extend(audit::switched_off(spec, &detector.fleet.settings));
     let mut states = detector.audits.lock();
     let Some(state) = states.get_mut(key) else {
         return Next::Done;

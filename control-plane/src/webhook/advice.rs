@@ -6,15 +6,21 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::policy::Policy;
-use crate::detector::audit::{clusters_of, written};
+use crate::detector::audit::{clusters_of, switched_off, written};
 use crate::fleet::scope::Scope;
+use crate::settings::Settings;
 
 /// Clusters that one warning lists. The API server cuts warnings that are long in sum.
 const MOST_NAMES: usize = 10;
 
 /// The warnings about the policy of a review. `has_cluster` says whether there is a cluster of a
 /// name, or might be.
-pub fn warnings(review: &[u8], scope: &Scope, has_cluster: impl Fn(&str) -> bool) -> Vec<String> {
+pub fn warnings(
+    review: &[u8],
+    scope: &Scope,
+    settings: &Settings,
+    has_cluster: impl Fn(&str) -> bool,
+) -> Vec<String> {
     let Ok(review) = serde_json::from_slice::<Value>(review) else {
         return Vec::new();
     };
@@ -25,7 +31,8 @@ pub fn warnings(review: &[u8], scope: &Scope, has_cluster: impl Fn(&str) -> bool
         return Vec::new();
     }
     let namespace = policy.metadata.namespace.as_deref();
-    let found = written(&policy.spec, namespace, scope);
+    let mut found = written(&policy.spec, namespace, scope);
+    found.extend(switched_off(&policy.spec, settings));
     let mut warnings: Vec<String> = found.into_iter().map(|finding| finding.note).collect();
     let mut unknown: Vec<&str> = clusters_of(&policy.spec.placement)
         .filter(|name| !has_cluster(name))
@@ -85,9 +92,23 @@ mod tests {
                 review("Deployment", json!(["A b"]), json!({})),
                 &["not in the fleet: ..."],
             ),
+            (
+                "failover while the gate is off",
+                review(
+                    "Deployment",
+                    json!([]),
+                    json!({ "failover": { "cluster": {} } }),
+                ),
+                &["feature gate Failover is off"],
+            ),
             ("no review", "?".to_owned(), &[]),
         ] {
-            let warnings = warnings(review.as_bytes(), &Scope::default(), |name| name == "m1");
+            let warnings = warnings(
+                review.as_bytes(),
+                &Scope::default(),
+                &Settings::default(),
+                |name| name == "m1",
+            );
             assert_eq!(warnings.len(), expected.len(), "{what}: {warnings:?}");
             for (warning, part) in warnings.iter().zip(expected) {
                 assert!(warning.contains(part), "{what}: {warning}");

@@ -88,7 +88,8 @@ pub async fn start(
             Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. })
         )
     };
-    let advise = move |body: &[u8]| advice::warnings(body, &scope, &has_cluster);
+    let shared = Arc::clone(fleet);
+    let advise = move |body: &[u8]| advice::warnings(body, &scope, &shared.settings, &has_cluster);
     let clock = Arc::clone(&fleet.clock);
     let answer = move |path: &str, body: &[u8]| reply(path, body, rules, clock.now(), &advise);
     tasks.spawn(

@@ -196,3 +196,39 @@ fn what_the_fleet_lacks_is_found_with_what_to_do() {
         }
     }
 }
+
+#[test]
+fn failover_that_a_gate_switches_off_is_told_on_the_policy() {
+    let settings = |gates: &str| Settings {
+        feature_gates: gates.parse().unwrap(),
+        ..Settings::default()
+    };
+    let application = |mode: &str| {
+        json!({ "application": {
+            "decisionConditions": {}, "purgeMode": mode,
+            "statePreservation": { "rules": [{ "aliasLabelName": "job", "jsonPath": "{.id}" }] },
+        } })
+    };
+    let off = "Failover=false,GracefulEviction=false,StatefulFailoverInjection=false";
+    let on = "Failover=true,GracefulEviction=true,StatefulFailoverInjection=true";
+    for (failover, gates, expected) in [
+        (json!({ "cluster": {} }), off, &["FailoverOff"][..]),
+        (json!({ "cluster": {} }), on, &[]),
+        (
+            application("Graciously"),
+            off,
+            &["GracefulEvictionDisabled", "StatePreservationOff"],
+        ),
+        (application("Directly"), off, &["StatePreservationOff"]),
+        (application("Gracefully"), on, &[]),
+        (json!(null), off, &[]),
+    ] {
+        let spec = spec(with(
+            selecting("apps/v1", "Deployment", "web"),
+            "failover",
+            failover.clone(),
+        ));
+        let found = switched_off(&spec, &settings(gates));
+        assert_eq!(reasons(&found), expected, "{failover} with {gates}");
+    }
+}
