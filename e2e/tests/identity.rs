@@ -13,6 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::Request;
 use kube::Client;
 use muster_e2e::apiserver::{ApiServer, Running};
+use muster_e2e::harness::test_bed::eventually;
 use rcgen::{CertificateParams, DnType, KeyPair};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -21,9 +22,6 @@ use tokio::process::Command;
 
 const CSRS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
-
-/// How long anything that the server's controllers do may take.
-const SOON: Duration = Duration::from_secs(10);
 
 async fn server() -> (Running, Client) {
     muster_shared::tls::install_provider();
@@ -62,18 +60,13 @@ async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Value 
 
 /// Reads an object until it is as wanted.
 async fn until(client: &Client, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let mut last = Value::Null;
-    let found = tokio::time::timeout(SOON, async {
-        loop {
-            last = send(client, "GET", path, &Value::Null).await;
-            if wanted(&last) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    });
-    assert!(found.await.is_ok(), "not as wanted: {last}");
-    last
+    eventually(path, async || {
+        let answer = send(client, "GET", path, &Value::Null).await;
+        wanted(&answer)
+            .then_some(answer.clone())
+            .ok_or_else(|| format!("not as wanted: {answer}"))
+    })
+    .await
 }
 
 fn request(name: &str, key: &KeyPair) -> String {

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use muster_e2e::apiserver::faults::Effect;
 use muster_e2e::harness::process::Program;
+use muster_e2e::harness::test_bed::eventually;
 use muster_shared::k8s::{Api, Lease};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::bench::{AGENTS, Bench, MEMBER, until};
 
@@ -195,15 +196,12 @@ async fn a_running_agent_shows_how_each_of_its_parts_fares() {
         "muster_client_certificate_remaining_seconds{api=\"fleet\"}",
         "muster_objects_applied_total{kind=\"ConfigMap\",result=\"created\"} 1",
     ];
-    // Each part does its first round in its own time.
-    let mut text = String::new();
-    for _ in 0..300 {
-        text = agent.get("/metrics").await;
-        if all.iter().all(|expected| text.contains(expected)) {
-            return;
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
-    let missing: Vec<_> = all.iter().filter(|it| !text.contains(**it)).collect();
-    panic!("{missing:?} are missing in\n{text}");
+    // Each part does its first round in its own time, of which nothing but the metrics tells.
+    eventually("every part did its first round", async || {
+        let text = agent.get("/metrics").await;
+        let missing: Vec<_> = all.iter().filter(|it| !text.contains(**it)).collect();
+        let there = missing.is_empty().then_some(());
+        there.ok_or_else(|| format!("{missing:?} are missing in\n{text}"))
+    })
+    .await;
 }

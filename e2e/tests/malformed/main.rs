@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use kube::config::Kubeconfig;
 use muster_e2e::apiserver::ApiServer;
 use muster_e2e::harness::envtest::{Envtest, Options};
+use muster_e2e::harness::test_bed::eventually;
 use serde_json::{Value, json};
 
 use make::{Dice, FREE, KEPT, definition, odd, refused, samples};
@@ -70,11 +71,12 @@ async fn furnish(kubeconfig: &Kubeconfig) -> Wire {
     }
     for (collection, object) in samples(KEPT) {
         // The CRD is served a moment later.
-        let end = Instant::now() + Duration::from_secs(20);
-        while wire.send(&post(&collection, &object)).await.unwrap().code != 201 {
-            assert!(Instant::now() < end, "{collection} is not served");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        eventually(&collection, async || {
+            let answer = wire.send(&post(&collection, &object)).await.unwrap();
+            let is_made = (answer.code == 201).then_some(());
+            is_made.ok_or_else(|| format!("is not served: {}", answer.body))
+        })
+        .await;
     }
     wire
 }

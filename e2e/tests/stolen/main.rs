@@ -9,7 +9,6 @@ mod probes;
 mod work;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use http::Request;
 use http_body_util::BodyExt as _;
@@ -19,9 +18,9 @@ use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::clean::{self, Turn};
 use muster_e2e::harness::fleet;
 use muster_e2e::harness::provider::{self, Cluster};
-use muster_e2e::harness::test_bed::{PATIENCE, Scratch};
+use muster_e2e::harness::test_bed::{PATIENCE, Scratch, eventually};
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// The member whose agent was stolen, and another.
 pub(crate) const OWN: &str = "stolen-own";
@@ -222,17 +221,12 @@ impl Stage {
                     ..register.clone()
                 },
             );
-            let effect = async {
-                while agent.send(&good).await.0 >= 300 || agent.send(&bad).await.0 < 300 {
-                    sleep(Duration::from_millis(50)).await;
-                }
-            };
-            let effect = timeout(PATIENCE, effect).await;
-            assert!(
-                effect.is_ok(),
-                "the policies do not count for the {}",
-                agent.name
-            );
+            eventually(agent.name, async || {
+                let (good, bad) = (agent.send(&good).await.0, agent.send(&bad).await.0);
+                let count = (good < 300 && bad >= 300).then_some(());
+                count.ok_or_else(|| format!("the policies do not count: {good}, {bad}"))
+            })
+            .await;
         }
     }
 

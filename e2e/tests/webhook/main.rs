@@ -16,11 +16,10 @@ use muster_control_plane::settings::Settings;
 use muster_e2e::harness::access;
 use muster_e2e::harness::apply::{apply, apply_all, objects};
 use muster_e2e::harness::fleet;
-use muster_e2e::harness::test_bed::{PATIENCE, Scratch, Task, TestBed, until};
+use muster_e2e::harness::test_bed::{Scratch, Task, TestBed, eventually, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::k8s::{Api, Secret};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 const CONFIGURATIONS: &str = include_str!("../../../charts/control-plane/access/webhooks.yaml");
 const EXEMPT: &str = r#"["system:serviceaccount:karmada-system:muster-control-plane"]"#;
@@ -78,12 +77,14 @@ impl Stage {
     /// Waits until the fleet API gets answers about policies from a server that it trusts.
     async fn answered(&self) {
         let path = format!("{POLICIES}?dryRun=All");
-        let answers = async {
-            while self.send("POST", &path, &policy(&json!({}))).await["kind"] == "Status" {
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
-        };
-        timeout(PATIENCE, answers).await.expect("admission answers");
+        eventually("admission answers", async || {
+            let answer = self.send("POST", &path, &policy(&json!({}))).await;
+            let is_refused = answer["kind"] == "Status";
+            (!is_refused)
+                .then_some(())
+                .ok_or_else(|| answer.to_string())
+        })
+        .await;
     }
 
     fn configurations(&self) -> String {
@@ -396,16 +397,12 @@ async fn what_is_taken_and_not_acted_on_is_told() {
     assert_eq!(made["metadata"]["name"], "flink", "{made}");
     let _control_plane = stage.test_bed.control_plane(Settings::default()).unwrap();
     let events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=flink";
-    let told = async {
-        loop {
-            let list = stage.send("GET", events, &Value::Null).await;
-            if let Some(event) = list["items"].get(0) {
-                return event.clone();
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    let event = timeout(PATIENCE, told).await.expect("an event tells it");
+    let event = eventually("an event tells it", async || {
+        let list = stage.send("GET", events, &Value::Null).await;
+        let event = list["items"].get(0).cloned();
+        event.ok_or_else(|| list.to_string())
+    })
+    .await;
     assert_eq!(
         (&event["type"], &event["reason"]),
         (&json!("Warning"), &json!("NotSupported"))

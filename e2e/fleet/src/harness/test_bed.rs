@@ -36,7 +36,7 @@ use muster_shared::settings::BindAddress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::observer::Missing;
@@ -201,6 +201,29 @@ where
     }
 }
 
+/// First and longest pause between two questions of [`eventually`].
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+
+/// Asks until there is an answer, for effects that no watch shows: metrics, other programs, rules
+/// that a server learns of a moment later. The error of a question is what is missing. Panics with
+/// the last one when there is no answer in time.
+pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let begun = Instant::now();
+    let (mut pause, longest) = PAUSES;
+    loop {
+        let missing = match timeout(PATIENCE, ask()).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(missing)) => missing,
+            Err(_) => "the question is not answered".to_owned(),
+        };
+        if begun.elapsed() >= PATIENCE {
+            failed(&format!("{what}: {missing}"));
+        }
+        sleep(pause).await;
+        pause = longest.min(pause * 2);
+    }
+}
+
 #[expect(clippy::panic, reason = "how a test says that it failed")]
 fn failed(missing: &str) -> ! {
     panic!("{missing}")
@@ -279,5 +302,26 @@ mod tests {
         assert!(text.contains("a: it is green"), "{text}");
         assert!(text.contains("colour: red"), "{text}");
         assert!(!text.contains("managedFields"), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_is_asked_until_it_is_answered() {
+        let mut asked = 0;
+        let answer = eventually("the third", async || {
+            asked += 1;
+            (asked == 3)
+                .then_some("yes")
+                .ok_or_else(|| asked.to_string())
+        });
+        assert_eq!(answer.await, "yes");
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[should_panic(expected = "the answer: nothing yet")]
+    async fn what_is_missing_after_all_is_told() {
+        eventually("the answer", async || {
+            Err::<(), _>("nothing yet".to_owned())
+        })
+        .await;
     }
 }
