@@ -80,6 +80,19 @@
 //! time of all other kinds.
 //!
 //! Calls block ([`Engine`] says for how long), and need no async runtime.
+//!
+//! # Differences from Karmada
+//!
+//! * A script sees nothing of other scripts and calls; there globals outlive a call.
+//! * Memory and instructions have limits; there only time has.
+//! * A table may be at several places of a result, and a list be filled in any order.
+//! * An empty table that the object has at its place is kept; there it is often left out.
+//! * Replicas below 0 or beyond 32 bits, and an object of another kind than the one that was given,
+//!   are errors.
+//! * `..` writes whole numbers from 1e14 on with 14 digits, as in the Lua of its authors;
+//!   `tostring` writes all digits, as there.
+//! * `pairs` goes in another order. `os.date` writes `%a`, `%c` and `%x` as C does, in UTC.
+//! * The built-in rules: see `tests/third_party.rs`.
 
 mod admission;
 mod answer;

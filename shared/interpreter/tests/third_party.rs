@@ -17,33 +17,123 @@ const SUITE: &str = "interpreter_thirdparty_lua";
 
 const UNUSED_SIDECAR_SET: &str = "a SidecarSet that runs in no member cannot be aggregated";
 const HELM_CHART: &str = "the reported status of a HelmChart lacks observedGeneration";
+const HELM_FAILURES: &str = "failures of a HelmRelease are added to those of the last aggregation";
+const BROADCAST_JOB: &str = "a BroadcastJob that still runs counts like the member before it";
+const WORKFLOW_SECRET: &str = "a Secret that a volume of a Workflow names is not found";
+const RAY_WORKERS: &str = "a group of workers of a RayService gets less than no replicas";
+const NO_MESSAGE: &str = "a condition without a message cannot be aggregated";
+const NO_TEMPLATE: &str = "a task of a Volcano Job without a template is an error";
+const TIME: &str = "a condition that stays gets a new time with every aggregation";
+
+const fn deviation(quirk: &'static str, reason: &'static str) -> Deviation {
+    Deviation {
+        suite: SUITE,
+        quirk,
+        reason,
+    }
+}
 
 const DEVIATIONS: &[Deviation] = &[
-    Deviation {
-        suite: SUITE,
-        quirk: UNUSED_SIDECAR_SET,
-        reason: "its counts are 0, as for the other kinds of Kruise: an error would be repeated for ever",
-    },
-    Deviation {
-        suite: SUITE,
-        quirk: HELM_CHART,
-        reason: "it is reported, or that of the template could never advance",
-    },
+    deviation(
+        UNUSED_SIDECAR_SET,
+        "its counts are 0, as for the other kinds of Kruise: an error would be repeated for ever",
+    ),
+    deviation(
+        HELM_CHART,
+        "it is reported, or that of the template could never advance",
+    ),
+    deviation(
+        HELM_FAILURES,
+        "they are the sum over the members: otherwise they grow with every aggregation",
+    ),
+    deviation(
+        BROADCAST_JOB,
+        "it counts as running: otherwise the job is complete too early",
+    ),
+    deviation(
+        WORKFLOW_SECRET,
+        "the field is secretName, and the Secret goes along",
+    ),
+    deviation(
+        RAY_WORKERS,
+        "rounding never gives out more than there is: the API refuses negative numbers",
+    ),
+    deviation(NO_MESSAGE, "the message is empty"),
+    deviation(
+        NO_TEMPLATE,
+        "the task has no requirements: one task must not hide the others",
+    ),
+    deviation(
+        TIME,
+        "the time stays: otherwise every aggregation is a change, and is written",
+    ),
 ];
 
 /// Quirks that the recording does not mark.
 fn named(case: &Case) -> Option<&'static str> {
-    let input = &case.input;
-    match (input["kind"].as_str()?, input["operation"].as_str()?) {
-        ("SidecarSet", "AggregateStatus") if input.get("aggregatedStatusItems").is_none() => {
-            Some(UNUSED_SIDECAR_SET)
-        }
+    let (input, is_error) = (&case.input, case.output.get("error").is_some());
+    let operation = input["operation"].as_str()?;
+    let items = || list(&input["aggregatedStatusItems"]).iter();
+    let object = input.get("object").or_else(|| input.get("observed"))?;
+    let lacks_message = |one: &Value| one.get("message").is_none();
+    match (input["kind"].as_str()?, operation) {
+        ("SidecarSet", "AggregateStatus") if items().next().is_none() => Some(UNUSED_SIDECAR_SET),
+        (_, "AggregateStatus") if is_error => items()
+            .flat_map(|item| list(&item["status"]["conditions"]))
+            .any(lacks_message)
+            .then_some(NO_MESSAGE),
         ("HelmChart", "InterpretStatus") => {
-            let observed = &input["observed"]["status"]["observedGeneration"];
+            let observed = &object["status"]["observedGeneration"];
             (!observed.is_null()).then_some(HELM_CHART)
         }
+        ("HelmRelease", "AggregateStatus") => {
+            let failures = ["failures", "upgradeFailures", "installFailures"];
+            let before = failures.map(|name| object["status"][name].as_i64());
+            let differ = failures
+                .iter()
+                .zip(before)
+                .any(|(name, before)| match before {
+                    Some(before) => before != 0,
+                    None => items().any(|item| item["status"][*name].as_i64().unwrap_or(0) != 0),
+                });
+            differ.then_some(HELM_FAILURES)
+        }
+        ("BroadcastJob", "AggregateStatus") => {
+            let ended: Vec<bool> = items().map(has_ended).collect();
+            let differ = ended.windows(2).any(|pair| pair[0] && !pair[1]);
+            differ.then_some(BROADCAST_JOB)
+        }
+        ("Notebook" | "TFJob", "AggregateStatus") => {
+            let known = list(&object["status"]["conditions"]);
+            (!known.is_empty()).then_some(TIME)
+        }
+        ("Workflow", "InterpretDependency") => list(&object["spec"]["volumes"])
+            .iter()
+            .any(|volume| volume.get("secret").is_some())
+            .then_some(WORKFLOW_SECRET),
+        ("RayService", "ReviseReplica") => {
+            let groups = &case.output["revised"]["spec"]["rayClusterConfig"]["workerGroupSpecs"];
+            let negative = |group: &Value| group["replicas"].as_i64().is_some_and(|one| one < 0);
+            list(groups).iter().any(negative).then_some(RAY_WORKERS)
+        }
+        ("Job", "InterpretComponent") if is_error => Some(NO_TEMPLATE),
         _ => None,
     }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Whether the job of a member is complete or has failed.
+fn has_ended(item: &Value) -> bool {
+    let ends = ["Complete", "Failed"];
+    list(&item["status"]["conditions"]).iter().any(|one| {
+        one["status"] == "True"
+            && one["type"]
+                .as_str()
+                .is_some_and(|kind| ends.contains(&kind))
+    })
 }
 
 #[test]

@@ -113,9 +113,10 @@ pub fn replay_naming(
 
 /// The same for a suite that the project has no copy of, because its inputs are others' work: all
 /// its lines are in the folder of `MUSTER_VECTORS`. `None` if that is not set or has no such suite.
+/// The folder may have no example of a declared deviation.
 ///
 /// # Errors
-/// Those of [`replay`].
+/// The first failures in words, an empty suite or an unreadable line.
 pub fn replay_elsewhere(
     suite: &str,
     deviations: &[Deviation],
@@ -132,7 +133,13 @@ pub fn replay_elsewhere(
             case.quirk = name(case).map(str::to_owned);
         }
     }
-    judged(suite, &cases, deviations, &Answers::default(), &run).map(Some)
+    let quirks: HashSet<_> = cases.iter().filter_map(|it| it.quirk.as_deref()).collect();
+    let shown: Vec<Deviation> = deviations
+        .iter()
+        .filter(|deviation| quirks.contains(deviation.quirk))
+        .copied()
+        .collect();
+    judged(suite, &cases, &shown, &Answers::default(), &run).map(Some)
 }
 
 /// Judges the lines of a suite and prints how many did what.

@@ -15,9 +15,9 @@ use serde_json::{Map, Number, Value};
 /// Deepest nesting of tables in a result.
 const MAX_DEPTH: usize = 100;
 /// Most values in a result.
-const MAX_VALUES: usize = 1_000_000;
+const MAX_VALUES: usize = 500_000;
 /// Most bytes of text in a result.
-const MAX_TEXT: usize = 32 << 20;
+const MAX_TEXT: usize = 8 << 20;
 /// Longest piece of a foreign value that an error message quotes.
 const QUOTE: usize = 60;
 
