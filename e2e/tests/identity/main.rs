@@ -1,0 +1,122 @@
+//! Who is who on the embedded API server, and who may do what: certificates, tokens, impersonation,
+//! RBAC.
+
+// The lints know test functions, not the functions that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod certificates;
+mod kubectl;
+mod rights;
+mod tokens;
+
+use http::Request;
+use kube::Client;
+use muster_e2e::apiserver::{ApiServer, Running};
+use muster_e2e::harness::test_bed::eventually;
+use serde_json::{Value, json};
+
+const CSRS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+async fn server() -> (Running, Client) {
+    muster_shared::tls::install_provider();
+    let server = ApiServer::for_test().await;
+    let client = server.client().await.unwrap();
+    (server, client)
+}
+
+/// Sends a request, perhaps as somebody else; the answer is the object or `Status`.
+async fn send_as(
+    client: &Client,
+    who: &[(&str, &str)],
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> Value {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", "application/json");
+    for (header, value) in who {
+        request = request.header(*header, *value);
+    }
+    let request = request.body(body.to_string().into_bytes().into()).unwrap();
+    let response = client.send(request).await.unwrap();
+    let body = http_body_util::BodyExt::collect(response.into_body())
+        .await
+        .unwrap()
+        .to_bytes();
+    serde_json::from_slice(&body).unwrap()
+}
+
+async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Value {
+    send_as(client, &[], method, path, body).await
+}
+
+/// Reads an object until it is as wanted.
+async fn until(client: &Client, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    eventually(path, async || {
+        let answer = send(client, "GET", path, &Value::Null).await;
+        wanted(&answer)
+            .then_some(answer.clone())
+            .ok_or_else(|| format!("not as wanted: {answer}"))
+    })
+    .await
+}
+
+/// A client with a certificate.
+async fn client_with(server: &Running, certificate: &str, key: &str) -> Client {
+    let mut kubeconfig = server.admin_kubeconfig().unwrap();
+    let auth = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
+    auth.client_certificate_data = Some(certificate.to_owned());
+    auth.client_key_data = Some(key.to_owned().into());
+    client_of(kubeconfig).await
+}
+
+async fn client_of(kubeconfig: kube::config::Kubeconfig) -> Client {
+    let options = kube::config::KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .unwrap();
+    Client::try_from(config).unwrap()
+}
+
+/// A client with a bearer token.
+async fn client_with_token(server: &Running, token: &str) -> Client {
+    let mut kubeconfig = server.admin_kubeconfig().unwrap();
+    kubeconfig.auth_infos[0].auth_info = Some(kube::config::AuthInfo {
+        token: Some(token.to_owned().into()),
+        ..kube::config::AuthInfo::default()
+    });
+    client_of(kubeconfig).await
+}
+
+async fn who_am_i(client: &Client) -> Value {
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+    send(client, "POST", path, &review).await["status"]["userInfo"].clone()
+}
+
+/// Grants rules to a user, cluster-wide, under the user's name.
+async fn grant(client: &Client, user: &str, rules: &Value) {
+    let role = json!({ "metadata": { "name": user }, "rules": rules });
+    let made = send(client, "POST", &format!("{RBAC}/clusterroles"), &role).await;
+    assert_eq!(made["kind"], "ClusterRole", "{made}");
+    let made = send(
+        client,
+        "POST",
+        &format!("{RBAC}/clusterrolebindings"),
+        &binding(user, user, user),
+    )
+    .await;
+    assert_eq!(made["kind"], "ClusterRoleBinding", "{made}");
+}
+
+fn binding(name: &str, role: &str, user: &str) -> Value {
+    let group = "rbac.authorization.k8s.io";
+    json!({
+        "metadata": { "name": name },
+        "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": role },
+        "subjects": [{ "kind": "User", "apiGroup": group, "name": user }],
+    })
+}

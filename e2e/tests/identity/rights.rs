@@ -1,0 +1,176 @@
+//! Rights: grants, roles and impersonation.
+
+use serde_json::{Value, json};
+
+use crate::{RBAC, binding, grant, send, send_as, server};
+
+#[tokio::test]
+async fn nobody_grants_what_they_do_not_have() {
+    let (_server, client) = server().await;
+    let held = json!([
+        { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"], "verbs": ["create", "update", "patch"] },
+        { "apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"] },
+    ]);
+    grant(&client, "ann", &held).await;
+    let ann = [("impersonate-user", "ann")];
+    let (roles, bindings) = (
+        format!("{RBAC}/clusterroles"),
+        format!("{RBAC}/clusterrolebindings"),
+    );
+    let role = |name: &str, rules: &Value| json!({ "metadata": { "name": name }, "rules": rules });
+
+    let more = json!([
+        { "apiGroups": [""], "resources": ["pods", "secrets"], "verbs": ["get", "list"] },
+        { "apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "delete"] },
+        { "nonResourceURLs": ["/x"], "verbs": ["get"] },
+        { "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"], "verbs": ["get"] },
+    ]);
+    let refused = send_as(&client, &ann, "POST", &roles, &role("more", &more)).await;
+    assert_eq!(
+        refused["message"],
+        "clusterroles.rbac.authorization.k8s.io \"more\" is forbidden: user \"ann\" (groups=[\"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n\
+         {APIGroups:[\"\"], Resources:[\"configmaps\"], ResourceNames:[\"a\"], Verbs:[\"get\"]}\n\
+         {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\" \"list\"]}\n\
+         {APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\" \"list\"]}\n\
+         {APIGroups:[\"apps\"], Resources:[\"deployments\"], Verbs:[\"delete\"]}\n\
+         {NonResourceURLs:[\"/x\"], Verbs:[\"get\"]}"
+    );
+    let less = json!([{ "apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"] }]);
+    let made = send_as(&client, &ann, "POST", &roles, &role("less", &less)).await;
+    assert_eq!(made["kind"], "ClusterRole", "{made}");
+    let made = send_as(
+        &client,
+        &ann,
+        "POST",
+        &bindings,
+        &binding("b", "less", "bob"),
+    )
+    .await;
+    assert_eq!(made["kind"], "ClusterRoleBinding", "{made}");
+    let refused = send_as(
+        &client,
+        &ann,
+        "POST",
+        &bindings,
+        &binding("c", "cluster-admin", "bob"),
+    )
+    .await;
+    assert!(refused["message"].as_str().unwrap().ends_with("{APIGroups:[\"*\"], Resources:[\"*\"], Verbs:[\"*\"]}\n{NonResourceURLs:[\"*\"], Verbs:[\"*\"]}"), "{refused}");
+    let refused = send_as(
+        &client,
+        &ann,
+        "POST",
+        &bindings,
+        &binding("c", "nosuch", "bob"),
+    )
+    .await;
+    assert_eq!(
+        (&refused["code"], &refused["message"]),
+        (
+            &json!(404),
+            &json!("clusterrolebindings.rbac.authorization.k8s.io \"nosuch\" not found")
+        )
+    );
+
+    // `escalate` and `bind` lift it.
+    let lifted = json!([
+        { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["escalate"] },
+        { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "resourceNames": ["cluster-admin"], "verbs": ["bind"] },
+    ]);
+    send(&client, "POST", &roles, &role("lifted", &lifted)).await;
+    send(
+        &client,
+        "POST",
+        &bindings,
+        &binding("lifted", "lifted", "ann"),
+    )
+    .await;
+    let made = send_as(&client, &ann, "POST", &roles, &role("more", &more)).await;
+    assert_eq!(made["kind"], "ClusterRole", "{made}");
+    let made = send_as(
+        &client,
+        &ann,
+        "POST",
+        &bindings,
+        &binding("c", "cluster-admin", "bob"),
+    )
+    .await;
+    assert_eq!(made["kind"], "ClusterRoleBinding", "{made}");
+}
+
+#[tokio::test]
+async fn rights_follow_the_roles_as_they_are_written() {
+    let (_server, client) = server().await;
+    let bob = [("impersonate-user", "bob")];
+    let list =
+        async || send_as(&client, &bob, "GET", "/api/v1/nodes", &Value::Null).await["kind"].clone();
+    assert_eq!(list().await, "Status");
+    grant(
+        &client,
+        "bob",
+        &json!([{ "apiGroups": [""], "resources": ["nodes"], "verbs": ["list"] }]),
+    )
+    .await;
+    assert_eq!(list().await, "NodeList");
+    send(
+        &client,
+        "PUT",
+        &format!("{RBAC}/clusterroles/bob"),
+        &json!({ "metadata": { "name": "bob" }, "rules": [] }),
+    )
+    .await;
+    assert_eq!(list().await, "Status");
+    send(&client, "PUT", &format!("{RBAC}/clusterroles/bob"), &json!({ "metadata": { "name": "bob" }, "rules": [{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }] })).await;
+    assert_eq!(list().await, "NodeList");
+    send(
+        &client,
+        "DELETE",
+        &format!("{RBAC}/clusterrolebindings/bob"),
+        &json!({}),
+    )
+    .await;
+    assert_eq!(list().await, "Status");
+}
+
+#[tokio::test]
+async fn being_somebody_else_takes_the_right_to_it() {
+    let (server, client) = server().await;
+    let rules = json!([
+        { "apiGroups": [""], "resources": ["users"], "resourceNames": ["bob"], "verbs": ["impersonate"] },
+        { "apiGroups": ["authentication.k8s.io"], "resources": ["userextras/scopes"], "resourceNames": ["a"], "verbs": ["impersonate"] },
+    ]);
+    grant(&client, "ann", &rules).await;
+    let ann = server.client_as("ann", &[]).await.unwrap();
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let mut bob = vec![
+        ("impersonate-user", "bob"),
+        ("impersonate-extra-scopes", "a"),
+    ];
+    let review = send_as(&ann, &bob, "POST", path, &json!({})).await;
+    assert_eq!(
+        review["status"]["userInfo"],
+        json!({ "username": "bob", "groups": ["system:authenticated"], "extra": { "scopes": ["a"] } })
+    );
+    for (header, value, why) in [
+        (
+            "impersonate-extra-scopes",
+            "b",
+            "userextras.authentication.k8s.io \"b\" is forbidden: User \"ann\" cannot impersonate resource \"userextras/scopes\" in API group \"authentication.k8s.io\" at the cluster scope",
+        ),
+        (
+            "impersonate-uid",
+            "u",
+            "uids.authentication.k8s.io \"u\" is forbidden: User \"ann\" cannot impersonate resource \"uids\" in API group \"authentication.k8s.io\" at the cluster scope",
+        ),
+        (
+            "impersonate-group",
+            "system:masters",
+            "groups \"system:masters\" is forbidden: User \"ann\" cannot impersonate resource \"groups\" in API group \"\" at the cluster scope",
+        ),
+    ] {
+        bob.push((header, value));
+        let refused = send_as(&ann, &bob, "POST", path, &json!({})).await;
+        assert_eq!(refused["message"], why);
+        bob.pop();
+    }
+}
