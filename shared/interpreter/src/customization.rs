@@ -95,8 +95,7 @@ type OfKind = [Vec<Script>; Operation::ALL.len()];
 /// Scripts for all kinds, by API version and kind.
 ///
 /// Where several customizations are for one kind, they are taken in the order of their names: of
-/// each operation the first script counts, and of `InterpretDependency` all do. A set keeps how its
-/// scripts fared; make a new one only when the customizations have changed.
+/// each operation the first script counts, and of `InterpretDependency` all do.
 #[derive(Debug, Default)]
 pub struct Rules {
     kinds: HashMap<String, HashMap<String, OfKind>>,
@@ -105,11 +104,19 @@ pub struct Rules {
 impl Rules {
     /// Makes the rules of customizations.
     pub fn new<'a>(customizations: impl IntoIterator<Item = &'a Customization>) -> Self {
-        Self::made(customizations, false)
+        Self::made(customizations, &Self::default(), false)
+    }
+
+    /// Makes the rules of customizations of which some have changed. A script that was there before
+    /// stays compiled, and stays suspended if it was.
+    #[must_use]
+    pub fn renewed<'a>(&self, customizations: impl IntoIterator<Item = &'a Customization>) -> Self {
+        Self::made(customizations, self, false)
     }
 
     pub(crate) fn made<'a>(
         customizations: impl IntoIterator<Item = &'a Customization>,
+        before: &Self,
         are_built_in: bool,
     ) -> Self {
         let mut sorted: Vec<&Customization> = customizations.into_iter().collect();
@@ -121,7 +128,10 @@ impl Rules {
             for (operation, text) in one.present() {
                 let known = &mut scripts[operation.index()];
                 if known.is_empty() || operation == Operation::InterpretDependency {
-                    known.push(one.script(operation, text, are_built_in));
+                    let new = one.script(operation, text, are_built_in);
+                    let old = before.scripts(&one.api_version, &one.kind, operation);
+                    let old = old.iter().find(|old| old.is_like(&new));
+                    known.push(old.cloned().unwrap_or(new));
                 }
             }
         }
@@ -194,6 +204,23 @@ mod tests {
         assert!(!rules.has("example.com/v1", "Widget", Operation::ReviseReplica));
         assert!(!rules.has("example.com/v2", "Widget", Retain));
         assert_eq!(rules.kinds(), [("example.com/v1", "Widget")]);
+    }
+
+    #[test]
+    fn scripts_that_have_not_changed_are_kept() {
+        use Operation::{InterpretHealth, Retain};
+        let before = Rules::new(&[customization("a", &[(InterpretHealth, "h"), (Retain, "r")])]);
+        let after = [customization(
+            "a",
+            &[(InterpretHealth, "h"), (Retain, "changed")],
+        )];
+        let after = before.renewed(&after);
+        let id =
+            |rules: &Rules, operation| rules.scripts("example.com/v1", "Widget", operation)[0].id();
+        assert_eq!(id(&before, InterpretHealth), id(&after, InterpretHealth));
+        assert_ne!(id(&before, Retain), id(&after, Retain));
+        let renamed = before.renewed(&[customization("b", &[(InterpretHealth, "h")])]);
+        assert_ne!(id(&before, InterpretHealth), id(&renamed, InterpretHealth));
     }
 
     #[test]

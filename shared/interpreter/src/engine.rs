@@ -15,7 +15,7 @@ use crate::{
     error::Error,
     limits::{Limit, Limits},
     lua::{
-        convert::{Fault, Marks, Reader},
+        convert::Fault,
         state::{Argument, Failure, State},
     },
     operation::Operation,
@@ -94,13 +94,13 @@ impl Engine {
             object,
             operation,
             arguments,
-            |marks, (count, needs)| {
+            |state, (count, needs)| {
                 let replicas = answer::count(count)?;
                 let requirements = if needs.is_nil() {
                     None
                 } else {
                     let table = answer::table("requires", needs)?;
-                    let json = Reader::new(marks, &[]).read("requires", table, &empty_object())?;
+                    let json = state.reader(&[]).read("requires", table, &empty_object())?;
                     Some(answer::requirements("requires", &json)?)
                 };
                 Ok(Replicas {
@@ -123,11 +123,11 @@ impl Engine {
     ) -> Result<Option<Vec<Component>>, Error> {
         let arguments = [Argument::Object(object), Argument::Nil];
         let operation = Operation::InterpretComponent;
-        self.first(rules, object, operation, arguments, |marks, (list, _)| {
+        self.first(rules, object, operation, arguments, |state, (list, _)| {
             if list.is_nil() {
                 return Ok(Vec::new());
             }
-            let json = read_list(marks, list)?;
+            let json = read_list(state, list)?;
             answer::components(&json)
         })
     }
@@ -150,7 +150,7 @@ impl Engine {
             object,
             operation,
             arguments,
-            |marks, (revised, _)| read_object(marks, object, &[object], revised),
+            |state, (revised, _)| read_object(state, object, &[object], revised),
         )
     }
 
@@ -172,7 +172,7 @@ impl Engine {
             desired,
             operation,
             arguments,
-            |marks, (retained, _)| read_object(marks, desired, &[desired, observed], retained),
+            |state, (retained, _)| read_object(state, desired, &[desired, observed], retained),
         )
     }
 
@@ -190,9 +190,9 @@ impl Engine {
     ) -> Result<Option<Value>, Error> {
         let arguments = [Argument::Object(object), Argument::List(items)];
         let operation = Operation::AggregateStatus;
-        self.first(rules, object, operation, arguments, |marks, (found, _)| {
+        self.first(rules, object, operation, arguments, |state, (found, _)| {
             let references: Vec<&Value> = std::iter::once(object).chain(items).collect();
-            read_object(marks, object, &references, found)
+            read_object(state, object, &references, found)
         })
     }
 
@@ -203,10 +203,12 @@ impl Engine {
     pub fn interpret_status(&self, rules: &Rules, object: &Value) -> Result<Option<Value>, Error> {
         let arguments = [Argument::Object(object), Argument::Nil];
         let operation = Operation::InterpretStatus;
-        self.first(rules, object, operation, arguments, |marks, (status, _)| {
+        self.first(rules, object, operation, arguments, |state, (status, _)| {
             let table = answer::table("result", status)?;
             let known = object.get("status").unwrap_or(&Value::Null);
-            let json = Reader::new(marks, &[known]).read("result", table, &empty_object())?;
+            let json = state
+                .reader(&[known])
+                .read("result", table, &empty_object())?;
             answer::status(json)
         })
     }
@@ -240,8 +242,8 @@ impl Engine {
         let mut all = Vec::new();
         for script in scripts {
             let arguments = [Argument::Object(object), Argument::Nil];
-            all.extend(self.call(script, arguments, |marks, (list, _)| {
-                let json = read_list(marks, list)?;
+            all.extend(self.call(script, arguments, |state, (list, _)| {
+                let json = read_list(state, list)?;
                 answer::dependencies(&json)
             })?);
         }
@@ -263,7 +265,7 @@ impl Engine {
         object: &Value,
         operation: Operation,
         arguments: [Argument<'_>; 2],
-        read: impl FnOnce(&Marks, Returned<'_>) -> Result<T, Fault>,
+        read: impl FnOnce(&State, Returned<'_>) -> Result<T, Fault>,
     ) -> Result<Option<T>, Error> {
         match rules.of(object, operation) {
             [] => Ok(None),
@@ -275,7 +277,7 @@ impl Engine {
         &self,
         script: &Script,
         arguments: [Argument<'_>; 2],
-        read: impl FnOnce(&Marks, Returned<'_>) -> Result<T, Fault>,
+        read: impl FnOnce(&State, Returned<'_>) -> Result<T, Fault>,
     ) -> Result<T, Error> {
         if let Some(suspension) = script.suspension(Instant::now()) {
             return Err(Error::Suspended {
@@ -290,11 +292,22 @@ impl Engine {
             let (first, second) = state
                 .call(script, function, arguments)
                 .map_err(|failure| told(script, failure))?;
-            read(&state.marks, (&first, &second)).map_err(|fault| Error::Result {
-                at: Arc::clone(script.at()),
-                path: fault.path,
-                expected: fault.expected,
-                found: fault.found,
+            read(state, (&first, &second)).map_err(|fault| {
+                let at = Arc::clone(script.at());
+                let Fault {
+                    path,
+                    expected,
+                    found,
+                } = fault;
+                match state.limit() {
+                    Some(limit) => Error::Limit { at, limit },
+                    None => Error::Result {
+                        at,
+                        path,
+                        expected,
+                        found,
+                    },
+                }
             })
         });
         script.note(limit_of(&result), Instant::now());
@@ -339,20 +352,24 @@ fn empty_object() -> Value {
 }
 
 /// Reads a list that a script made.
-fn read_list(marks: &Marks, list: &LuaValue) -> Result<Value, Fault> {
+fn read_list(state: &State, list: &LuaValue) -> Result<Value, Fault> {
     let table = answer::table("result", list)?;
-    Reader::new(marks, &[]).read("result", table, &Value::Array(Vec::new()))
+    state
+        .reader(&[])
+        .read("result", table, &Value::Array(Vec::new()))
 }
 
 /// Reads an object that a script made from others.
 fn read_object(
-    marks: &Marks,
+    state: &State,
     given: &Value,
     references: &[&Value],
     value: &LuaValue,
 ) -> Result<Value, Fault> {
     let table = answer::table("result", value)?;
-    let json = Reader::new(marks, references).read("result", table, &empty_object())?;
+    let json = state
+        .reader(references)
+        .read("result", table, &empty_object())?;
     answer::object(json, given)
 }
 

@@ -70,6 +70,11 @@ impl Script {
         &self.0.text
     }
 
+    /// Whether another script has the same origin and text.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.0.at == other.0.at && self.0.text == other.0.text
+    }
+
     pub(crate) fn is_built_in(&self) -> bool {
         self.0.is_built_in
     }

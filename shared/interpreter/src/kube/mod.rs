@@ -10,17 +10,30 @@
 pub(crate) mod pod;
 pub(crate) mod requirements;
 
+use std::sync::Arc;
+
 use mlua::{Error as LuaError, Function, Lua, LuaString, MultiValue, Value as LuaValue};
 use muster_quantity::Quantity;
 use serde_json::{Map, Value};
 
-use crate::lua::convert::{self, Marks, Reader};
+use crate::{
+    limits::Budget,
+    lua::convert::{self, Marks, Reader},
+};
 
 /// Namespace of dependencies where the caller names none.
 const DEFAULT_NAMESPACE: &str = "default";
+/// Longest name in Kubernetes.
+const MAX_NAME: usize = 253;
+/// Longest quantity that is read; those of Kubernetes have about twenty characters.
+const MAX_QUANTITY: usize = 1_000;
 
 /// The functions by name.
-pub(crate) fn functions(lua: &Lua, marks: &Marks) -> mlua::Result<Vec<(&'static str, Function)>> {
+pub(crate) fn functions(
+    lua: &Lua,
+    marks: &Marks,
+    budget: &Arc<Budget>,
+) -> mlua::Result<Vec<(&'static str, Function)>> {
     let add = lua.create_function(|_, quantities: MultiValue| {
         let sum = quantities
             .iter()
@@ -37,23 +50,26 @@ pub(crate) fn functions(lua: &Lua, marks: &Marks) -> mlua::Result<Vec<(&'static 
         }
         Ok(approximate(quantity))
     })?;
-    let shared = marks.clone();
+    let (shared, left) = (marks.clone(), Arc::clone(budget));
     let requirements = lua.create_function(move |lua, arguments: MultiValue| {
         let arguments = only("accuratePodRequirements", &arguments, 1)?;
-        let template = template(&arguments[0], &shared)?;
+        let template = template(&arguments[0], &shared, &left)?;
         let found = requirements::of_template(&template).map_err(LuaError::RuntimeError)?;
         let found = serde_json::to_value(found).unwrap_or_default();
         convert::to_lua(lua, &shared, &found)
     })?;
-    let shared = marks.clone();
+    let (shared, left) = (marks.clone(), Arc::clone(budget));
     let dependencies = lua.create_function(move |lua, arguments: MultiValue| {
         let arguments = only("getPodDependencies", &arguments, 2)?;
-        let template = template(&arguments[0], &shared)?;
+        let template = template(&arguments[0], &shared, &left)?;
         let namespace = match &arguments[1] {
             LuaValue::Nil => DEFAULT_NAMESPACE.to_owned(),
             LuaValue::Integer(number) => number.to_string(),
             other => text(other, 2)?.to_string_lossy(),
         };
+        if namespace.len() > MAX_NAME {
+            return fail(format!("a namespace has at most {MAX_NAME} characters"));
+        }
         let found = pod::dependencies(&template, &namespace).map_err(LuaError::RuntimeError)?;
         let found = serde_json::to_value(found).unwrap_or_default();
         convert::to_lua(lua, &shared, &found)
@@ -94,6 +110,9 @@ fn quantity(value: &LuaValue, at: usize) -> mlua::Result<Quantity> {
         return Ok(Quantity::ZERO);
     }
     let text = text(value, at)?.to_string_lossy();
+    if text.len() > MAX_QUANTITY {
+        return fail(format!("a quantity has at most {MAX_QUANTITY} characters"));
+    }
     text.parse()
         .map_err(|error: muster_quantity::ParseError| LuaError::RuntimeError(error.to_string()))
 }
@@ -110,7 +129,7 @@ fn approximate(quantity: Quantity) -> f64 {
 }
 
 /// A pod template that a script handed over.
-fn template(value: &LuaValue, marks: &Marks) -> mlua::Result<Value> {
+fn template(value: &LuaValue, marks: &Marks, budget: &Budget) -> mlua::Result<Value> {
     if !value.is_table() {
         return fail(format!(
             "bad argument #1: expected a pod template, found {}",
@@ -118,7 +137,7 @@ fn template(value: &LuaValue, marks: &Marks) -> mlua::Result<Value> {
         ));
     }
     let empty = Value::Object(Map::new());
-    Reader::new(marks, &[])
+    Reader::new(marks, budget, &[])
         .read("template", value, &empty)
         .map_err(|fault| {
             let (path, expected, found) = (fault.path, fault.expected, fault.found);

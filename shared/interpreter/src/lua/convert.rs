@@ -7,10 +7,12 @@
 //! An empty table may be either. One that came in empty is what it was. Another is what is at its
 //! place in one of the objects that the script was given, or else is left out, as in Karmada.
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 use mlua::{Lua, Table, Value as LuaValue};
 use serde_json::{Map, Number, Value};
+
+use crate::limits::Budget;
 
 /// Deepest nesting of tables in a result.
 const MAX_DEPTH: usize = 100;
@@ -20,6 +22,11 @@ const MAX_VALUES: usize = 500_000;
 const MAX_TEXT: usize = 8 << 20;
 /// Longest piece of a foreign value that an error message quotes.
 const QUOTE: usize = 60;
+/// Longest message, or place, of an error.
+const MESSAGE: usize = 500;
+/// Values that are read between two looks at the budget, and what they cost together.
+const STEP: usize = 64;
+const STEP_COST: u64 = 1_000;
 
 /// Metatables that mark the tables that came in empty.
 #[derive(Clone, Debug)]
@@ -104,6 +111,18 @@ impl Place<'_> {
         self.table == table || self.parent.is_some_and(|parent| parent.holds(table))
     }
 
+    /// Keys on the way, which are the same for all entries of a list.
+    fn keys(&self) -> String {
+        let mut keys = self.parent.map_or_else(String::new, Place::keys);
+        if let Step::Key(key) = self.step {
+            keys.push('\0');
+            keys.push_str(key);
+        } else {
+            keys.push('\u{1}');
+        }
+        keys
+    }
+
     /// What a reference has at this place, the entries of lists taken together.
     fn in_reference<'r>(&self, root: &'r Value) -> Vec<&'r Value> {
         let Some(parent) = self.parent else {
@@ -134,21 +153,26 @@ impl fmt::Display for Place<'_> {
 /// Makes JSON of what a function returned.
 pub(crate) struct Reader<'a> {
     marks: &'a Marks,
+    budget: &'a Budget,
     /// Objects that the script was given.
     references: &'a [&'a Value],
     values: usize,
     text: usize,
+    /// What stands at the places of empty tables.
+    known: HashMap<String, Option<Value>>,
 }
 
 type Read<T> = Result<T, Fault>;
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(marks: &'a Marks, references: &'a [&'a Value]) -> Self {
+    pub(crate) fn new(marks: &'a Marks, budget: &'a Budget, references: &'a [&'a Value]) -> Self {
         Self {
             marks,
+            budget,
             references,
             values: 0,
             text: 0,
+            known: HashMap::new(),
         }
     }
 
@@ -169,6 +193,9 @@ impl<'a> Reader<'a> {
         if self.values > MAX_VALUES {
             return Err(fault(place, format!("at most {MAX_VALUES} values"), "more"));
         }
+        if self.values.is_multiple_of(STEP) {
+            self.spend(place, STEP_COST)?;
+        }
         Ok(Some(match value {
             LuaValue::Nil => Value::Null,
             LuaValue::Boolean(value) => Value::Bool(*value),
@@ -182,6 +209,12 @@ impl<'a> Reader<'a> {
             LuaValue::Table(table) => return self.table(place, table),
             other => return Err(fault(place, "a value of JSON", a_type(other))),
         }))
+    }
+
+    /// The caller sees in the budget that a limit was exceeded.
+    fn spend(&self, place: &Place<'_>, instructions: u64) -> Read<()> {
+        let spent = self.budget.spend(instructions);
+        spent.map_err(|error| fault(place, "less", error))
     }
 
     fn text(&mut self, place: &Place<'_>, text: &mlua::LuaString) -> Read<String> {
@@ -227,7 +260,7 @@ impl<'a> Reader<'a> {
         if !list.is_empty() {
             return in_order(place, list).map(Some);
         }
-        Ok(self.empty(place, table))
+        self.empty(place, table)
     }
 
     fn entry(
@@ -273,24 +306,38 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn empty(&self, place: &Place<'_>, table: &Table) -> Option<Value> {
+    fn empty(&mut self, place: &Place<'_>, table: &Table) -> Read<Option<Value>> {
         if let Some(mark) = table.metatable() {
-            return Some(if mark == self.marks.list {
+            return Ok(Some(if mark == self.marks.list {
                 Value::Array(Vec::new())
             } else {
                 Value::Object(Map::new())
-            });
+            }));
         }
-        let known = self
-            .references
-            .iter()
-            .flat_map(|root| place.in_reference(root));
-        let mut known = known.filter_map(|one| match one {
-            Value::Object(_) => Some(Value::Object(Map::new())),
-            Value::Array(_) => Some(Value::Array(Vec::new())),
-            _ => None,
-        });
-        known.next()
+        if self.references.is_empty() {
+            return Ok(None);
+        }
+        let keys = place.keys();
+        if let Some(known) = self.known.get(&keys) {
+            return Ok(known.clone());
+        }
+        let mut known = None;
+        for root in self.references {
+            let there = place.in_reference(root);
+            self.spend(place, there.len() as u64)?;
+            known = known.or_else(|| there.into_iter().find_map(emptied));
+        }
+        self.known.insert(keys, known.clone());
+        Ok(known)
+    }
+}
+
+/// An empty value of the same kind.
+fn emptied(value: &Value) -> Option<Value> {
+    match value {
+        Value::Object(_) => Some(Value::Object(Map::new())),
+        Value::Array(_) => Some(Value::Array(Vec::new())),
+        _ => None,
     }
 }
 
@@ -314,9 +361,9 @@ fn integer(number: i64) -> Value {
 
 fn fault(place: &Place<'_>, expected: impl Into<String>, found: impl fmt::Display) -> Fault {
     Fault {
-        path: place.to_string(),
+        path: brief(place.to_string()),
         expected: expected.into(),
-        found: found.to_string(),
+        found: brief(found.to_string()),
     }
 }
 
@@ -336,8 +383,16 @@ pub(crate) fn a_type(value: &LuaValue) -> &'static str {
 
 /// A value in words, shortened.
 pub(crate) fn quoted(value: &Value) -> String {
-    let mut text = value.to_string();
-    if let Some((end, _)) = text.char_indices().nth(QUOTE) {
+    shortened(value.to_string(), QUOTE)
+}
+
+/// A message, shortened where a script has made it long.
+pub(crate) fn brief(message: impl Into<String>) -> String {
+    shortened(message.into(), MESSAGE)
+}
+
+fn shortened(mut text: String, length: usize) -> String {
+    if let Some((end, _)) = text.char_indices().nth(length) {
         text.truncate(end);
         text.push('…');
     }

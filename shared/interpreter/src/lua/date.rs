@@ -7,6 +7,9 @@ use mlua::{Error as LuaError, Lua, Table, Value};
 
 use crate::Clock;
 
+/// Longest format of a date.
+const MAX_FORMAT: usize = 1_000;
+
 /// Adds `time` and `date` to the natives of the prelude.
 pub(super) fn install(lua: &Lua, natives: &Table, clock: Clock) -> mlua::Result<()> {
     let now = Arc::clone(&clock);
@@ -22,6 +25,10 @@ pub(super) fn install(lua: &Lua, natives: &Table, clock: Clock) -> mlua::Result<
             .map_err(|_| LuaError::RuntimeError(format!("{time} is no time")))?
             .to_zoned(TimeZone::UTC);
         let format = format.unwrap_or_else(|| "%c".to_owned());
+        if format.len() > MAX_FORMAT {
+            let message = format!("a format has at most {MAX_FORMAT} characters");
+            return Err(LuaError::RuntimeError(message));
+        }
         let format = format.strip_prefix('!').unwrap_or(&format);
         if format.starts_with("*t") {
             return fields(lua, &time).map(Value::Table);

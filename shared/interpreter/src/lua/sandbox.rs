@@ -51,7 +51,7 @@ pub(super) fn build(
         .set_mode(mlua::chunk::ChunkMode::Text);
     let (run, define, environment): (Function, Function, Function) = prelude.call(natives)?;
 
-    let functions = kube::functions(lua, marks)?;
+    let functions = kube::functions(lua, marks, budget)?;
     let modules = move |lua: &Lua, name: &str| -> mlua::Result<Option<Table>> {
         if name != "kube" {
             return Ok(None);
@@ -133,10 +133,10 @@ fn failures(
         let text = match &error {
             Value::String(text) => text.to_string_lossy(),
             Value::Error(error) => message(error),
-            other => raised(other, &marks),
+            other => raised(other, &marks, &shared),
         };
         let (line, text) = located(&text).unwrap_or_else(|| (line_of_script(lua), &text));
-        Ok(format!("{line}\n{text}"))
+        Ok(format!("{line}\n{}", convert::brief(text)))
     })?;
     natives.raw_set("handler", handler)
 }
@@ -176,8 +176,9 @@ pub(super) fn line_and_message(text: &str) -> (u32, &str) {
 }
 
 /// What a script raised that is no text.
-fn raised(value: &Value, marks: &Marks) -> String {
-    let shown = Reader::new(marks, &[]).read("error", value, &serde_json::Value::Array(Vec::new()));
+fn raised(value: &Value, marks: &Marks, budget: &Budget) -> String {
+    let shown =
+        Reader::new(marks, budget, &[]).read("error", value, &serde_json::Value::Array(Vec::new()));
     match shown {
         Ok(json) => format!("the script raised {}", convert::quoted(&json)),
         Err(_) => format!("the script raised {}", convert::a_type(value)),

@@ -15,7 +15,7 @@ use mlua::{
 use serde_json::Value;
 
 use super::{
-    convert::{self, Marks},
+    convert::{self, Marks, Reader},
     sandbox::{self, Sandbox, is_memory, line_and_message},
 };
 use crate::{
@@ -57,7 +57,7 @@ pub(crate) enum Failure {
 /// A Lua state with the sandbox.
 pub(crate) struct State {
     lua: Lua,
-    pub(crate) marks: Marks,
+    marks: Marks,
     sandbox: Sandbox,
     budget: Arc<Budget>,
     missing: Arc<AtomicBool>,
@@ -126,6 +126,17 @@ impl State {
             Ok((false, error)) => Err(self.failure(&error)),
             Err(error) => Err(self.fault(&error)),
         }
+    }
+
+    /// Reads what a function returned. An empty table is what stands at its place in one of the
+    /// references.
+    pub(crate) fn reader<'a>(&'a self, references: &'a [&'a Value]) -> Reader<'a> {
+        Reader::new(&self.marks, &self.budget, references)
+    }
+
+    /// The limit that the call has exceeded.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        self.budget.limit()
     }
 
     /// Whether the state can be used again. Call when all values of the call are gone.
@@ -228,7 +239,7 @@ impl State {
             return Failure::MissingFunction;
         }
         let (line, message) = line_and_message(&text);
-        let message = message.to_owned();
+        let message = convert::brief(message);
         Failure::Script { line, message }
     }
 

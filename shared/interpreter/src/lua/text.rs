@@ -14,7 +14,7 @@ const MAX_TEXT: usize = 1_000_000;
 pub(super) fn install(lua: &Lua, natives: &Table, budget: &Arc<Budget>) -> mlua::Result<()> {
     let shared = Arc::clone(budget);
     let find = lua.create_function(
-        move |lua, (text, pattern, from, plain): (LuaString, LuaString, Option<i64>, bool)| {
+        move |lua, (text, pattern, from, plain): (LuaString, LuaString, Option<f64>, bool)| {
             let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
             let Some(from) = start(&text, &pattern, from, &shared)? else {
                 return Ok(MultiValue::from_iter([Value::Nil]));
@@ -41,7 +41,7 @@ pub(super) fn install(lua: &Lua, natives: &Table, budget: &Arc<Budget>) -> mlua:
 
     let shared = Arc::clone(budget);
     let find = lua.create_function(
-        move |lua, (text, pattern, from): (LuaString, LuaString, Option<i64>)| {
+        move |lua, (text, pattern, from): (LuaString, LuaString, Option<f64>)| {
             let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
             let Some(from) = start(&text, &pattern, from, &shared)? else {
                 return Ok(MultiValue::from_iter([Value::Nil]));
@@ -58,7 +58,7 @@ pub(super) fn install(lua: &Lua, natives: &Table, budget: &Arc<Budget>) -> mlua:
 
     let shared = Arc::clone(budget);
     let step = lua.create_function(
-        move |lua, (text, pattern, from): (LuaString, LuaString, Option<i64>)| {
+        move |lua, (text, pattern, from): (LuaString, LuaString, Option<f64>)| {
             let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
             let nothing = MultiValue::from_iter([Value::Nil]);
             let Some(from) = start(&text, &pattern, from, &shared)? else {
@@ -98,13 +98,14 @@ fn charge(length: usize, budget: &Budget) -> mlua::Result<()> {
 fn start(
     text: &[u8],
     pattern: &[u8],
-    from: Option<i64>,
+    from: Option<f64>,
     budget: &Budget,
 ) -> mlua::Result<Option<usize>> {
     charge(text.len(), budget)?;
     charge(pattern.len(), budget)?;
     let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
-    let from = match from.unwrap_or(1) {
+    #[expect(clippy::cast_possible_truncation, reason = "as Lua does")]
+    let from = match from.map_or(1, |from| from as i64) {
         back if back < 0 => (length + back).max(0),
         from => (from - 1).max(0),
     };

@@ -274,7 +274,7 @@ const KINDS: &[Kind] = &[
 pub fn rules() -> &'static Rules {
     static RULES: LazyLock<Rules> = LazyLock::new(|| {
         let customizations: Vec<Customization> = KINDS.iter().map(customization).collect();
-        Rules::made(&customizations, true)
+        Rules::made(&customizations, &Rules::default(), true)
     });
     &RULES
 }

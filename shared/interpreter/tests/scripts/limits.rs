@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_interpreter::{Engine, Error, Limit, Limits, Operation};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{limit, reported_with, rules, small, widget};
 
@@ -18,6 +18,8 @@ fn an_endless_loop_ends_at_the_limit_of_instructions() {
         "while true do pcall(error, 'x') end",
         "while true do pcall(function() while true do end end) end",
         "xpcall(function() while true do end end, function() while true do end end)",
+        "local function f() pcall(f) return f() end f()",
+        "local kube = require('kube') while true do kube.resourceAdd('1', '2') end",
         "pcall(pcall, function() while true do end end) return {}",
         "local a = string.rep and ('a'):find('x') while a == nil do end",
         "local t = {} for i = 1, 2e4 do t[i] = 1 end while true do table.insert(t, 1, 1) table.remove(t, 1) end",
@@ -69,6 +71,10 @@ fn memory_ends_at_its_limit_whatever_eats_it() {
         "local t = {} for i = 1, math.huge do t[i] = tostring(i) end",
         "local s = 'x' while true do pcall(function() s = s .. s end) end",
         "local t = { 'x' } while true do t[#t + 1] = table.concat(t) end",
+        "local t = {} while true do t[#t + 1] = ('a,' .. #t):match('.*') end",
+        "local t = {} while true do t[#t + 1] = os.date('%c', #t) .. #t end",
+        "local k = require('kube') local t = {} while true do t[#t + 1] = k.accuratePodRequirements({ spec = { nodeSelector = { a = 'b' } } }) end",
+        "local t = {} for word in (('a '):reverse() .. 'b'):gmatch('') do while true do t[#t + 1] = { word } end end",
         "local f = function() end while true do local g = f f = function() return g end end",
     ] {
         assert_eq!(limit(limits, body), Limit::Memory(4 << 20), "{body}");
@@ -146,4 +152,52 @@ fn a_script_that_hits_a_limit_again_and_again_is_not_run_for_a_while() {
         "function InterpretHealth() return true end",
     )]);
     assert_eq!(engine.interpret_health(&good, &object), Ok(Some(true)));
+}
+
+#[test]
+fn reading_what_a_script_returns_or_hands_over_has_the_same_limits() {
+    let limits = Limits {
+        instructions: 2_000_000,
+        ..Limits::default()
+    };
+    let expected = Limit::Instructions(2_000_000);
+    let large = "local t = {} for i = 1, 2e5 do t[i] = i end return { t = t }";
+    assert_eq!(limit(limits, large), expected);
+    let handed = "local pods = { spec = { containers = {} } }
+        for i = 1, 1e4 do pods.spec.containers[i] = { name = 'c' } end
+        while true do pcall(require('kube').accuratePodRequirements, pods) end";
+    assert_eq!(limit(limits, handed), expected);
+}
+
+#[test]
+fn many_empty_tables_are_told_apart_in_time() {
+    let list: Vec<Value> = (0..20_000)
+        .map(|_| json!({ "none": [], "name": "x" }))
+        .collect();
+    let status = json!({ "list": list });
+    let body = "local list = {}
+        for i = 1, #object.status.list do list[i] = { none = {}, unknown = {}, name = 'x' } end
+        return { list = list }";
+    let engine = Engine::new(Limits {
+        time: Duration::from_secs(100),
+        ..Limits::default()
+    });
+    assert_eq!(reported_with(&engine, body, &status), Ok(status));
+}
+
+#[test]
+fn messages_and_places_of_errors_are_short() {
+    let long = "local s = 'x' for i = 1, 16 do s = s .. s end ";
+    for body in ["error(s)", "error({ s })", "return { [s] = print }"] {
+        let found = reported_with(&Engine::default(), &format!("{long} {body}"), &json!({}));
+        assert!(found.unwrap_err().to_string().len() < 2_000, "{body}");
+    }
+    for call in [
+        "os.date(s)",
+        "require('kube').getResourceQuantity(s)",
+        "require('kube').getPodDependencies({}, s)",
+    ] {
+        let found = reported_with(&Engine::default(), &format!("{long} {call}"), &json!({}));
+        assert!(found.unwrap_err().to_string().contains("at most"), "{call}");
+    }
 }
