@@ -76,7 +76,7 @@ pub async fn ask(
         .filter(|v| *v != hook.version)
     {
         let why = format!(
-            "failed to call webhook: converting ({other}.AdmissionReview) to ({}.AdmissionReview): unknown conversion",
+            "failed to call webhook: it answered version {other} to {}",
             hook.version
         );
         return Err(Trouble::Calling(why));
@@ -127,7 +127,8 @@ pub fn lay_over(
     })?;
     let document = read.tree;
     if !document.is_array() {
-        let why = "received undecodable patch in webhook response: json: cannot unmarshal object into Go value of type jsonpatch.Patch";
+        let why =
+            "received undecodable patch in webhook response: a list of operations is expected";
         return Err(Trouble::Calling(why.to_owned()));
     }
     if document.as_array().is_some_and(Vec::is_empty) {

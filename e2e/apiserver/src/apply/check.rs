@@ -70,37 +70,12 @@ fn check(at: Option<At<'_>>, value: &Value, path: &str, errors: &mut Vec<String>
                 seen.push(step);
             }
         }
-        (Shape::Object { .. }, other) => wrong(format!("expected map, got {}", quoted(other))),
-        (Shape::List { .. }, other) => wrong(format!("expected list, got {}", quoted(other))),
+        (Shape::Object { .. }, other) => wrong(format!("expected map, got {other}")),
+        (Shape::List { .. }, other) => wrong(format!("expected list, got {other}")),
         (Shape::Integer(_) | Shape::Number, other) => {
-            wrong(format!(
-                "expected numeric (int or float), got {}",
-                go_type(other)
-            ));
+            wrong(format!("expected number, got {other}"));
         }
-        (Shape::Boolean, other) => wrong(format!("expected boolean, got {}", quoted(other))),
-        (_, other) => wrong(format!("expected string, got {}", quoted(other))),
-    }
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(n) if n.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-/// Values as Go prints the wrapper that it holds them in.
-fn quoted(value: &Value) -> String {
-    match value {
-        Value::String(_) | Value::Number(_) | Value::Bool(_) => {
-            format!("&value.valueUnstructured{{Value:{value}}}")
-        }
-        other => format!("&{{{other}}}"),
+        (Shape::Boolean, other) => wrong(format!("expected boolean, got {other}")),
+        (_, other) => wrong(format!("expected string, got {other}")),
     }
 }

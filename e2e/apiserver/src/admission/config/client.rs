@@ -1,5 +1,4 @@
-//! Asking a webhook over TLS. What goes wrong is told in the words of Go's HTTP client, as the real
-//! server tells it.
+//! Asking a webhook over TLS.
 
 use std::io;
 use std::net::SocketAddr;
@@ -101,7 +100,7 @@ impl Endpoint {
         let name = ServerName::try_from(host).map_err(|e| failed(e.to_string()))?;
         let connector = TlsConnector::from(Arc::clone(&self.tls));
         let stream = connector.connect(name, stream).await;
-        let stream = stream.map_err(|e| failed(tls_words(&e)))?;
+        let stream = stream.map_err(|e| failed(e.to_string()))?;
         let request = Request::post(uri.path_and_query().map_or("/", |p| p.as_str()))
             .header(header::HOST, uri.authority().map_or("", |a| a.as_str()))
             .header(header::USER_AGENT, "kube-apiserver-admission")
@@ -109,13 +108,7 @@ impl Endpoint {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(review.to_string())))
             .map_err(|e| failed(e.to_string()))?;
-        let lost = |e: hyper::Error| {
-            failed(if e.is_incomplete_message() {
-                "EOF".to_owned()
-            } else {
-                e.to_string()
-            })
-        };
+        let lost = |e: hyper::Error| failed(e.to_string());
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(lost)?;
@@ -125,16 +118,12 @@ impl Endpoint {
         let (head, body) = response.into_parts();
         let body = Limited::new(body, LIMIT).collect().await;
         let body = body.map_err(|e| failed(e.to_string()))?.to_bytes();
-        let is_text = head
-            .headers
-            .get(header::CONTENT_TYPE)
-            .is_some_and(|v| v.as_bytes().starts_with(b"text/"));
-        answer(head.status, is_text, &body)
+        answer(head.status, &body)
     }
 }
 
 async fn connect(host: &str, port: u16, address: Option<SocketAddr>) -> Result<TcpStream, String> {
-    let dialled = |shown: String, e: &io::Error| format!("dial tcp {shown}: {}", io_words(e));
+    let dialled = |shown: String, e: &io::Error| format!("dial tcp {shown}: {e}");
     if let Some(address) = address {
         let stream = TcpStream::connect(address).await;
         return stream.map_err(|e| dialled(address.to_string(), &e));
@@ -151,78 +140,11 @@ async fn connect(host: &str, port: u16, address: Option<SocketAddr>) -> Result<T
     Err(last)
 }
 
-fn io_words(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
-        io::ErrorKind::ConnectionReset => "read: connection reset by peer".to_owned(),
-        io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
-        io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
-        io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
-        _ => error.to_string(),
-    }
-}
-
-fn tls_words(error: &io::Error) -> String {
-    let inner = error
-        .get_ref()
-        .and_then(|e| e.downcast_ref::<rustls::Error>());
-    let Some(rustls::Error::InvalidCertificate(why)) = inner else {
-        return io_words(error);
-    };
-    let why = match why {
-        CertificateError::UnknownIssuer
-        | CertificateError::BadSignature
-        | CertificateError::ApplicationVerificationFailure => {
-            "certificate signed by unknown authority".to_owned()
-        }
-        CertificateError::Expired
-        | CertificateError::ExpiredContext { .. }
-        | CertificateError::NotValidYet
-        | CertificateError::NotValidYetContext { .. } => {
-            "certificate has expired or is not yet valid".to_owned()
-        }
-        CertificateError::NotValidForNameContext {
-            expected,
-            presented,
-        } => {
-            let names: Vec<&str> = presented
-                .iter()
-                .map(|n| {
-                    n.split(['(', ')', '"'])
-                        .find(|p| p.contains('.'))
-                        .unwrap_or(n)
-                })
-                .collect();
-            format!(
-                "certificate is valid for {}, not {}",
-                names.join(", "),
-                expected.to_str()
-            )
-        }
-        other => other.to_string(),
-    };
-    format!("tls: failed to verify certificate: x509: {why}")
-}
-
-/// The review in an answer, or what Go's client says instead.
-fn answer(status: StatusCode, is_text: bool, body: &[u8]) -> Result<Value, String> {
+/// The review in an answer.
+fn answer(status: StatusCode, body: &[u8]) -> Result<Value, String> {
     if !(200..=206).contains(&status.as_u16()) {
         let said = String::from_utf8_lossy(body);
-        let said = if is_text { said.trim() } else { "unknown" };
-        return Err(match status.as_u16() {
-            400 => "the server rejected our request for an unknown reason".to_owned(),
-            401 => "the server has asked for the client to provide credentials".to_owned(),
-            403 => "forbidden".to_owned(),
-            404 => "the server could not find the requested resource".to_owned(),
-            405 => "the server does not allow this method on the requested resource".to_owned(),
-            409 => "the server reported a conflict".to_owned(),
-            422 => "the server rejected our request due to an error in our request".to_owned(),
-            429 => "the server has received too many requests and has asked us to try again later".to_owned(),
-            503 => "the server is currently unable to handle the request".to_owned(),
-            504 => "the server was unable to return a response in the time allotted, but may still be processing the request".to_owned(),
-            500.. => format!("an error on the server ({said:?}) has prevented the request from succeeding"),
-            _ => "the server responded with the status code but did not return more information".replace("the status code", &format!("the status code {}", status.as_u16())),
-        });
+        return Err(format!("the webhook answered {status}: {}", said.trim()));
     }
     let read = json::read(body)
         .map_err(|e| format!("couldn't get version/kind; json parse error: {e}"))?;

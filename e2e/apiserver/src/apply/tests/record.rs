@@ -110,7 +110,7 @@ fn configurations_that_do_not_fit_are_refused_in_the_words_of_the_server() {
     );
     case(
         &|c| c["spec"]["replicas"] = json!("x"),
-        &format!("{prefix}.spec.replicas: expected numeric (int or float), got string"),
+        &format!("{prefix}.spec.replicas: expected number, got \"x\""),
     );
     case(
         &|c| {
