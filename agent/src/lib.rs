@@ -88,6 +88,7 @@ use muster_shared::{tasks, telemetry, tls};
 use tokio_util::sync::CancellationToken;
 
 use crate::settings::Settings;
+pub use crate::wiring::Hosted;
 use crate::wiring::Threads;
 
 /// Name of the program and of the source of its events.

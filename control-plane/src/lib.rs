@@ -32,6 +32,12 @@
 //!   bindings and templates.
 //! * `namespace` watches namespaces and Clusters; decides in [`binding`] (`namespaces`); writes
 //!   Works with namespaces.
+//! * `clusterStatus` watches Clusters of sync mode Push and their members; decides in [`push`]
+//!   (`connection`) and the agent's crate; writes the status of Clusters.
+//! * `execution` watches the Works of these Clusters; decides in the agent's crate; writes objects
+//!   in the members, and conditions and finalizers of Works.
+//! * `workStatus` watches objects in the members; decides in the agent's crate; writes
+//!   `status.manifestStatuses` of Works.
 //! * `workloadRebalancer` watches WorkloadRebalancers; decides in [`rebalance`] (`decide`); writes
 //!   `spec.rescheduleTriggeredAt` of bindings, and the status of WorkloadRebalancers.
 //! * `agentcsrapproving` watches signing requests; decides in [`registration`] (`decide`); writes
@@ -79,6 +85,7 @@ pub mod fleet;
 mod graceful_eviction;
 pub mod kubectl;
 mod overrides;
+mod push;
 mod rebalance;
 mod registration;
 pub mod scheduler;

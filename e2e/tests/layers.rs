@@ -76,6 +76,7 @@ const CONTROL_PLANE: Floors = &[
     &["scheduler"],
     &["taint"],
     &["cluster"],
+    &["push"],
     &["eviction"],
     &["graceful_eviction"],
     &["overrides"],

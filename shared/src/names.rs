@@ -44,6 +44,9 @@ pub mod label {
     pub const MANAGED: &str = "karmada.io/managed";
     /// `true` on objects of the system itself.
     pub const SYSTEM: &str = "karmada.io/system";
+    /// Name of the Cluster that a Secret has the credentials of, on a Secret of another name than
+    /// the Cluster's.
+    pub const SECRET_OF_CLUSTER: &str = "failover.muster.io/cluster";
     /// Identity of a ResourceBinding, on it, its Works and their manifests.
     pub const RESOURCE_BINDING_ID: &str = "resourcebinding.karmada.io/permanent-id";
     /// Identity of a ClusterResourceBinding, on it, its Works and their manifests.

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod error;
+mod hosted;
 mod identity;
 mod namespace;
 mod register;
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::error::Error;
+pub use self::hosted::Recognition;
 pub use self::namespace::ensure_namespace;
 pub use self::register::Registration;
 

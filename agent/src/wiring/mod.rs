@@ -3,6 +3,7 @@
 
 mod access;
 mod context;
+mod hosted;
 mod leases;
 mod registration;
 mod status;
@@ -22,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::context::{Base, Context};
+pub use self::hosted::Hosted;
 use crate::COMPONENT;
 use crate::join;
 use crate::settings::Settings;

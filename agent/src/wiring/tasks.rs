@@ -27,6 +27,9 @@ struct Task {
     runs: fn(&Settings) -> bool,
     /// Phase of the agent from which the task runs.
     phase: Phase,
+    /// Phase from which the task runs for a member that the control plane manages; `None` if it does
+    /// not.
+    hosted: Option<Phase>,
     /// Makes the task.
     make: fn(&Context) -> Made,
 }
@@ -52,48 +55,56 @@ const TASKS: [Task; 21] = [
         name: "cluster informer",
         runs: always,
         phase: Phase::Registered,
+        hosted: Some(Phase::Start),
         make: |context| Ok(registration::cluster_informer(context)),
     },
     Task {
         name: "registration",
         runs: always,
         phase: Phase::Start,
+        hosted: None,
         make: registration::registration,
     },
     Task {
         name: "fleet id",
         runs: always,
         phase: Phase::Registered,
+        hosted: Some(Phase::Registered),
         make: registration::fleet_id,
     },
     Task {
         name: "leases",
         runs: always,
         phase: Phase::StartToEnd,
+        hosted: None,
         make: leases::leases,
     },
     Task {
         name: "pulse of the leases",
         runs: always,
         phase: Phase::Start,
+        hosted: None,
         make: |context| Ok(leases::pulse(context)),
     },
     Task {
         name: "probe",
         runs: |settings| settings.runs("clusterStatus"),
         phase: Phase::Registered,
+        hosted: Some(Phase::Member),
         make: status::probe,
     },
     Task {
         name: "collector",
         runs: |settings| settings.runs("clusterStatus"),
         phase: Phase::Registered,
+        hosted: Some(Phase::Member),
         make: status::collector,
     },
     Task {
         name: "names",
         runs: |settings| settings.runs("clusterStatus") && !settings.cluster_dns_name.is_empty(),
         phase: Phase::Registered,
+        hosted: None,
         make: |context| Ok(status::names(context)),
     },
     Task {
@@ -102,24 +113,28 @@ const TASKS: [Task; 21] = [
             settings.runs("clusterStatus") && settings.enable_cluster_resource_modeling
         },
         phase: Phase::Registered,
+        hosted: Some(Phase::Member),
         make: status::census,
     },
     Task {
         name: "status report",
         runs: |settings| settings.runs("clusterStatus"),
         phase: Phase::Registered,
+        hosted: Some(Phase::Registered),
         make: status::status_report,
     },
     Task {
         name: "credentials",
         runs: |settings| settings.reports().is_ok_and(|reports| !reports.is_empty()),
         phase: Phase::Member,
+        hosted: None,
         make: access::credentials,
     },
     Task {
         name: "withdrawal of credentials",
         runs: |settings| access::unreported(settings).is_ok_and(|reports| !reports.is_empty()),
         phase: Phase::Member,
+        hosted: None,
         make: access::withdrawal,
     },
     // From the start: the fleet API rejects an expired certificate, and the Secret may have a valid
@@ -128,54 +143,63 @@ const TASKS: [Task; 21] = [
         name: "certificate rotation",
         runs: |settings| settings.runs(CERT_ROTATION),
         phase: Phase::Start,
+        hosted: None,
         make: access::rotation,
     },
     Task {
         name: "bootstrap",
         runs: |settings| settings.bootstrap_kubeconfig.is_some(),
         phase: Phase::Start,
+        hosted: None,
         make: |context| Ok(access::keep_bootstrap(context)),
     },
     Task {
         name: "member watches",
         runs: |settings| settings.runs("workStatus"),
         phase: Phase::Identified,
+        hosted: Some(Phase::Identified),
         make: works::member_watches,
     },
     Task {
         name: "work status",
         runs: |settings| settings.runs("workStatus"),
         phase: Phase::Member,
+        hosted: Some(Phase::Member),
         make: works::work_status,
     },
     Task {
         name: "applier",
         runs: |settings| settings.runs("execution"),
         phase: Phase::Identified,
+        hosted: Some(Phase::Identified),
         make: works::applier,
     },
     Task {
         name: "change of the fleet id",
         runs: uses_works,
         phase: Phase::Identified,
+        hosted: Some(Phase::Identified),
         make: |context| Ok(works::change_of_the_fleet_id(context)),
     },
     Task {
         name: "retries",
         runs: uses_works,
         phase: Phase::Member,
+        hosted: Some(Phase::Member),
         make: |context| Ok(works::retries(context)),
     },
     Task {
         name: "works readiness",
         runs: uses_works,
         phase: Phase::Member,
+        hosted: None,
         make: |context| Ok(works::readiness(context)),
     },
     Task {
         name: "work informer",
         runs: uses_works,
         phase: Phase::Member,
+        hosted: Some(Phase::Member),
         make: |context| Ok(works::work_informer(context)),
     },
 ];
@@ -194,17 +218,34 @@ pub(super) fn uses_works(settings: &Settings) -> bool {
 /// # Errors
 /// When a client or a thread cannot be made.
 pub(super) fn start(context: &Context, tasks: &mut Tasks) -> anyhow::Result<()> {
+    start_those(context, tasks, |task| Some(task.phase))
+}
+
+/// Starts the tasks of a member that the control plane manages.
+///
+/// # Errors
+/// When a client cannot be made.
+pub(super) fn start_hosted(context: &Context, tasks: &mut Tasks) -> anyhow::Result<()> {
+    start_those(context, tasks, |task| task.hosted)
+}
+
+fn start_those(
+    context: &Context,
+    tasks: &mut Tasks,
+    phase: impl Fn(&Task) -> Option<Phase>,
+) -> anyhow::Result<()> {
     let wanted = TASKS
         .iter()
-        .filter(|task| (task.runs)(&context.base.settings));
-    for task in wanted {
+        .filter(|task| (task.runs)(&context.base.settings))
+        .filter_map(|task| phase(task).map(|phase| (task, phase)));
+    for (task, phase) in wanted {
         let made = (task.make)(context)?;
-        if matches!(task.phase, Phase::StartToEnd) {
+        if matches!(phase, Phase::StartToEnd) {
             tasks.spawn_last(task.name, made);
         } else {
             let (standing, fleet_id) = (context.standing.subscribe(), context.fleet_id.clone());
             let shutdown = context.base.shutdown.clone();
-            let waits = reached(task.phase, standing, fleet_id);
+            let waits = reached(phase, standing, fleet_id);
             tasks.spawn(task.name, run_after(waits, made, shutdown));
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use muster_shared::api::cluster::Cluster;
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::api::work::Work;
 use muster_shared::client;
 use muster_shared::events::EventType;
@@ -18,7 +18,8 @@ use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
 
 use super::lifecycle::{Changes, DeletionState, DeletionStep, missing_changes};
-use super::{fleet_id, monitored, rollcall};
+use super::monitored::{self, Monitoring};
+use super::{fleet_id, rollcall};
 use crate::cluster::duplicates;
 use crate::fleet::Fleet;
 use crate::fleet::works::CachedWork;
@@ -91,12 +92,26 @@ async fn attend(
     let told = duplicates::tell_apart(fleet, cluster, identities)
         .await
         .map_err(failed("tell of a second registration", cluster));
-    let noted = monitored::note(fleet, cluster)
-        .await
-        .map_err(failed("tell of the missing monitoring", cluster));
+    let noted = match monitoring(fleet, cluster) {
+        Some(monitoring) => monitored::note(fleet, cluster, monitoring)
+            .await
+            .map_err(failed("tell of the missing monitoring", cluster)),
+        None => Ok(()),
+    };
     let next = kept?;
     housed.and(told).and(noted)?;
     Ok(next)
+}
+
+/// Returns how a cluster is monitored; `None` if the controller of push clusters tells that.
+fn monitoring(fleet: &Fleet, cluster: &Cluster) -> Option<Monitoring<'static>> {
+    if cluster.spec.sync_mode == ClusterSyncMode::Pull {
+        Some(Monitoring::Lease)
+    } else if fleet.settings.connects_to_members() {
+        None
+    } else {
+        Some(Monitoring::Off)
+    }
 }
 
 async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
@@ -205,7 +220,7 @@ async fn see_off(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
         has_held_works: !held.is_empty(),
         is_named: is_named(fleet, &name),
     };
-    let next = deletion.next();
+    let next = deletion.next(fleet.settings.connects_to_members());
     tracing::debug!(cluster = name, ?next, "leaving");
     match next {
         DeletionStep::ReleaseWorks => {

@@ -118,16 +118,19 @@ pub struct DeletionState<'a> {
 }
 
 impl DeletionState<'_> {
-    /// The next step.
-    pub fn next(self) -> DeletionStep {
+    /// The next step. `connects` says whether the control plane connects to members of sync mode
+    /// Push.
+    pub fn next(self, connects: bool) -> DeletionStep {
         let conditions = self
             .cluster
             .status
             .as_ref()
             .map_or(&[][..], |status| &status.conditions);
         let ready = conditions::is_true(conditions, condition::READY);
-        // The agent of a pull cluster that is not ready will not come for its Works.
-        if self.cluster.spec.sync_mode == ClusterSyncMode::Pull && !ready && self.has_held_works {
+        // Of a cluster that is not ready, no agent and no connection removes anything any more. The
+        // Works of a push cluster that another control plane connects to are left to that.
+        let is_ours = self.cluster.spec.sync_mode == ClusterSyncMode::Pull || connects;
+        if is_ours && !ready && self.has_held_works {
             return DeletionStep::ReleaseWorks;
         }
         match self.namespace {
@@ -275,7 +278,26 @@ mod tests {
                 has_held_works,
                 is_named,
             };
-            assert_eq!(deletion.next(), expected, "{deletion:?}");
+            assert_eq!(deletion.next(false), expected, "{deletion:?}");
+        }
+    }
+
+    #[test]
+    fn the_works_of_a_push_cluster_are_released_only_where_this_control_plane_connects_to_it() {
+        let mut cluster = cluster("False", &["karmada.io/cluster-controller"]);
+        cluster.spec.sync_mode = ClusterSyncMode::Push;
+        for (connects, expected) in [
+            (true, DeletionStep::ReleaseWorks),
+            (false, DeletionStep::DeleteWorks),
+        ] {
+            let deletion = DeletionState {
+                cluster: &cluster,
+                namespace: Some(false),
+                has_works: true,
+                has_held_works: true,
+                is_named: true,
+            };
+            assert_eq!(deletion.next(connects), expected, "{deletion:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ pub mod identity;
 pub mod lifecycle;
 pub mod liveness;
 pub mod monitor;
-mod monitored;
+pub mod monitored;
 mod rollcall;
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
-//! Reports clusters that are not monitored: those whose `syncMode` is Push.
+//! Condition `Monitored` of a Cluster: whether anybody notices here when the member falls silent.
 //!
-//! Muster does not connect to members. A cluster in mode Push has no agent that renews a lease: its
-//! silence is not noticed, and its `Ready` stays as it was, unless another control plane
-//! (Karmada's) updates it.
+//! A cluster of sync mode Pull is: its agent renews a lease. One of sync mode Push is as long as the
+//! control plane has a connection to it ([`crate::push`]).
 
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
-use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::api::cluster::Cluster;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::MONITORED;
@@ -15,37 +14,76 @@ use muster_shared::{client, conditions};
 use serde_json::json;
 
 use crate::fleet::Fleet;
+use crate::settings::PUSH_CONTROLLERS;
 
-/// Why a cluster is not listened to, in one word.
-const REASON: &str = "PushModeNotServed";
+/// Way in which a cluster is monitored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Monitoring<'a> {
+    /// By the lease of its agent.
+    Lease,
+    /// By requests of the control plane to the member.
+    Connected,
+    /// Not at all: there is no connection to the member, for this reason.
+    Unconnected(&'a str),
+    /// Not at all: the controllers of push clusters do not run.
+    Off,
+}
 
-/// What is to be said about the monitoring of a cluster; nothing where it is listened to and always
-/// was.
-pub fn judge(cluster: &Cluster, now: Timestamp) -> Option<Condition> {
+impl Monitoring<'_> {
+    fn condition(self, now: Timestamp) -> Condition {
+        let (status, reason, message) = match self {
+            Self::Lease => (
+                conditions::TRUE,
+                "LeaseFollowed",
+                "the lease that the agent renews is listened to".to_owned(),
+            ),
+            Self::Connected => (
+                conditions::TRUE,
+                "Connected",
+                "the control plane connects to the member".to_owned(),
+            ),
+            Self::Unconnected(problem) => (
+                conditions::FALSE,
+                "NotConnected",
+                format!("the control plane cannot connect to the member: {problem}"),
+            ),
+            Self::Off => (
+                conditions::FALSE,
+                "PushModeNotServed",
+                format!(
+                    "syncMode Push: --controllers switches off {}, so that nobody notices here if this cluster falls silent",
+                    PUSH_CONTROLLERS.join(", ")
+                ),
+            ),
+        };
+        conditions::new(MONITORED, status, reason, &message, now)
+    }
+}
+
+/// Returns the condition to write; `None` if it is there, or if a cluster is monitored by its lease
+/// and there was never a doubt.
+pub fn judge(cluster: &Cluster, monitoring: Monitoring<'_>, now: Timestamp) -> Option<Condition> {
     let known = cluster.condition(MONITORED);
-    let observation = if cluster.spec.sync_mode == ClusterSyncMode::Pull {
+    if monitoring == Monitoring::Lease {
         known?;
-        let message = "the lease that the agent renews is listened to";
-        conditions::new(MONITORED, conditions::TRUE, "LeaseFollowed", message, now)
-    } else {
-        let message = format!(
-            "syncMode {}: Muster does not connect to members, so that nobody notices here if this one falls silent; run the agent in it and set syncMode Pull",
-            cluster.spec.sync_mode
-        );
-        conditions::new(MONITORED, conditions::FALSE, REASON, &message, now)
-    };
+    }
+    let observation = monitoring.condition(now);
     let same = known.is_some_and(|known| {
         known.status == observation.status && known.message == observation.message
     });
     (!same).then_some(observation)
 }
 
-/// Says so, by condition and event, where it is news.
+/// Writes the condition, and an event if the cluster is not monitored, where that is news.
 ///
 /// # Errors
 /// Those of the API; whoever wrote the cluster first makes us look again.
-pub async fn note(fleet: &Fleet, cluster: &Cluster) -> Result<(), kube::Error> {
-    let Some(said) = judge(cluster, fleet.clock.now()) else {
+pub async fn note(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    monitoring: Monitoring<'_>,
+) -> Result<(), kube::Error> {
+    let Some(said) = judge(cluster, monitoring, fleet.clock.now()) else {
         return Ok(());
     };
     let mut list = cluster
@@ -64,7 +102,7 @@ pub async fn note(fleet: &Fleet, cluster: &Cluster) -> Result<(), kube::Error> {
         Ok(_) if said.status == conditions::FALSE => {
             tracing::warn!(cluster = name, "{}", said.message);
             let events = &fleet.events;
-            events.publish(cluster, EventType::Warning, REASON, said.message);
+            events.publish(cluster, EventType::Warning, &said.reason, said.message);
             Ok(())
         }
         Err(error) if !client::is_conflict(&error) && !client::is_not_found(&error) => Err(error),
@@ -77,25 +115,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_push_cluster_is_told_once_that_nobody_listens_to_it() {
+    fn whether_a_cluster_is_monitored_is_told_once_and_when_it_changes() {
         let now = Timestamp::from_second(10).unwrap();
         let mut cluster = Cluster::default();
-        cluster.spec.sync_mode = ClusterSyncMode::Pull;
-        assert_eq!(judge(&cluster, now), None, "there was never a doubt");
-
-        cluster.spec.sync_mode = ClusterSyncMode::Push;
-        let said = judge(&cluster, now).unwrap();
         assert_eq!(
-            (said.status.as_str(), said.reason.as_str()),
-            ("False", REASON)
+            judge(&cluster, Monitoring::Lease, now),
+            None,
+            "there was never a doubt"
         );
-        cluster.status.get_or_insert_default().conditions.push(said);
-        assert_eq!(judge(&cluster, now), None, "it is said once");
-
-        cluster.spec.sync_mode = ClusterSyncMode::Pull;
-        let said = judge(&cluster, now).unwrap();
-        assert_eq!(said.status, "True");
-        cluster.status.as_mut().unwrap().conditions = vec![said];
-        assert_eq!(judge(&cluster, now), None);
+        for (monitoring, status, reason) in [
+            (Monitoring::Off, "False", "PushModeNotServed"),
+            (Monitoring::Unconnected("no token"), "False", "NotConnected"),
+            (
+                Monitoring::Unconnected("no address"),
+                "False",
+                "NotConnected",
+            ),
+            (Monitoring::Connected, "True", "Connected"),
+            (Monitoring::Lease, "True", "LeaseFollowed"),
+        ] {
+            let said = judge(&cluster, monitoring, now).unwrap();
+            assert_eq!(
+                (said.status.as_str(), said.reason.as_str()),
+                (status, reason)
+            );
+            cluster.status.get_or_insert_default().conditions = vec![said];
+            assert_eq!(
+                judge(&cluster, monitoring, now),
+                None,
+                "{monitoring:?} is told once"
+            );
+        }
     }
 }

@@ -62,6 +62,8 @@ pub struct Fleet {
     /// Client for requests that must not wait behind others, nor for a rate limit: the election and
     /// the roll call.
     pub urgent_client: Client,
+    /// Way to the fleet API, for the tasks of members that the control plane manages.
+    pub gateway: Arc<Gateway>,
     /// For lists and watches of further collections.
     pub watch_client: Client,
     /// The settings of this process.
@@ -160,6 +162,7 @@ impl Fleet {
             work_writer: pool.writer(Priority::Work)?,
             status_writer: pool.writer(Priority::Status)?,
             urgent_client: gateway.client(Profile::Probe, Limits::NONE)?,
+            gateway: Arc::clone(gateway),
             watch_client,
             settings,
             clock: Arc::new(Clock::default()),

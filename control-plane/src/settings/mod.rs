@@ -74,7 +74,7 @@ pub const GATES: [Gate; 7] = [
 ];
 
 /// Names that `--controllers` accepts, with the task of each.
-pub const CONTROLLERS: [(&str, &str); 12] = [
+pub const CONTROLLERS: [(&str, &str); 15] = [
     (
         "cluster",
         "Cluster lifecycle, health monitor and condition taints",
@@ -97,12 +97,18 @@ pub const CONTROLLERS: [(&str, &str); 12] = [
         "status of bindings and templates from Works",
     ),
     ("namespace", "propagation of namespaces to members"),
+    ("clusterStatus", "status of clusters of syncMode Push"),
+    ("execution", "Works of clusters of syncMode Push"),
+    ("workStatus", "status of Works of clusters of syncMode Push"),
     ("workloadRebalancer", "new placements on request"),
     (
         "agentcsrapproving",
         "approval of the signing requests of agents",
     ),
 ];
+
+/// Controllers of clusters of sync mode Push, with the names of Karmada's controller manager.
+pub const PUSH_CONTROLLERS: [&str; 3] = ["clusterStatus", "execution", "workStatus"];
 
 /// Names that `--plugins` accepts: the rules of Karmada's scheduler that can be disabled.
 pub const SCHEDULER_PLUGINS: [&str; 6] = [
@@ -350,6 +356,13 @@ impl Settings {
     }
 
     /// Returns whether the scheduler of this process places bindings that name this scheduler;
+    /// Returns whether the control plane connects to members of sync mode Push.
+    pub fn connects_to_members(&self) -> bool {
+        PUSH_CONTROLLERS
+            .iter()
+            .any(|controller| self.runs(controller))
+    }
+
     /// `None` and the empty string mean the default one.
     pub fn schedules(&self, scheduler: Option<&str>) -> bool {
         let ours = |name: &str| name.is_empty() || name == self.scheduler_name;

@@ -13,7 +13,7 @@ use crate::eviction::pace::Pace;
 use crate::fleet::Fleet;
 use crate::settings::{self, CONTROLLERS, Settings};
 use crate::{
-    application_failover, binding, cluster, detector, eviction, graceful_eviction, rebalance,
+    application_failover, binding, cluster, detector, eviction, graceful_eviction, push, rebalance,
     registration, scheduler, status, taint, unsupported,
 };
 
@@ -23,6 +23,9 @@ struct Start<'a> {
     tasks: &'a mut Tasks,
     /// The one budget of all that moves, once somebody needs it.
     budget: Option<Pace>,
+    /// Whether a controller of push clusters runs. They are started together: the tasks of one
+    /// member share caches and connections.
+    is_pushed: bool,
 }
 
 impl Start<'_> {
@@ -62,6 +65,9 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
     ("namespace", |it| {
         binding::start_namespaces(it.fleet, it.tasks);
     }),
+    ("clusterStatus", |it| it.is_pushed = true),
+    ("execution", |it| it.is_pushed = true),
+    ("workStatus", |it| it.is_pushed = true),
     ("workloadRebalancer", |it| {
         rebalance::start(it.fleet, it.tasks);
     }),
@@ -77,11 +83,15 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         fleet,
         tasks,
         budget: None,
+        is_pushed: false,
     };
     for (name, starter) in STARTERS {
         if settings.runs(name) {
             starter(&mut start);
         }
+    }
+    if start.is_pushed {
+        push::start(fleet, start.tasks);
     }
     if settings.runs("binding") || settings.runs("bindingStatus") {
         unsupported::start(fleet, start.tasks);

@@ -1,0 +1,255 @@
+//! Standing of a member that the control plane manages: its Cluster exists already, and its API
+//! server must be that of the Cluster.
+//!
+//! The credentials of such a member are given by an operator, who may mix two members up. Nothing
+//! is applied to an API server whose identity is not that of the Cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client;
+use muster_shared::events::{EventType, Events};
+use muster_shared::k8s::{Api, Client, ResourceExt};
+use muster_shared::queue::jittered;
+use muster_shared::watch::Informer;
+use serde_json::json;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::identity::{identity, is_itself, twin};
+use super::{Standing, advance, step_back};
+use crate::health::Health;
+use crate::health::probe::Observation;
+use crate::write;
+
+/// Pause between two looks at the identity of the member.
+const AGAIN: Duration = Duration::from_secs(30);
+/// The same while the member does not answer or its identity is disputed.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Recognises a member that the control plane manages.
+pub struct Recognition {
+    /// The fleet API.
+    pub fleet: Client,
+    /// The member's API.
+    pub member: Client,
+    /// Whether both connections lead to one address.
+    pub same_server: bool,
+    /// Name of the Cluster.
+    pub cluster: String,
+    /// Cache of the Cluster.
+    pub clusters: Informer<Cluster>,
+    /// Publishes events about the Cluster.
+    pub events: Events,
+    /// Standing, for the tasks that wait for it.
+    pub standing: watch::Sender<Standing>,
+    /// Health of the member. Until the member is recognised, the probe does not run, and the reason
+    /// is published here instead.
+    pub probed: watch::Sender<Option<Health>>,
+}
+
+/// Relation between a Cluster and an API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Relation {
+    /// The API server is that of the Cluster.
+    Same,
+    /// The Cluster has no id yet, and gets this one.
+    New,
+    /// The API server must not be written to, for this reason.
+    Other(String),
+}
+
+/// Compares the id of a Cluster with that of an API server. `fleet` is the id of the fleet API if
+/// that is known.
+fn compare(cluster: &Cluster, id: &str, fleet: Option<&str>, same_server: bool) -> Relation {
+    if is_itself(id, fleet, same_server) {
+        return Relation::Other(
+            "spec.apiEndpoint and the credentials lead to the fleet API itself: templates would be started where they are stored"
+                .to_owned(),
+        );
+    }
+    if let Some(problem) = twin(cluster) {
+        return Relation::Other(problem);
+    }
+    match cluster.spec.id.as_deref().unwrap_or_default() {
+        "" => Relation::New,
+        known if known == id => Relation::Same,
+        known => Relation::Other(format!(
+            "spec.id is {known:?}, and the API server that spec.apiEndpoint and the credentials lead to has the id {id:?}: it is another cluster"
+        )),
+    }
+}
+
+impl Recognition {
+    /// Follows the identity until shutdown.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let news = Arc::new(Notify::new());
+        let wake = Arc::clone(&news);
+        self.clusters.on_change(move |_| wake.notify_one());
+        // Without this, an unreachable member would never be reported.
+        advance(&self.standing, Standing::Registered);
+        let follows = async {
+            self.clusters.synced().await;
+            let mut told = String::new();
+            loop {
+                let pause = self.look(&mut told).await;
+                tokio::select! {
+                    () = tokio::time::sleep(jittered(pause)) => {}
+                    () = news.notified() => {}
+                }
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = follows => {}
+        }
+    }
+
+    /// Looks once; returns the pause before the next look.
+    async fn look(&self, told: &mut String) -> Duration {
+        let Some(cluster) = self.clusters.get(None, &self.cluster) else {
+            return SOON;
+        };
+        let id = match identity(&self.member).await {
+            Ok(id) => id,
+            Err(error) => {
+                tracing::debug!(cluster = self.cluster, %error, "the member is not identified");
+                self.publish(error.to_string());
+                return SOON;
+            }
+        };
+        let fleet = identity(&self.fleet).await.ok();
+        match compare(&cluster, &id, fleet.as_deref(), self.same_server) {
+            Relation::Same => {
+                advance(&self.standing, Standing::Member);
+                AGAIN
+            }
+            Relation::New => {
+                self.adopt(&cluster, &id).await;
+                SOON
+            }
+            Relation::Other(problem) => {
+                step_back(&self.standing);
+                self.publish(problem.clone());
+                if *told != problem {
+                    tracing::warn!(cluster = self.cluster, problem, "nothing is applied");
+                    let note = format!("Nothing is applied to the member: {problem}");
+                    let reason = "MemberNotRecognised";
+                    self.events
+                        .publish(&*cluster, EventType::Warning, reason, note);
+                    *told = problem;
+                }
+                SOON
+            }
+        }
+    }
+
+    /// Publishes that the member is not reached, unless the probe says how it is.
+    fn publish(&self, cause: String) {
+        if *self.standing.borrow() < Standing::Member {
+            self.probed.send_replace(Some(Health {
+                observation: Observation::Unreachable { cause },
+                at: Instant::now(),
+            }));
+        }
+    }
+
+    /// Writes the id of the member into the Cluster. The next look sees the result.
+    async fn adopt(&self, cluster: &Cluster, id: &str) {
+        let api: Api<Cluster> = Api::all(self.fleet.clone());
+        let patch = json!({
+            "metadata": { "resourceVersion": cluster.resource_version() },
+            "spec": { "id": id },
+        });
+        if let Err(error) = write::merge(&api, &self.cluster, None, &patch).await {
+            let error = client::brief(&error);
+            tracing::warn!(
+                cluster = self.cluster,
+                error,
+                "cannot write the id of the member"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_api_server_of_the_cluster_is_written_to() {
+        let cluster = |id: &str, unique: &str| {
+            serde_json::from_value::<Cluster>(json!({
+                "metadata": { "name": "m1" },
+                "spec": { "syncMode": "Push", "id": id },
+                "status": { "conditions": [{
+                    "type": "UniqueIdentity", "status": unique, "reason": "r", "message": "registered as m0",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }] },
+            }))
+            .unwrap()
+        };
+        for (what, cluster, fleet, same_server, expected) in [
+            (
+                "same",
+                cluster("a", "True"),
+                Some("f"),
+                false,
+                Ok(Relation::Same),
+            ),
+            (
+                "new",
+                cluster("", "True"),
+                Some("f"),
+                false,
+                Ok(Relation::New),
+            ),
+            (
+                "mixed up",
+                cluster("b", "True"),
+                Some("f"),
+                false,
+                Err("another cluster"),
+            ),
+            (
+                "second registration",
+                cluster("a", "False"),
+                None,
+                false,
+                Err("registered as m0"),
+            ),
+            (
+                "the fleet API",
+                cluster("a", "True"),
+                Some("a"),
+                false,
+                Err("fleet API itself"),
+            ),
+            (
+                "its address",
+                cluster("a", "True"),
+                None,
+                true,
+                Err("fleet API itself"),
+            ),
+            (
+                "its address, other id",
+                cluster("a", "True"),
+                Some("f"),
+                true,
+                Ok(Relation::Same),
+            ),
+        ] {
+            let found = compare(&cluster, "a", fleet, same_server);
+            match (expected, found) {
+                (Ok(expected), found) => assert_eq!(found, expected, "{what}"),
+                (Err(part), Relation::Other(problem)) => {
+                    assert!(problem.contains(part), "{what}: {problem}");
+                }
+                (Err(_), found) => panic!("{what}: {found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Connection to the API server of a cluster of sync mode Push, from its spec and its Secret.
+
+use std::collections::BTreeMap;
+
+use kube::config::{
+    AuthInfo, Cluster as Server, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo,
+    NamedCluster, NamedContext,
+};
+use kube::{Config, ResourceExt};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::Secret;
+use muster_shared::names::{CLUSTER_NAMESPACE, label};
+
+/// Reason why there is no connection to a member, for the operator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The Cluster has no address.
+    #[error("spec.apiEndpoint is empty: give the URL of the member's API server")]
+    NoEndpoint,
+    /// The Cluster names no Secret.
+    #[error(
+        "spec.secretRef is empty: name a Secret with token and caBundle, or join the cluster by `kubectl muster join`"
+    )]
+    NoSecretRef,
+    /// The Secret is not that of the cluster, and its token must not be sent to the address of
+    /// this one.
+    #[error(
+        "Secret {0} is not that of this cluster: its name is not {CLUSTER_NAMESPACE}/<cluster>, and it has no label {label}=<cluster>",
+        label = label::SECRET_OF_CLUSTER
+    )]
+    AnothersSecret(String),
+    /// There is no such Secret.
+    #[error("Secret {0} of spec.secretRef does not exist")]
+    NoSecret(String),
+    /// The Secret has no token.
+    #[error("Secret {0} of spec.secretRef has no key token with a text")]
+    NoToken(String),
+    /// The Secret has no authority, and the Cluster does not say that any certificate will do.
+    #[error(
+        "Secret {0} of spec.secretRef has no key caBundle: add the certificates of the member's authority (PEM), or set spec.insecureSkipTLSVerification"
+    )]
+    NoAuthority(String),
+    /// The address, the certificates or the proxy cannot be used.
+    #[error("spec.apiEndpoint, spec.proxyURL or caBundle cannot be used: {0}")]
+    Unusable(String),
+}
+
+/// Key of the Secret of a cluster: namespace and name.
+pub type SecretKey = (String, String);
+
+/// Returns the key of the Secret that a Cluster names.
+///
+/// # Errors
+/// [`Problem::NoSecretRef`].
+pub fn secret_key(cluster: &Cluster) -> Result<SecretKey, Problem> {
+    let reference = cluster
+        .spec
+        .secret_ref
+        .as_ref()
+        .ok_or(Problem::NoSecretRef)?;
+    if reference.name.is_empty() || reference.namespace.is_empty() {
+        return Err(Problem::NoSecretRef);
+    }
+    Ok((reference.namespace.clone(), reference.name.clone()))
+}
+
+/// Returns the configuration of a client for the member. The Secret has the keys `token` and
+/// `caBundle`, as Karmada writes them.
+///
+/// # Errors
+/// A [`Problem`] that says what is missing, and where.
+pub async fn connection(cluster: &Cluster, secret: Option<&Secret>) -> Result<Config, Problem> {
+    let (namespace, name) = secret_key(cluster)?;
+    let title = format!("{namespace}/{name}");
+    let endpoint = cluster.spec.api_endpoint.clone().unwrap_or_default();
+    if endpoint.is_empty() {
+        return Err(Problem::NoEndpoint);
+    }
+    let Some(secret) = secret else {
+        return Err(Problem::NoSecret(title));
+    };
+    let cluster_name = cluster.name_any();
+    let is_labelled = secret.labels().get(label::SECRET_OF_CLUSTER) == Some(&cluster_name);
+    if !is_labelled && (namespace != CLUSTER_NAMESPACE || name != cluster_name) {
+        return Err(Problem::AnothersSecret(title));
+    }
+    let value = |key: &str| {
+        let data = secret.data.as_ref().and_then(|data| data.get(key));
+        data.map(|bytes| &bytes.0).filter(|bytes| !bytes.is_empty())
+    };
+    let token = value("token").and_then(|bytes| String::from_utf8(bytes.clone()).ok());
+    let Some(token) = token else {
+        return Err(Problem::NoToken(title));
+    };
+    let insecure = cluster.spec.insecure_skip_tls_verification;
+    let authority = value("caBundle");
+    if authority.is_none() && !insecure && endpoint.starts_with("https:") {
+        return Err(Problem::NoAuthority(title));
+    }
+    let server = Server {
+        server: Some(endpoint),
+        insecure_skip_tls_verify: insecure.then_some(true),
+        certificate_authority_data: authority.filter(|_| !insecure).map(|bytes| encoded(bytes)),
+        proxy_url: cluster.spec.proxy_url.clone().filter(|url| !url.is_empty()),
+        ..Server::default()
+    };
+    let user = AuthInfo {
+        token: Some(token.trim().to_owned().into()),
+        ..AuthInfo::default()
+    };
+    let kubeconfig = Kubeconfig {
+        clusters: vec![NamedCluster {
+            name: cluster_name.clone(),
+            cluster: Some(server),
+            other: BTreeMap::new(),
+        }],
+        auth_infos: vec![NamedAuthInfo {
+            name: cluster_name.clone(),
+            auth_info: Some(user),
+            other: BTreeMap::new(),
+        }],
+        contexts: vec![NamedContext {
+            name: cluster_name.clone(),
+            context: Some(Context {
+                cluster: cluster_name.clone(),
+                user: Some(cluster_name.clone()),
+                ..Context::default()
+            }),
+            other: BTreeMap::new(),
+        }],
+        current_context: Some(cluster_name),
+        ..Kubeconfig::default()
+    };
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .map_err(|error| Problem::Unusable(error.to_string()))?;
+    let is_empty = config.root_cert.as_ref().is_some_and(Vec::is_empty);
+    if is_empty {
+        return Err(Problem::Unusable(
+            "caBundle has no certificate (PEM)".to_owned(),
+        ));
+    }
+    Ok(config)
+}
+
+fn encoded(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// Returns whether two configurations lead to the same server by the same way, so that only the
+/// credentials differ.
+pub fn is_same_server(a: &Config, b: &Config) -> bool {
+    a.cluster_url == b.cluster_url
+        && a.root_cert == b.root_cert
+        && a.accept_invalid_certs == b.accept_invalid_certs
+        && a.proxy_url == b.proxy_url
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn authority() -> String {
+        rcgen::generate_simple_self_signed(["m1".to_owned()])
+            .unwrap()
+            .cert
+            .pem()
+    }
+
+    fn cluster(more: &Value) -> Cluster {
+        let mut spec = json!({
+            "syncMode": "Push", "apiEndpoint": "https://10.0.0.1:6443",
+            "secretRef": { "namespace": "karmada-cluster", "name": "m1" },
+        });
+        spec.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        serde_json::from_value(json!({ "metadata": { "name": "m1" }, "spec": spec })).unwrap()
+    }
+
+    fn secret(data: &Value, labels: &Value) -> Secret {
+        serde_json::from_value(
+            json!({ "metadata": { "labels": labels }, "stringData": {}, "data": data }),
+        )
+        .unwrap()
+    }
+
+    fn text(text: &str) -> String {
+        encoded(text.as_bytes())
+    }
+
+    #[tokio::test]
+    async fn a_member_is_reached_with_the_token_of_its_secret() {
+        let data = json!({ "token": text("secret-token\n"), "caBundle": text(&authority()) });
+        let proxied = cluster(&json!({ "proxyURL": "http://proxy:3128" }));
+        let config = connection(&proxied, Some(&secret(&data, &json!({}))))
+            .await
+            .unwrap();
+        assert_eq!(config.cluster_url.to_string(), "https://10.0.0.1:6443/");
+        assert_eq!(config.root_cert.as_ref().map(Vec::len), Some(1));
+        assert_eq!(
+            config.proxy_url.as_ref().unwrap().to_string(),
+            "http://proxy:3128/"
+        );
+        assert!(!config.accept_invalid_certs);
+        let other = json!({ "token": text("other"), "caBundle": text(&authority()) });
+        let plain = connection(&cluster(&json!({})), Some(&secret(&data, &json!({}))))
+            .await
+            .unwrap();
+        assert!(is_same_server(&config, &config) && !is_same_server(&config, &plain));
+        let renewed = connection(&proxied, Some(&secret(&other, &json!({}))))
+            .await
+            .unwrap();
+        assert!(
+            !is_same_server(&config, &renewed),
+            "another authority is another server"
+        );
+        let insecure = cluster(&json!({ "insecureSkipTLSVerification": true }));
+        let config = connection(&insecure, Some(&secret(&data, &json!({}))))
+            .await
+            .unwrap();
+        assert!(config.accept_invalid_certs);
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_is_told_with_its_place() {
+        let sound = json!({ "token": text("t"), "caBundle": text(&authority()) });
+        let elsewhere = json!({ "secretRef": { "namespace": "shop", "name": "db" } });
+        let labelled = json!({ "failover.muster.io/cluster": "m1" });
+        for (what, more, data, labels, expected) in [
+            (
+                "no address",
+                json!({ "apiEndpoint": "" }),
+                Some(sound.clone()),
+                json!({}),
+                "spec.apiEndpoint is empty",
+            ),
+            (
+                "no reference",
+                json!({ "secretRef": null }),
+                None,
+                json!({}),
+                "spec.secretRef is empty",
+            ),
+            (
+                "no secret",
+                json!({}),
+                None,
+                json!({}),
+                "karmada-cluster/m1 of spec.secretRef does not exist",
+            ),
+            (
+                "no token",
+                json!({}),
+                Some(json!({ "caBundle": text("x") })),
+                json!({}),
+                "no key token",
+            ),
+            (
+                "an empty token",
+                json!({}),
+                Some(json!({ "token": "" })),
+                json!({}),
+                "no key token",
+            ),
+            (
+                "no authority",
+                json!({}),
+                Some(json!({ "token": text("t") })),
+                json!({}),
+                "no key caBundle",
+            ),
+            (
+                "no certificate",
+                json!({}),
+                Some(json!({ "token": text("t"), "caBundle": text("x") })),
+                json!({}),
+                "cannot be used",
+            ),
+            (
+                "another's secret",
+                elsewhere.clone(),
+                Some(sound.clone()),
+                json!({}),
+                "shop/db is not that of this cluster",
+            ),
+            (
+                "of another cluster",
+                elsewhere.clone(),
+                Some(sound.clone()),
+                json!({ "failover.muster.io/cluster": "m2" }),
+                "is not that of this cluster",
+            ),
+            (
+                "one that is labelled",
+                elsewhere.clone(),
+                Some(sound.clone()),
+                labelled,
+                "",
+            ),
+        ] {
+            let secret = data.map(|data| secret(&data, &labels));
+            let found = connection(&cluster(&more), secret.as_ref()).await;
+            let told = found
+                .err()
+                .map(|problem| problem.to_string())
+                .unwrap_or_default();
+            assert!(
+                told.contains(expected) && expected.is_empty() == told.is_empty(),
+                "{what}: {told}"
+            );
+        }
+    }
+}
