@@ -82,7 +82,15 @@ enum Stage {
     /// A signing request has no answer yet. `told` says whether that was reported.
     Asked { request: Asked, told: bool },
     /// A certificate was issued, and is not stored in the Secret yet.
-    Issued { certificate: Vec<u8>, key: String },
+    Issued(Issued),
+}
+
+/// A certificate that was issued, and its key.
+struct Issued {
+    /// The certificate as PEM text.
+    certificate: Vec<u8>,
+    /// The private key as PEM text.
+    key: String,
 }
 
 /// Renews the certificate of one agent.
@@ -204,16 +212,15 @@ impl Rotation {
                 Ok(ASK)
             }
             Stage::Asked { .. } => self.look_for_the_answer(stage, &document).await,
-            Stage::Issued { certificate, key } => {
+            Stage::Issued(issued) => {
                 // The certificate is used even if the Secret cannot be written.
-                if self.gateway.certificate().as_ref() != Some(certificate) {
-                    self.gateway.present(certificate, key);
+                if self.gateway.certificate().as_ref() != Some(&issued.certificate) {
+                    self.gateway.present(&issued.certificate, &issued.key);
                 }
-                self.store(&secrets, &secret, &document, (certificate, key))
-                    .await?;
-                let issued = tls::certificates(certificate).ok();
+                self.store(&secrets, &secret, &document, issued).await?;
+                let chain = tls::certificates(&issued.certificate).unwrap_or_default();
                 *stage = Stage::Idle;
-                self.doubt_the_clock(issued.as_deref().unwrap_or_default(), now)?;
+                self.doubt_the_clock(&chain, now)?;
                 Ok(self.interval)
             }
         }
@@ -297,7 +304,7 @@ impl Rotation {
         match request.answer(&self.requests(), &document.chain).await {
             Ok(Some(certificate)) => {
                 let key = request.key();
-                *stage = Stage::Issued { certificate, key };
+                *stage = Stage::Issued(Issued { certificate, key });
                 Ok(Duration::ZERO)
             }
             Ok(None) if request.since.elapsed() < PATIENCE => Ok(ASK),
@@ -320,9 +327,9 @@ impl Rotation {
         secrets: &Api<Secret>,
         secret: &Secret,
         document: &Document,
-        (certificate, key): (&[u8], &str),
+        issued: &Issued,
     ) -> Result<(), Error> {
-        let text = document.with(certificate, key.as_bytes())?;
+        let text = document.with(&issued.certificate, issued.key.as_bytes())?;
         let patch = json!({
             "metadata": { "resourceVersion": secret.metadata.resource_version },
             "data": { self.place.key.as_str(): STANDARD.encode(text) },
@@ -330,7 +337,7 @@ impl Rotation {
         let write = merge(secrets, &self.place.name, None, &patch);
         within("write the member's Secret with our kubeconfig", write).await?;
         metrics::counter!("muster_certificate_rotations_total", "result" => "renewed").increment(1);
-        let until = tls::not_after(certificate).ok();
+        let until = tls::not_after(&issued.certificate).ok();
         let until = until.map(|it| it.to_string()).unwrap_or_default();
         tracing::info!(until, "renewed the certificate for the fleet API");
         if let Some(cluster) = self.clusters.get(None, &self.cluster) {

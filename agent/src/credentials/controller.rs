@@ -29,8 +29,8 @@ use crate::join::ensure_namespace;
 use crate::measures;
 use crate::write::{self, FIELD_MANAGER, merge, within};
 
-/// Interval at which the fleet's copies are compared without a change in the member. Somebody may
-/// have changed the copies.
+/// Interval at which the fleet's copies are compared without a change in the member. Another writer
+/// may have changed the copies.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
 /// Time for which the member may take to write a token before that is reported (Karmada waits as
 /// long, and then gives up).

@@ -81,7 +81,7 @@ impl Watches {
                         self.go_on(self.drift.unlisted(&kind));
                         unserved += 1;
                     }
-                    // A kind without watches is never listed either.
+                    // A kind that cannot be watched is never listed.
                     Ok(Some(place)) if !place.watchable => {
                         self.go_on(self.drift.unlisted(&kind));
                         watches.start(kind, stop, async move { ends.cancelled().await });

@@ -16,14 +16,16 @@ use super::desired::ObjectKey;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// Longest pause between two repairs of one object.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-/// An object that stayed as it was for so long after its repair is contended no more.
+/// Time without a change after a repair from which an object is no longer contended.
 const CALM: Duration = Duration::from_mins(10);
-/// Repairs of one object after which it is told: people drift once or twice, controllers go on.
+/// Repairs of one object after which it is reported: people change an object once or twice,
+/// controllers go on.
 const TOLD_AFTER: u32 = 4;
-/// Remembered Works below which those whose objects are calm are kept.
+/// Number of remembered Works from which those without recent repairs are forgotten.
 const MANY: usize = 1024;
 
-/// What is repaired, how often and for whom.
+/// Times of repairs by Work, and the Works that wait for one. Decides when a difference is
+/// repaired; [`Drift`](super::drift::Drift) decides whether there is one.
 #[derive(Debug, Default)]
 pub struct Repairs {
     state: Mutex<State>,
@@ -31,9 +33,9 @@ pub struct Repairs {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By Work.
+    /// Repaired objects by Work.
     objects: HashMap<String, HashMap<ObjectKey, Repaired>>,
-    /// With so many Works those whose objects are calm are looked for.
+    /// Number of Works at which those without recent repairs are searched next.
     many: usize,
     /// Works that wait for a repair.
     waiting: HashSet<String>,
@@ -43,33 +45,34 @@ struct State {
 
 #[derive(Debug)]
 struct Repaired {
-    /// Digest of what the Work wants: another wish begins anew.
+    /// Digest of the desired state; another one starts the pauses again.
     wish: u64,
     times: u32,
-    /// When the last repair was due.
+    /// Time at which the last repair was due.
     due: Instant,
-    /// The field manager that wrote what we had set.
+    /// The field manager that wrote the agent's fields.
     rival: Option<String>,
 }
 
-/// An object that somebody else keeps changing.
+/// An object that another writer keeps changing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contended {
     /// The object.
     pub object: ObjectKey,
-    /// The field manager that does; `None` when the object is deleted again and again, or the
-    /// server does not say.
+    /// The field manager of the other writer; `None` when the object is deleted again and again, or
+    /// the server does not say.
     pub rival: Option<String>,
 }
 
 impl Repairs {
-    /// An object differs from what its Work wants. Gives the pause before the repair, and notes
-    /// that the Work waits for that.
+    /// Records an object that differs from its desired state. Returns the pause before the repair,
+    /// for which the Work waits.
     pub fn differs(&self, work: &str, key: &ObjectKey, wish: u64, rival: Option<&str>) -> Duration {
         self.next(work, key, wish, rival, FIRST_PAUSE)
     }
 
-    /// An object disappeared. The first time it is made again at once.
+    /// Records an object that disappeared. Returns the pause before the repair, which is zero the
+    /// first time.
     pub fn disappeared(&self, work: &str, key: &ObjectKey, wish: u64) -> Duration {
         self.next(work, key, wish, None, Duration::ZERO)
     }
@@ -98,7 +101,7 @@ impl Repairs {
             && !known.is_calm(now)
         {
             if known.due > now {
-                // The repair is still to come.
+                // The repair is not due yet.
                 return known.due - now;
             }
             let pause = pause(known.times);
@@ -117,8 +120,8 @@ impl Repairs {
         first
     }
 
-    /// Returns the objects of a Work that somebody else keeps changing, in the order of their
-    /// names, and after what time to ask again.
+    /// Returns the objects of a Work that other writers keep changing, in the order of their names,
+    /// and the time after which that has to be asked again.
     pub fn contended(&self, work: &str) -> (Vec<Contended>, Option<Duration>) {
         let now = Instant::now();
         let state = self.lock();
@@ -141,25 +144,25 @@ impl Repairs {
         )
     }
 
-    /// A Work is new, or asks for something else than before.
+    /// Records a Work that is new or changed.
     pub fn ask(&self, work: &str) {
         self.lock().asked.insert(work.to_owned());
     }
 
-    /// A Work is being worked on: it waits for nothing any more.
+    /// Records a Work that is being reconciled: it does not wait any more.
     pub fn begin(&self, work: &str) {
         let mut state = self.lock();
         state.waiting.remove(work);
         state.asked.remove(work);
     }
 
-    /// A Work could not be applied, and is to be tried again. That comes after what is new, beside
-    /// the repairs: many Works that fail slowly must not keep a repair waiting for ever.
+    /// Records a Work that could not be applied. Its retry ranks as a repair, after new Works: many
+    /// Works that fail slowly must not delay repairs forever.
     pub fn failed(&self, work: &str) {
         self.lock().waiting.insert(work.to_owned());
     }
 
-    /// A Work is gone.
+    /// Forgets a Work that is gone.
     pub fn forget(&self, work: &str) {
         let mut state = self.lock();
         state.waiting.remove(work);
@@ -167,7 +170,7 @@ impl Repairs {
         state.objects.remove(work);
     }
 
-    /// Returns the rank of a Work in the queue: what is new or changed comes before repairs.
+    /// Returns the rank of a Work in the queue: new and changed Works come before repairs.
     pub fn rank(&self, work: &str) -> i32 {
         let state = self.lock();
         i32::from(state.asked.contains(work) || !state.waiting.contains(work))
@@ -184,7 +187,7 @@ impl Repaired {
     }
 }
 
-/// Returns the pause after so many repairs: doubled each time.
+/// Returns the pause after a number of repairs: doubled each time.
 fn pause(times: u32) -> Duration {
     FIRST_PAUSE
         .saturating_mul(1 << times.min(16))

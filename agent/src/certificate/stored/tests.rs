@@ -25,7 +25,7 @@ fn credentials(organization: &str, name: &str) -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-fn stored(server: &str, (certificate, key): (&str, &str)) -> String {
+fn stored(server: &str, certificate: &str, key: &str) -> String {
     let way = Way {
         server: server.to_owned(),
         ..Way::default()
@@ -47,14 +47,14 @@ fn words(verdict: &Verdict) -> String {
 fn good_credentials_are_used_others_are_replaced_and_those_of_somebody_else_are_left() {
     let (certificate, key) = credentials("system:karmada:agents", "system:karmada:agent:m1");
     let (_, other_key) = credentials("system:karmada:agents", "system:karmada:agent:m1");
-    let good = stored(SERVER, (&certificate, &key));
+    let good = stored(SERVER, &certificate, &key);
     let of = |organization, name| {
         let (certificate, key) = credentials(organization, name);
-        stored(SERVER, (&certificate, &key))
+        stored(SERVER, &certificate, &key)
     };
     let foreign = of("system:karmada:agents", "system:karmada:agent:m2");
     let master = of("system:masters", "system:karmada:agent:m1");
-    let mixed = stored(SERVER, (&certificate, &other_key));
+    let mixed = stored(SERVER, &certificate, &other_key);
     let end: Timestamp = "2031-01-01T00:00:00Z".parse().unwrap();
     let before = end - Duration::from_secs(1);
     let (now, fleet) = (*NOW, Some(SERVER));

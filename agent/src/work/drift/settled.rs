@@ -63,7 +63,7 @@ fn owned_fields<'a>(observed: &'a Value, manager: &str) -> Option<&'a Map<String
         .as_object()
 }
 
-/// The way from the root of an object to one of its fields.
+/// Path from the root of an object to one of its fields.
 #[derive(Clone, Copy)]
 struct Path<'p> {
     parent: Option<&'p Self>,
@@ -87,8 +87,7 @@ impl<'p> Path<'p> {
 struct Comparison<'a> {
     group: &'a str,
     kind: &'a str,
-    /// Elements of lists that were looked at: the part of the cost that a careless comparison
-    /// multiplies.
+    /// Number of list elements that were compared, for the test of the cost.
     visited: usize,
 }
 
@@ -137,8 +136,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// `keys` are those by which an associative list knows the object. One that the object leaves
-    /// out was filled in by the server.
+    /// Compares two objects. `keys` are those by which an associative list identifies the object. A
+    /// key that the object omits was filled in by the server.
     fn same_object(
         &mut self,
         desired: &Map<String, Value>,
@@ -149,7 +148,7 @@ impl<'a> Comparison<'a> {
     ) -> bool {
         let mut covered = 0;
         for (key, below) in owned {
-            // The other entry is ".": the object itself.
+            // The entry "." stands for the object itself.
             let Some(key) = key.strip_prefix("f:") else {
                 continue;
             };
@@ -182,8 +181,8 @@ impl<'a> Comparison<'a> {
         covered == wanted.count()
     }
 
-    /// An associative list or a set. An apply puts our elements into our order, whatever stands
-    /// between them.
+    /// Compares an associative list or a set. An apply puts the agent's elements into the desired
+    /// order, whatever stands between them.
     fn same_list(
         &mut self,
         desired: &[Value],
@@ -208,7 +207,7 @@ impl<'a> Comparison<'a> {
             };
             let keys = identity.keys();
             let same = match (keys, &desired[ours], &observed[theirs]) {
-                // The value of a set is its identity.
+                // The identity of a set's element is its value.
                 (None, ..) => true,
                 (keys, Value::Object(desired), Value::Object(observed)) if is_open(below) => {
                     let owned = below.as_object();
@@ -231,8 +230,9 @@ impl<'a> Comparison<'a> {
                 .all(|(one, next)| one.0 < next.0 && one.1 < next.1)
     }
 
-    /// Equal, or two spellings of one quantity in a field that holds quantities: there the server
-    /// rewrites `1000m` as `1`. Elsewhere a text is a text: `1.10` is another version than `1.1`.
+    /// Returns whether values are equal, or two spellings of one quantity in a field that holds
+    /// quantities: there the server rewrites `1000m` as `1`. Elsewhere `1.10` is another version
+    /// than `1.1`.
     fn same_value(&mut self, desired: &Value, observed: &Value, path: &Path<'_>) -> bool {
         match (desired, observed) {
             _ if desired == observed => true,

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
 
-/// The most keys that name an element. Kubernetes' own lists have up to three; a look-up tries
-/// every combination of keys that were left to the server to fill in.
+/// Maximum number of keys of an element. Kubernetes' own lists have up to three; a look-up tries
+/// every combination of keys that the server may have filled in.
 const MOST_KEYS: usize = 4;
 
 /// Name of a list element in `managedFields`.
@@ -43,8 +43,8 @@ pub(super) struct Identities<'a> {
 }
 
 impl<'a> Identities<'a> {
-    /// Reads them from the set below a list; `None` where it names elements in a way that is not
-    /// understood.
+    /// Reads the identities from the set below a list; `None` if it names elements in an unknown
+    /// way.
     pub(super) fn read(owned: &'a Map<String, Value>) -> Option<Self> {
         let mut each = Vec::with_capacity(owned.len());
         let mut names = BTreeSet::new();
@@ -75,7 +75,7 @@ impl<'a> Identities<'a> {
     }
 }
 
-/// Which of the keys an element has, as bits, and their values in order.
+/// The keys that an element has, as bits, and their values in order.
 type Named<'a> = (u8, Vec<&'a Value>);
 
 /// The places of the elements of one list.

@@ -20,7 +20,7 @@ const OF_PODS: &[&str] = &[
     "volumes.[].projected.sources.[].downwardAPI.items.[].resourceFieldRef.divisor",
 ];
 
-/// Where kinds keep the spec of a pod.
+/// Paths of the spec of a pod, by kind.
 const PODS: &[(&str, &str, &[&str])] = &[
     ("", "Pod", &["spec"]),
     ("", "PodTemplate", &["template", "spec"]),
@@ -83,8 +83,8 @@ pub(super) fn is_quantity(group: &str, kind: &str, path: &[&str]) -> bool {
             .any(|(.., pattern)| matches(pattern, path))
 }
 
-/// Names with dots between them; `*` stands for any name of a field, and of names with bars between
-/// them each may be.
+/// Paths are names with dots between them; `*` stands for any name, and names with bars between
+/// them are alternatives.
 fn matches(pattern: &str, path: &[&str]) -> bool {
     let names = pattern.split('.');
     names.clone().count() == path.len()
