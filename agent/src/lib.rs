@@ -78,7 +78,6 @@ pub mod settings;
 mod wiring;
 pub mod work;
 mod write;
-mod written;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

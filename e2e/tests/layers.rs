@@ -50,7 +50,6 @@ const AGENT: Floors = &[
     &["measures"],
     &["digest"],
     &["write"],
-    &["written"],
     &["fleet_id"],
     &["accounts"],
     &["settings"],

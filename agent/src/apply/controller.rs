@@ -13,7 +13,7 @@ use muster_shared::clock::Clock;
 use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::queue::{Next, Queue};
-use muster_shared::watch::{Change as Seen, Informer};
+use muster_shared::watch::{Change as Seen, Expectations, Informer};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -28,7 +28,6 @@ use crate::work::member;
 use crate::work::object::{self, Change, Objects};
 use crate::work::repairs::Repairs;
 use crate::write::{self, within};
-use crate::written::Written;
 
 /// After a namespace or a definition was created, Works that wait for one are tried again; a
 /// definition takes a moment to be served.
@@ -84,7 +83,8 @@ pub struct Applier {
 /// State of an [`Applier`].
 #[derive(Default)]
 pub struct State {
-    written: Arc<Written<CachedWork>>,
+    /// The agent's writes of Works that the cache does not show yet.
+    expectations: Arc<Expectations<String, Arc<CachedWork>>>,
     /// Works with an object whose namespace or kind the member does not have yet.
     waiting: Mutex<BTreeSet<String>>,
 }
@@ -94,16 +94,16 @@ impl Applier {
     /// [`reconcile`](Self::reconcile) is called for the keys of the queue.
     pub fn listen(self) -> Arc<Self> {
         let (keys, asked) = (self.queue.clone(), Arc::clone(&self.repairs));
-        let written = Arc::clone(&self.state.written);
+        let expectations = Arc::clone(&self.state.expectations);
         self.works.on_change(move |seen| match seen {
             Seen::Applied { old, new } => {
-                let own = written.wrote(new.as_ref());
-                // A written version need not be remembered once the informer shows it.
-                written.newest(Arc::clone(new));
+                let name = new.name_any();
+                let own = expectations.is_last_write(&name, &new.metadata);
+                expectations.observe(&name, &new.metadata);
                 let lost = !own && CachedWork::tells_otherwise(old.as_deref(), new);
                 if lost || CachedWork::concerns_us(old.as_deref(), new) {
-                    asked.ask(&new.name_any());
-                    keys.add(new.name_any());
+                    asked.ask(&name);
+                    keys.add(name);
                 }
             }
             // A reconciliation that is under way may still record something about the Work, so it
@@ -129,7 +129,8 @@ impl Applier {
             return Ok(Next::Done);
         };
         self.repairs.begin(name);
-        let cached = self.state.written.newest(cached);
+        let written = self.state.expectations.answer(name, &cached.metadata);
+        let cached = written.unwrap_or(cached);
         if cached.metadata.deletion_timestamp.is_some() {
             return self.remove(&cached).await;
         }
@@ -302,12 +303,14 @@ impl Applier {
         let name = work.name_any();
         let call = write::merge(&self.api, &name, subresource, &patch);
         let after = within("update the Work", call).await?;
-        let after = self
-            .state
-            .written
-            .remember(&work.metadata, self.works.kept(after));
-        let cached = self.works.get(self.api.namespace(), &name);
-        self.state.written.settle(&name, cached);
+        let after = self.works.kept(after);
+        let (expectations, answer) = (&self.state.expectations, Arc::clone(&after));
+        expectations.written(name.as_str(), &work.metadata, &after.metadata, answer);
+        // The informer may have been faster, and shows nothing more of a Work that is gone.
+        match self.works.get(self.api.namespace(), &name) {
+            Some(cached) => expectations.observe(&name, &cached.metadata),
+            None => expectations.forget(&name),
+        }
         Ok(after)
     }
 
@@ -318,7 +321,7 @@ impl Applier {
 
     /// Forgets a Work that is gone.
     fn forget(&self, name: &str) {
-        self.state.written.forget(name);
+        self.state.expectations.forget(name);
         self.repairs.forget(name);
         self.objects.drift.forget_work(name);
         self.note_waiting(name, false);

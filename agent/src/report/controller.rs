@@ -7,11 +7,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::{Clock, calendar};
-use muster_shared::k8s::{Api, Condition};
+use muster_shared::k8s::{Api, Condition, ResourceExt};
 use muster_shared::lease::Leadership;
 use muster_shared::names::condition::READY;
 use muster_shared::queue::jittered;
-use muster_shared::watch::Informer;
+use muster_shared::watch::{Expectations, Informer};
 use muster_shared::write::Verbs;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -29,7 +29,6 @@ use crate::health::probe::Observation;
 use crate::measures::Step;
 use crate::work::CachedWork;
 use crate::write::{self, FIELD_MANAGER, within};
-use crate::written::Written;
 
 /// Attempts to write when others write the same Cluster.
 const ATTEMPTS: usize = 4;
@@ -80,25 +79,51 @@ struct Memories {
     /// Whether the debounce began with the status in the API.
     resumed: bool,
     reachable_at: Timestamp,
-    written: Written<Cluster>,
+    /// The agent's writes of the Cluster that the cache does not show yet.
+    expectations: Expectations<String, Arc<Cluster>>,
     /// Time of the last write of the status.
-    wrote: Option<Instant>,
+    written_at: Option<Instant>,
     /// Verbs with which the status may be written.
     verbs: Verbs,
+}
+
+impl Memories {
+    /// Makes the state of a process that starts now.
+    fn new(now: Timestamp) -> Self {
+        Self {
+            ready: None,
+            steady: Steady::default(),
+            resumed: false,
+            reachable_at: now,
+            expectations: Expectations::default(),
+            written_at: None,
+            verbs: Verbs::default(),
+        }
+    }
+
+    /// Returns the newer of the cached Cluster and the agent's last write.
+    fn newest(&self, cached: Arc<Cluster>) -> Arc<Cluster> {
+        let name = cached.name_any();
+        self.expectations.observe(&name, &cached.metadata);
+        let written = self.expectations.answer(&name, &cached.metadata);
+        written.unwrap_or(cached)
+    }
+
+    /// Records a write of the status, and returns the Cluster afterwards.
+    fn wrote(&mut self, before: &Cluster, after: Arc<Cluster>) -> Arc<Cluster> {
+        self.written_at = Some(Instant::now());
+        let answer = Arc::clone(&after);
+        let (before, version) = (&before.metadata, &after.metadata);
+        self.expectations
+            .written(after.name_any(), before, version, answer);
+        after
+    }
 }
 
 impl Reporter {
     /// Reports until shutdown: a change of health at once, other changes together.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut memories = Memories {
-            ready: None,
-            steady: Steady::default(),
-            resumed: false,
-            reachable_at: self.clock.now(),
-            written: Written::default(),
-            wrote: None,
-            verbs: Verbs::default(),
-        };
+        let mut memories = Memories::new(self.clock.now());
         tokio::select! {
             () = shutdown.cancelled() => return,
             () = self.clusters.synced() => {}
@@ -145,9 +170,9 @@ impl Reporter {
     /// Returns the time of the next report of sums that changed a little since the last; `None`
     /// when they changed much, or long ago.
     fn postponed(&self, memories: &Memories) -> Option<Instant> {
-        let due = memories.wrote? + jittered(self.frequency).max(self.frequency);
+        let due = memories.written_at? + jittered(self.frequency).max(self.frequency);
         let cluster = self.clusters.get(None, &self.cluster)?;
-        let cluster = memories.written.newest(cluster);
+        let cluster = memories.newest(cluster);
         let (nodes, resources) = self.census.as_ref()?.summary(&[])?;
         let notable = status::is_notable(cluster.status.as_ref()?, nodes, &resources);
         let early = Instant::now() < due.checked_sub(self.frequency / CENSUS_PER_PERIOD)?;
@@ -167,7 +192,7 @@ impl Reporter {
             // that it includes `Ready`.
             return Ok(());
         };
-        let mut cluster = memories.written.newest(cluster);
+        let mut cluster = memories.newest(cluster);
         let started = Instant::now();
         for attempt in 1..=ATTEMPTS {
             let findings = self.findings(&cluster, &health, memories);
@@ -178,8 +203,7 @@ impl Reporter {
             let call = verbs.merge(&self.api, &self.cluster, Some("status"), &patch, manager);
             match within("write the status of the Cluster", call).await {
                 Ok(after) => {
-                    memories.wrote = Some(Instant::now());
-                    cluster = memories.written.remember(&cluster.metadata, after);
+                    cluster = memories.wrote(&cluster, after.into());
                     break;
                 }
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
@@ -336,6 +360,21 @@ mod tests {
             let exact = Duration::from_secs(seconds);
             let near = exact.mul_f64(0.79)..exact.mul_f64(1.21);
             assert!(near.contains(&pause), "after {failures}: {pause:?}");
+        }
+    }
+    #[test]
+    fn a_written_status_counts_until_the_cache_shows_it_or_a_later_one() {
+        let version = |version: &str| {
+            let mut cluster = Cluster::default();
+            cluster.metadata.name = Some("m1".to_owned());
+            cluster.metadata.resource_version = Some(version.to_owned());
+            Arc::new(cluster)
+        };
+        let mut memories = Memories::new(Timestamp::UNIX_EPOCH);
+        memories.wrote(&version("1"), version("2"));
+        for (cached, newest) in [("1", "2"), ("1", "2"), ("3", "3"), ("1", "1")] {
+            let found = memories.newest(version(cached));
+            assert_eq!(found.metadata.resource_version.as_deref(), Some(newest));
         }
     }
 }
