@@ -1,17 +1,18 @@
 //! The Muster agent, which runs in each member cluster.
 //!
-//! Decisions are pure functions beside the task that carries them out. State is in API objects, and
-//! memory is a cache, so that a restart at any instruction loses nothing and repeats nothing.
+//! Decisions are pure functions beside the task that carries them out. All state is in API objects
+//! and memory is a cache, so that a restart at any instruction loses nothing.
 //!
 //! # The tasks
 //!
 //! The table of all tasks is `wiring/tasks.rs`. Each begins when the member has the standing that
-//! it needs ([`join::Standing`]), and asks for leadership at each act:
+//! it needs ([`join::Standing`]). A task that writes for the member asks for leadership at each
+//! act:
 //!
 //! * `cluster informer` watches the Cluster of the member; decides nothing; writes the cache that
 //!   the other tasks read.
-//! * `registration` watches the Cluster; decides in [`join`] (`register`) whether the member may
-//!   join under its name and id; writes the Cluster, its namespaces, and the standing.
+//! * `registration` watches the Cluster; decides in [`join`] (`identity`, `adoption`) whether the
+//!   member may join under its name and id; writes the Cluster, its namespaces, and the standing.
 //! * `fleet id` watches two namespaces of the fleet API; decides in [`mod@fleet_id`] (`next`) which
 //!   id the fleet has; writes it for the tasks that mark objects.
 //! * `leases` watches the Cluster and the standing; decides in [`heartbeat`] when to renew; writes
@@ -27,17 +28,18 @@
 //! * `census` watches nodes and pods; decides in [`census`] what they add up to; writes the sums
 //!   for `status report`.
 //! * `status report` watches these observations, the Cluster and the Works; decides in [`health`]
-//!   (`debounce`) and [`report`] (`status`); writes the status of the Cluster.
+//!   (`debounce`) and [`report`] (`conditions`, `enablements`, `status`); writes the status of the
+//!   Cluster.
 //! * `credentials` watches Secrets of the member and the Cluster; decides in [`credentials`]
 //!   (`report`, `ownership`); writes accounts and roles in the member, Secrets in the fleet API.
 //! * `withdrawal of credentials` watches the Cluster; decides in [`credentials`] (`ownership`)
-//!   which accounts are unreported and its own; writes their removal.
+//!   which accounts an agent made that are no longer reported; writes their removal.
 //! * `certificate rotation` watches the member's Secret; decides in [`certificate`] (`document`,
 //!   `asking`) when a new certificate is due; writes signing requests and the Secret.
 //! * `bootstrap` watches the certificate and the bootstrap kubeconfig; decides in [`certificate`]
 //!   (`stored`) whether credentials are usable; writes signing requests and the Secret.
 //! * `member watches` watches the kinds of the Works in the member; decides in [`work`] (`drift`,
-//!   `repairs`) what differs and when to repair it; writes queues for the next two tasks.
+//!   `repairs`) what differs and when to repair it; writes the queues of the next two tasks.
 //! * `work status` watches the statuses of objects; decides in [`reflect`] (`compose`, `sent`);
 //!   writes `status.manifestStatuses` of Works.
 //! * `applier` watches Works; decides in [`work`] (`drift`, `ownership`, `manifests`) and [`apply`]

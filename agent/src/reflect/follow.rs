@@ -198,8 +198,8 @@ impl Watches {
         opened.as_ref()
     }
 
-    /// Has an object repaired that no longer names its Work: another writer removed the marks, or the
-    /// agent of another fleet replaced them.
+    /// Has an object repaired that no longer names its Work: another writer removed its marks, or
+    /// the agent of another fleet replaced them.
     fn mark_again(&self, watched: &Watched, place: &ObjectKey, name: &str) {
         let mut opened = None;
         let Some(open) = self.open(watched, name, &mut opened) else {

@@ -9,8 +9,8 @@
 //! | how is one object applied or removed? | [`object`] |
 //! | how is it read and written? | [`member`], [`raw`] |
 //!
-//! `apply` applies Works, and `reflect` watches and reports their objects. Both use this module, and
-//! it uses neither.
+//! `apply` applies Works, and `reflect` watches and reports their objects. Both use this module,
+//! and it uses neither.
 
 pub mod cached;
 pub mod desired;

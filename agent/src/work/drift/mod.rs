@@ -5,8 +5,8 @@
 //!
 //! | part | an object is as desired if | remembers |
 //! |---|---|---|
-//! | [`mod@settled`] | values and owners of its fields (`managedFields`) are as an apply leaves them | nothing |
-//! | [`normalized`] | it is as the server answered this same apply | digests, if it never looks settled |
+//! | [`mod@settled`] | its `managedFields` and values are as an apply leaves them | nothing |
+//! | [`normalized`] | it is as the server answered this same apply | digests of such objects |
 //! | [`lists`] | the first list of its kind showed it so | digests, for the first minute |
 //!
 //! Two other memories of the agent do not take part. [`repairs`](super::repairs) has the times of
