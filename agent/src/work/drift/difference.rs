@@ -52,3 +52,49 @@ fn fields(
     let retained = interpreter::retain(desired.clone(), observed)?;
     Ok((!is_settled(&retained)).then_some(retained))
 }
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::names::annotation::MANAGED_LABELS;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_applied_for_fields_or_leftovers_and_with_what_the_member_decides() {
+        let service = |spec: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec});
+        let desired = service(json!({"type": "ClusterIP"}));
+        let observed = service(json!({"type": "ClusterIP", "clusterIP": "10.0.0.1"}));
+        let mut karmadas = observed.clone();
+        karmadas["metadata"]["labels"] = json!({"old": "1"});
+        karmadas["metadata"]["annotations"] = json!({MANAGED_LABELS: "old"});
+        let leftovers = json!({"metadata": {"labels": {"old": null}}});
+        let both = [&desired, &observed];
+        for (what, found, settled, apply, patch) in [
+            ("as desired", &observed, &both[..], None, None),
+            ("fields differ", &observed, &[], Some(&observed), None),
+            (
+                "an apply of the cluster IP changes nothing",
+                &observed,
+                &both[1..],
+                None,
+                None,
+            ),
+            (
+                "a label of Karmada's is left",
+                &karmadas,
+                &both,
+                None,
+                Some(&leftovers),
+            ),
+            ("both", &karmadas, &[], Some(&observed), Some(&leftovers)),
+        ] {
+            let found = difference(&desired, found, |desired| settled.contains(&desired));
+            let expected = (apply.is_some() || patch.is_some()).then(|| Difference {
+                apply: apply.cloned(),
+                leftovers: patch.cloned(),
+            });
+            assert_eq!(found.unwrap(), expected, "{what}");
+        }
+    }
+}
