@@ -53,7 +53,7 @@ pub(crate) fn to_lua(lua: &Lua, marks: &Marks, value: &Value) -> mlua::Result<Lu
         Value::String(text) => LuaValue::String(lua.create_string(text)?),
         Value::Array(list) => {
             let table = lua.create_table_with_capacity(list.len(), 0)?;
-            if list.is_empty() {
+            if list.iter().all(Value::is_null) {
                 table.set_metatable(Some(marks.list.clone()))?;
             }
             let mut at = 0;
@@ -65,7 +65,7 @@ pub(crate) fn to_lua(lua: &Lua, marks: &Marks, value: &Value) -> mlua::Result<Lu
         }
         Value::Object(map) => {
             let table = lua.create_table_with_capacity(0, map.len())?;
-            if map.is_empty() {
+            if map.values().all(Value::is_null) {
                 table.set_metatable(Some(marks.object.clone()))?;
             }
             for (key, one) in map {

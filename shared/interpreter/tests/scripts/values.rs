@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use muster_interpreter::{Engine, Limits, Operation};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{refused, reported, reported_with, rules, value, widget};
@@ -179,4 +180,55 @@ fn a_list_of_a_hundred_thousand_entries_goes_in_and_out() {
     let found = reported_with(&engine, body, &status).unwrap();
     assert_eq!(found["list"], status["list"]);
     assert_eq!(found["names"][99_999], json!("e99999"));
+}
+
+/// Values as an object of the API may have them.
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-(1_i64 << 53)..1 << 53).prop_map(Value::from),
+        (-1e300..1e300_f64).prop_map(Value::from),
+        "\\PC{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 64, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::btree_map("[a-z0-9/.]{0,3}", inner, 0..6)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// The value without what is null, and with numbers that have no fraction as integers.
+fn through_lua(value: &Value) -> Value {
+    match value {
+        Value::Array(list) => {
+            let kept = list.iter().filter(|one| !one.is_null());
+            kept.map(through_lua).collect()
+        }
+        Value::Object(map) => {
+            let kept = map.iter().filter(|(_, one)| !one.is_null());
+            let kept = kept.map(|(key, one)| (key.clone(), through_lua(one)));
+            Value::Object(kept.collect())
+        }
+        Value::Number(number) => {
+            let number = number.as_f64().unwrap();
+            if number.fract() == 0.0 && number.abs() < 9e18 {
+                #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
+                return json!(number as i64);
+            }
+            json!(number)
+        }
+        other => other.clone(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_goes_in_comes_out(value in values()) {
+        let value = json!({ "value": value });
+        let found = reported("return object.status", &value);
+        prop_assert_eq!(found, Ok(through_lua(&value)));
+    }
 }
