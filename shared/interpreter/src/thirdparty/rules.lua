@@ -250,11 +250,14 @@ function rules.without_zeros(value)
     return value
   end
   local kept = {}
-  for key, one in pairs(value) do
+  local is_list = #value > 0
+  local walk = is_list and ipairs or pairs
+  for key, one in walk(value) do
     one = rules.without_zeros(one)
     local is_zero = one == 0 or one == "" or one == "0s"
     if not is_zero and not (type(one) == "table" and next(one) == nil) then
-      kept[key] = one
+      -- A list must have no gaps.
+      kept[is_list and #kept + 1 or key] = one
     end
   end
   return kept

@@ -128,6 +128,9 @@ fn volcano_jobs_of_all_members_are_one() {
     });
     assert_eq!(found["state"], state);
     assert_eq!(found["conditions"], json!([{ "status": "Failed" }]));
+    let odd = json!({ "conditions": [{ "status": "" }, { "status": "Failed" }] });
+    let found = aggregated(VOLCANO, json!({}), &[odd.clone(), odd]);
+    assert_eq!(found["conditions"], json!([{ "status": "Failed" }]));
     let found = aggregated(
         VOLCANO,
         json!({}),
