@@ -247,6 +247,7 @@ fn every_dependency_is_used() {
     let mut unused = Vec::new();
     for member in [
         "shared",
+        "shared/interpreter",
         "shared/quantity",
         "shared/vectors",
         "agent",
