@@ -1,6 +1,6 @@
 //! Scripts that want too much.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use muster_interpreter::{Engine, Error, Limit, Limits, Operation};
 use serde_json::{Value, json};
@@ -158,6 +158,7 @@ fn a_script_that_hits_a_limit_again_and_again_is_not_run_for_a_while() {
 fn reading_what_a_script_returns_or_hands_over_has_the_same_limits() {
     let limits = Limits {
         instructions: 2_000_000,
+        time: Duration::from_secs(100),
         ..Limits::default()
     };
     let expected = Limit::Instructions(2_000_000);
@@ -199,5 +200,29 @@ fn messages_and_places_of_errors_are_short() {
     ] {
         let found = reported_with(&Engine::default(), &format!("{long} {call}"), &json!({}));
         assert!(found.unwrap_err().to_string().contains("at most"), "{call}");
+    }
+}
+
+#[test]
+fn a_stop_comes_soon_after_the_deadline_also_inside_of_library_functions() {
+    let limits = Limits {
+        time: Duration::from_millis(50),
+        instructions: u64::MAX,
+        ..Limits::default()
+    };
+    for body in [
+        "local s = 'x' for i = 1, 23 do s = s .. s end while true do local t = s .. 'y' end",
+        "local s = 'x' for i = 1, 19 do s = s .. s end while true do s:upper() end",
+        "local s = 'x' for i = 1, 19 do s = s .. s end while true do s:find('xy') end",
+        "local t = {} for i = 1, 1e5 do t[i] = 1 end while true do table.insert(t, 1, 1) end",
+    ] {
+        let start = Instant::now();
+        limit(limits, body);
+        // Much more than the limit, for a slow machine; without a limit it is for ever.
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "{body}: {:?}",
+            start.elapsed()
+        );
     }
 }
