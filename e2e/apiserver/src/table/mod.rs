@@ -1,5 +1,5 @@
-//! Table output: the columns and cells that `kubectl get` prints. Kinds that no scenario, sandbox or
-//! documented command prints have the columns of kinds without any: name and creation.
+//! Table output: the columns and cells that `kubectl get` prints. Kinds that no scenario, sandbox
+//! or documented command prints have the columns of kinds without any: name and creation.
 
 mod age;
 mod cluster;
