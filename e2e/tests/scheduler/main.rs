@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod bench;
+mod models;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
