@@ -4,6 +4,8 @@ use http::StatusCode;
 use jiff::Timestamp;
 use kube::api::PostParams;
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::capacity::default_models;
 use muster_shared::k8s::{Api, Lease, Node, Pod};
 use serde_json::{Value, json};
 
@@ -269,6 +271,73 @@ async fn a_name_that_another_cluster_bears_is_refused() {
         .unwrap();
     let error = bench.agent().ended().await.unwrap_err();
     assert!(error.to_string().contains("\"another\""), "{error}");
+}
+
+/// Grades whose lower ends are these, in cores and memory, as they are written by hand.
+fn grades(floors: &[(&str, &str)]) -> Value {
+    const UNBOUNDED: &str = "9223372036854775807";
+    let models = floors.iter().enumerate().map(|(grade, (cpu, memory))| {
+        let (cpu_end, memory_end) = floors
+            .get(grade + 1)
+            .copied()
+            .unwrap_or((UNBOUNDED, UNBOUNDED));
+        json!({"grade": grade, "ranges": [
+            {"name": "cpu", "min": cpu, "max": cpu_end},
+            {"name": "memory", "min": memory, "max": memory_end},
+        ]})
+    });
+    models.collect()
+}
+
+/// Nodes of each grade, as they are reported.
+fn graded(cluster: &Cluster) -> Vec<(u64, i64)> {
+    let summary = cluster
+        .status
+        .as_ref()
+        .and_then(|it| it.resource_summary.as_ref());
+    let counts = summary.iter().flat_map(|it| &it.allocatable_modelings);
+    counts.map(|it| (it.grade, it.count)).collect()
+}
+
+#[tokio::test]
+async fn nodes_are_counted_by_the_grades_that_the_cluster_has_now() {
+    let bench = Bench::start().await;
+    // The documentation's two nodes, and one larger than both.
+    for (name, cpu, memory) in [
+        ("n0", "500m", "2Gi"),
+        ("n1", "1500m", "10Gi"),
+        ("n2", "3", "20Gi"),
+    ] {
+        create_node(&bench, name, true).await;
+        let nodes: Api<Node> = Api::all(bench.member_client.clone());
+        let room =
+            json!({"status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110"}}});
+        let params = kube::api::PatchParams::default();
+        nodes
+            .patch_status(name, &params, &kube::api::Patch::Merge(&room))
+            .await
+            .unwrap();
+    }
+    let _agent = bench.agent();
+    let counted = async |what: &str, expected: &[(u64, i64)]| {
+        let as_expected = |cluster: &Cluster| graded(cluster) == expected;
+        until(&bench.clusters(), MEMBER, what, as_expected).await;
+    };
+    let default = [1, 1, 1, 0, 0, 0, 0, 0, 0];
+    let default: Vec<_> = (0..).zip(default).collect();
+    counted("by the default grades", &default).await;
+    // The documentation's example.
+    let custom = [("0", "0"), ("1", "4Gi"), ("2", "16Gi")];
+    let models = json!({"spec": {"resourceModels": grades(&custom)}});
+    patch(&bench.clusters(), MEMBER, &models).await;
+    counted("by the example's three grades", &[(0, 1), (1, 1), (2, 1)]).await;
+    let coarse = [("0", "0"), ("2", "16Gi")];
+    let models = json!({"spec": {"resourceModels": grades(&coarse)}});
+    patch(&bench.clusters(), MEMBER, &models).await;
+    counted("by two coarse grades", &[(0, 2), (1, 1)]).await;
+    let models = json!({"spec": {"resourceModels": default_models()}});
+    patch(&bench.clusters(), MEMBER, &models).await;
+    counted("by the default grades again", &default).await;
 }
 
 #[tokio::test]
