@@ -40,6 +40,7 @@ impl Drop for Place {
 pub struct Setting {
     name: &'static str,
     clusters: usize,
+    metrics: Option<u16>,
     flags: Vec<String>,
 }
 
@@ -61,6 +62,7 @@ impl Setting {
         Self {
             name,
             clusters,
+            metrics: None,
             flags,
         }
     }
@@ -70,6 +72,12 @@ impl Setting {
         self.flags
             .retain(|flag| !flag.starts_with("--feature-gates"));
         self.flag("--feature-gates=Failover=false")
+    }
+
+    /// The same with `/metrics` of the control plane on this port.
+    pub fn with_metrics(mut self, port: u16) -> Self {
+        self.metrics = Some(port);
+        self
     }
 
     /// The same with one flag more.
@@ -90,6 +98,7 @@ pub async fn run(setting: Setting, tell: impl AsyncFnOnce(&HeartbeatFleet) -> an
         binary: env!("CARGO_BIN_EXE_sandbox").into(),
         directory: place.0.clone(),
         clusters,
+        metrics: setting.metrics,
         control_plane: setting.flags,
     })
     .await
@@ -230,6 +239,30 @@ pub fn pending(view: &View, workload: &str) -> (String, String) {
         .find(|condition| condition.type_ == "EvictionPending")
         .map(|condition| (condition.status, condition.reason))
         .unwrap_or_default()
+}
+
+/// Waits until the binding of a workload says so of its eviction, and gives the message.
+pub async fn says(
+    fleet: &HeartbeatFleet,
+    workload: &str,
+    status: &str,
+    reason: &str,
+) -> anyhow::Result<String> {
+    let expected = (status.to_owned(), reason.to_owned());
+    until(fleet, "the condition", |view| {
+        let found = pending(view, workload);
+        if found == expected {
+            Ok(())
+        } else {
+            Err(format!("{workload}: {found:?}, not {expected:?}"))
+        }
+    })
+    .await?;
+    let binding = fleet.observer.view.bindings.get(Some("default"), workload);
+    let conditions = binding.map(|binding| binding.status().conditions.clone());
+    let mut conditions = conditions.into_iter().flatten();
+    let condition = conditions.find(|condition| condition.type_ == "EvictionPending");
+    Ok(condition.map(|it| it.message).unwrap_or_default())
 }
 
 /// Waits for events about an object: they are written after everything else.

@@ -37,6 +37,8 @@ pub struct Plan {
     pub directory: PathBuf,
     /// How many clusters answer: `member1`, `member2`, ...
     pub clusters: usize,
+    /// Port of the control plane's `/metrics` on this machine; without one it has none.
+    pub metrics: Option<u16>,
     /// Flags of the control plane beside the kubeconfig.
     pub control_plane: Vec<String>,
 }
@@ -121,7 +123,10 @@ impl HeartbeatFleet {
         kubeconfig::write(&to_fleet.kubeconfig(identity), &path)?;
         let mut arguments = vec![
             format!("--kubeconfig={}", path.display()),
-            "--metrics-bind-address=0".to_owned(),
+            plan.metrics.map_or_else(
+                || "--metrics-bind-address=0".to_owned(),
+                |port| format!("--metrics-bind-address=127.0.0.1:{port}"),
+            ),
             "--health-probe-bind-address=0".to_owned(),
         ];
         arguments.extend(plan.control_plane);

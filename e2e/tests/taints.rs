@@ -1,0 +1,361 @@
+//! What taints of each effect do, who puts them on, which switch keeps them from evicting, and what
+//! the metrics say of it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // how a test says that it failed
+
+mod heartbeats;
+
+use std::time::Duration;
+
+use heartbeats::{Setting, holds, placed, says, silent, told, until};
+use kube::api::{Api, Patch, PatchParams};
+use muster_e2e::harness::apply::apply;
+use muster_e2e::harness::heartbeat_fleet::HeartbeatFleet;
+use muster_e2e::harness::observer::View;
+use muster_e2e::harness::test_bed::eventually;
+use muster_shared::api::cluster::Cluster;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A policy that adds the taint `example.com/failed` of this effect to clusters of which all these
+/// conditions hold: type, operator, status.
+async fn policy(
+    fleet: &HeartbeatFleet,
+    effect: &str,
+    conditions: &[(&str, &str, &str)],
+) -> anyhow::Result<()> {
+    let conditions = conditions.iter().map(|(condition, operator, status)| {
+        json!({"conditionType": condition, "operator": operator, "statusValues": [status]})
+    });
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy",
+        "metadata": {"name": "failed-clusters"},
+        "spec": {
+            "matchConditions": conditions.collect::<Vec<_>>(),
+            "taintsToAdd": [{
+                "key": "example.com/failed", "effect": effect,
+                "addOnMatchSeconds": 1, "removeOnMismatchSeconds": 1,
+            }],
+        },
+    });
+    apply(&fleet.client, &policy.to_string()).await
+}
+
+/// A placement on one cluster that tolerates this.
+fn tolerating(tolerations: &Value) -> Value {
+    json!({
+        "clusterAffinity": {},
+        "clusterTolerations": tolerations,
+        "replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+        },
+        "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+    })
+}
+
+const NOT_READY: (&str, &str, &str) = ("Ready", "NotIn", "True");
+
+/// Taints a cluster by hand.
+async fn taint(fleet: &HeartbeatFleet, cluster: &str, effect: &str) -> anyhow::Result<()> {
+    let taints = json!({"spec": {"taints": [{"key": "example.com/mine", "effect": effect}]}});
+    Api::<Cluster>::all(fleet.client.clone())
+        .patch(cluster, &PatchParams::default(), &Patch::Merge(taints))
+        .await?;
+    Ok(())
+}
+
+/// The clusters that have the taint of the policy.
+fn tainted(view: &View) -> Vec<String> {
+    let has_it = |cluster: &Cluster| {
+        let mut taints = cluster.spec.taints.iter();
+        taints.any(|taint| taint.key == "example.com/failed")
+    };
+    let all = view.clusters.list();
+    let tainted = all.iter().filter(|cluster| has_it(cluster));
+    let mut names: Vec<String> = tainted
+        .filter_map(|cluster| cluster.metadata.name.clone())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+fn tainted_are(expected: &'static [&str]) -> impl Fn(&View) -> Result<(), String> {
+    move |view| {
+        let found = tainted(view);
+        if found == expected {
+            Ok(())
+        } else {
+            Err(format!("{found:?} are tainted, not {expected:?}"))
+        }
+    }
+}
+
+fn stays_on_member1(workload: &'static str) -> impl Fn(&View) -> Result<(), String> {
+    move |view| {
+        let on = placed(view, workload);
+        if on == ["member1"] {
+            Ok(())
+        } else {
+            Err(format!("{workload} is on {on:?}"))
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prefer_no_execute_moves_what_asks_for_it_whatever_it_tolerates_and_nothing_else() {
+    let setting = Setting::named("preferred", 3).flag("--resource-eviction-rate=50");
+    heartbeats::run(setting, async |fleet| {
+        let behavior = json!({"cluster": {"tolerationSeconds": 1}});
+        let tolerant = tolerating(&json!([{"operator": "Exists"}]));
+        fleet.place("asks", "member1", &json!({"failover": behavior}))?;
+        fleet.place(
+            "tolerant",
+            "member1",
+            &json!({"failover": behavior, "placement": tolerant}),
+        )?;
+        fleet.place(
+            "later",
+            "member1",
+            &json!({"failover": {"cluster": {"tolerationSeconds": 600}}}),
+        )?;
+        fleet.place("stays", "member1", &Value::Null)?;
+        policy(fleet, "PreferNoExecute", &[NOT_READY]).await?;
+        fleet.cut(["member1"]);
+        for (workload, status, reason) in [
+            ("asks", "False", "Evicted"),
+            ("tolerant", "False", "Evicted"),
+            ("later", "True", "WaitingForToleration"),
+            ("stays", "False", "FailoverNotRequested"),
+        ] {
+            let message = says(fleet, workload, status, reason).await?;
+            let taint = "example.com/failed:PreferNoExecute";
+            assert!(message.contains(taint), "{workload}: {message}");
+            told(fleet, workload, &[reason]).await?;
+        }
+        for workload in ["asks", "tolerant"] {
+            let on = placed(&fleet.observer.view, workload);
+            assert!(on.len() == 1 && on[0] != "member1", "{workload}: {on:?}");
+        }
+        holds(
+            fleet,
+            "what does not ask stays",
+            Duration::from_secs(3),
+            stays_on_member1("stays"),
+        )
+        .await?;
+        stays_on_member1("later")(&fleet.observer.view).map_err(anyhow::Error::msg)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_default_toleration_of_a_policy_delays_what_the_classic_taints_evict() {
+    let setting = Setting::named("default-tolerations", 3)
+        .flag("--failover-eviction-timeout=1s")
+        .flag("--resource-eviction-rate=50");
+    heartbeats::run(setting, async |fleet| {
+        // As the detector writes it with --default-unreachable-toleration-seconds=5.
+        let five_seconds = tolerating(&json!([{
+            "key": "cluster.karmada.io/unreachable", "operator": "Exists", "effect": "NoExecute",
+            "tolerationSeconds": 5,
+        }]));
+        fleet.place("waits", "member1", &json!({"placement": five_seconds}))?;
+        fleet.place("leaves", "member1", &Value::Null)?;
+        fleet.cut(["member1"]);
+        says(fleet, "leaves", "False", "Evicted").await?;
+        says(fleet, "waits", "True", "WaitingForToleration").await?;
+        let message = says(fleet, "waits", "False", "Evicted").await?;
+        assert!(message.contains("unreachable:NoExecute"), "{message}");
+        let view = &fleet.observer.view;
+        let cluster = view.clusters.get(None, "member1").unwrap();
+        let mut taints = cluster.spec.taints.iter();
+        let taint = taints.find(|taint| taint.effect == "NoExecute").unwrap();
+        let added = taint.time_added.as_ref().unwrap().0;
+        let binding = view.bindings.get(Some("default"), "waits").unwrap();
+        let conditions = &binding.status.as_ref().unwrap().conditions;
+        let told = conditions.iter().find(|it| it.type_ == "EvictionPending");
+        let waited = told.unwrap().last_transition_time.0.duration_since(added);
+        assert!(waited.as_secs() >= 5, "left after {waited}");
+        Ok(())
+    })
+    .await;
+}
+
+/// Adds a condition to those that a cluster has.
+async fn report(fleet: &HeartbeatFleet, cluster: &str, condition: &str, status: &str) {
+    let clusters = Api::<Cluster>::all(fleet.client.clone());
+    let held = clusters.get(cluster).await.unwrap();
+    let mut conditions = json!(held.status.unwrap_or_default().conditions);
+    let all = conditions.as_array_mut().unwrap();
+    all.retain(|it| it["type"] != condition);
+    all.push(json!({
+        "type": condition, "status": status, "reason": "Observed", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }));
+    let status = json!({"status": {"conditions": conditions}});
+    clusters
+        .patch_status(cluster, &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_with_two_conditions_taints_the_cluster_where_both_hold() {
+    heartbeats::run(Setting::named("two-conditions", 4), async |fleet| {
+        for cluster in ["member1", "member3"] {
+            report(fleet, cluster, "DiskFailed", "True").await;
+        }
+        report(fleet, "member4", "DiskFailed", "False").await;
+        let disk = ("DiskFailed", "In", "True");
+        policy(fleet, "NoExecute", &[NOT_READY, disk]).await?;
+        fleet.cut(["member1", "member2", "member4"]);
+        for cluster in ["member1", "member2", "member4"] {
+            until(fleet, "it is missed", |view| silent(view, cluster)).await?;
+        }
+        until(fleet, "both hold for one", tainted_are(&["member1"])).await?;
+        let window = Duration::from_secs(3);
+        holds(
+            fleet,
+            "one is not enough",
+            window,
+            tainted_are(&["member1"]),
+        )
+        .await?;
+        report(fleet, "member1", "DiskFailed", "False").await;
+        report(fleet, "member4", "DiskFailed", "True").await;
+        until(fleet, "it follows", tainted_are(&["member4"])).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_failover_off_a_workload_that_asks_for_it_is_told_so() {
+    let setting = Setting::named("asked-in-vain", 3).without_failover();
+    heartbeats::run(setting, async |fleet| {
+        let behavior = json!({"failover": {"cluster": {"tolerationSeconds": 0}}});
+        fleet.place("asks", "member1", &behavior)?;
+        taint(fleet, "member1", "PreferNoExecute").await?;
+        let message = says(fleet, "asks", "False", "FailoverOff").await?;
+        for part in ["member1", "example.com/mine:PreferNoExecute", "Failover"] {
+            assert!(message.contains(part), "{message}");
+        }
+        told(fleet, "asks", &["FailoverOff"]).await?;
+        told(fleet, "member1", &["EvictionOff"]).await?;
+        let time = Duration::from_secs(3);
+        holds(fleet, "it stays", time, stays_on_member1("asks")).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_no_execute_eviction_off_only_prefer_no_execute_moves_and_the_rest_is_told() {
+    let setting = Setting::named("no-execute-off", 4)
+        .flag("--resource-eviction-rate=50")
+        .flag("--enable-no-execute-taint-eviction=false");
+    heartbeats::run(setting, async |fleet| {
+        let behavior = json!({"failover": {"cluster": {"tolerationSeconds": 0}}});
+        fleet.place("stays", "member1", &behavior)?;
+        fleet.place("asks", "member2", &behavior)?;
+        taint(fleet, "member1", "NoExecute").await?;
+        taint(fleet, "member2", "PreferNoExecute").await?;
+        let message = says(fleet, "stays", "False", "NoExecuteEvictionOff").await?;
+        for part in [
+            "example.com/mine:NoExecute",
+            "--enable-no-execute-taint-eviction",
+        ] {
+            assert!(message.contains(part), "{message}");
+        }
+        told(fleet, "stays", &["NoExecuteEvictionOff"]).await?;
+        says(fleet, "asks", "False", "Evicted").await?;
+        let time = Duration::from_secs(3);
+        holds(fleet, "it stays", time, stays_on_member1("stays")).await
+    })
+    .await;
+}
+
+/// The answer to a request for `/metrics`.
+async fn scrape(port: u16) -> Result<String, String> {
+    let asked = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream
+            .write_all(b"GET /metrics HTTP/1.0\r\nhost: control-plane\r\n\r\n")
+            .await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    asked.await.map_err(|error| error.to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_metrics_of_a_running_control_plane_have_the_seven_names_of_the_proposal() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let setting = Setting::named("metrics", 4)
+        .flag("--resource-eviction-rate=50")
+        .with_metrics(port);
+    heartbeats::run(setting, async |fleet| {
+        let long = json!([{"operator": "Exists", "tolerationSeconds": 600}]);
+        let waits = json!({"placement": tolerating(&long)});
+        let nowhere = json!({"placement": {"clusterAffinity": {"clusterNames": ["member1"]}}});
+        fleet.place("leaves", "member1", &Value::Null)?;
+        fleet.place("waits", "member1", &waits)?;
+        fleet.place("nowhere", "member1", &nowhere)?;
+        policy(fleet, "NoExecute", &[NOT_READY]).await?;
+        fleet.cut(["member1"]);
+        says(fleet, "leaves", "False", "Evicted").await?;
+        says(fleet, "waits", "True", "WaitingForToleration").await?;
+        says(fleet, "nowhere", "True", "NowhereToGo").await?;
+        let on_member1 = r#"cluster_name="member1""#;
+        let expected: [(&str, &[&str], fn(f64) -> bool); 7] = [
+            // One waits, and one has nowhere to go.
+            ("evict_total", &[on_member1], |it| it == 2.0),
+            (
+                "evict_kind_total",
+                &[on_member1, r#"resource_kind="apps/v1/Deployment""#],
+                |it| it == 2.0,
+            ),
+            ("evict_rate", &[on_member1], |it| it >= 0.0),
+            (
+                "evict_processing_latency_seconds_count",
+                &[on_member1],
+                |it| it == 1.0,
+            ),
+            // One of those tried left, and one did not.
+            ("evict_success_rate", &[on_member1], |it| {
+                it > 0.0 && it < 1.0
+            }),
+            ("cluster_fault_num", &[], |it| it == 1.0),
+            ("cluster_fault_rate", &[], |it| it == 0.25),
+        ];
+        eventually("the gauges are set", async || {
+            let text = scrape(port).await?;
+            let shows = |(name, labels, is_right): &(&str, &[&str], fn(f64) -> bool)| {
+                text.lines().any(|line| {
+                    let Some((series, value)) = line.rsplit_once(' ') else {
+                        return false;
+                    };
+                    let (found, of) = series.split_once('{').unwrap_or((series, ""));
+                    found == *name
+                        && labels.iter().all(|label| of.contains(label))
+                        && value.parse().is_ok_and(is_right)
+                })
+            };
+            let wrong: Vec<&str> = expected
+                .iter()
+                .filter(|it| !shows(it))
+                .map(|(name, ..)| *name)
+                .collect();
+            if wrong.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{wrong:?} are not as expected in\n{text}"))
+            }
+        })
+        .await;
+        Ok(())
+    })
+    .await;
+}
