@@ -228,6 +228,18 @@ impl Bench {
         self.test_bed.control_plane(settings).unwrap()
     }
 
+    /// The same with failover on and the taint manager: taints are the test's.
+    pub fn evicting_control_plane(&self, settings: Settings) -> Task {
+        let controllers = "*,-cluster,-clustertaintpolicy";
+        let settings = Settings {
+            controllers: controllers.parse().unwrap(),
+            feature_gates: "Failover=true".parse().unwrap(),
+            resource_eviction_rate: 50.0,
+            ..settings
+        };
+        self.test_bed.control_plane(settings).unwrap()
+    }
+
     /// A control plane that consists of these controllers.
     pub fn control_plane_of(&self, controllers: &str) -> Task {
         let settings = Settings {
@@ -285,6 +297,34 @@ impl Bench {
         fields.extend(more.as_object().unwrap().clone());
         let policy = json!({ "metadata": { "name": name }, "spec": spec });
         create::<PropagationPolicy>(&self.here(), policy).await;
+    }
+
+    /// Runs a Deployment `web` in one cluster, which reports it; gives that cluster and the other.
+    pub async fn in_one_cluster(&self, more: Value) -> (&'static str, &'static str) {
+        self.deploy("web").await;
+        let mut spec = json!({ "placement": {
+            "clusterAffinity": { "clusterNames": ["m1", "m2"] },
+            "spreadConstraints": [{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }],
+            "replicaScheduling": { "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated" },
+        } });
+        let fields = spec.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        self.place("web", spec).await;
+        let binding = until(
+            &self.here(),
+            "web-deployment",
+            "it is placed",
+            |binding: &ResourceBinding| binding.spec.clusters.len() == 1,
+        )
+        .await;
+        let (here, there) = if shares(&binding)[0].0 == "m1" {
+            ("m1", "m2")
+        } else {
+            ("m2", "m1")
+        };
+        self.sent(here, "Deployment", "web", |_| true).await;
+        self.report(here, "web", 4).await;
+        (here, there)
     }
 
     pub async fn bound(

@@ -13,40 +13,12 @@ use crate::bench::{Bench, create, merge, shares};
 
 const HISTORY: &str = "failover.muster.io/record";
 
-/// A policy that puts the whole workload into one cluster, and says what is to happen when it fails
-/// there.
-async fn place(bench: &Bench, application: Value) {
-    let more = json!({
-        "propagateDeps": true,
-        "failover": { "application": application },
-        "placement": {
-            "clusterAffinity": { "clusterNames": ["m1", "m2"] },
-            "spreadConstraints": [{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }],
-            "replicaScheduling": { "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated" },
-        },
-    });
-    bench.place("web", more).await;
-}
-
-/// Runs the workload in one cluster, which is told, and so is the other.
+/// Runs the workload in one cluster, with a policy that says what is to happen when it fails there;
+/// gives that cluster and the other.
 async fn running(bench: &Bench, application: Value) -> (&'static str, &'static str) {
-    bench.deploy("web").await;
-    place(bench, application).await;
-    let binding = until(
-        &bench.here(),
-        "web-deployment",
-        "it is placed",
-        |binding: &ResourceBinding| binding.spec.clusters.len() == 1,
-    )
-    .await;
-    let (here, there) = if shares(&binding)[0].0 == "m1" {
-        ("m1", "m2")
-    } else {
-        ("m2", "m1")
-    };
-    bench.sent(here, "Deployment", "web", |_| true).await;
-    bench.report(here, "web", 4).await;
-    (here, there)
+    let failover = json!({ "application": application });
+    let more = json!({ "propagateDeps": true, "failover": failover });
+    bench.in_one_cluster(more).await
 }
 
 async fn fails(bench: &Bench, member: &str) {
@@ -78,10 +50,16 @@ fn says(binding: &ResourceBinding, pending: &str, reason: &str) -> bool {
 
 #[tokio::test]
 async fn an_application_that_stays_unhealthy_runs_elsewhere_before_the_old_copy_goes() {
+    for mode in ["Gracefully", "Graciously"] {
+        replaced_before_it_goes(mode).await;
+    }
+}
+
+async fn replaced_before_it_goes(mode: &str) {
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane();
     let application =
-        json!({ "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Gracefully" });
+        json!({ "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": mode });
     let (here, there) = running(&bench, application).await;
     fails(&bench, here).await;
     let moved = binding(&bench, "it is placed elsewhere", |binding| {
@@ -203,6 +181,12 @@ async fn an_application_that_recovers_in_time_stays() {
 
 #[tokio::test]
 async fn the_new_copy_is_told_the_state_of_the_old_one_which_goes_first() {
+    for mode in ["Directly", "Immediately"] {
+        replaced_with_its_state(mode).await;
+    }
+}
+
+async fn replaced_with_its_state(mode: &str) {
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane_with(Settings {
         feature_gates: "StatefulFailoverInjection=true".parse().unwrap(),
@@ -210,7 +194,7 @@ async fn the_new_copy_is_told_the_state_of_the_old_one_which_goes_first() {
     });
     let rules = json!([{ "aliasLabelName": "job-id", "jsonPath": "{.jobId}" }]);
     let application = json!({
-        "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Directly", "statePreservation": { "rules": rules },
+        "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": mode, "statePreservation": { "rules": rules },
     });
     let (here, there) = running(&bench, application).await;
     fails(&bench, here).await;
@@ -219,6 +203,62 @@ async fn the_new_copy_is_told_the_state_of_the_old_one_which_goes_first() {
         .sent(there, "Deployment", "web", |manifest| {
             manifest["metadata"]["labels"]["job-id"] == "a1"
         })
+        .await;
+}
+
+#[tokio::test]
+async fn with_the_gate_for_state_off_the_move_says_that_the_state_stayed_behind() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
+    let rules = json!([{ "aliasLabelName": "job-id", "jsonPath": "{.jobId}" }]);
+    let application = json!({
+        "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Directly", "statePreservation": { "rules": rules },
+    });
+    let (here, there) = running(&bench, application).await;
+    let gate = "StatefulFailoverInjection";
+    let policy = bench
+        .told("PropagationPolicy", "web", "StatePreservationOff")
+        .await;
+    assert!(policy.contains(gate), "{policy}");
+    fails(&bench, here).await;
+    let moved = binding(&bench, "it says that it moved", |binding| {
+        says(binding, "False", "ApplicationMoved")
+    })
+    .await;
+    assert!(is_in(&moved, there));
+    let message = told(&moved).unwrap().2;
+    assert!(message.contains(gate), "{message}");
+    let event = bench
+        .told("ResourceBinding", "web-deployment", "ApplicationMoved")
+        .await;
+    assert!(event.contains(gate), "{event}");
+}
+
+#[tokio::test]
+async fn with_the_gate_for_graceful_eviction_off_an_application_stays_and_says_so() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane_with(Settings {
+        feature_gates: "GracefulEviction=false".parse().unwrap(),
+        ..Settings::default()
+    });
+    let application = json!({ "decisionConditions": { "tolerationSeconds": 0 } });
+    let (here, _) = running(&bench, application).await;
+    let policy = bench
+        .told("PropagationPolicy", "web", "GracefulEvictionDisabled")
+        .await;
+    assert!(policy.contains("GracefulEviction"), "{policy}");
+    fails(&bench, here).await;
+    let stays = binding(&bench, "it says why it stays", |binding| {
+        says(binding, "True", "GracefulEvictionDisabled")
+    })
+    .await;
+    assert!(is_in(&stays, here));
+    bench
+        .told(
+            "ResourceBinding",
+            "web-deployment",
+            "GracefulEvictionDisabled",
+        )
         .await;
 }
 

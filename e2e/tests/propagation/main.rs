@@ -6,8 +6,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod bench;
+mod cluster_failover;
 mod conflict;
 mod detector;
+mod evict_plugins;
 mod failing;
 mod identity;
 mod overrides;

@@ -1,0 +1,246 @@
+//! Failover of clusters as a policy asks for it, from the policy to the Works: what becomes of the
+//! old copy in each purge mode, in both spellings.
+
+use std::time::{Duration, Instant};
+
+use muster_control_plane::settings::Settings;
+use muster_e2e::harness::test_bed::until;
+use muster_shared::api::binding::{Binding as _, GracefulEvictionTask, ResourceBinding};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::work::Work;
+use muster_shared::names;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, merge, shares};
+
+/// Drives the workload out of the cluster that it runs in, with a policy that says this of the
+/// failover of clusters, and waits until it is placed in the other; gives the cluster that was
+/// left, and the other.
+async fn evict(bench: &Bench, behavior: &Value) -> (&'static str, &'static str) {
+    let more = json!({ "failover": { "cluster": behavior } });
+    let (here, there) = bench.in_one_cluster(more).await;
+    let binding = bench.here::<ResourceBinding>().get("web-deployment").await;
+    let failover = binding.unwrap().spec.failover.unwrap();
+    assert_eq!(
+        json!(failover.cluster),
+        *behavior,
+        "the binding has what the policy says"
+    );
+    taint(bench, here).await;
+    bench
+        .bound("web-deployment", "it is placed elsewhere", |binding| {
+            shares(binding) == [(there, 4)]
+        })
+        .await;
+    (here, there)
+}
+
+async fn taint(bench: &Bench, cluster: &str) {
+    let taints = json!([{ "key": "example.com/failed", "effect": "PreferNoExecute" }]);
+    merge::<Cluster>(
+        &bench.all(),
+        cluster,
+        json!({ "spec": { "taints": taints } }),
+    )
+    .await;
+}
+
+fn asks(mode: &str) -> Value {
+    json!({ "purgeMode": mode, "tolerationSeconds": 0 })
+}
+
+async fn tasks(bench: &Bench) -> Vec<GracefulEvictionTask> {
+    let binding = bench.here::<ResourceBinding>().get("web-deployment").await;
+    binding.unwrap().spec.graceful_eviction_tasks
+}
+
+/// Sees that the old copy is there and nothing removes it.
+async fn is_kept(bench: &Bench, cluster: &str) {
+    let work = names::work("Deployment", "web", "default");
+    let held: Work = bench.works(cluster).get(&work).await.unwrap();
+    assert!(
+        held.metadata.deletion_timestamp.is_none(),
+        "the old copy goes"
+    );
+}
+
+/// Sends another workload to a cluster: what was to be written before has been by then.
+async fn settled(bench: &Bench, cluster: &str) {
+    bench.deploy("witness").await;
+    bench.place("witness", json!({})).await;
+    bench.sent(cluster, "Deployment", "witness", |_| true).await;
+}
+
+/// The new copy is healthy, and the binding says so.
+async fn runs(bench: &Bench, cluster: &str) {
+    bench.sent(cluster, "Deployment", "web", |_| true).await;
+    bench.report(cluster, "web", 4).await;
+    bench
+        .bound("web-deployment", "the new copy is healthy", |binding| {
+            let mut reports = binding.status().aggregated_status.iter();
+            reports.any(|report| report.cluster_name == cluster && report.applied)
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn directly_the_old_copy_goes_at_once_whatever_becomes_of_the_new_one() {
+    for mode in ["Directly", "Immediately"] {
+        let bench = Bench::start().await;
+        let _control_plane = bench.evicting_control_plane(Settings::default());
+        let (here, there) = evict(&bench, &asks(mode)).await;
+        // Nothing is reported of the new copy.
+        bench.withdrawn(here, "Deployment", "web").await;
+        bench.sent(there, "Deployment", "web", |_| true).await;
+    }
+}
+
+#[tokio::test]
+async fn gracefully_the_old_copy_goes_when_the_new_one_is_healthy() {
+    for mode in ["Gracefully", "Graciously"] {
+        let bench = Bench::start().await;
+        let _control_plane = bench.evicting_control_plane(Settings::default());
+        let (here, there) = evict(&bench, &asks(mode)).await;
+        let tasks = tasks(&bench).await;
+        let [task] = &tasks[..] else {
+            panic!("expected one task, got {tasks:?}")
+        };
+        assert_eq!(
+            (
+                task.from_cluster.as_str(),
+                task.reason.as_str(),
+                task.producer.as_str(),
+                task.replicas,
+                task.grace_period_seconds,
+                task.suppress_deletion,
+            ),
+            (
+                here,
+                "TaintUntolerated",
+                "TaintManager",
+                Some(4),
+                None,
+                None
+            ),
+        );
+        bench.sent(there, "Deployment", "web", |_| true).await;
+        // What would remove it has been done by then.
+        settled(&bench, there).await;
+        is_kept(&bench, here).await;
+        bench.report(there, "web", 4).await;
+        bench.withdrawn(here, "Deployment", "web").await;
+        bench
+            .bound("web-deployment", "the task is over", |binding| {
+                binding.spec.graceful_eviction_tasks.is_empty()
+            })
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn gracefully_with_a_grace_period_the_old_copy_waits_no_longer_than_that() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.evicting_control_plane(Settings::default());
+    let behavior =
+        json!({ "purgeMode": "Gracefully", "tolerationSeconds": 0, "gracePeriodSeconds": 3 });
+    let (here, there) = evict(&bench, &behavior).await;
+    let placed = Instant::now();
+    assert_eq!(tasks(&bench).await[0].grace_period_seconds, Some(3));
+    bench.sent(there, "Deployment", "web", |_| true).await;
+    is_kept(&bench, here).await;
+    // The new copy is never reported healthy.
+    bench.withdrawn(here, "Deployment", "web").await;
+    // The task bears a whole second.
+    let waited = placed.elapsed();
+    assert!(waited > Duration::from_millis(1_500), "{waited:?}");
+}
+
+#[tokio::test]
+async fn with_never_the_old_copy_stays_until_somebody_lets_it_go() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.evicting_control_plane(Settings::default());
+    let (here, there) = evict(&bench, &asks("Never")).await;
+    runs(&bench, there).await;
+    settled(&bench, there).await;
+    is_kept(&bench, here).await;
+    let mut tasks = json!(tasks(&bench).await);
+    assert_eq!(tasks[0]["suppressDeletion"], true);
+    tasks[0]["suppressDeletion"] = json!(false);
+    let released = json!({ "spec": { "gracefulEvictionTasks": tasks } });
+    merge::<ResourceBinding>(&bench.here(), "web-deployment", released).await;
+    bench.withdrawn(here, "Deployment", "web").await;
+}
+
+#[tokio::test]
+async fn a_policy_without_failover_of_clusters_leaves_the_workload_where_it_is() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.evicting_control_plane(Settings::default());
+    let (here, _) = bench.in_one_cluster(json!({})).await;
+    taint(&bench, here).await;
+    let stays = until(
+        &bench.here(),
+        "web-deployment",
+        "it says why it stays",
+        |binding: &ResourceBinding| {
+            let mut all = binding.status().conditions.iter();
+            all.any(|it| it.type_ == "EvictionPending" && it.reason == "FailoverNotRequested")
+        },
+    )
+    .await;
+    assert_eq!(shares(&stays), [(here, 4)]);
+    is_kept(&bench, here).await;
+}
+
+/// The tolerations of a workload's binding: the key of each, and its seconds.
+async fn tolerations(bench: &Bench, name: &str) -> Vec<(String, Option<i64>)> {
+    let binding = until(
+        &bench.here(),
+        &format!("{name}-deployment"),
+        "it is placed",
+        |binding: &ResourceBinding| !binding.spec.clusters.is_empty(),
+    )
+    .await;
+    let placement = binding.spec.placement.as_deref().cloned();
+    let tolerations = placement.unwrap_or_default().cluster_tolerations;
+    let mut found: Vec<_> = tolerations
+        .into_iter()
+        .map(|it| {
+            assert_eq!(it.effect.as_deref(), Some("NoExecute"));
+            (it.key.unwrap_or_default(), it.toleration_seconds)
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+#[tokio::test]
+async fn default_tolerations_reach_the_binding_beside_those_that_the_policy_has() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane_with(Settings {
+        default_not_ready_toleration_seconds: Some(300),
+        default_unreachable_toleration_seconds: Some(200),
+        ..Settings::default()
+    });
+    let (not_ready, unreachable) = (
+        "cluster.karmada.io/not-ready".to_owned(),
+        "cluster.karmada.io/unreachable".to_owned(),
+    );
+    bench.deploy("web").await;
+    bench.place("web", json!({})).await;
+    assert_eq!(
+        tolerations(&bench, "web").await,
+        [
+            (not_ready.clone(), Some(300)),
+            (unreachable.clone(), Some(200))
+        ]
+    );
+    let own = json!({ "placement": { "clusterTolerations": [
+        { "key": not_ready, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 7 },
+    ] } });
+    bench.deploy("own").await;
+    bench.place("own", own).await;
+    assert_eq!(
+        tolerations(&bench, "own").await,
+        [(not_ready, Some(7)), (unreachable, Some(200))]
+    );
+}
