@@ -274,6 +274,9 @@ async fn with_no_execute_eviction_off_only_prefer_no_execute_moves_and_the_rest_
     .await;
 }
 
+/// A series that has to be there: its name, labels of it, and whether its value is right.
+type Series<'a> = (&'a str, &'a [&'a str], fn(&str) -> bool);
+
 /// The answer to a request for `/metrics`.
 async fn scrape(port: u16) -> Result<String, String> {
     let asked = async {
@@ -309,30 +312,30 @@ async fn the_metrics_of_a_running_control_plane_have_the_seven_names_of_the_prop
         says(fleet, "waits", "True", "WaitingForToleration").await?;
         says(fleet, "nowhere", "True", "NowhereToGo").await?;
         let on_member1 = r#"cluster_name="member1""#;
-        let expected: [(&str, &[&str], fn(f64) -> bool); 7] = [
+        let expected: [Series; 7] = [
             // One waits, and one has nowhere to go.
-            ("evict_total", &[on_member1], |it| it == 2.0),
+            ("evict_total", &[on_member1], |it| it == "2"),
             (
                 "evict_kind_total",
                 &[on_member1, r#"resource_kind="apps/v1/Deployment""#],
-                |it| it == 2.0,
+                |it| it == "2",
             ),
-            ("evict_rate", &[on_member1], |it| it >= 0.0),
+            ("evict_rate", &[on_member1], |it| !it.is_empty()),
             (
                 "evict_processing_latency_seconds_count",
                 &[on_member1],
-                |it| it == 1.0,
+                |it| it == "1",
             ),
             // One of those tried left, and one did not.
             ("evict_success_rate", &[on_member1], |it| {
-                it > 0.0 && it < 1.0
+                it.starts_with("0.")
             }),
-            ("cluster_fault_num", &[], |it| it == 1.0),
-            ("cluster_fault_rate", &[], |it| it == 0.25),
+            ("cluster_fault_num", &[], |it| it == "1"),
+            ("cluster_fault_rate", &[], |it| it == "0.25"),
         ];
         eventually("the gauges are set", async || {
             let text = scrape(port).await?;
-            let shows = |(name, labels, is_right): &(&str, &[&str], fn(f64) -> bool)| {
+            let shows = |(name, labels, is_right): &Series| {
                 text.lines().any(|line| {
                     let Some((series, value)) = line.rsplit_once(' ') else {
                         return false;
@@ -340,7 +343,7 @@ async fn the_metrics_of_a_running_control_plane_have_the_seven_names_of_the_prop
                     let (found, of) = series.split_once('{').unwrap_or((series, ""));
                     found == *name
                         && labels.iter().all(|label| of.contains(label))
-                        && value.parse().is_ok_and(is_right)
+                        && is_right(value)
                 })
             };
             let wrong: Vec<&str> = expected
