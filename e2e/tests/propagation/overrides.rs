@@ -1,6 +1,7 @@
 //! Override policies: what each cluster gets, and what happens when a policy comes, changes, goes
 //! or cannot be applied.
 
+use kube::api::DeleteParams;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::override_policy::{ClusterOverridePolicy, OverridePolicy};
 use muster_shared::names::annotation::{APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES};
@@ -22,7 +23,7 @@ fn registry(value: &str) -> Value {
 }
 
 /// A rule for the clusters of a region.
-fn in_region(region: &str, overriders: Value) -> Value {
+fn in_region(region: &str, overriders: &Value) -> Value {
     json!({
         "targetCluster": { "fieldSelector": { "matchExpressions": [
             { "key": "region", "operator": "In", "values": [region] },
@@ -63,8 +64,8 @@ async fn a_failover_into_another_region_takes_the_images_of_that_region() {
         region(&bench, member, where_it_is).await;
     }
     let rules = json!([
-        in_region("us", registry("us.io")),
-        in_region("eu", registry("eu.io"))
+        in_region("us", &registry("us.io")),
+        in_region("eu", &registry("eu.io"))
     ]);
     override_policy(&bench, "images", rules).await;
     let _control_plane = bench.control_plane();
@@ -101,7 +102,7 @@ async fn a_policy_takes_effect_when_it_comes_changes_and_goes_and_when_a_cluster
     });
     create::<ClusterOverridePolicy>(&bench.all(), wide).await;
     runs(&bench, "m1", "all.io/nginx").await;
-    override_policy(&bench, "near", json!([in_region("eu", registry("eu.io"))])).await;
+    override_policy(&bench, "near", json!([in_region("eu", &registry("eu.io"))])).await;
     region(&bench, "m2", "eu").await;
     runs(&bench, "m2", "eu.io/nginx").await;
     let work = names::work("Deployment", "web", "default");
@@ -119,7 +120,10 @@ async fn a_policy_takes_effect_when_it_comes_changes_and_goes_and_when_a_cluster
         runs(&bench, member, "any.io/nginx").await;
     }
     let policies = bench.here::<OverridePolicy>();
-    policies.delete("near", &Default::default()).await.unwrap();
+    policies
+        .delete("near", &DeleteParams::default())
+        .await
+        .unwrap();
     for member in ["m1", "m2"] {
         runs(&bench, member, "all.io/nginx").await;
     }
@@ -142,7 +146,7 @@ async fn a_change_that_cannot_be_made_is_told_and_stops_its_cluster_alone() {
     region(&bench, "m2", "eu").await;
     let broken =
         json!({ "plaintext": [{ "path": "/spec/nosuch", "operator": "replace", "value": 1 }] });
-    override_policy(&bench, "broken", json!([in_region("eu", broken)])).await;
+    override_policy(&bench, "broken", json!([in_region("eu", &broken)])).await;
     for (kind, name) in [("Deployment", "web"), ("ResourceBinding", "web-deployment")] {
         let told = bench.told(kind, name, "ApplyOverridePolicyFailed").await;
         assert!(
