@@ -29,7 +29,7 @@
 //!   for `status report`.
 //! * `status report` watches these observations, the Cluster and the Works; decides in [`health`]
 //!   (`debounce`) and [`report`] (`conditions`, `enablements`, `status`); writes the status of the
-//!   Cluster.
+//!   Cluster, and an event about resource models that cannot be used.
 //! * `credentials` watches Secrets of the member and the Cluster; decides in [`credentials`]
 //!   (`report`, `ownership`); writes accounts and roles in the member, Secrets in the fleet API.
 //! * `withdrawal of credentials` watches the Cluster; decides in [`credentials`] (`ownership`)

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::capacity::{ModelFault, validate};
 use muster_shared::clock::{Clock, calendar};
+use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::{Api, Condition, ResourceExt};
 use muster_shared::lease::Leadership;
 use muster_shared::names::condition::READY;
@@ -70,6 +72,8 @@ pub struct Reporter {
     pub frequency: Duration,
     /// Clock for the times of conditions.
     pub clock: Arc<Clock>,
+    /// Publishes events about the Cluster.
+    pub events: Events,
 }
 
 /// State between two reports.
@@ -85,6 +89,8 @@ struct Memories {
     written_at: Option<Instant>,
     /// Verbs with which the status may be written.
     verbs: Verbs,
+    /// Error in the resource models that was reported last.
+    models_fault: Option<ModelFault>,
 }
 
 impl Memories {
@@ -98,6 +104,7 @@ impl Memories {
             expectations: Expectations::default(),
             written_at: None,
             verbs: Verbs::default(),
+            models_fault: None,
         }
     }
 
@@ -193,6 +200,7 @@ impl Reporter {
             return Ok(());
         };
         let mut cluster = memories.newest(cluster);
+        self.check_models(&cluster, memories);
         let started = Instant::now();
         for attempt in 1..=ATTEMPTS {
             let findings = self.findings(&cluster, &health, memories);
@@ -222,6 +230,26 @@ impl Reporter {
         super::gauges::show(&cluster);
         Step::Status.succeeded(calendar());
         Ok(())
+    }
+
+    /// Reports an error in the resource models once. Admission refuses such models; without it they
+    /// are counted as far as that is possible.
+    fn check_models(&self, cluster: &Cluster, memories: &mut Memories) {
+        if self.census.is_none() || !self.models {
+            return;
+        }
+        let fault = validate(&cluster.spec.resource_models).err();
+        if memories.models_fault == fault {
+            return;
+        }
+        if let Some(fault) = &fault {
+            let note = format!(
+                "spec.resourceModels: {fault}. Until that is corrected nodes are counted in a wrong grade or in none."
+            );
+            self.events
+                .publish(cluster, EventType::Warning, "InvalidResourceModels", note);
+        }
+        memories.models_fault = fault;
     }
 
     fn findings(&self, cluster: &Cluster, health: &Health, memories: &mut Memories) -> Findings {

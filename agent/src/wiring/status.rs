@@ -83,6 +83,7 @@ pub(super) fn status_report(context: &Context) -> Made {
         },
         frequency: *settings.cluster_status_update_frequency,
         clock: Arc::clone(&context.clock),
+        events: context.events.clone(),
     };
     Ok(Box::pin(reporter.run(context.base.shutdown.clone())))
 }

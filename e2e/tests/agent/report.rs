@@ -9,7 +9,7 @@ use muster_shared::capacity::default_models;
 use muster_shared::k8s::{Api, Lease, Node, Pod};
 use serde_json::{Value, json};
 
-use crate::bench::{AGENTS, Bench, MEMBER, condition, patch, until};
+use crate::bench::{AGENTS, Bench, MEMBER, condition, first_event, patch, until};
 use crate::meter::Meter;
 
 fn node(name: &str, ready: bool) -> Node {
@@ -338,6 +338,42 @@ async fn nodes_are_counted_by_the_grades_that_the_cluster_has_now() {
     let models = json!({"spec": {"resourceModels": default_models()}});
     patch(&bench.clusters(), MEMBER, &models).await;
     counted("by the default grades again", &default).await;
+}
+
+#[tokio::test]
+async fn resource_models_that_cannot_be_used_are_told_on_the_cluster() {
+    let bench = Bench::start().await;
+    create_node(&bench, "n1", true).await;
+    let _agent = bench.agent();
+    bench.joined().await;
+    let mut models = grades(&[("0", "0"), ("1", "4Gi")]);
+    models[1]["ranges"].as_array_mut().unwrap().pop();
+    let models = json!({"spec": {"resourceModels": models}});
+    patch(&bench.clusters(), MEMBER, &models).await;
+    let events = Api::namespaced(bench.fleet_client.clone(), "default");
+    let about = format!("involvedObject.name={MEMBER},reason=InvalidResourceModels");
+    let event = first_event(&events, &about).await;
+    assert_eq!(event.type_.as_deref(), Some("Warning"));
+    let message = event.message.unwrap();
+    assert!(
+        message.contains("grade 1 has another number of resources"),
+        "{message}"
+    );
+    until(
+        &bench.clusters(),
+        MEMBER,
+        "no node is counted by grade, and the sums are reported",
+        |cluster| graded(cluster).is_empty() && has_sums(cluster),
+    )
+    .await;
+}
+
+fn has_sums(cluster: &Cluster) -> bool {
+    let summary = cluster
+        .status
+        .as_ref()
+        .and_then(|it| it.resource_summary.as_ref());
+    summary.is_some_and(|summary| summary.allocatable.contains_key("cpu"))
 }
 
 #[tokio::test]
