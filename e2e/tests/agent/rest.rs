@@ -304,7 +304,7 @@ async fn a_fleet_at_rest_writes_nothing_but_leases_and_the_status_heartbeat() {
         &bench.clusters(),
         "push",
         "it is told",
-        |cluster: &Cluster| condition(cluster, "Monitored") == Some(("False", "PushModeNotServed")),
+        |cluster: &Cluster| condition(cluster, "Monitored") == Some(("False", "NotConnected")),
     )
     .await;
     let works: Api<Work> = bench.works();
