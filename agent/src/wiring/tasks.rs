@@ -27,8 +27,8 @@ struct Task {
     runs: fn(&Settings) -> bool,
     /// Phase of the agent from which the task runs.
     phase: Phase,
-    /// Phase from which the task runs for a member that the control plane manages; `None` if it does
-    /// not.
+    /// Phase from which the task runs for a member that the control plane manages; `None` if it
+    /// does not.
     hosted: Option<Phase>,
     /// Makes the task.
     make: fn(&Context) -> Made,
