@@ -1,7 +1,7 @@
 //! Condition `Monitored` of a Cluster: whether anybody notices here when the member falls silent.
 //!
-//! A cluster of sync mode Pull is: its agent renews a lease. One of sync mode Push is as long as the
-//! control plane has a connection to it ([`crate::push`]).
+//! A cluster of sync mode Pull is: its agent renews a lease. One of sync mode Push is as long as
+//! the control plane has a connection to it ([`crate::push`]).
 
 use jiff::Timestamp;
 use kube::ResourceExt;

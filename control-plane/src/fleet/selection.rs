@@ -48,9 +48,9 @@ pub enum Strength {
     Name = 3,
 }
 
-/// Returns how specifically one selector means the template. A name makes the labels irrelevant; an empty
-/// label selector means everything and still counts as labels; one that cannot be understood means
-/// nothing.
+/// Returns how specifically one selector means the template. A name makes the labels irrelevant; an
+/// empty label selector means everything and still counts as labels; one that cannot be understood
+/// means nothing.
 pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
     if selector.api_version != subject.kind.api_version || selector.kind != subject.kind.kind {
         return Strength::Mismatch;

@@ -1,6 +1,7 @@
 //! `kubectl muster`: explains placements, and adds and removes members.
 
 mod explain;
+mod join;
 mod register;
 mod token;
 mod unregister;
@@ -65,7 +66,12 @@ enum Question {
         #[command(subcommand)]
         what: token::What,
     },
-    /// Joins a member: run it with the member's kubeconfig.
+    /// Joins a member that the control plane connects to (sync mode Push): run it with the
+    /// kubeconfig of the fleet API.
+    Join(join::Options),
+    /// Takes such a member out of the fleet: run it with the kubeconfig of the fleet API.
+    Unjoin(join::Leaving),
+    /// Joins a member by its agent (sync mode Pull): run it with the member's kubeconfig.
     Register(register::Options),
     /// Takes a member out of the fleet: run it with the kubeconfig of the fleet API.
     Unregister(unregister::Options),
@@ -159,6 +165,8 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<String> {
             let namespace = namespace.unwrap_or_else(|| SYSTEM_NAMESPACE.to_owned());
             register::carry_out(client, &namespace, &options).await
         }
+        Question::Join(options) => join::carry_out(client, &options).await,
+        Question::Unjoin(leaving) => join::leave(client, &leaving).await,
         Question::Unregister(options) => unregister::carry_out(client, &options).await,
     }
 }

@@ -30,18 +30,31 @@ const AGENT: &str = "muster-agent";
 /// Between two looks whether the Cluster is gone.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// How a Cluster is removed, in either sync mode.
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct Parting {
     /// Name of the Cluster.
     #[arg(value_name = "NAME")]
     cluster: String,
-    /// Go on although workloads are placed there. Their copies are removed from the member if its
-    /// agent is alive, and stay there if it is not.
+    /// Go on although workloads are placed there. Their copies are removed from the member if it
+    /// answers, and stay there if it does not.
     #[arg(long)]
     force: bool,
     /// For how long the Cluster's end is waited for.
     #[arg(long, default_value = "60s", value_name = "DURATION")]
     wait: Duration,
+}
+
+impl Parting {
+    pub(super) fn cluster(&self) -> &str {
+        &self.cluster
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(flatten)]
+    parting: Parting,
     /// Kubeconfig of the member, whose Secret with the agent's kubeconfig is then removed as well.
     #[arg(long, value_name = "FILE")]
     member_kubeconfig: Option<PathBuf>,
@@ -51,7 +64,7 @@ pub(super) struct Options {
 }
 
 pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Result<String> {
-    let name = &options.cluster;
+    let name = options.parting.cluster();
     ensure!(
         is_cluster_name(name),
         "{name:?} is not the name of a cluster"
@@ -60,7 +73,11 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     let clusters: Api<Cluster> = Api::all(fleet.clone());
     let found = call("look for the Cluster", clusters.get_opt(name)).await?;
     if let Some(cluster) = &found {
-        part(&fleet, &clusters, cluster, options).await?;
+        ensure!(
+            cluster.spec.sync_mode == ClusterSyncMode::Pull,
+            "Cluster {name:?} did not register itself (syncMode Push): use `kubectl muster unjoin {name}`"
+        );
+        part(&fleet, &clusters, cluster, &options.parting).await?;
         say(&mut told, &format!("Cluster {name:?} is gone."));
     }
     // Not earlier: until its Works are gone the agent needs its rights.
@@ -222,17 +239,13 @@ where
 }
 
 /// Deletes the Cluster and waits until the control plane has let it go.
-async fn part(
+pub(super) async fn part(
     fleet: &Client,
     clusters: &Api<Cluster>,
     cluster: &Cluster,
-    options: &Options,
+    options: &Parting,
 ) -> anyhow::Result<()> {
-    let name = &options.cluster;
-    ensure!(
-        cluster.spec.sync_mode == ClusterSyncMode::Pull,
-        "Cluster {name:?} did not register itself (syncMode Push): use karmadactl unjoin"
-    );
+    let name = options.cluster();
     let works: Api<Work> = Api::namespaced(fleet.clone(), &execution_namespace(name));
     let some = call(
         "look for its Works",
@@ -270,7 +283,7 @@ async fn part(
     while let Some(there) = call("look for the Cluster", clusters.get_opt(name)).await? {
         ensure!(
             there.uid() == cluster.uid(),
-            "Cluster {name:?} is back: its agent still runs. Stop it (helm uninstall) and try again"
+            "Cluster {name:?} is back: something made it again, such as an agent that still runs (stop it: helm uninstall)"
         );
         ensure!(
             Instant::now() < deadline,

@@ -14,3 +14,4 @@ mod controller;
 mod renewal;
 
 pub use controller::start;
+pub use renewal::LIFETIME as TOKEN_LIFETIME;

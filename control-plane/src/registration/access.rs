@@ -65,7 +65,8 @@ pub fn of_member(cluster: &str) -> Result<Vec<DynamicObject>, Error> {
     Ok(all)
 }
 
-fn objects(yaml: &str) -> Result<Vec<DynamicObject>, Error> {
+/// Reads the objects of a YAML text.
+pub fn objects(yaml: &str) -> Result<Vec<DynamicObject>, Error> {
     serde_saphyr::from_multiple(yaml).map_err(|error| Error::Text(error.to_string()))
 }
 
@@ -73,12 +74,17 @@ fn objects(yaml: &str) -> Result<Vec<DynamicObject>, Error> {
 /// what a former version wrote is written over.
 pub async fn grant(fleet: &Client, objects: &[DynamicObject]) -> Result<(), Error> {
     for name in [SYSTEM_NAMESPACE, CLUSTER_NAMESPACE] {
-        found(fleet, name).await?;
+        ensure_namespace(fleet, name).await?;
     }
+    apply(fleet, objects).await
+}
+
+/// Applies objects, or makes them what they should be.
+pub async fn apply(client: &Client, objects: &[DynamicObject]) -> Result<(), Error> {
     let params = PatchParams::apply(FIELD_MANAGER).force();
     for object in objects {
         let name = object.name_any();
-        let applied = api(fleet, object)
+        let applied = api(client, object)
             .patch(&name, &params, &Patch::Apply(object))
             .await;
         applied.map_err(|error| failed("grant", object, error))?;
@@ -86,8 +92,8 @@ pub async fn grant(fleet: &Client, objects: &[DynamicObject]) -> Result<(), Erro
     Ok(())
 }
 
-/// Makes sure that a namespace is there.
-async fn found(fleet: &Client, name: &str) -> Result<(), Error> {
+/// Creates a namespace unless it exists.
+pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
     let namespaces: Api<Namespace> = Api::all(fleet.clone());
     let failed = |error| Error::Call {
         step: "create",

@@ -87,14 +87,13 @@ pub struct ClusterSpec {
     /// Component that writes objects into the member.
     ///
     /// - `Pull`: an agent in the member, which reads Works from the fleet API.
-    /// - `Push`: a control plane that connects to the member. Muster does not connect to members;
-    ///   such a cluster needs Karmada's controllers beside Muster, and Muster does not notice when
-    ///   it falls silent (condition `Monitored`=False).
+    /// - `Push`: the control plane, which connects to the member at `apiEndpoint` with the
+    ///   credentials of `secretRef`. The condition `Monitored` says whether it is connected.
     pub sync_mode: ClusterSyncMode,
 
     /// URL of the member's API server, for example `https://10.0.0.1:6443`. Set by the agent from
-    /// `--cluster-api-endpoint` or from its kubeconfig. Muster does not connect to it; Karmada's
-    /// proxy does.
+    /// `--cluster-api-endpoint` or from its kubeconfig. Required for `syncMode` Push, in which the
+    /// control plane connects to it.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("maxLength" = 2048, "x-kubernetes-validations" = [{
         "rule": "self == '' || (isURL(self) && url(self).getHost() != '' && !self.contains('@') && !self.contains('#') && !self.contains('?'))",
@@ -102,8 +101,11 @@ pub struct ClusterSpec {
     }]))]
     pub api_endpoint: Option<String>,
 
-    /// Secret with credentials for the member: `token` and `caBundle`. Written by the agent with
-    /// `--report-secrets=KubeCredentials`, for Karmada's components; Muster does not read it.
+    /// Secret with credentials for the member: `token`, and `caBundle` with the certificates (PEM)
+    /// of its authority. Required for `syncMode` Push: the Secret must have the name of the Cluster
+    /// in the namespace `karmada-cluster`, or the label `failover.muster.io/cluster` with that
+    /// name. A bound service account token in it is renewed at half of its life. In `syncMode`
+    /// Pull the agent writes it with `--report-secrets=KubeCredentials`, for Karmada's components.
     #[serde(skip_serializing_if = "absent")]
     pub secret_ref: Option<LocalSecretReference>,
 
@@ -114,13 +116,14 @@ pub struct ClusterSpec {
     pub impersonator_secret_ref: Option<LocalSecretReference>,
 
     /// If true, clients accept any certificate that the member's API server presents. Set by the
-    /// agent if its kubeconfig says so. Muster does not act on it. Absent means false.
+    /// agent if its kubeconfig says so. The control plane obeys it in `syncMode` Push. Absent means
+    /// false.
     #[serde(rename = "insecureSkipTLSVerification", skip_serializing_if = "absent")]
     pub insecure_skip_tls_verification: bool,
 
     /// URL of the proxy through which the member's API server is reached; the scheme is `http`,
-    /// `https` or `socks5`. Set by the agent from `--proxy-server-address`. Muster does not act on
-    /// it. If absent, the member is reached directly.
+    /// `https` or `socks5`. Set by the agent from `--proxy-server-address`. The control plane uses
+    /// it in `syncMode` Push. If absent, the member is reached directly.
     #[serde(rename = "proxyURL", skip_serializing_if = "absent")]
     #[schemars(extend("pattern" = "^((http|https|socks5)://.*)?$"))]
     pub proxy_url: Option<String>,

@@ -1,0 +1,368 @@
+//! Clusters of sync mode Push: the control plane itself reports their status, applies their Works
+//! and reflects their objects, against two real API servers.
+
+// Helpers of tests are tests to us, if not to clippy.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use muster_control_plane::settings::Settings;
+use muster_e2e::apiserver::faults::Effect;
+use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_e2e::harness::kubeconfig;
+use muster_e2e::harness::test_bed::{Scratch, Task, TestBed, eventually, gone, until};
+use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::PropagationPolicy;
+use muster_shared::k8s::{
+    Api, Client, Deployment, Event, Namespace, Resource, ResourceExt, Secret, ServiceAccount,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// A fleet API and members that it reaches.
+struct Bench {
+    bed: TestBed,
+    members: BTreeMap<&'static str, (Running, Client)>,
+    scratch: Scratch,
+}
+
+impl Bench {
+    async fn start(members: &[&'static str]) -> Self {
+        let bed = TestBed::fleet("push").await.unwrap();
+        let mut started = BTreeMap::new();
+        for name in members {
+            let options = Options {
+                name: (*name).to_owned(),
+                ..Options::default()
+            };
+            let server = ApiServer::start(options).await.unwrap();
+            let client = server.client().await.unwrap();
+            started.insert(*name, (server, client));
+        }
+        Self {
+            bed,
+            members: started,
+            scratch: Scratch::new("push").unwrap(),
+        }
+    }
+
+    fn control_plane(&self) -> Task {
+        let settings = Settings {
+            cluster_status_update_frequency: "1s".parse().unwrap(),
+            cluster_success_threshold: "1s".parse().unwrap(),
+            cluster_failure_threshold: "2s".parse().unwrap(),
+            cluster_monitor_grace_period: "2s".parse().unwrap(),
+            ..Settings::default()
+        };
+        self.bed.control_plane(settings).unwrap()
+    }
+
+    /// Runs `kubectl muster` at the fleet API with the kubeconfig of a member at hand.
+    async fn muster(&self, words: &[&str], member: &str) -> anyhow::Result<String> {
+        let fleet = self.scratch.path().join("fleet.kubeconfig");
+        kubeconfig::write(&self.bed.server.admin_kubeconfig().unwrap(), &fleet).unwrap();
+        let file = self.scratch.path().join(format!("{member}.kubeconfig"));
+        let administrator = self.members[member].0.admin_kubeconfig().unwrap();
+        kubeconfig::write(&administrator, &file).unwrap();
+        let (fleet, file) = (fleet.to_str().unwrap(), file.to_str().unwrap());
+        let mut line = vec!["kubectl-muster", "--kubeconfig", fleet];
+        line.extend(words);
+        line.extend(["--member-kubeconfig", file]);
+        muster_control_plane::kubectl::answer(line).await
+    }
+
+    async fn join(&self, member: &str) {
+        self.muster(&["join", member], member).await.unwrap();
+        self.ready(member, "True", "").await;
+    }
+
+    fn clusters(&self) -> Api<Cluster> {
+        Api::all(self.bed.client.clone())
+    }
+
+    /// Waits until the Cluster has this condition, with a message that contains a text.
+    async fn condition(&self, cluster: &str, kind: &str, status: &str, part: &str) {
+        let what = format!("{kind} is {status} with {part:?}");
+        until(&self.clusters(), cluster, &what, |cluster: &Cluster| {
+            cluster
+                .condition(kind)
+                .is_some_and(|it| it.status == status && it.message.contains(part))
+        })
+        .await;
+    }
+
+    async fn ready(&self, cluster: &str, status: &str, part: &str) {
+        self.condition(cluster, "Ready", status, part).await;
+    }
+
+    fn here<K>(client: &Client) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        Api::namespaced(client.clone(), "default")
+    }
+
+    fn fleet(&self) -> &Client {
+        &self.bed.client
+    }
+
+    fn member(&self, name: &str) -> &Client {
+        &self.members[name].1
+    }
+
+    /// Deploys `web` in these clusters.
+    async fn deploy(&self, clusters: &[&str]) {
+        create::<Deployment>(&Self::here(self.fleet()), deployment()).await;
+        let policy = json!({
+            "metadata": { "name": "web" },
+            "spec": {
+                "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" }],
+                "placement": { "clusterAffinity": { "clusterNames": clusters } },
+            },
+        });
+        create::<PropagationPolicy>(&Self::here(self.fleet()), policy).await;
+    }
+
+    /// Waits for an event about a Cluster.
+    async fn told(&self, cluster: &str, reason: &str, part: &str) {
+        let events: Api<Event> = Api::all(self.bed.client.clone());
+        eventually(&format!("event {reason} with {part:?}"), async || {
+            let all = events.list(&ListParams::default()).await.unwrap();
+            let is_it = |event: &Event| {
+                event.involved_object.name.as_deref() == Some(cluster)
+                    && event.reason.as_deref() == Some(reason)
+                    && event.message.as_deref().unwrap_or_default().contains(part)
+            };
+            let told: Vec<_> = all
+                .iter()
+                .filter_map(|event| event.message.clone())
+                .collect();
+            all.iter()
+                .any(is_it)
+                .then_some(())
+                .ok_or_else(|| format!("{told:?}"))
+        })
+        .await;
+    }
+}
+
+fn deployment() -> Value {
+    json!({
+        "metadata": { "name": "web" },
+        "spec": {
+            "replicas": 2,
+            "selector": { "matchLabels": { "app": "web" } },
+            "template": {
+                "metadata": { "labels": { "app": "web" } },
+                "spec": { "containers": [{ "name": "c", "image": "nginx" }] },
+            },
+        },
+    })
+}
+
+async fn create<K>(api: &Api<K>, object: Value)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
+{
+    let object = serde_json::from_value(object).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+async fn merge<K>(api: &Api<K>, name: &str, patch: Value)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let params = PatchParams::default();
+    api.patch(name, &params, &Patch::Merge(patch))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_member_without_an_agent_is_joined_filled_reported_and_left() {
+    let bench = Bench::start(&["m1"]).await;
+    let _control_plane = bench.control_plane();
+    bench.join("m1").await;
+    bench.condition("m1", "Monitored", "True", "connects").await;
+    bench.deploy(&["m1"]).await;
+    let (fleet, member) = (bench.fleet(), bench.member("m1"));
+    let deployments: Api<Deployment> = Bench::here(member);
+    until(&deployments, "web", "it arrives", |_: &Deployment| true).await;
+    // What its controllers say is shown on the binding and on the template.
+    let status = json!({ "status": { "replicas": 2, "readyReplicas": 2, "updatedReplicas": 2, "availableReplicas": 2, "observedGeneration": 1 } });
+    let params = PatchParams::default();
+    deployments
+        .patch_status("web", &params, &Patch::Merge(status))
+        .await
+        .unwrap();
+    let templates: Api<Deployment> = Bench::here(fleet);
+    until(
+        &templates,
+        "web",
+        "its status is shown",
+        |web: &Deployment| {
+            web.status
+                .as_ref()
+                .is_some_and(|status| status.ready_replicas == Some(2))
+        },
+    )
+    .await;
+    // A change follows, and somebody else's change in the member is repaired.
+    merge(&templates, "web", json!({ "spec": { "replicas": 3 } })).await;
+    let has_three = |web: &Deployment| web.spec.as_ref().unwrap().replicas == Some(3);
+    until(&deployments, "web", "it is scaled", has_three).await;
+    merge(&deployments, "web", json!({ "spec": { "replicas": 9 } })).await;
+    until(&deployments, "web", "it is repaired", has_three).await;
+
+    let refused = bench.muster(&["unjoin", "m1"], "m1").await.unwrap_err();
+    assert!(
+        refused.to_string().contains("workloads are placed"),
+        "{refused}"
+    );
+    let told = bench
+        .muster(&["unjoin", "m1", "--force"], "m1")
+        .await
+        .unwrap();
+    assert!(
+        told.contains("is gone") && told.contains("from the member"),
+        "{told}"
+    );
+    gone(&deployments, "web").await;
+    let secrets: Api<Secret> = Api::namespaced(fleet.clone(), "karmada-cluster");
+    assert!(secrets.get_opt("m1").await.unwrap().is_none());
+    let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), "muster-system");
+    assert!(accounts.get_opt("muster-push-m1").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_dead_member_is_not_ready_slows_no_other_and_comes_back() {
+    let bench = Bench::start(&["m1", "m2"]).await;
+    let _control_plane = bench.control_plane();
+    bench.join("m1").await;
+    bench.join("m2").await;
+    bench.members["m1"].0.faults().inject(Effect::Hang);
+    bench.ready("m1", "False", "").await;
+    until(
+        &bench.clusters(),
+        "m1",
+        "it is tainted",
+        |cluster: &Cluster| {
+            cluster
+                .spec
+                .taints
+                .iter()
+                .any(|taint| taint.key.ends_with("/not-ready"))
+        },
+    )
+    .await;
+    bench.deploy(&["m2"]).await;
+    until(
+        &Bench::here(bench.member("m2")),
+        "web",
+        "it arrives",
+        |_: &Deployment| true,
+    )
+    .await;
+    bench.members["m1"].0.faults().heal();
+    bench.ready("m1", "True", "").await;
+}
+
+#[tokio::test]
+async fn credentials_of_another_cluster_write_nothing_there() {
+    let bench = Bench::start(&["m1", "m2"]).await;
+    let _control_plane = bench.control_plane();
+    bench.join("m1").await;
+    bench.deploy(&["m1"]).await;
+    until(
+        &Bench::here(bench.member("m1")),
+        "web",
+        "it arrives",
+        |_: &Deployment| true,
+    )
+    .await;
+    // The operator joins the other one for its Secret, and mixes the two up.
+    bench.muster(&["join", "m2"], "m2").await.unwrap();
+    let second = bench.clusters().get("m2").await.unwrap();
+    let secrets: Api<Secret> = Api::namespaced(bench.fleet().clone(), "karmada-cluster");
+    let data = secrets.get("m2").await.unwrap().data;
+    merge(&secrets, "m1", json!({ "data": data })).await;
+    let endpoint = json!({ "spec": { "apiEndpoint": second.spec.api_endpoint } });
+    merge(&bench.clusters(), "m1", endpoint).await;
+    bench
+        .told("m1", "MemberNotRecognised", "another cluster")
+        .await;
+    bench.ready("m1", "False", "").await;
+    let others: Api<Deployment> = Bench::here(bench.member("m2"));
+    assert!(others.get_opt("web").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_member_without_credentials_is_told_and_known_as_unknown() {
+    let bench = Bench::start(&["m1"]).await;
+    let _control_plane = bench.control_plane();
+    let cluster = json!({
+        "metadata": { "name": "m1" },
+        "spec": {
+            "syncMode": "Push", "apiEndpoint": "https://127.0.0.1:1",
+            "secretRef": { "namespace": "karmada-cluster", "name": "m1" },
+        },
+    });
+    create::<Cluster>(&bench.clusters(), cluster).await;
+    bench
+        .condition("m1", "Monitored", "False", "karmada-cluster/m1")
+        .await;
+    bench.ready("m1", "Unknown", "does not exist").await;
+    let mixed = json!({ "spec": { "secretRef": { "namespace": "default", "name": "db" } } });
+    create::<Secret>(
+        &Bench::here(bench.fleet()),
+        json!({ "metadata": { "name": "db" }, "stringData": { "token": "somebody's" } }),
+    )
+    .await;
+    merge(&bench.clusters(), "m1", mixed).await;
+    bench
+        .condition("m1", "Monitored", "False", "is not that of this cluster")
+        .await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_joined_is_refused_and_leaves_no_cluster() {
+    let bench = Bench::start(&["m1"]).await;
+    let _control_plane = bench.control_plane();
+    bench.join("m1").await;
+    for (name, part) in [
+        ("m1", "has a Cluster \"m1\" already"),
+        ("again", "is in the fleet already, as Cluster \"m1\""),
+        ("Bad Name", "is not the name of a cluster"),
+    ] {
+        let refused = bench
+            .muster(&["join", name], "m1")
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains(part), "{refused}");
+    }
+    let names: Vec<String> = bench
+        .clusters()
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .iter()
+        .map(ResourceExt::name_any)
+        .collect();
+    assert_eq!(names, ["m1"]);
+    let namespaces: Api<Namespace> = Api::all(bench.member("m1").clone());
+    namespaces.get("muster-system").await.unwrap();
+    let bindings: Api<ResourceBinding> = Bench::here(bench.fleet());
+    assert!(
+        bindings
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+}
