@@ -7,8 +7,9 @@ mod heartbeats;
 
 use std::time::Duration;
 
+use futures::StreamExt;
 use heartbeats::{Setting, holds, placed, says, silent, told, until};
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, WatchEvent, WatchParams};
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::heartbeat_fleet::HeartbeatFleet;
 use muster_e2e::harness::observer::View;
@@ -17,6 +18,7 @@ use muster_shared::api::cluster::Cluster;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// A policy that adds the taint `example.com/failed` of this effect to clusters of which all these
 /// conditions hold: type, operator, status.
@@ -270,6 +272,54 @@ async fn with_no_execute_eviction_off_only_prefer_no_execute_moves_and_the_rest_
         says(fleet, "asks", "False", "Evicted").await?;
         let time = Duration::from_secs(3);
         holds(fleet, "it stays", time, stays_on_member1("stays")).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_taint_manager_no_taint_moves_anything() {
+    for flag in [
+        "--enable-taint-manager=false",
+        "--no-execute-taint-eviction-purge-mode=Directly",
+    ] {
+        let is_on = flag.starts_with("--no-execute");
+        let setting = Setting::named("no-taint-manager", 3)
+            .flag("--resource-eviction-rate=50")
+            .flag(flag);
+        heartbeats::run(setting, async |fleet| {
+            fleet.place("web", "member1", &Value::Null)?;
+            taint(fleet, "member1", "NoExecute").await?;
+            if is_on {
+                // What the other half waits for in vain.
+                return says(fleet, "web", "False", "Evicted").await.map(drop);
+            }
+            let time = Duration::from_secs(3);
+            holds(fleet, "it stays", time, stays_on_member1("web")).await
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_removed_gets_no_taint() {
+    heartbeats::run(Setting::named("removed", 3), async |fleet| {
+        fleet.place("web", "member1", &Value::Null)?;
+        let clusters = Api::<Cluster>::all(fleet.client.clone());
+        let member1 = WatchParams::default().fields("metadata.name=member1");
+        let mut changes = clusters.watch(&member1, "0").await?.boxed();
+        clusters.delete("member1", &DeleteParams::default()).await?;
+        loop {
+            let change = timeout(Duration::from_mins(1), changes.next()).await?;
+            let (cluster, is_gone) = match change {
+                Some(Ok(WatchEvent::Added(it) | WatchEvent::Modified(it))) => (it, false),
+                Some(Ok(WatchEvent::Deleted(it))) => (it, true),
+                other => anyhow::bail!("expected a change of the cluster, got {other:?}"),
+            };
+            anyhow::ensure!(cluster.spec.taints.is_empty(), "{:?}", cluster.spec.taints);
+            if is_gone {
+                return Ok(());
+            }
+        }
     })
     .await;
 }
