@@ -29,7 +29,7 @@ use crate::cluster::monitored::{self, Monitoring};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::patch_params;
-use crate::settings::PUSH_CONTROLLERS;
+use crate::settings::{PUSH_CONTROLLERS, Settings};
 
 /// Name of the queue.
 const NAME: &str = "push clusters";
@@ -194,7 +194,7 @@ async fn run(fleet: Arc<Fleet>, name: String, member: Arc<Gateway>, stop: Cancel
     let mut failures = 0;
     while !stop.is_cancelled() {
         let hosted = Hosted {
-            settings: settings(&fleet, &name),
+            settings: settings(&fleet.settings, &name),
             fleet: Arc::clone(&fleet.gateway),
             member: Arc::clone(&member),
             leadership: fleet.leadership.clone(),
@@ -217,8 +217,7 @@ async fn run(fleet: Arc<Fleet>, name: String, member: Arc<Gateway>, stop: Cancel
 }
 
 /// Returns the settings of the agent's tasks for a member.
-fn settings(fleet: &Fleet, name: &str) -> AgentSettings {
-    let ours = &fleet.settings;
+fn settings(ours: &Settings, name: &str) -> AgentSettings {
     let chosen: Vec<&str> = PUSH_CONTROLLERS
         .into_iter()
         .filter(|controller| ours.runs(controller))
@@ -233,6 +232,7 @@ fn settings(fleet: &Fleet, name: &str) -> AgentSettings {
         cluster_success_threshold: ours.cluster_success_threshold,
         cluster_failure_threshold: ours.cluster_failure_threshold,
         enable_cluster_resource_modeling: ours.enable_cluster_resource_modeling,
+        feature_gates: ours.feature_gates.clone(),
         leader_elect: false,
         ..AgentSettings::default()
     }
@@ -360,4 +360,42 @@ async fn renewed(
         .patch(&name, &patch_params(), &Patch::Merge(patch))
         .await
         .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_and_gates_of_the_control_plane_hold_for_its_push_clusters() {
+        let of = |ours: &Settings| settings(ours, "m1");
+        assert!(of(&Settings::default()).models_enabled());
+        let ours = Settings {
+            cluster_status_update_frequency: "7s".parse().unwrap(),
+            cluster_success_threshold: "8s".parse().unwrap(),
+            cluster_failure_threshold: "9s".parse().unwrap(),
+            feature_gates: "CustomizedClusterResourceModeling=false".parse().unwrap(),
+            ..Settings::default()
+        };
+        let theirs = of(&ours);
+        assert_eq!(theirs.cluster_name, "m1");
+        assert_eq!(
+            [
+                theirs.cluster_status_update_frequency,
+                theirs.cluster_success_threshold,
+                theirs.cluster_failure_threshold,
+            ],
+            [
+                ours.cluster_status_update_frequency,
+                ours.cluster_success_threshold,
+                ours.cluster_failure_threshold,
+            ]
+        );
+        assert!(theirs.enable_cluster_resource_modeling && !theirs.models_enabled());
+        let unwatched = Settings {
+            enable_cluster_resource_modeling: false,
+            ..Settings::default()
+        };
+        assert!(!of(&unwatched).enable_cluster_resource_modeling);
+    }
 }

@@ -225,10 +225,11 @@ pub struct Settings {
     /// ready.
     #[arg(long, default_value = "30s")]
     pub cluster_failure_threshold: Duration,
-    /// Duration of the lease of a cluster whose syncMode is Push.
+    /// Accepted for compatibility, no effect: a cluster whose syncMode is Push has no lease, and
+    /// that of a Pull cluster is its agent's.
     #[arg(long, default_value = "40s")]
     pub cluster_lease_duration: Duration,
-    /// Fraction of that duration after which the lease is renewed.
+    /// Accepted for compatibility, no effect: see --cluster-lease-duration.
     #[arg(long, default_value_t = 0.25)]
     pub cluster_lease_renew_interval_fraction: f64,
     /// Watch nodes and pods of clusters whose syncMode is Push, and report their capacity.
