@@ -211,10 +211,11 @@ pub async fn stand(
     shutdown: CancellationToken,
     retire: CancellationToken,
 ) -> Outcome {
-    let held = leadership.clone();
+    let (held, retires) = (leadership.clone(), retire.clone());
     let leaves = async {
         shutdown.cancelled().await;
-        if held.is_current() {
+        // A campaign that has been told to retire ends by itself, after it gave the lease up.
+        if held.is_current() || retires.is_cancelled() {
             std::future::pending::<()>().await;
         }
     };
@@ -482,7 +483,7 @@ async fn release(api: &Api<Lease>, candidate: &Candidate, verbs: &Verbs) {
         Ok::<_, kube::Error>(())
     };
     match timeout(Duration::from_secs(3), given_up).await {
-        Ok(Ok(())) => {}
+        Ok(Ok(())) => tracing::info!(lease = candidate.name, "gave the lease up"),
         Ok(Err(error)) => {
             tracing::debug!(error = client::brief(&error), "could not release the lease");
         }
