@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use k8s_openapi::api::rbac::v1::Role;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::Effect;
@@ -236,6 +237,112 @@ async fn a_member_without_an_agent_is_joined_filled_reported_and_left() {
     assert!(secrets.get_opt("m1").await.unwrap().is_none());
     let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), "muster-system");
     assert!(accounts.get_opt("muster-push-m1").await.unwrap().is_none());
+    let roles: Api<Role> = Api::namespaced(member.clone(), "muster-system");
+    assert!(
+        roles
+            .get_opt("muster-push-m1-token")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let nothing = bench.muster(&["unjoin", "m1"], "m1").await.unwrap_err();
+    assert!(nothing.to_string().contains("nothing is left"), "{nothing}");
+}
+
+#[tokio::test]
+async fn an_account_that_was_left_behind_can_be_removed_later() {
+    let bench = Bench::start(&["m1"]).await;
+    let _control_plane = bench.control_plane();
+    bench.join("m1").await;
+    let fleet = bench.scratch.path().join("fleet.kubeconfig");
+    let line = [
+        "kubectl-muster",
+        "--kubeconfig",
+        fleet.to_str().unwrap(),
+        "unjoin",
+        "m1",
+    ];
+    let told = muster_control_plane::kubectl::answer(line).await.unwrap();
+    assert!(
+        told.contains("repeat this with --member-kubeconfig"),
+        "{told}"
+    );
+    let told = bench.muster(&["unjoin", "m1"], "m1").await.unwrap();
+    assert!(told.contains("from the member"), "{told}");
+}
+
+#[tokio::test]
+async fn credentials_that_cannot_be_used_are_told_and_mended_ones_are_taken() {
+    let bench = Bench::start(&["m1"]).await;
+    let _control_plane = bench.control_plane();
+    bench.join("m1").await;
+    let secrets: Api<Secret> = Api::namespaced(bench.fleet().clone(), "karmada-cluster");
+    let sound = secrets.get("m1").await.unwrap().data;
+    merge(&secrets, "m1", json!({ "stringData": { "token": "a\nb" } })).await;
+    // The Secret itself is not watched: a change of the Cluster has it read.
+    merge(
+        &bench.clusters(),
+        "m1",
+        json!({ "metadata": { "labels": { "look": "1" } } }),
+    )
+    .await;
+    bench
+        .condition("m1", "Monitored", "False", "line breaks")
+        .await;
+    merge(&secrets, "m1", json!({ "data": sound })).await;
+    merge(
+        &bench.clusters(),
+        "m1",
+        json!({ "metadata": { "labels": { "look": "2" } } }),
+    )
+    .await;
+    bench.condition("m1", "Monitored", "True", "connects").await;
+    bench.deploy(&["m1"]).await;
+    until(
+        &Bench::here(bench.member("m1")),
+        "web",
+        "it arrives",
+        |_: &Deployment| true,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_member_that_is_not_recognised_any_more_is_not_ready_from_then_on() {
+    let bench = Bench::start(&["m1"]).await;
+    let _control_plane = bench.control_plane();
+    bench.join("m1").await;
+    // Another cluster answers at its address.
+    let namespaces = bench.members["m1"].0.seeds("", "v1", "namespaces").unwrap();
+    let other = json!({ "name": "kube-system", "uid": "11111111-2222-3333-4444-555555555555" });
+    namespaces
+        .put(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": other }))
+        .unwrap();
+    merge(
+        &bench.clusters(),
+        "m1",
+        json!({ "metadata": { "labels": { "look": "1" } } }),
+    )
+    .await;
+    bench
+        .told("m1", "MemberNotRecognised", "another cluster")
+        .await;
+    bench.ready("m1", "False", "").await;
+}
+
+#[tokio::test]
+async fn why_a_member_was_never_reached_is_told() {
+    let bench = Bench::start(&["m1"]).await;
+    let _control_plane = bench.control_plane();
+    let words = [
+        "join",
+        "m1",
+        "--cluster-api-endpoint",
+        "https://127.0.0.1:1",
+    ];
+    bench.muster(&words, "m1").await.unwrap();
+    bench.told("m1", "MemberNotIdentified", "refused").await;
+    bench.ready("m1", "False", "").await;
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::identity::{identity, is_itself, twin};
+use super::identity::{identity, is_itself, refuse_a_taken_name, twin};
 use super::{Standing, advance, step_back};
 use crate::health::Health;
 use crate::health::probe::Observation;
@@ -94,7 +94,11 @@ impl Recognition {
             self.clusters.synced().await;
             let mut told = String::new();
             loop {
-                let pause = self.look(&mut told).await;
+                let Some(pause) = self.look(&mut told).await else {
+                    // The probe and the watches of a member go on until they are started anew.
+                    shutdown.cancel();
+                    break;
+                };
                 tokio::select! {
                     () = tokio::time::sleep(jittered(pause)) => {}
                     () = news.notified() => {}
@@ -107,42 +111,57 @@ impl Recognition {
         }
     }
 
-    /// Looks once; returns the pause before the next look.
-    async fn look(&self, told: &mut String) -> Duration {
+    /// Looks once; returns the pause before the next look. Returns `None` if the member was
+    /// recognised before and is not any more: its tasks have to be started anew.
+    async fn look(&self, told: &mut String) -> Option<Duration> {
         let Some(cluster) = self.clusters.get(None, &self.cluster) else {
-            return SOON;
+            return Some(SOON);
         };
         let id = match identity(&self.member).await {
             Ok(id) => id,
             Err(error) => {
-                tracing::debug!(cluster = self.cluster, %error, "the member is not identified");
-                self.publish(error.to_string());
-                return SOON;
+                let problem = error.to_string();
+                self.publish(problem.clone());
+                // The probe tells of a member that was recognised once.
+                if *self.standing.borrow() < Standing::Member {
+                    let note = format!("The member cannot be identified: {problem}");
+                    self.tell(&cluster, told, "MemberNotIdentified", note);
+                }
+                return Some(SOON);
             }
         };
         let fleet = identity(&self.fleet).await.ok();
         match compare(&cluster, &id, fleet.as_deref(), self.same_server) {
             Relation::Same => {
                 advance(&self.standing, Standing::Member);
-                AGAIN
+                told.clear();
+                Some(AGAIN)
             }
             Relation::New => {
-                self.adopt(&cluster, &id).await;
-                SOON
+                if let Some(problem) = self.adopt(&cluster, &id).await {
+                    let note = format!("Nothing is applied to the member: {problem}");
+                    self.tell(&cluster, told, "MemberNotRecognised", note);
+                }
+                Some(SOON)
             }
             Relation::Other(problem) => {
+                let was_member = *self.standing.borrow() == Standing::Member;
                 step_back(&self.standing);
-                self.publish(problem.clone());
-                if *told != problem {
-                    tracing::warn!(cluster = self.cluster, problem, "nothing is applied");
-                    let note = format!("Nothing is applied to the member: {problem}");
-                    let reason = "MemberNotRecognised";
-                    self.events
-                        .publish(&*cluster, EventType::Warning, reason, note);
-                    *told = problem;
-                }
-                SOON
+                let note = format!("Nothing is applied to the member: {problem}");
+                self.publish(problem);
+                self.tell(&cluster, told, "MemberNotRecognised", note);
+                (!was_member).then_some(SOON)
             }
+        }
+    }
+
+    /// Publishes an event about the Cluster, and a log line, unless it was told last.
+    fn tell(&self, cluster: &Cluster, told: &mut String, reason: &str, note: String) {
+        if *told != note {
+            tracing::warn!(cluster = self.cluster, reason, "{note}");
+            told.clone_from(&note);
+            self.events
+                .publish(cluster, EventType::Warning, reason, note);
         }
     }
 
@@ -156,21 +175,22 @@ impl Recognition {
         }
     }
 
-    /// Writes the id of the member into the Cluster. The next look sees the result.
-    async fn adopt(&self, cluster: &Cluster, id: &str) {
+    /// Writes the id of the member into the Cluster, unless another Cluster has it; the next look
+    /// sees the result. Returns why it was not written.
+    async fn adopt(&self, cluster: &Cluster, id: &str) -> Option<String> {
         let api: Api<Cluster> = Api::all(self.fleet.clone());
+        if let Err(error) = refuse_a_taken_name(&api, &self.cluster, id).await {
+            return Some(error.to_string());
+        }
         let patch = json!({
             "metadata": { "resourceVersion": cluster.resource_version() },
             "spec": { "id": id },
         });
-        if let Err(error) = write::merge(&api, &self.cluster, None, &patch).await {
+        let written = write::merge(&api, &self.cluster, None, &patch).await;
+        written.err().map(|error| {
             let error = client::brief(&error);
-            tracing::warn!(
-                cluster = self.cluster,
-                error,
-                "cannot write the id of the member"
-            );
-        }
+            format!("its id cannot be written into the Cluster: {error}")
+        })
     }
 }
 

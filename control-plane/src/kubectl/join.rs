@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, ValueEnum};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Config;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
@@ -64,6 +65,10 @@ pub(super) struct Options {
     /// without it.
     #[arg(long, value_name = "URL")]
     cluster_api_endpoint: Option<String>,
+    /// Proxy through which the control plane reaches the member's API server. Those of this
+    /// machine's environment are not taken over.
+    #[arg(long, value_name = "URL")]
+    proxy_url: Option<String>,
     /// Rights of the control plane in the member.
     #[arg(long, value_enum, default_value_t)]
     rights: Rights,
@@ -240,8 +245,8 @@ fn cluster(options: &Options, config: &Config, id: &str) -> Value {
     if config.accept_invalid_certs {
         spec["insecureSkipTLSVerification"] = json!(true);
     }
-    if let Some(proxy) = &config.proxy_url {
-        spec["proxyURL"] = json!(proxy.to_string());
+    if let Some(proxy) = &options.proxy_url {
+        spec["proxyURL"] = json!(proxy);
     }
     for (field, value) in [
         ("provider", &options.cluster_provider),
@@ -263,6 +268,14 @@ pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<St
         is_cluster_name(name),
         "{name:?} is not the name of a cluster"
     );
+    // Before anything is removed: a file that cannot be read must not end this half-way.
+    let member = match &leaving.member_kubeconfig {
+        Some(file) => {
+            let config = client::kubeconfig(Some(file), None).await?;
+            Some(client::connect(&config, Profile::Write)?)
+        }
+        None => None,
+    };
     let clusters: Api<Cluster> = Api::all(fleet.clone());
     let found = call("look for the Cluster", clusters.get_opt(name)).await?;
     let mut told = Vec::new();
@@ -275,36 +288,49 @@ pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<St
         told.push(format!("Cluster {name:?} is gone.\n"));
     }
     let secrets: Api<Secret> = Api::namespaced(fleet, CLUSTER_NAMESPACE);
-    let removed = removed(secrets.delete(name, &DeleteParams::default()).await)?;
-    ensure!(
-        found.is_some() || removed,
-        "there is no Cluster {name:?}, and no token of one: `kubectl get clusters` lists them"
-    );
-    if removed {
+    let mut found = found.is_some();
+    if removed(secrets.delete(name, &DeleteParams::default()).await)? {
+        found = true;
         told.push("Removed the member's token from the fleet API.\n".to_owned());
     }
-    let Some(file) = &leaving.member_kubeconfig else {
+    if let Some(member) = member {
+        if take_rights_back(&member, &leaving.member_namespace, name).await? {
+            found = true;
+            let line = "Removed the account of the control plane and its roles from the member.\n";
+            told.push(line.to_owned());
+        }
+    } else {
         told.push(format!(
-            "In the member, the account {0}/{1} and its roles {0}-{1} remain: repeat this with --member-kubeconfig, or remove them there.\n",
+            "In the member, the account {0}/{1} and its roles {0}-{1} and {1}-token remain: repeat this with --member-kubeconfig.\n",
             leaving.member_namespace,
             account(name)
         ));
-        return Ok(told.concat());
-    };
-    let config = client::kubeconfig(Some(file), None).await?;
-    let member = client::connect(&config, Profile::Write)?;
-    let role = format!("{}-{}", leaving.member_namespace, account(name));
-    let params = DeleteParams::default();
-    let bindings: Api<ClusterRoleBinding> = Api::all(member.clone());
-    self::removed(bindings.delete(&role, &params).await)?;
-    let roles: Api<ClusterRole> = Api::all(member.clone());
-    self::removed(roles.delete(&role, &params).await)?;
-    let accounts: Api<ServiceAccount> = Api::namespaced(member, &leaving.member_namespace);
-    self::removed(accounts.delete(&account(name), &params).await)?;
-    told.push(
-        "Removed the account of the control plane and its roles from the member.\n".to_owned(),
+    }
+    ensure!(
+        found,
+        "there is no Cluster {name:?}, and nothing is left of one: `kubectl get clusters` lists them"
     );
     Ok(told.concat())
+}
+
+/// Removes everything that `join` made in the member, the namespace excepted; returns whether there
+/// was anything.
+async fn take_rights_back(member: &Client, namespace: &str, cluster: &str) -> anyhow::Result<bool> {
+    let (name, params) = (account(cluster), DeleteParams::default());
+    let role = format!("{namespace}-{name}");
+    // Bindings first: what is left after an interruption grants nothing.
+    let bindings: Api<ClusterRoleBinding> = Api::all(member.clone());
+    let mut any = removed(bindings.delete(&role, &params).await)?;
+    let own = format!("{name}-token");
+    let bindings: Api<RoleBinding> = Api::namespaced(member.clone(), namespace);
+    any |= removed(bindings.delete(&own, &params).await)?;
+    let roles: Api<ClusterRole> = Api::all(member.clone());
+    any |= removed(roles.delete(&role, &params).await)?;
+    let roles: Api<Role> = Api::namespaced(member.clone(), namespace);
+    any |= removed(roles.delete(&own, &params).await)?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), namespace);
+    any |= removed(accounts.delete(&name, &params).await)?;
+    Ok(any)
 }
 
 /// Returns whether there was something to delete.

@@ -8,6 +8,7 @@ use kube::config::{
 };
 use kube::{Config, ResourceExt};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::client::{self, Profile};
 use muster_shared::k8s::Secret;
 use muster_shared::names::{CLUSTER_NAMESPACE, label};
 
@@ -40,6 +41,12 @@ pub enum Problem {
         "Secret {0} of spec.secretRef has no key caBundle: add the certificates of the member's authority (PEM), or set spec.insecureSkipTLSVerification"
     )]
     NoAuthority(String),
+    /// The Secret cannot be read.
+    #[error("Secret {0} of spec.secretRef cannot be read: {1}")]
+    Unreadable(String, String),
+    /// The token is no text that can be sent.
+    #[error("the token in Secret {0} has line breaks or other characters that no token has")]
+    BadToken(String),
     /// The address, the certificates or the proxy cannot be used.
     #[error("spec.apiEndpoint, spec.proxyURL or caBundle cannot be used: {0}")]
     Unusable(String),
@@ -92,6 +99,10 @@ pub async fn connection(cluster: &Cluster, secret: Option<&Secret>) -> Result<Co
     let Some(token) = token else {
         return Err(Problem::NoToken(title));
     };
+    let token = token.trim();
+    if http::HeaderValue::from_str(token).is_err() {
+        return Err(Problem::BadToken(title));
+    }
     let insecure = cluster.spec.insecure_skip_tls_verification;
     let authority = value("caBundle");
     if authority.is_none() && !insecure && endpoint.starts_with("https:") {
@@ -105,7 +116,7 @@ pub async fn connection(cluster: &Cluster, secret: Option<&Secret>) -> Result<Co
         ..Server::default()
     };
     let user = AuthInfo {
-        token: Some(token.trim().to_owned().into()),
+        token: Some(token.to_owned().into()),
         ..AuthInfo::default()
     };
     let kubeconfig = Kubeconfig {
@@ -132,15 +143,27 @@ pub async fn connection(cluster: &Cluster, secret: Option<&Secret>) -> Result<Co
         ..Kubeconfig::default()
     };
     let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
         .map_err(|error| Problem::Unusable(error.to_string()))?;
+    // The proxies of the control plane's own environment are not those of the member.
+    if cluster
+        .spec
+        .proxy_url
+        .as_deref()
+        .unwrap_or_default()
+        .is_empty()
+    {
+        config.proxy_url = None;
+    }
     let is_empty = config.root_cert.as_ref().is_some_and(Vec::is_empty);
     if is_empty {
         return Err(Problem::Unusable(
             "caBundle has no certificate (PEM)".to_owned(),
         ));
     }
+    client::connect(&config, Profile::Write)
+        .map_err(|error| Problem::Unusable(error.to_string()))?;
     Ok(config)
 }
 
@@ -195,6 +218,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_member_is_reached_with_the_token_of_its_secret() {
+        muster_shared::tls::install_provider();
         let data = json!({ "token": text("secret-token\n"), "caBundle": text(&authority()) });
         let proxied = cluster(&json!({ "proxyURL": "http://proxy:3128" }));
         let config = connection(&proxied, Some(&secret(&data, &json!({}))))
@@ -228,6 +252,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_missing_is_told_with_its_place() {
+        muster_shared::tls::install_provider();
         let sound = json!({ "token": text("t"), "caBundle": text(&authority()) });
         let elsewhere = json!({ "secretRef": { "namespace": "shop", "name": "db" } });
         let labelled = json!({ "failover.muster.io/cluster": "m1" });
@@ -312,6 +337,28 @@ mod tests {
             assert!(
                 told.contains(expected) && expected.is_empty() == told.is_empty(),
                 "{what}: {told}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn what_no_client_can_use_is_no_connection() {
+        const JUNK: &str = "-----BEGIN CERTIFICATE-----\nanVuaw==\n-----END CERTIFICATE-----\n";
+        muster_shared::tls::install_provider();
+        let sound = json!({ "token": text("t"), "caBundle": text(&authority()) });
+        let token = json!({ "token": text("a\nb"), "caBundle": text(&authority()) });
+        let junk = json!({ "token": text("t"), "caBundle": text(JUNK) });
+        let proxy = json!({ "proxyURL": "ftp://proxy" });
+        for (more, data, expected) in [
+            (json!({}), token, "has line breaks"),
+            (json!({}), junk, "cannot be used"),
+            (proxy, sound, "cannot be used"),
+        ] {
+            let found = connection(&cluster(&more), Some(&secret(&data, &json!({})))).await;
+            let told = found.err().map(|problem| problem.to_string());
+            assert!(
+                told.unwrap_or_default().contains(expected),
+                "{more} {expected}"
             );
         }
     }

@@ -14,13 +14,15 @@ use muster_agent::settings::Settings as AgentSettings;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::client::{self, Gateway, Limits, Profile};
 use muster_shared::conditions;
+use muster_shared::events::EventType;
 use muster_shared::k8s::{Secret, ServiceAccount};
 use muster_shared::names::condition;
 use muster_shared::queue::{Next, Queue, backoff, jittered};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Doubt, Presence};
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{Problem, connection, is_same_server, secret_key};
@@ -37,6 +39,10 @@ const NAME: &str = "push clusters";
 const WORKERS: usize = 4;
 /// Pause between two looks at the Secret of a member, whose changes are not watched.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// Longest time of a renewal of a token.
+const RENEWAL: Duration = Duration::from_secs(15);
+/// Name of the controller that reports the status of members.
+const STATUS: &str = "clusterStatus";
 
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
@@ -66,6 +72,10 @@ struct Host {
     /// Resource version of the Secret with the credentials.
     version: Option<String>,
     gateway: Arc<Gateway>,
+    /// Runs the tasks of the member.
+    task: JoinHandle<()>,
+    /// Renews the token of the member's account.
+    renewal: Option<JoinHandle<()>>,
     stop: CancellationToken,
 }
 
@@ -109,7 +119,15 @@ async fn reconcile(fleet: &Arc<Fleet>, hosts: &Hosts, name: &str) -> Result<Next
         hosts.stop(name);
         return Ok(Next::Done);
     }
-    let secret = secret(fleet, &cluster).await?;
+    let secret = match secret(fleet, &cluster).await {
+        Ok(secret) => secret,
+        Err(error) if hosts.running().contains_key(name) => return Err(error),
+        Err(error) => {
+            let words = client::brief(&error.source);
+            let problem = Problem::Unreadable(error.object, words);
+            return unconnected(fleet, hosts, &cluster, &problem).await;
+        }
+    };
     let config = match connection(&cluster, secret.as_ref()).await {
         Ok(config) => config,
         Err(problem) => return unconnected(fleet, hosts, &cluster, &problem).await,
@@ -117,12 +135,16 @@ async fn reconcile(fleet: &Arc<Fleet>, hosts: &Hosts, name: &str) -> Result<Next
     hosts.unconnected().remove(name);
     let version = secret.as_ref().and_then(ResourceExt::resource_version);
     let gateway = host(fleet, hosts, &cluster, (config, version));
-    note(fleet, &cluster, Monitoring::Connected).await?;
-    let due = match &secret {
-        Some(secret) => renew(fleet, &cluster, secret, &gateway).await,
-        None => LOOK_AGAIN,
+    let monitoring = if fleet.settings.runs(STATUS) {
+        Monitoring::Connected
+    } else {
+        Monitoring::Off
     };
-    Ok(Next::After(jittered(due.min(LOOK_AGAIN))))
+    note(fleet, &cluster, monitoring).await?;
+    if let Some(secret) = secret {
+        renew(fleet, hosts, &cluster, secret, gateway);
+    }
+    Ok(Next::After(jittered(LOOK_AGAIN)))
 }
 
 /// Reads the Secret that a Cluster names.
@@ -131,11 +153,10 @@ async fn secret(fleet: &Fleet, cluster: &Cluster) -> Result<Option<Secret>, ApiE
         return Ok(None);
     };
     let secrets: Api<Secret> = Api::namespaced(fleet.client.clone(), &namespace);
-    let title = format!("Secret {namespace}/{name}");
     secrets
         .get_opt(&name)
         .await
-        .map_err(ApiError::of("read", &title))
+        .map_err(ApiError::of("read", &format!("{namespace}/{name}")))
 }
 
 async fn note(
@@ -160,6 +181,7 @@ fn host(
     let mut running = hosts.running();
     if let Some(host) = running.get_mut(&name)
         && is_same_server(&host.config, &config)
+        && !host.task.is_finished()
     {
         if host.version != version {
             tracing::info!(cluster = name, "the credentials of the member changed");
@@ -171,7 +193,7 @@ fn host(
     // Another server may be another cluster: its identity is compared before anything is applied.
     let gateway = Gateway::given("member", config.clone());
     let stop = fleet.shutdown.child_token();
-    tokio::spawn(run(
+    let task = tokio::spawn(run(
         Arc::clone(fleet),
         name.clone(),
         Arc::clone(&gateway),
@@ -180,6 +202,8 @@ fn host(
     let host = Host {
         config,
         version,
+        task,
+        renewal: None,
         gateway: Arc::clone(&gateway),
         stop,
     };
@@ -257,6 +281,10 @@ async fn unconnected(
         .unconnected()
         .entry(name.clone())
         .or_insert_with(Instant::now);
+    // Without the reporter of this control plane, `Ready` is another one's.
+    if !fleet.settings.runs(STATUS) {
+        return Ok(Next::After(jittered(LOOK_AGAIN)));
+    }
     let grace = *fleet.settings.cluster_monitor_grace_period;
     let left = grace.saturating_sub(since.elapsed());
     if !left.is_zero() {
@@ -296,35 +324,48 @@ async fn unconnected(
     Ok(Next::After(jittered(LOOK_AGAIN)))
 }
 
-/// Renews the token of a member's account if it is due; returns the time until the next look.
-/// Failures are told in the log: the token is good for as long again.
-async fn renew(
-    fleet: &Fleet,
-    cluster: &Cluster,
-    secret: &Secret,
-    member: &Arc<Gateway>,
-) -> Duration {
+/// Renews the token of a member's account if it is due, in a task of the member's own: a member that
+/// does not answer keeps no other waiting. A failure is told by an event; the token is good for as
+/// long again.
+fn renew(
+    fleet: &Arc<Fleet>,
+    hosts: &Hosts,
+    cluster: &Arc<Cluster>,
+    secret: Secret,
+    member: Arc<Gateway>,
+) {
     let data = secret.data.as_ref().and_then(|data| data.get("token"));
     let text = data.and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
     let Some(token) = text.as_deref().and_then(renewal::read) else {
-        return LOOK_AGAIN;
+        return;
     };
-    let due = renewal::due(&token, fleet.clock.now());
-    if !due.is_zero() {
-        return due;
+    if !renewal::due(&token, fleet.clock.now()).is_zero() {
+        return;
     }
-    let name = cluster.name_any();
-    match renewed(fleet, secret, &token, member).await {
-        Ok(()) => tracing::info!(
-            cluster = name,
-            "the token of the member's account was renewed"
-        ),
-        Err(error) => {
-            let expires = token.expires;
-            tracing::warn!(cluster = name, %expires, error = client::brief(&error), "cannot renew the token of the member's account");
-        }
+    let mut running = hosts.running();
+    let Some(host) = running.get_mut(&cluster.name_any()) else {
+        return;
+    };
+    if host.renewal.as_ref().is_some_and(|it| !it.is_finished()) {
+        return;
     }
-    LOOK_AGAIN
+    let (fleet, cluster) = (Arc::clone(fleet), Arc::clone(cluster));
+    host.renewal = Some(tokio::spawn(async move {
+        let renewed = timeout(RENEWAL, renewed(&fleet, &secret, &token, &member)).await;
+        let problem = match renewed {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => client::brief(&error),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        let note = format!(
+            "The token of the member's account {}/{} is not renewed, and expires at {}: {problem}",
+            token.namespace, token.account, token.expires
+        );
+        tracing::warn!(cluster = cluster.name_any(), "{note}");
+        fleet
+            .events
+            .publish(&*cluster, EventType::Warning, "TokenNotRenewed", note);
+    }));
 }
 
 async fn renewed(
@@ -348,7 +389,7 @@ async fn renewed(
         .create_token_request(&token.account, &PostParams::default(), &request)
         .await?;
     let Some(status) = answer.status.filter(|status| !status.token.is_empty()) else {
-        return Ok(());
+        return Err(kube::Error::Service("the member made no token".into()));
     };
     let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
     let secrets: Api<Secret> = Api::namespaced(fleet.client.clone(), &namespace);
@@ -358,8 +399,12 @@ async fn renewed(
     });
     secrets
         .patch(&name, &patch_params(), &Patch::Merge(patch))
-        .await
-        .map(drop)
+        .await?;
+    tracing::info!(
+        secret = name,
+        "the token of the member's account was renewed"
+    );
+    Ok(())
 }
 
 #[cfg(test)]
