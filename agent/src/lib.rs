@@ -52,6 +52,8 @@
 //!   `/readyz`.
 //! * `work informer` watches the Works of the member; decides nothing; writes the cache that the
 //!   other tasks read.
+//! * `interpreter customizations` watches ResourceInterpreterCustomizations of the fleet API;
+//!   decides which scripts count; writes the interpreters that `member watches` and `applier` ask.
 //!
 //! Beside these run the admin servers, the delivery of events, and the reload of credentials from
 //! files (`wiring/mod.rs`).

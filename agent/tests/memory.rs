@@ -16,6 +16,7 @@ use muster_agent::reflect::{Look, ObjectStatuses};
 use muster_agent::work::CachedWork;
 use muster_agent::work::desired::ObjectKey;
 use muster_shared::interner::Interner;
+use muster_shared::interpreter::Interpreters;
 use muster_shared::k8s::{Api, Client};
 use muster_shared::queue::Queue;
 use muster_shared::watch::{Followed, Informer, Selection};
@@ -94,7 +95,11 @@ fn reflected() -> usize {
         for number in 0..WORKS {
             let object = observed(number);
             let key = ObjectKey::of(&object, 0).unwrap();
-            statuses.see(&name(number), &key, Look::at(&object));
+            statuses.see(
+                &name(number),
+                &key,
+                Look::at(&object, &Interpreters::default()),
+            );
         }
         let change = region.change();
         (change.bytes_allocated - change.bytes_deallocated) / WORKS

@@ -77,6 +77,7 @@
 mod application_failover;
 mod binding;
 mod cluster;
+mod customizations;
 mod detector;
 #[cfg(test)]
 mod deviations;

@@ -1,7 +1,7 @@
-//! Publishes events on objects that this control plane does not act on: resource interpreters, in
-//! Lua or as webhooks.
+//! Publishes events on objects that this control plane does not act on: resource interpreters that
+//! are webhooks.
 //!
-//! Their definitions are served because Karmada's programs wait for them, so the API server accepts
+//! Their definition is served because Karmada's programs wait for it, so the API server accepts
 //! such objects. An event on each says that the built-in rules apply instead.
 
 use std::convert::Infallible;
@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use kube::api::Api;
 use muster_shared::api::Object;
-use muster_shared::api::interpreter::ResourceInterpreterCustomization;
 use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
 use muster_shared::events::EventType;
 use muster_shared::k8s::ResourceExt as _;
@@ -23,19 +22,13 @@ use crate::fleet::Fleet;
 /// Reason of the event.
 const REASON: &str = "NotSupported";
 
-/// Starts telling; nothing waits for these caches.
+/// Starts telling; nothing waits for this cache.
 pub(crate) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
-    watch::<ResourceInterpreterCustomization>(
-        fleet,
-        tasks,
-        "interpreter customizations",
-        "this control plane runs no Lua: the built-in rules of the kind apply, and none for a kind that has none",
-    );
     watch::<ResourceInterpreterWebhookConfiguration>(
         fleet,
         tasks,
         "interpreter webhooks",
-        "this control plane asks no interpreter webhooks: the built-in rules of the kinds apply, and none for kinds that have none",
+        "this control plane asks no interpreter webhooks: customizations and the built-in rules of the kinds apply, and none for kinds that have none",
     );
 }
 

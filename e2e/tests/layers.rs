@@ -36,6 +36,7 @@ const SHARED: Floors = &[
     &["certificate"],
     // A client tells by events that it has no credentials any more; events are written by clients.
     &["client", "events"],
+    &["customizations"],
     &["write"],
     &["lease"],
     &["tasks"],
@@ -85,6 +86,7 @@ const CONTROL_PLANE: Floors = &[
     &["detector"],
     &["status"],
     &["registration"],
+    &["customizations"],
     &["unsupported"],
     &["webhook"],
     &["kubectl"],

@@ -8,6 +8,7 @@
 //! | [`quantity`], [`jsonpath`] | quantities, and JSONPath templates of kubectl |
 //! | [`capacity`] | resources of a cluster: totals, requests of pods, grades of nodes |
 //! | [`interpreter`] | meaning of resources: replicas, health, status, dependencies |
+//! | [`customizations`] | the users' scripts for it, as the fleet API has them |
 //! | [`work_status`] | limits on the statuses that travel from members to the fleet |
 //! | [`client`], [`watch`], [`write`](mod@write), [`protobuf`] | access to a Kubernetes API |
 //! | [`queue`], [`lease`], [`tasks`], [`events`], [`remind`] | parts of controllers |
@@ -24,6 +25,7 @@ pub mod certificate;
 pub mod client;
 pub mod clock;
 pub mod conditions;
+pub mod customizations;
 pub mod events;
 pub mod fleet_id;
 mod http_server;

@@ -11,6 +11,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::clock::Clock;
 use muster_shared::events::{EventType, Events};
+use muster_shared::interpreter::Interpreters;
 use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::watch::{Change as Seen, Expectations, Informer};
@@ -66,6 +67,8 @@ pub struct Applier {
     pub objects: Objects,
     /// Times of repairs, and ranks of Works.
     pub repairs: Arc<Repairs>,
+    /// Meaning of resources.
+    pub interpreters: Arc<Interpreters>,
     /// Statuses of objects, which begin with the answers to applies.
     pub statuses: Arc<ObjectStatuses>,
     /// Publishes events about Works.
@@ -273,7 +276,10 @@ impl Applier {
         outcome: &Result<(Change, Value), object::Error>,
     ) {
         match outcome {
-            Ok((_, object)) => self.statuses.see_first(work, key, Look::at(object)),
+            Ok((_, object)) => {
+                let look = Look::at(object, &self.interpreters);
+                self.statuses.see_first(work, key, look);
+            }
             Err(error) if error.is_absence() => self.statuses.see(work, key, Look::lost()),
             Err(_) => {}
         }

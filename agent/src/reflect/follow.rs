@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::index::Index;
 use super::look::Look;
 use super::opened::{Opened, Watched};
+use super::relist::Relist;
 use super::watches::Watches;
 use crate::digest::digest;
 use crate::work::desired::ObjectKey;
@@ -42,7 +43,8 @@ impl Watches {
         let selection = Selection::everything()
             .labels(format!("{}=true", label::MANAGED))
             .page_size(PAGE);
-        let mut events = std::pin::pin!(watch::events(&api, selection));
+        let mut events = Box::pin(watch::events(&api, selection.clone()));
+        let mut relist = Relist::new(&self.interpreters, &watched.kind);
         let mut index = Index::default();
         let mut listed: Option<(Index, AsDesired)> = None;
         let mut opened = None;
@@ -50,6 +52,10 @@ impl Watches {
         loop {
             let event = tokio::select! {
                 () = stop.cancelled() => break,
+                () = relist.due() => {
+                    events = Box::pin(watch::events(&api, selection.clone()));
+                    continue;
+                }
                 _ = count.tick() => {
                     if self.works.is_synced() {
                         let namespace = self.works.api().namespace();
@@ -68,6 +74,7 @@ impl Watches {
                     };
                     let place = watched.place(&raw);
                     let seen = self.see(&watched, &place, raw, &mut opened);
+                    relist.after(seen.again);
                     // A streamed list may show an object twice: the last counts.
                     if let Some(key) = seen.key {
                         match seen.as_desired {
@@ -92,6 +99,7 @@ impl Watches {
                 Event::Apply(raw) => {
                     let place = watched.place(&raw);
                     let seen = self.see(&watched, &place, raw, &mut opened);
+                    relist.after(seen.again);
                     if !seen.wanted
                         && let Some(work) = index.work(&place)
                     {
@@ -161,7 +169,9 @@ impl Watches {
             self.drift.doubt(&key);
             return seen;
         }
-        self.statuses.see(name, &key, Look::at(&object));
+        let look = Look::at(&object, &self.interpreters);
+        seen.again = look.again;
+        self.statuses.see(name, &key, look);
         if !open.cached.is_to_be_kept() || owner == Owner::Unclear {
             return seen;
         }
@@ -177,7 +187,7 @@ impl Watches {
                 self.to_apply.add_after(name.clone(), pause);
             }
             // An object that cannot be compared is not repaired.
-            Err(_) => {}
+            Err(error) => seen.again = seen.again.or_else(|| error.retry_after()),
         }
         seen
     }
@@ -275,4 +285,6 @@ struct Seen {
     key: Option<ObjectKey>,
     /// Digest of its desired state, if it is as desired.
     as_desired: Option<u64>,
+    /// Time after which another look may find more.
+    again: Option<Duration>,
 }

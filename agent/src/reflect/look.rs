@@ -1,7 +1,9 @@
 //! Result of looking at one object in the member.
 
+use std::time::Duration;
+
 use muster_shared::api::binding::ResourceHealth;
-use muster_shared::interpreter;
+use muster_shared::interpreter::{Error, Interpreters};
 use muster_shared::work_status;
 use serde_json::Value;
 
@@ -51,41 +53,44 @@ pub struct Look {
     pub status: Option<ObjectStatus>,
     /// Reason why the object, or a part of it, cannot be interpreted.
     pub trouble: Option<Trouble>,
+    /// Time after which another look may find more, because a script is not run until then.
+    pub again: Option<Duration>,
 }
 
 impl Look {
     /// Interprets an object. A kind without a health rule counts as healthy, as in Karmada; one
     /// that cannot be judged is of unknown health.
-    pub fn at(object: &Value) -> Self {
-        let status = match interpreter::status(object) {
+    pub fn at(object: &Value, interpreters: &Interpreters) -> Self {
+        let status = match interpreters.status(object) {
             Ok(status) => status,
             Err(error) => {
                 return Self {
                     status: None,
+                    again: error.retry_after(),
                     trouble: Some(Trouble::Status(error.to_string())),
                 };
             }
         };
-        let (health, trouble) = match interpreter::health(object) {
+        let (health, error) = match interpreters.health(object) {
             // An object that is being deleted is unhealthy, whatever its status says.
             Ok(_) if is_going(object) => (ResourceHealth::Unhealthy, None),
             Ok(Some(false)) => (ResourceHealth::Unhealthy, None),
             Ok(Some(true) | None) => (ResourceHealth::Healthy, None),
-            Err(error) => {
-                let trouble = Trouble::Health(error.to_string());
-                (ResourceHealth::Unknown, Some(trouble))
-            }
+            Err(error) => (ResourceHealth::Unknown, Some(error)),
         };
+        let again = error.as_ref().and_then(Error::retry_after);
         let excess = status.as_ref().map(work_status::check);
         if let Some(Err(excess)) = excess {
             return Self {
                 status: Some(ObjectStatus::new(None, health)),
                 trouble: Some(Trouble::Status(excess.to_string())),
+                again,
             };
         }
         Self {
             status: Some(ObjectStatus::new(status.as_ref(), health)),
-            trouble,
+            trouble: error.map(|error| Trouble::Health(error.to_string())),
+            again,
         }
     }
 
@@ -94,6 +99,7 @@ impl Look {
         Self {
             status: Some(ObjectStatus::lost()),
             trouble: None,
+            again: None,
         }
     }
 
@@ -102,6 +108,7 @@ impl Look {
         Self {
             status: None,
             trouble: Some(Trouble::Status(reason)),
+            again: None,
         }
     }
 }
@@ -134,7 +141,9 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                Look::at(&object).status.map(|seen| seen.health),
+                Look::at(&object, &Interpreters::default())
+                    .status
+                    .map(|seen| seen.health),
                 Some(expected),
                 "{object}"
             );
@@ -174,7 +183,7 @@ mod tests {
                 true,
             ),
         ] {
-            let look = Look::at(&object);
+            let look = Look::at(&object, &Interpreters::default());
             let seen = look.status.unwrap();
             assert_eq!(seen.health, health, "{what}");
             assert_eq!(seen.status().is_some(), status, "{what}");

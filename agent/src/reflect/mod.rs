@@ -10,6 +10,7 @@ mod index;
 mod look;
 mod news;
 mod opened;
+mod relist;
 mod reporter;
 mod sent;
 mod statuses;

@@ -205,6 +205,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use muster_shared::interpreter::Interpreters;
 
     #[tokio::test(start_paused = true)]
     async fn objects_are_found_again_in_whatever_order_they_were_seen() {
@@ -216,7 +217,11 @@ mod tests {
         };
         let object = |value: u32| json!({"apiVersion": "example.io/v1", "kind": "Thing", "status": {"v": value}});
         for (name, value) in [("c", 1), ("a", 2), ("b", 3), ("a", 4)] {
-            statuses.see("w", &key(name), Look::at(&object(value)));
+            statuses.see(
+                "w",
+                &key(name),
+                Look::at(&object(value), &Interpreters::default()),
+            );
         }
         statuses.lose("w", &key("c"));
         let (seen, _) = statuses.of("w");
@@ -233,6 +238,7 @@ mod tests {
         let key = ObjectKey::of(&manifest, 0).unwrap();
         let see = |status: u32| {
             let look = Look {
+                again: None,
                 status: Some(ObjectStatus::new(
                     Some(&json!(status)),
                     ResourceHealth::Healthy,
@@ -256,7 +262,11 @@ mod tests {
         let statuses = ObjectStatuses::new(Queue::new("test"));
         let key = ObjectKey::of(&deployment(json!(1)), 0).unwrap();
         let look = |replicas: Value| {
-            statuses.see("w", &key, Look::at(&deployment(replicas)));
+            statuses.see(
+                "w",
+                &key,
+                Look::at(&deployment(replicas), &Interpreters::default()),
+            );
             statuses.new_troubles("w").len()
         };
         let cases = [
@@ -289,6 +299,7 @@ mod tests {
             statuses.see(&work, &key, Look::lost());
             statuses.forget(&work);
             let nothing = Look {
+                again: None,
                 status: None,
                 trouble: None,
             };

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_shared::interpreter::Interpreters;
 use muster_shared::k8s::{Api, Client, GroupVersionKind};
 use muster_shared::queue::Queue;
 use muster_shared::watch::{Change, Informer};
@@ -32,6 +33,8 @@ pub struct Watches {
     pub member: Client,
     /// Kinds that the member serves.
     pub discovery: Discovery,
+    /// Meaning of resources.
+    pub interpreters: Arc<Interpreters>,
     /// Statuses of the objects that are seen.
     pub statuses: Arc<ObjectStatuses>,
     /// Memory that says whether an object has to be applied, and is fed by the watches.
@@ -61,6 +64,7 @@ impl Watches {
     /// again without touching the others.
     pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
         self.works.synced().await;
+        self.interpreters.known().await;
         let mut watches: Supervised<GroupVersionKind> = Supervised::new();
         loop {
             let wanted = self.kinds();

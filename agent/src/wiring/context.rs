@@ -6,8 +6,10 @@ use std::time::Instant;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{Gateway, Limits, Profile};
 use muster_shared::clock::Clock;
+use muster_shared::customizations::Customizations;
 use muster_shared::events::Events;
 use muster_shared::interner::Interner;
+use muster_shared::interpreter::Interpreters;
 use muster_shared::k8s::{Api, Client};
 use muster_shared::lease::Leadership;
 use muster_shared::names;
@@ -110,6 +112,10 @@ pub(super) struct Context {
     pub(super) drift: Arc<Drift>,
     /// Times of repairs, and ranks of Works.
     pub(super) repairs: Arc<Repairs>,
+    /// Meaning of resources.
+    pub(super) interpreters: Arc<Interpreters>,
+    /// The customizations that feed the interpreters; `None` where the control plane does.
+    pub(super) customizations: Option<Customizations>,
     /// Last seen statuses of objects.
     pub(super) statuses: Arc<ObjectStatuses>,
     /// Works to apply.
@@ -119,12 +125,23 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Makes the shared values; sends no request.
+    /// Makes the shared values; sends no request. `interpreters` are those of the process that
+    /// hosts the agent; without them the agent follows the customizations of the fleet API.
     pub(super) fn new(
         base: Base,
         events: Events,
         refused: mpsc::Sender<join::Error>,
+        interpreters: Option<Arc<Interpreters>>,
     ) -> anyhow::Result<Self> {
+        let (interpreters, customizations) = if let Some(interpreters) = interpreters {
+            (interpreters, None)
+        } else {
+            let interpreters = Arc::new(Interpreters::default());
+            let client = base.fleet.client(Profile::Watch, Limits::NONE)?;
+            let customizations = Customizations::new(client, Arc::clone(&interpreters));
+            customizations.tell_failures(&events);
+            (interpreters, Some(customizations))
+        };
         let clock = Arc::new(Clock::default());
         let repairs = Arc::new(Repairs::default());
         let ranks = Arc::clone(&repairs);
@@ -147,7 +164,9 @@ impl Context {
             collected: watch::Sender::new(Collected::nothing(clock.now())),
             lookup: watch::Sender::new(None),
             census: Census::begin(),
-            drift: Arc::new(Drift::new(lists_come)),
+            drift: Arc::new(Drift::new(lists_come, Arc::clone(&interpreters))),
+            interpreters,
+            customizations,
             to_apply: Queue::ranked("works", move |work: &String| ranks.rank(work)),
             repairs,
             statuses: Arc::new(ObjectStatuses::new(to_report.clone())),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use muster_shared::client::{Gateway, Limits, Profile};
 use muster_shared::events::Events;
+use muster_shared::interpreter::Interpreters;
 use muster_shared::lease::Leadership;
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
@@ -32,6 +33,8 @@ pub struct Hosted {
     pub member: Arc<Gateway>,
     /// Leadership of the process, which is asked for at each act.
     pub leadership: Leadership,
+    /// Meaning of resources, as the process knows it.
+    pub interpreters: Arc<Interpreters>,
 }
 
 impl Hosted {
@@ -57,7 +60,7 @@ impl Hosted {
         let (events, delivery) = Events::new(client, COMPONENT, base.shutdown.clone());
         tasks.spawn("events", delivery);
         let (refused, _refusal) = mpsc::channel(1);
-        let context = Context::new(base, events, refused)?;
+        let context = Context::new(base, events, refused, Some(self.interpreters))?;
         tasks.spawn("recognition", recognition(&context)?);
         tasks::start_hosted(&context, &mut tasks)?;
         drop(context);

@@ -116,7 +116,7 @@ impl Agent {
         let (events, delivery) = Events::new(client, COMPONENT, base.shutdown.clone());
         tasks.spawn("events", delivery);
         let (refused, mut refusal) = mpsc::channel(1);
-        let context = Context::new(base, events, refused)?;
+        let context = Context::new(base, events, refused, None)?;
         tasks::start(&context, &mut tasks)?;
         drop(context);
         let ended = tasks.supervise(SHUTDOWN_GRACE).await;

@@ -50,7 +50,7 @@ enum Phase {
 }
 
 /// Every task by its name.
-const TASKS: [Task; 21] = [
+const TASKS: [Task; 22] = [
     Task {
         name: "cluster informer",
         runs: always,
@@ -202,6 +202,13 @@ const TASKS: [Task; 21] = [
         hosted: Some(Phase::Member),
         make: |context| Ok(works::work_informer(context)),
     },
+    Task {
+        name: "interpreter customizations",
+        runs: uses_works,
+        phase: Phase::Member,
+        hosted: None,
+        make: |context| Ok(works::customizations(context)),
+    },
 ];
 
 fn always(_: &Settings) -> bool {
@@ -348,6 +355,7 @@ mod tests {
                 &[
                     "applier",
                     "change of the fleet id",
+                    "interpreter customizations",
                     "member watches",
                     "retries",
                     "work informer",

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use muster_shared::api::cluster::{Cluster, ClusterSpec};
 use muster_shared::client::{Limits, Profile};
-use muster_shared::k8s::ResourceExt;
+use muster_shared::events::EventType;
+use muster_shared::k8s::{Resource, ResourceExt};
 use muster_shared::queue::Next;
 
 use super::context::Context;
@@ -27,6 +29,7 @@ pub(super) fn member_watches(context: &Context) -> Made {
         works: context.works.clone(),
         member: context.base.member.client(Profile::Watch, Limits::NONE)?,
         discovery: context.discovery.clone(),
+        interpreters: Arc::clone(&context.interpreters),
         statuses: Arc::clone(&context.statuses),
         drift: Arc::clone(&context.drift),
         repairs: Arc::clone(&context.repairs),
@@ -77,6 +80,7 @@ pub(super) fn applier(context: &Context) -> Made {
             drift: Arc::clone(&context.drift),
         },
         repairs: Arc::clone(&context.repairs),
+        interpreters: Arc::clone(&context.interpreters),
         statuses: Arc::clone(&context.statuses),
         events: context.events.clone(),
         clock: Arc::clone(&context.clock),
@@ -97,10 +101,15 @@ pub(super) fn applier(context: &Context) -> Made {
     };
     let (queue, works) = (context.to_apply.clone(), context.works.clone());
     let (workers, shutdown) = (base.settings.concurrent_work_syncs, base.shutdown.clone());
+    let interpreters = Arc::clone(&context.interpreters);
     Ok(Box::pin(async move {
+        let known = async {
+            works.synced().await;
+            interpreters.known().await;
+        };
         tokio::select! {
             () = shutdown.cancelled() => {}
-            () = works.synced() => queue.run(workers, shutdown.clone(), work).await,
+            () = known => queue.run(workers, shutdown.clone(), work).await,
         }
     }))
 }
@@ -171,6 +180,33 @@ pub(super) fn readiness(context: &Context) -> BoxFuture<'static, ()> {
         }
         shutdown.cancelled().await;
     })
+}
+
+/// Follows the customizations of the fleet API. Where the agent may not read them, an event on the
+/// Cluster says so.
+pub(super) fn customizations(context: &Context) -> BoxFuture<'static, ()> {
+    let shutdown = context.base.shutdown.clone();
+    let Some(customizations) = context.customizations.clone() else {
+        return Box::pin(async move { shutdown.cancelled().await });
+    };
+    let (events, clusters) = (context.events.clone(), context.clusters.clone());
+    let name = context.base.settings.cluster_name.clone();
+    let refused = move |reason: &str| {
+        tracing::warn!(reason, "scripts of customizations do not count");
+        let cluster = clusters.get(None, &name);
+        let about = cluster.map_or_else(
+            || Cluster::new(&name, ClusterSpec::default()).object_ref(&()),
+            |cluster| cluster.object_ref(&()),
+        );
+        let reason = reason.to_owned();
+        events.publish_about(
+            about,
+            EventType::Warning,
+            "CustomizationsUnreadable",
+            reason,
+        );
+    };
+    Box::pin(customizations.run(refused, shutdown))
 }
 
 /// Follows the Works of the member.

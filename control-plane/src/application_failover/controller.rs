@@ -112,6 +112,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     });
     follow(&controller, &fleet.bindings, &queue);
     follow(&controller, &fleet.cluster_bindings, &queue);
+    fleet.follow_interpreters(&queue);
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     fleet.work(
         tasks,
@@ -182,7 +183,7 @@ impl Controller {
             written: History::of(binding.as_ref()),
             now: self.fleet.clock.now(),
         };
-        match duty(binding.as_ref()) {
+        match duty(binding.as_ref(), &self.fleet.interpreters) {
             Duty::Follow(behavior) => self.follow(&case, behavior, paid).await,
             Duty::Wait => {
                 self.turns.leave(&key);

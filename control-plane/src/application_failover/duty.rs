@@ -2,7 +2,7 @@
 
 use muster_shared::api::binding::Binding;
 use muster_shared::api::policy::ApplicationFailoverBehavior;
-use muster_shared::interpreter::{Operation, hook_enabled};
+use muster_shared::interpreter::{Interpreters, Operation};
 
 use super::explain::Unfollowed;
 use crate::eviction::reason::application;
@@ -21,7 +21,7 @@ pub enum Duty<'a> {
 /// What the policy says, where it can be followed: the health of the kind is known, and what the
 /// application needs goes with it (the rules of Karmada; it does not ask the latter of resources
 /// without a namespace, K55).
-pub fn duty<B: Binding>(binding: &B) -> Duty<'_> {
+pub fn duty<'a, B: Binding>(binding: &'a B, interpreters: &Interpreters) -> Duty<'a> {
     let spec = binding.spec();
     if binding.meta().deletion_timestamp.is_some() {
         return Duty::Wait;
@@ -34,7 +34,7 @@ pub fn duty<B: Binding>(binding: &B) -> Duty<'_> {
     }
     let resource = &spec.resource;
     let hook = Operation::InterpretHealth;
-    if !hook_enabled(&resource.api_version, &resource.kind, hook) {
+    if !interpreters.has(&resource.api_version, &resource.kind, hook) {
         return Duty::Forget(Some(Unfollowed::Health));
     }
     if binding.status().aggregated_status.is_empty() {
@@ -46,6 +46,7 @@ pub fn duty<B: Binding>(binding: &B) -> Duty<'_> {
 #[cfg(test)]
 mod tests {
     use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+    use muster_shared::interpreter::engine::Customization;
     use serde_json::{Value, json};
 
     use super::*;
@@ -66,7 +67,13 @@ mod tests {
 
     /// The duty in one word.
     fn of<B: Binding + serde::de::DeserializeOwned>(edit: impl Fn(&mut Value)) -> &'static str {
-        match duty(&binding::<B>(edit)) {
+        let customization = Customization {
+            name: "jobs".to_owned(),
+            api_version: "example.com/v1".to_owned(),
+            kind: "Training".to_owned(),
+            scripts: vec![(Operation::InterpretHealth, "x".to_owned())],
+        };
+        match duty(&binding::<B>(edit), &Interpreters::of(&[customization])) {
             Duty::Follow(_) => "follow",
             Duty::Wait => "wait",
             Duty::Forget(None) => "forget",
@@ -77,10 +84,20 @@ mod tests {
 
     #[test]
     fn a_policy_is_followed_or_it_is_said_why_not_for_bindings_of_both_kinds() {
-        let cases: [(&str, Value, &str); 6] = [
+        let cases: [(&str, Value, &str); 8] = [
             ("/spec/propagateDeps", json!(true), "follow"),
             ("/spec/propagateDeps", json!(false), "dependencies"),
-            ("/spec/resource/kind", json!("FlinkDeployment"), "health"),
+            ("/spec/resource/kind", json!("Training"), "health"),
+            (
+                "/spec/resource",
+                json!({"apiVersion": "example.com/v1", "kind": "Training", "name": "t"}),
+                "follow",
+            ),
+            (
+                "/spec/resource",
+                json!({"apiVersion": "flink.apache.org/v1beta1", "kind": "FlinkDeployment", "name": "f"}),
+                "follow",
+            ),
             ("/spec/failover", json!(null), "forget"),
             // An agent that says nothing for a while ends no clock.
             ("/status/aggregatedStatus", json!([]), "wait"),

@@ -51,6 +51,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     follow(&fleet.bindings, &queue);
     follow(&fleet.cluster_bindings, &queue);
     overriding::follow(fleet, &queue);
+    fleet.follow_interpreters(&queue);
     let claimed = queue.clone();
     fleet.templates.on_change(move |news| {
         // The manifest follows the template itself. The binding names its version, and need not
@@ -268,7 +269,8 @@ async fn carry_out<B: BindingKind>(
         .and_then(|()| Overriding::of(fleet, subject))
         .and_then(|overriding| {
             let apply = |manifest: &mut _, cluster: &str| overriding.apply(manifest, cluster);
-            Ok(render(&origin, spec, &object, inject, apply)?)
+            let interpreters = &fleet.interpreters;
+            Ok(render(&origin, spec, &object, inject, interpreters, apply)?)
         });
     let rendered = match rendered {
         Ok(rendered) => rendered,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::policy::{ConflictResolution, PurgeMode, ReplicaSchedulingType};
-use muster_shared::interpreter::{self, Operation, hook_enabled, prune, revise_replica};
+use muster_shared::interpreter::{self, Interpreters, Operation, prune};
 use muster_shared::names::{self, annotation, label};
 use serde_json::{Map, Value, json};
 
@@ -189,6 +189,7 @@ pub fn render<E>(
     spec: &ResourceBindingSpec,
     template: &Value,
     inject: bool,
+    interpreters: &Interpreters,
     overriding: impl Fn(&mut Value, &str) -> Result<Pairs, E>,
 ) -> Result<Vec<Result<Rendered, E>>, interpreter::Error> {
     let targets = Scope::of(spec).targets;
@@ -213,8 +214,8 @@ pub fn render<E>(
         .enumerate()
         .map(|(at, target)| {
             let mut manifest = base.clone();
-            if spec.is_workload() && has_rule(template, Operation::ReviseReplica) {
-                manifest = revise_replica(manifest, target.replicas.into())?;
+            if spec.is_workload() && interpreters.has_for(template, Operation::ReviseReplica) {
+                manifest = interpreters.revise_replica(manifest, target.replicas.into())?;
             }
             if let Some(share) = completions.as_ref().and_then(|shares| shares.get(at)) {
                 manifest["spec"]["completions"] = json!(share);
@@ -268,7 +269,8 @@ pub fn render_plain(
     inject: bool,
 ) -> Result<Vec<Rendered>, interpreter::Error> {
     let unchanged = |_: &mut Value, _: &str| Ok::<_, std::convert::Infallible>(Pairs::new());
-    let works = render(origin, spec, template, inject, unchanged)?;
+    let interpreters = Interpreters::default();
+    let works = render(origin, spec, template, inject, &interpreters, unchanged)?;
     let never = |work: Result<Rendered, _>| work.unwrap_or_else(|never| match never {});
     Ok(works.into_iter().map(never).collect())
 }
@@ -276,11 +278,6 @@ pub fn render_plain(
 struct WorkName {
     namespace: String,
     name: String,
-}
-
-fn has_rule(template: &Value, operation: Operation) -> bool {
-    let text = |key: &str| template[key].as_str().unwrap_or_default();
-    hook_enabled(text("apiVersion"), text("kind"), operation)
 }
 
 /// Writes labels and annotations by which the object in the member is recognised as ours.

@@ -7,7 +7,7 @@ use muster_shared::api::binding::{
     Binding, ObjectReference, ResourceBindingSpec, SchedulePriority, Suspension,
 };
 use muster_shared::api::policy::PropagationSpec;
-use muster_shared::interpreter::{self, Replicas, interpret_replica};
+use muster_shared::interpreter::{self, Interpreters, Replicas};
 use muster_shared::merge;
 use muster_shared::names::{self, annotation, finalizer, label};
 use serde_json::{Value, json};
@@ -106,11 +106,12 @@ impl<'a> Wanted<'a> {
         claim: &'a Claim,
         policy: &'a PropagationSpec,
         schedule_priority: Option<i32>,
+        interpreters: &Interpreters,
     ) -> Result<Self, Error> {
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let name = sound_name(&key.kind.kind, namespace, &key.name)
             .map_err(|name| Error::Name { name })?;
-        let replicas = interpret_replica(&template.object(&key.kind))?;
+        let replicas = interpreters.replicas(&template.object(&key.kind))?;
         Ok(Self {
             template: key,
             metadata: template.metadata(),

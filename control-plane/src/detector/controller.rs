@@ -29,7 +29,7 @@ use crate::fleet::parked::Parked;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::scope::Scope;
 use crate::fleet::selection::Subject;
-use crate::fleet::template::{Template, TemplateKey};
+use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::fleet::template_event::{Lookup, TemplateEvent};
 use crate::scheduler::controller::InitialPlacement;
 use crate::settings::PROPAGATE_DEPS;
@@ -166,6 +166,16 @@ fn listen(detector: &Arc<Detector>) {
     });
     listen_to_bindings(detector, &fleet.bindings);
     listen_to_bindings(detector, &fleet.cluster_bindings);
+    let (to, templates) = (detector.templates.clone(), fleet.templates.clone());
+    fleet.interpreters.on_change(move |changed| {
+        for (api_version, kind) in changed.kinds() {
+            // Templates of a kind that is not listed yet are heard of when it is.
+            let all = templates.list(&Kind::new(api_version, kind), None);
+            for (template, _) in all.into_iter().flatten() {
+                to.add(template);
+            }
+        }
+    });
 }
 
 /// A binding that somebody deleted is made again, and the template of one that lost its claim is
@@ -305,10 +315,14 @@ impl Detector {
             Error::Build(build::Error::FormerOwner { .. } | build::Error::OtherOwner { .. })
                 | Error::Unreadable { .. }
         );
-        Ok(if is_heard_of {
-            Next::Done
-        } else {
-            Next::After(LATER)
+        let retry_after = match &error {
+            Error::Build(build::Error::Interpret(error)) => error.retry_after(),
+            _ => None,
+        };
+        Ok(match retry_after {
+            Some(pause) => Next::After(pause),
+            None if is_heard_of => Next::Done,
+            None => Next::After(LATER),
         })
     }
 
@@ -353,7 +367,8 @@ impl Detector {
                 });
             }
         };
-        let wanted = Wanted::new(key, template, &claim, spec, priority)?
+        let interpreters = &self.fleet.interpreters;
+        let wanted = Wanted::new(key, template, &claim, spec, priority, interpreters)?
             .tolerating(DefaultTolerations::of(&self.fleet.settings));
         // The binding controller of another program follows the version that the binding names, and
         // nothing else.

@@ -31,7 +31,9 @@ use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client::{self, Gateway, Limits, Priority, Profile, Writer};
 use muster_shared::clock::Clock;
+use muster_shared::customizations::Customizations;
 use muster_shared::events::Events;
+use muster_shared::interpreter::{Changed, Interpreters};
 use muster_shared::lease::Leadership;
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::queue::{Next, Queue};
@@ -39,7 +41,7 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Followed, Informer, Selection};
 use tokio_util::sync::CancellationToken;
 
-use crate::fleet::binding::BindingKind;
+use crate::fleet::binding::{BindingKey, BindingKind};
 use crate::fleet::intern::BindingInterner;
 use crate::fleet::template::Kind;
 use crate::fleet::templates::Templates;
@@ -94,6 +96,10 @@ pub struct Fleet {
     pub templates: Templates,
     /// Which Works belong to which binding.
     pub work_index: WorkIndex,
+    /// What resources mean: replicas, health, status, dependencies.
+    pub interpreters: Arc<Interpreters>,
+    /// The scripts of users that the interpreters ask first.
+    pub customizations: Customizations,
     /// What decisions are dated by.
     pub clock: Arc<Clock>,
     /// Where events are published.
@@ -128,6 +134,7 @@ impl Fleet {
         let everything = Selection::everything;
         let common = Arc::new(BindingInterner::default());
         let works = Informer::new(Api::all(watch_client.clone()), everything());
+        let interpreters = Arc::new(Interpreters::default());
         Ok(Arc::new(Self {
             templates: Templates::new(
                 pool.background_client()?,
@@ -135,6 +142,8 @@ impl Fleet {
                 shutdown.clone(),
             ),
             templates_followed: OnceLock::new(),
+            customizations: Customizations::new(watch_client.clone(), Arc::clone(&interpreters)),
+            interpreters,
             work_index: WorkIndex::new(&works),
             works,
             clusters: Informer::new(Api::all(watch_client.clone()), everything()),
@@ -205,6 +214,28 @@ impl Fleet {
         });
     }
 
+    /// Has bindings worked on again when the scripts for the kind of their template change.
+    pub fn follow_interpreters(&self, queue: &Queue<BindingKey>) {
+        fn add<B: BindingKind>(
+            bindings: &Informer<B>,
+            changed: &Changed,
+            queue: &Queue<BindingKey>,
+        ) {
+            for binding in bindings.list() {
+                let resource = &binding.spec().resource;
+                if changed.has(&resource.api_version, &resource.kind) {
+                    queue.add(BindingKey::of(binding.as_ref()));
+                }
+            }
+        }
+        let (bindings, cluster_bindings) = (self.bindings.clone(), self.cluster_bindings.clone());
+        let queue = queue.clone();
+        self.interpreters.on_change(move |changed| {
+            add(&bindings, changed, &queue);
+            add(&cluster_bindings, changed, &queue);
+        });
+    }
+
     /// Starts following everything. Call it after every controller has installed its listeners.
     pub fn follow(&self, tasks: &mut Tasks) {
         fn follow<K: Followed>(name: &'static str, informer: &Informer<K>, tasks: &mut Tasks) {
@@ -226,6 +257,14 @@ impl Fleet {
         follow("works", &self.works, tasks);
         follow("leases", &self.leases, tasks);
         follow("namespaces", &self.namespaces, tasks);
+        let customizations = self.customizations.clone();
+        customizations.tell_failures(&self.events);
+        let shutdown = tasks.shutdown().clone();
+        let refused = |reason: &str| tracing::warn!(reason, "no customizations of interpreters");
+        tasks.spawn(
+            "interpreter customizations",
+            customizations.run(refused, shutdown),
+        );
         tasks.spawn("template kinds", self.templates.clone().run());
     }
 
@@ -242,6 +281,7 @@ impl Fleet {
         self.works.synced().await;
         self.leases.synced().await;
         self.namespaces.synced().await;
+        self.interpreters.known().await;
     }
 
     /// The caches that hold no complete list yet, each with the reason where there is one; `None`
@@ -267,6 +307,9 @@ impl Fleet {
             missing("works", &self.works),
             missing("leases", &self.leases),
             missing("namespaces", &self.namespaces),
+            (!self.interpreters.is_known())
+                .then(|| missing("interpreter customizations", self.customizations.informer()))
+                .flatten(),
         ]
         .into_iter()
         .flatten()

@@ -222,6 +222,7 @@ async fn run(fleet: Arc<Fleet>, name: String, member: Arc<Gateway>, stop: Cancel
             fleet: Arc::clone(&fleet.gateway),
             member: Arc::clone(&member),
             leadership: fleet.leadership.clone(),
+            interpreters: Arc::clone(&fleet.interpreters),
         };
         let begun = Instant::now();
         // A token of its own: the tasks cancel it if one of them ends.

@@ -10,9 +10,7 @@ use muster_shared::api::binding::{
     AggregatedStatusItem, Binding, ClusterResourceBinding, ObjectReference, ResourceBinding,
 };
 use muster_shared::events::EventType;
-use muster_shared::interpreter::{
-    self, MemberStatus, Operation, acceptable_status, aggregate_status, hook_enabled,
-};
+use muster_shared::interpreter::{self, Operation, acceptable_status};
 use muster_shared::merge;
 use muster_shared::names;
 use muster_shared::queue::{Next, Queue};
@@ -66,6 +64,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let parked = Parked::new(&fleet.templates, &queue);
     follow(&fleet.bindings, &queue);
     follow(&fleet.cluster_bindings, &queue);
+    fleet.follow_interpreters(&queue);
     let reports = queue.clone();
     fleet.works.on_change(move |change| {
         let tells_nothing_new = match change {
@@ -271,11 +270,8 @@ async fn reflect(
     (key, uid): (&TemplateKey, Option<&str>),
     items: &[AggregatedStatusItem],
 ) -> Result<Next, Error> {
-    if !hook_enabled(
-        &key.kind.api_version,
-        &key.kind.kind,
-        Operation::AggregateStatus,
-    ) {
+    let (interpreters, operation) = (&fleet.interpreters, Operation::AggregateStatus);
+    if !interpreters.has(&key.kind.api_version, &key.kind.kind, operation) {
         return Ok(Next::Done);
     }
     let template = match fleet.templates.get(key) {
@@ -287,15 +283,8 @@ async fn reflect(
         return Ok(Next::Done);
     }
     let template = template.object(&key.kind);
-    let members: Vec<_> = items
-        .iter()
-        .map(|item| MemberStatus {
-            cluster: &item.cluster_name,
-            status: item.status.as_ref().map(|status| &status.0),
-        })
-        .collect();
     let now = fleet.clock.now();
-    let Some(wanted) = aggregate_status(&template, &members, now)? else {
+    let Some(wanted) = interpreters.aggregate_status(&template, items, now)? else {
         return Ok(Next::Done);
     };
     let wanted = acceptable_status(&template, wanted, now);

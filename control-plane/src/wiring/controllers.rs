@@ -13,8 +13,8 @@ use crate::eviction::pace::Pace;
 use crate::fleet::Fleet;
 use crate::settings::{self, CONTROLLERS, Settings};
 use crate::{
-    application_failover, binding, cluster, detector, eviction, graceful_eviction, push, rebalance,
-    registration, scheduler, status, taint, unsupported,
+    application_failover, binding, cluster, customizations, detector, eviction, graceful_eviction,
+    push, rebalance, registration, scheduler, status, taint, unsupported,
 };
 
 /// What a controller needs to start.
@@ -94,6 +94,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         push::start(fleet, start.tasks);
     }
     if settings.runs("binding") || settings.runs("bindingStatus") {
+        customizations::start(fleet, start.tasks);
         unsupported::start(fleet, start.tasks);
     }
 }

@@ -382,9 +382,9 @@ async fn a_certificate_of_its_own_is_trusted_and_made_anew_when_it_is_gone() {
 }
 
 #[tokio::test]
-async fn what_is_taken_and_not_acted_on_is_told() {
+async fn what_is_taken_and_does_not_count_is_told() {
     let stage = Stage::set("webhook-told").await;
-    let path = "/apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations";
+    let config = "/apis/config.karmada.io/v1alpha1";
     let customization = json!({
         "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization",
         "metadata": { "name": "flink" },
@@ -393,20 +393,43 @@ async fn what_is_taken_and_not_acted_on_is_told() {
             "customizations": { "healthInterpretation": { "luaScript": "this is not lua at all (((" } },
         },
     });
-    let made = stage.send("POST", path, &customization).await;
-    assert_eq!(made["metadata"]["name"], "flink", "{made}");
+    let webhook = json!({
+        "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterWebhookConfiguration",
+        "metadata": { "name": "hook" }, "webhooks": [],
+    });
+    // They were written before there was any admission.
+    for (plural, object) in [
+        ("resourceinterpretercustomizations", &customization),
+        ("resourceinterpreterwebhookconfigurations", &webhook),
+    ] {
+        let made = stage
+            .send("POST", &format!("{config}/{plural}"), object)
+            .await;
+        assert_eq!(
+            made["metadata"]["name"], object["metadata"]["name"],
+            "{made}"
+        );
+    }
     let _control_plane = stage.test_bed.control_plane(Settings::default()).unwrap();
-    let events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=flink";
-    let event = eventually("an event tells it", async || {
-        let list = stage.send("GET", events, &Value::Null).await;
-        let event = list["items"].get(0).cloned();
-        event.ok_or_else(|| list.to_string())
-    })
-    .await;
-    assert_eq!(
-        (&event["type"], &event["reason"]),
-        (&json!("Warning"), &json!("NotSupported"))
-    );
+    for (name, reason, words) in [
+        ("flink", "InvalidScript", "line 1"),
+        ("hook", "NotSupported", "asks no interpreter webhooks"),
+    ] {
+        let events =
+            format!("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name={name}");
+        let event = eventually("an event tells it", async || {
+            let list = stage.send("GET", &events, &Value::Null).await;
+            let event = list["items"].get(0).cloned();
+            event.ok_or_else(|| list.to_string())
+        })
+        .await;
+        assert_eq!(
+            (&event["type"], &event["reason"]),
+            (&json!("Warning"), &json!(reason))
+        );
+        let message = event["message"].as_str().unwrap_or_default();
+        assert!(message.contains(words), "{message}");
+    }
 }
 
 /// The policies for agents refuse a write that changes taints or grades, whoever changed them.

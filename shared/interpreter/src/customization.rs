@@ -155,6 +155,28 @@ impl Rules {
         kinds
     }
 
+    /// Whether the scripts for a kind are the same in `other`.
+    pub fn is_same_for(&self, other: &Self, api_version: &str, kind: &str) -> bool {
+        Operation::ALL.into_iter().all(|operation| {
+            let ids = |rules: &Self| -> Vec<u64> {
+                let scripts = rules.scripts(api_version, kind, operation);
+                scripts.iter().map(Script::id).collect()
+            };
+            ids(self) == ids(other)
+        })
+    }
+
+    /// The kinds whose scripts are not the same in `other`, as API version and kind, in order.
+    pub fn differences(&self, other: &Self) -> Vec<(String, String)> {
+        let mut kinds = self.kinds();
+        kinds.extend(other.kinds());
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds.retain(|(api_version, kind)| !self.is_same_for(other, api_version, kind));
+        let owned = |(api_version, kind): (&str, &str)| (api_version.to_owned(), kind.to_owned());
+        kinds.into_iter().map(owned).collect()
+    }
+
     pub(crate) fn scripts(&self, api_version: &str, kind: &str, operation: Operation) -> &[Script] {
         let scripts = self.kinds.get(api_version).and_then(|one| one.get(kind));
         scripts.map_or(&[], |scripts| &scripts[operation.index()])
@@ -219,6 +241,12 @@ mod tests {
             |rules: &Rules, operation| rules.scripts("example.com/v1", "Widget", operation)[0].id();
         assert_eq!(id(&before, InterpretHealth), id(&after, InterpretHealth));
         assert_ne!(id(&before, Retain), id(&after, Retain));
+        let widget = [("example.com/v1".to_owned(), "Widget".to_owned())];
+        assert_eq!(before.differences(&after), widget);
+        assert_eq!(before.differences(&Rules::default()), widget);
+        assert_eq!(Rules::default().differences(&before), widget);
+        let same = [customization("a", &[(InterpretHealth, "h"), (Retain, "r")])];
+        assert_eq!(before.differences(&before.renewed(&same)), []);
         let renamed = before.renewed(&[customization("b", &[(InterpretHealth, "h")])]);
         assert_ne!(id(&before, InterpretHealth), id(&renamed, InterpretHealth));
     }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use muster_interpreter::Dependency;
 use serde_json::Value;
 
 use super::{
@@ -14,34 +15,6 @@ use super::{
 
 /// Prefix of the names of Services that stand for an imported one.
 const DERIVED: &str = "derived-";
-
-/// Dependency on one object, or on all objects of a kind with certain labels. Serialised as
-/// Karmada's `DependentObjectReference`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Dependency {
-    /// API group and version.
-    pub api_version: String,
-    /// Kind of the dependency.
-    pub kind: String,
-    /// Namespace, which is that of the dependent object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// Name; absent if `label_selector` selects.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Labels of all objects that are meant; absent if `name` is given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label_selector: Option<MatchLabels>,
-}
-
-/// The part of a label selector that native rules use.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MatchLabels {
-    /// Labels with their values, all of which are required.
-    pub match_labels: BTreeMap<String, String>,
-}
 
 /// Returns the dependencies of an object in a stable order: ConfigMaps, Secrets, service accounts,
 /// volume claims, each sorted by name. `None` for kinds without a rule.
@@ -75,8 +48,9 @@ pub fn dependencies(object: &Value) -> Result<Option<Vec<Dependency>>, Error> {
                 BTreeMap::from([("kubernetes.io/service-name".to_owned(), service.clone())]);
             let slices = Dependency {
                 name: None,
-                label_selector: Some(MatchLabels {
-                    match_labels: labels,
+                label_selector: Some(LabelSelector {
+                    match_labels: Some(labels),
+                    match_expressions: None,
                 }),
                 ..named("discovery.k8s.io/v1", "EndpointSlice", "")
             };

@@ -1,7 +1,6 @@
 //! Kinds with native rules, and the operations that each supports.
 
-use std::fmt;
-
+use muster_interpreter::Operation;
 use serde_json::Value;
 
 use super::Error;
@@ -25,48 +24,6 @@ pub(super) enum Kind {
     PodDisruptionBudget,
     HorizontalPodAutoscaler,
     ServiceImport,
-}
-
-/// Operation of the interpreter, with the names of Karmada's `InterpreterOperation`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// Number of replicas and requirements of each.
-    InterpretReplica,
-    /// Components of a workload with several pod templates.
-    InterpretComponent,
-    /// The object with another number of replicas.
-    ReviseReplica,
-    /// Fields of the object in the member that survive an update.
-    Retain,
-    /// Status of the template from the statuses of the members.
-    AggregateStatus,
-    /// Objects that must be propagated together with the object.
-    InterpretDependency,
-    /// The part of the status that is reported to the control plane.
-    InterpretStatus,
-    /// Health of the object.
-    InterpretHealth,
-}
-
-impl Operation {
-    /// All operations.
-    pub const ALL: [Self; 8] = [
-        Self::InterpretReplica,
-        Self::InterpretComponent,
-        Self::ReviseReplica,
-        Self::Retain,
-        Self::AggregateStatus,
-        Self::InterpretDependency,
-        Self::InterpretStatus,
-        Self::InterpretHealth,
-    ];
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The variants have the names of the API.
-        fmt::Debug::fmt(self, f)
-    }
 }
 
 impl Kind {

@@ -1,13 +1,20 @@
 //! Interprets resources: number of replicas, health, status and dependencies.
 //!
-//! These are the native rules for the kinds of Kubernetes, one file per operation; the rules are
-//! those of Karmada's default interpreter. Everything is a pure function of `serde_json::Value`s,
-//! so that unknown fields survive. A function returns `None` for a kind without a rule for the
-//! operation; [`hook_enabled`] tells the same without computing.
+//! [`Interpreters`] is what agent and control plane ask. It holds the scripts of the users'
+//! customizations, the built-in scripts for kinds of other projects (crate `muster-interpreter`),
+//! and asks the functions of this module last.
+//!
+//! The functions are the native rules for the kinds of Kubernetes, one file per operation; the
+//! rules are those of Karmada's default interpreter. They are pure functions of
+//! `serde_json::Value`s, so that unknown fields survive. A function returns `None` for a kind
+//! without a rule for the operation; [`hook_enabled`] tells the same without computing.
+
+use std::time::Duration;
 
 mod aggregate;
 mod dependencies;
 mod health;
+mod interpreters;
 mod kind;
 mod pod;
 mod prune;
@@ -22,17 +29,23 @@ mod tests;
 mod vectors;
 
 pub use aggregate::{MemberStatus, acceptable_status, aggregate_status};
-pub use dependencies::{Dependency, MatchLabels, dependencies};
+pub use dependencies::dependencies;
 pub use health::health;
-pub use kind::{Operation, hook_enabled};
+pub use interpreters::{Changed, Interpreters};
+pub use kind::hook_enabled;
+pub use muster_interpreter::{self as engine, Dependency, Operation};
 pub use prune::prune;
 pub use replica::{Replicas, interpret_replica};
 pub use retain::retain;
 pub use revise::revise_replica;
 pub use status::status;
 
+/// Time after which a script is run again for an object for which it was stopped at a limit. The
+/// engine suspends one that is stopped again and again, for longer each time.
+const AFTER_A_LIMIT: Duration = Duration::from_secs(5);
+
 /// Reason why an object could not be interpreted.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Debug, thiserror::Error, PartialEq)]
 pub enum Error {
     /// The kind has no rule for the operation; [`hook_enabled`] tells so beforehand.
     #[error("{operation} is not supported for {kind}")]
@@ -74,4 +87,33 @@ pub enum Error {
         /// Text of the field.
         text: String,
     },
+    /// A script of a customization, or a built-in one, gave no answer.
+    #[error("{}", words(.0))]
+    Script(muster_interpreter::Error),
+}
+
+/// Text of an error of a script. It is the same for each call that is stopped or refused for the
+/// same reason, so that it is told once.
+fn words(error: &muster_interpreter::Error) -> String {
+    use muster_interpreter::Error as Script;
+    match error {
+        Script::Limit { at, limit } | Script::Suspended { at, limit, .. } => format!(
+            "{at}: the script was stopped at its limit of {limit}; one that is stopped again and again is run seldom"
+        ),
+        other => other.to_string(),
+    }
+}
+
+impl Error {
+    /// Time after which the same question may be answered otherwise, because the script is not run
+    /// until then; `None` where only a change of the object or of the script helps.
+    pub fn retry_after(&self) -> Option<Duration> {
+        use muster_interpreter::Error as Script;
+        match self {
+            Self::Script(Script::Suspended { seconds, .. }) => Some(Duration::from_secs(*seconds)),
+            // Such a script may have met a busy machine.
+            Self::Script(Script::Limit { .. } | Script::Setup { .. }) => Some(AFTER_A_LIMIT),
+            _ => None,
+        }
+    }
 }

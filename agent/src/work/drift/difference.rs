@@ -1,6 +1,6 @@
 //! Compares an object in the member with its desired state. Pure.
 
-use muster_shared::interpreter::{self, Operation, hook_enabled};
+use muster_shared::interpreter::{self, Interpreters, Operation};
 use serde_json::Value;
 
 use super::pods::with_admitted;
@@ -28,10 +28,12 @@ pub struct Difference {
 pub(super) fn difference(
     desired: &Value,
     observed: &Value,
+    interpreters: &Interpreters,
     is_settled: impl Fn(&Value) -> bool,
 ) -> Result<Option<Difference>, interpreter::Error> {
     let leftovers = ownership::leftovers(desired, observed);
-    let apply = fields(&with_admitted(desired, observed), observed, is_settled)?;
+    let desired = with_admitted(desired, observed);
+    let apply = fields(&desired, observed, interpreters, is_settled)?;
     let differs = apply.is_some() || leftovers.is_some();
     Ok(differs.then_some(Difference { apply, leftovers }))
 }
@@ -40,16 +42,16 @@ pub(super) fn difference(
 fn fields(
     desired: &Value,
     observed: &Value,
+    interpreters: &Interpreters,
     is_settled: impl Fn(&Value) -> bool,
 ) -> Result<Option<Value>, interpreter::Error> {
     if is_settled(desired) {
         return Ok(None);
     }
-    let text = |key: &str| desired[key].as_str().unwrap_or_default();
-    if !hook_enabled(text("apiVersion"), text("kind"), Operation::Retain) {
+    if !interpreters.has_for(desired, Operation::Retain) {
         return Ok(Some(desired.clone()));
     }
-    let retained = interpreter::retain(desired.clone(), observed)?;
+    let retained = interpreters.retain(desired.clone(), observed)?;
     Ok((!is_settled(&retained)).then_some(retained))
 }
 
@@ -89,7 +91,9 @@ mod tests {
             ),
             ("both", &karmadas, &[], Some(&observed), Some(&leftovers)),
         ] {
-            let found = difference(&desired, found, |desired| settled.contains(&desired));
+            let interpreters = Interpreters::default();
+            let is_settled = |desired: &Value| settled.contains(&desired);
+            let found = difference(&desired, found, &interpreters, is_settled);
             let expected = (apply.is_some() || patch.is_some()).then(|| Difference {
                 apply: apply.cloned(),
                 leftovers: patch.cloned(),

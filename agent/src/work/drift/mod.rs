@@ -21,10 +21,10 @@ mod pods;
 mod rival;
 mod settled;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use muster_shared::interpreter;
+use muster_shared::interpreter::{self, Interpreters};
 use muster_shared::k8s::GroupVersionKind;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -41,6 +41,7 @@ use super::member::FIELD_MANAGER;
 /// The memory of one agent by which it knows that an object need not be applied.
 #[derive(Debug)]
 pub struct Drift {
+    interpreters: Arc<Interpreters>,
     state: Mutex<State>,
 }
 
@@ -52,12 +53,13 @@ struct State {
 
 impl Drift {
     /// Makes an empty memory. `lists_come` says whether watches will list the kinds of the Works.
-    pub fn new(lists_come: bool) -> Self {
+    pub fn new(lists_come: bool, interpreters: Arc<Interpreters>) -> Self {
         let state = State {
             normalized: Normalized::default(),
             lists: FirstLists::new(lists_come),
         };
         Self {
+            interpreters,
             state: Mutex::new(state),
         }
     }
@@ -75,7 +77,7 @@ impl Drift {
         observed: &Value,
     ) -> Result<Option<Difference>, interpreter::Error> {
         let last = self.lock().normalized.get(key);
-        difference(desired, observed, |desired| {
+        difference(desired, observed, &self.interpreters, |desired| {
             settled(desired, observed, FIELD_MANAGER)
                 || last.is_some_and(|last| last.is_unchanged(desired, observed))
         })

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::*;
@@ -6,7 +8,7 @@ use crate::digest::digest;
 /// The difference of an object of which nothing is remembered.
 fn difference(desired: &Value, observed: &Value) -> Option<Difference> {
     let key = ObjectKey::of(desired, 0).unwrap();
-    Drift::new(true)
+    Drift::new(true, Arc::default())
         .needs_apply(&key, desired, observed)
         .unwrap()
 }
@@ -85,7 +87,7 @@ fn normalized(timeout: &str) -> (ObjectKey, Value, Value) {
 
 #[test]
 fn what_came_back_once_is_not_sent_again_until_one_side_changes() {
-    let drift = Drift::new(true);
+    let drift = Drift::new(true, Arc::default());
     let (key, desired, object) = normalized("60s");
     let differs = |desired: &Value, object: &Value| {
         let difference = drift.needs_apply(&key, desired, object);
@@ -107,7 +109,7 @@ fn what_came_back_once_is_not_sent_again_until_one_side_changes() {
 
 #[test]
 fn an_answer_that_looks_settled_is_not_remembered() {
-    let drift = Drift::new(true);
+    let drift = Drift::new(true, Arc::default());
     let (key, desired, object) = normalized("60s");
     drift.applied(&key, &desired, &object);
     assert_eq!(drift.remembered(), 1);
@@ -144,7 +146,7 @@ async fn an_object_that_was_listed_as_desired_is_read_once_it_changes() {
         ("it is gone", |drift, key, _, _| drift.gone(key), true),
     ];
     for (what, event, needs_read) in cases {
-        let drift = Drift::new(true);
+        let drift = Drift::new(true, Arc::default());
         drift.listed(&key.kind, [(key.clone(), digest(&desired))]);
         event(&drift, &key, &desired, &object);
         assert_eq!(drift.needs_read(&key, &desired), needs_read, "{what}");

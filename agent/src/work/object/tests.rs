@@ -66,7 +66,7 @@ fn objects(client: Client) -> Objects {
     Objects {
         cluster: "m1".to_owned(),
         member: Member::new(client.clone(), Discovery::new(client), || true),
-        drift: Arc::new(Drift::new(false)),
+        drift: Arc::new(Drift::new(false, Arc::default())),
     }
 }
 

@@ -23,6 +23,10 @@ fn template(version: &str, image: &str, ready: i64) -> Template {
     .unwrap()
 }
 
+fn interpreters() -> Interpreters {
+    Interpreters::default()
+}
+
 fn claim() -> Claim {
     Claim {
         policy: PolicyKey::Namespaced {
@@ -35,7 +39,7 @@ fn claim() -> Claim {
 
 fn made_of(template: &Template) -> ResourceBinding {
     let (key, claim, policy) = (key(), claim(), PropagationSpec::default());
-    let wanted = Wanted::new(&key, template, &claim, &policy, None).unwrap();
+    let wanted = Wanted::new(&key, template, &claim, &policy, None, &interpreters()).unwrap();
     let mut binding: ResourceBinding = serde_json::from_value(wanted.create(|_| None)).unwrap();
     binding.metadata.resource_version = Some("7".into());
     binding
@@ -51,7 +55,7 @@ fn patch_taken_for(
     changed: bool,
 ) -> Result<Option<Value>, Error> {
     let (key, claim, policy) = (key(), claim(), PropagationSpec::default());
-    Wanted::new(&key, template, &claim, &policy, None)?.patch(held, changed)
+    Wanted::new(&key, template, &claim, &policy, None, &interpreters())?.patch(held, changed)
 }
 
 #[test]
@@ -131,7 +135,15 @@ fn a_template_whose_binding_no_api_server_takes_is_told() {
     let mut key = key();
     key.name = "under_score".into();
     let (claim, policy) = (claim(), PropagationSpec::default());
-    let told = Wanted::new(&key, &template("1", "a", 0), &claim, &policy, None).unwrap_err();
+    let told = Wanted::new(
+        &key,
+        &template("1", "a", 0),
+        &claim,
+        &policy,
+        None,
+        &interpreters(),
+    )
+    .unwrap_err();
     assert!(
         told.to_string().contains("under_score-deployment"),
         "{told}"

@@ -7,7 +7,6 @@ use std::time::Duration;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::client::says_absent;
 use muster_shared::events::EventType;
-use muster_shared::interpreter::dependencies;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Presence};
@@ -63,6 +62,7 @@ pub(in crate::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut T
             to.templates.add(news.key.clone());
         }
     });
+    fleet.follow_interpreters(&distributor.referrers);
     let workers = fleet.settings.concurrent_resource_template_syncs;
     let (work, queue) = (Arc::clone(&distributor), distributor.referrers.clone());
     fleet.work(tasks, "referrers", queue, workers, move |fleet, key| {
@@ -135,7 +135,7 @@ impl Distributor {
             Lookup::Absent => return Ok(Next::Done),
             Lookup::Unknown => return Ok(self.parked.wait(&template_key.kind, key)),
         };
-        let needs = match dependencies(&template) {
+        let needs = match fleet.interpreters.dependencies(&template) {
             Ok(needs) => needs.unwrap_or_default(),
             Err(error) => {
                 fleet.events.publish(
@@ -144,8 +144,8 @@ impl Distributor {
                     "GetDependenciesFailed",
                     error.to_string(),
                 );
-                // Another try finds the same; a change of the template is heard of.
-                return Ok(Next::Done);
+                // Another try mostly finds the same; a change of the template is heard of.
+                return Ok(error.retry_after().map_or(Next::Done, Next::After));
             }
         };
         if !record(fleet, &key, &binding, &needs).await? {
@@ -154,10 +154,13 @@ impl Distributor {
         for kind in kinds_of(&needs) {
             fleet.templates.name(&kind);
         }
-        let chosen: Vec<Kind> = needs
+        let chosen: Vec<(Kind, Option<String>)> = needs
             .iter()
             .filter(|need| need.name.is_none())
-            .map(|need| Kind::new(&*need.api_version, &*need.kind))
+            .map(|need| {
+                let kind = Kind::new(&*need.api_version, &*need.kind);
+                (kind, need.namespace.clone())
+            })
             .collect();
         let Touched { templates, kinds } = self.index().set(&key, needs);
         for template in templates {
@@ -166,8 +169,8 @@ impl Distributor {
         for kind in kinds {
             fleet.templates.unname(&kind);
         }
-        for kind in chosen {
-            let near = fleet.templates.list(&kind, key.namespace.as_deref());
+        for (kind, namespace) in chosen {
+            let near = fleet.templates.list(&kind, namespace.as_deref());
             for (template, _) in near.into_iter().flatten() {
                 if self.index().concerns(&template) {
                     self.templates.add(template);

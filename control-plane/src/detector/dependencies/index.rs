@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use muster_shared::interpreter::Dependency;
+use muster_shared::selectors::matches_labels;
 
 use crate::fleet::binding::BindingKey;
 use crate::fleet::template::{Kind, Template, TemplateKey};
@@ -98,15 +99,8 @@ impl Index {
         let chosen = |referrer: &&BindingKey| {
             self.choices(referrer)
                 .filter(|choice| of_kind(choice, key))
-                .any(|choice| {
-                    let wanted = choice
-                        .label_selector
-                        .iter()
-                        .flat_map(|selector| &selector.match_labels);
-                    wanted
-                        .into_iter()
-                        .all(|(name, value)| labels.get(name) == Some(value))
-                })
+                .filter_map(|choice| choice.label_selector.as_ref())
+                .any(|selector| matches_labels(selector, labels))
         };
         let named = self.named.get(key).into_iter().flatten();
         named
@@ -133,7 +127,7 @@ fn of_kind(choice: &Dependency, template: &TemplateKey) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::interpreter::MatchLabels;
+    use muster_shared::k8s::LabelSelector;
     use serde_json::json;
 
     use super::*;
@@ -182,9 +176,11 @@ mod tests {
     #[test]
     fn a_template_has_the_referrers_that_name_it_and_those_whose_labels_fit() {
         let mut index = Index::default();
-        let labels = MatchLabels {
-            match_labels: BTreeMap::from([("app".to_owned(), "web".to_owned())]),
-        };
+        let labels: LabelSelector = serde_json::from_value(json!({
+            "matchLabels": { "app": "web" },
+            "matchExpressions": [{ "key": "old", "operator": "DoesNotExist" }],
+        }))
+        .unwrap();
         let choice = Dependency {
             name: None,
             label_selector: Some(labels),
@@ -197,10 +193,13 @@ mod tests {
             index.referrers(&key, &fits),
             BTreeSet::from([referrer("chooses"), referrer("names")])
         );
-        let (key, other) = template("x", &json!({ "app": "db" }));
-        assert_eq!(
-            index.referrers(&key, &other),
-            BTreeSet::from([referrer("names")])
-        );
+        for labels in [
+            json!({ "app": "db" }),
+            json!({ "app": "web", "old": "yes" }),
+        ] {
+            let (key, other) = template("x", &labels);
+            let found = index.referrers(&key, &other);
+            assert_eq!(found, BTreeSet::from([referrer("names")]), "{labels}");
+        }
     }
 }

@@ -1,0 +1,101 @@
+//! Decides when all objects of a kind have to be looked at again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::interpreter::Interpreters;
+use muster_shared::interpreter::engine::Rules;
+use muster_shared::k8s::GroupVersionKind;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+/// The scripts for one kind, and the time at which one that was stopped is run again. Objects are
+/// not kept in memory, so that a list has to show them again.
+pub(super) struct Relist {
+    scripts: watch::Receiver<Option<Arc<Rules>>>,
+    rules: Arc<Rules>,
+    api_version: String,
+    kind: String,
+    at: Option<Instant>,
+}
+
+impl Relist {
+    /// Begins with the scripts that count now.
+    pub(super) fn new(interpreters: &Interpreters, kind: &GroupVersionKind) -> Self {
+        let mut scripts = interpreters.subscribe();
+        let rules = scripts.borrow_and_update().clone().unwrap_or_default();
+        Self {
+            scripts,
+            rules,
+            api_version: kind.api_version(),
+            kind: kind.kind.clone(),
+            at: None,
+        }
+    }
+
+    /// Notes that another look at an object may find more after this time.
+    pub(super) fn after(&mut self, again: Option<Duration>) {
+        let again = again.map(|pause| Instant::now() + pause);
+        self.at = self.at.into_iter().chain(again).min();
+    }
+
+    /// Waits until a list is due. May be dropped and called again.
+    pub(super) async fn due(&mut self) {
+        loop {
+            let at = self.at.unwrap_or_else(Instant::now);
+            tokio::select! {
+                Ok(()) = self.scripts.changed() => {
+                    let rules = self.scripts.borrow_and_update().clone().unwrap_or_default();
+                    let before = std::mem::replace(&mut self.rules, rules);
+                    if !before.is_same_for(&self.rules, &self.api_version, &self.kind) {
+                        break;
+                    }
+                }
+                () = sleep_until(at), if self.at.is_some() => break,
+                else => std::future::pending().await,
+            }
+        }
+        self.at = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use muster_shared::interpreter::Operation;
+    use muster_shared::interpreter::engine::Customization;
+
+    use super::*;
+
+    fn rules(kind: &str, script: &str) -> Rules {
+        Rules::new([&Customization {
+            name: "it".to_owned(),
+            api_version: "example.com/v1".to_owned(),
+            kind: kind.to_owned(),
+            scripts: vec![(Operation::InterpretHealth, script.to_owned())],
+        }])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_is_listed_again_when_its_scripts_change_or_one_is_to_be_run_again() {
+        let interpreters = Interpreters::of(&[]);
+        let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
+        let mut relist = Relist::new(&interpreters, &kind);
+        assert!(relist.due().now_or_never().is_none());
+        interpreters.set(rules("Gadget", "a"));
+        assert!(relist.due().now_or_never().is_none(), "another kind");
+        interpreters.set(rules("Widget", "a"));
+        assert!(relist.due().now_or_never().is_some());
+        assert!(relist.due().now_or_never().is_none(), "once");
+
+        relist.after(None);
+        assert!(relist.due().now_or_never().is_none());
+        for pause in [20, 10, 30] {
+            relist.after(Some(Duration::from_secs(pause)));
+        }
+        let begun = Instant::now();
+        relist.due().await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(10));
+        assert!(relist.due().now_or_never().is_none(), "once for all");
+    }
+}
