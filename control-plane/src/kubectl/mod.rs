@@ -1,6 +1,7 @@
-//! `kubectl muster`: explains placements, and adds and removes members.
+//! `kubectl muster`: explains placements, tries interpreters, and adds and removes members.
 
 mod explain;
+mod interpret;
 mod join;
 mod register;
 mod token;
@@ -61,6 +62,8 @@ enum Question {
         #[arg(long, global = true, default_value_t, value_name = "RULE")]
         node_grades: GradeRule,
     },
+    /// What scripts of a ResourceInterpreterCustomization, or the built-in rules, say about an object.
+    Interpret(interpret::Options),
     /// Bootstrap tokens, by which members join.
     Token {
         #[command(subcommand)]
@@ -136,6 +139,9 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<String> {
         context,
         namespace,
     } = command_line.connection;
+    if let Question::Interpret(options) = &command_line.question {
+        return interpret::carry_out(options);
+    }
     let config = client::kubeconfig(kubeconfig.as_deref(), context.as_deref()).await?;
     let client = client::connect(&config, Profile::Write)?;
     match command_line.question {
@@ -160,6 +166,7 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<String> {
             };
             answer?.print(output)
         }
+        Question::Interpret(options) => interpret::carry_out(&options),
         Question::Token { what } => token::carry_out(client, &config, what).await,
         Question::Register(options) => {
             let namespace = namespace.unwrap_or_else(|| SYSTEM_NAMESPACE.to_owned());

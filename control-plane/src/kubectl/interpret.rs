@@ -1,0 +1,236 @@
+//! `kubectl muster interpret`: asks the interpreters about objects in files, and checks
+//! customizations before they are applied. It connects to nothing.
+
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use jiff::Timestamp;
+use muster_shared::api::binding::AggregatedStatusItem;
+use muster_shared::clock::calendar;
+use muster_shared::interpreter::engine::{
+    Customization, Engine, Error as ScriptError, Limits, Rules, check, conflict, thirdparty,
+};
+use muster_shared::interpreter::{Interpreters, Operation};
+use serde_json::{Value, json};
+
+/// Line between the answers about customizations.
+const RULE: &str = "-----------------------------------";
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Files with ResourceInterpreterCustomizations, `-` for the standard input. Without them the
+    /// built-in rules answer.
+    #[arg(long = "filename", short = 'f', value_name = "FILE")]
+    filenames: Vec<PathBuf>,
+    /// Check the customizations: each script must be Lua and define the function of its operation.
+    #[arg(long, requires = "filenames", conflicts_with_all = ["operation", "observed", "desired", "status", "replicas"])]
+    check: bool,
+    /// Operation to carry out: InterpretReplica, InterpretComponent, ReviseReplica, Retain,
+    /// AggregateStatus, InterpretDependency, InterpretStatus or InterpretHealth.
+    #[arg(long, value_name = "NAME", value_parser = operation, required_unless_present = "check")]
+    operation: Option<Operation>,
+    /// File with the object: as it is in the member (InterpretHealth, InterpretStatus, Retain), or the
+    /// template.
+    #[arg(
+        long = "observed-file",
+        visible_alias = "observed",
+        value_name = "FILE"
+    )]
+    observed: Option<PathBuf>,
+    /// File with the object as the fleet wants it, for Retain.
+    #[arg(long = "desired-file", visible_alias = "desired", value_name = "FILE")]
+    desired: Option<PathBuf>,
+    /// File with the items of `status.aggregatedStatus` of a binding, for AggregateStatus: one or more
+    /// documents, each an item, a list of them, or the binding.
+    #[arg(long = "status-file", visible_alias = "status", value_name = "FILE")]
+    status: Option<PathBuf>,
+    /// Number of replicas, for ReviseReplica.
+    #[arg(long = "desired-replica", value_name = "NUMBER")]
+    replicas: Option<i64>,
+}
+
+/// Reads an operation by its name, in any spelling of upper and lower case.
+fn operation(text: &str) -> Result<Operation, String> {
+    let all = Operation::ALL.into_iter();
+    let mut found = all.filter(|one| one.to_string().eq_ignore_ascii_case(text));
+    found.next().ok_or_else(|| {
+        let names = Operation::ALL.map(|one| one.to_string());
+        format!("is none of {}", names.join(", "))
+    })
+}
+
+/// Returns what the program prints.
+///
+/// # Errors
+/// When a file cannot be read, a customization is not valid, or a script gives no answer.
+pub(super) fn carry_out(options: &Options) -> anyhow::Result<String> {
+    let mut customizations = Vec::new();
+    for file in &options.filenames {
+        for document in documents(file)? {
+            let customization = Customization::from_object(&document).map_err(|error| {
+                anyhow::anyhow!(
+                    "{} is no ResourceInterpreterCustomization: {error}",
+                    file.display()
+                )
+            })?;
+            customizations.push((file.as_path(), customization));
+        }
+    }
+    match options.operation {
+        Some(operation) => {
+            let all: Vec<Customization> = customizations.into_iter().map(|(_, one)| one).collect();
+            let now = calendar();
+            let answer = answer(operation, options, &all, now)?;
+            serde_saphyr::to_string(&answer).context("write the answer")
+        }
+        None => checked(&customizations),
+    }
+}
+
+/// Checks customizations, and lists what there is.
+fn checked(customizations: &[(&Path, Customization)]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let mut faults = 0;
+    for (at, (file, one)) in customizations.iter().enumerate() {
+        let errors = check(one, Limits::default()).err().unwrap_or_default();
+        let others = customizations.iter().take(at).map(|(_, other)| other);
+        let conflict = conflict(one, others).err();
+        faults += errors.len() + usize::from(conflict.is_some());
+        writeln!(text, "{RULE}\nSOURCE: {}", file.display())?;
+        writeln!(text, "NAME: {}", one.name)?;
+        writeln!(text, "TARGET: {} {}", one.api_version, one.kind)?;
+        writeln!(text, "RULES:")?;
+        for operation in Operation::ALL {
+            let of = |error: &&ScriptError| error.source_of_script().operation == operation;
+            let script = one.scripts.iter().find(|(of, _)| *of == operation);
+            let verdict = match errors.iter().find(of) {
+                Some(error) => format!("ERROR: {error}"),
+                None if script.is_some_and(|(_, script)| !script.is_empty()) => "PASS".to_owned(),
+                None => "UNSET".to_owned(),
+            };
+            writeln!(text, "    {:<21} {verdict}", format!("{operation}:"))?;
+        }
+        if let Some(conflict) = conflict {
+            writeln!(text, "    ERROR: {conflict}")?;
+        }
+    }
+    ensure!(faults == 0, "{text}{faults} scripts are not valid");
+    Ok(text)
+}
+
+/// Carries one operation out.
+fn answer(
+    operation: Operation,
+    options: &Options,
+    customizations: &[Customization],
+    now: Timestamp,
+) -> anyhow::Result<Value> {
+    let object = one(options.observed.as_deref(), "--observed-file")?;
+    let interpreters = Interpreters::of(customizations);
+    let (api_version, kind) = (&object["apiVersion"], &object["kind"]);
+    let (api_version, kind) = (
+        api_version.as_str().unwrap_or_default(),
+        kind.as_str().unwrap_or_default(),
+    );
+    if !customizations.is_empty() {
+        ensure!(
+            interpreters.customized().has(api_version, kind, operation),
+            "no script of the customizations is for {operation} of {api_version} {kind}"
+        );
+    }
+    let is_there = interpreters.has(api_version, kind, operation);
+    ensure!(
+        is_there,
+        "there is no rule for {operation} of {api_version} {kind}"
+    );
+    Ok(match operation {
+        Operation::InterpretReplica => {
+            let found = interpreters.replicas(&object)?.unwrap_or_default();
+            json!({ "replicas": found.replicas, "requirements": found.requirements })
+        }
+        Operation::InterpretComponent => {
+            let engine = Engine::default();
+            let customized = Rules::new(customizations);
+            let found = engine.interpret_component(&customized, &object)?;
+            let found = match found {
+                None => engine.interpret_component(thirdparty::rules(), &object)?,
+                found => found,
+            };
+            json!({ "components": found })
+        }
+        Operation::ReviseReplica => {
+            let replicas = options.replicas.context("--desired-replica is missing")?;
+            interpreters.revise_replica(object, replicas)?
+        }
+        Operation::Retain => {
+            let desired = one(options.desired.as_deref(), "--desired-file")?;
+            interpreters.retain(desired, &object)?
+        }
+        Operation::AggregateStatus => {
+            let file = options
+                .status
+                .as_deref()
+                .context("--status-file is missing")?;
+            let status = interpreters.aggregate_status(&object, &items(file)?, now)?;
+            json!({ "status": status })
+        }
+        Operation::InterpretDependency => {
+            json!({ "dependencies": interpreters.dependencies(&object)? })
+        }
+        Operation::InterpretStatus => json!({ "status": interpreters.status(&object)? }),
+        Operation::InterpretHealth => json!({ "healthy": interpreters.health(&object)? }),
+    })
+}
+
+/// Reads the one object of a file.
+fn one(file: Option<&Path>, flag: &str) -> anyhow::Result<Value> {
+    let file = file.with_context(|| format!("{flag} is missing"))?;
+    let mut documents = documents(file)?;
+    match (documents.pop(), documents.len()) {
+        (Some(document), 0) => Ok(document),
+        _ => bail!("{} is to hold one object", file.display()),
+    }
+}
+
+/// Reads the items of a file, one for each cluster.
+fn items(file: &Path) -> anyhow::Result<Vec<AggregatedStatusItem>> {
+    let mut items = Vec::new();
+    for document in documents(file)? {
+        let all = match document {
+            Value::Array(all) => all,
+            Value::Object(_) if document["status"]["aggregatedStatus"].is_array() => {
+                let all = document["status"]["aggregatedStatus"].as_array();
+                all.cloned().unwrap_or_default()
+            }
+            one => vec![one],
+        };
+        for item in all {
+            let item = serde_json::from_value(item);
+            let item = item.with_context(|| format!("read an item of {}", file.display()))?;
+            items.push(item);
+        }
+    }
+    Ok(items)
+}
+
+/// Reads the documents of a file of YAML or JSON; `-` is the standard input.
+fn documents(file: &Path) -> anyhow::Result<Vec<Value>> {
+    let text = if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("read the standard input")?;
+        text
+    } else {
+        std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?
+    };
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
+        .map_err(|error| anyhow::anyhow!("{} is no YAML: {error}", file.display()))?;
+    Ok(documents.into_iter().filter(|it| !it.is_null()).collect())
+}
+
+#[cfg(test)]
+mod tests;

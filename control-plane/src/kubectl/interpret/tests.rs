@@ -1,0 +1,242 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Debug, Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// A folder for files, which goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("muster-interpret-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn run(arguments: &[&str]) -> Result<String, String> {
+    let line = CommandLine::try_parse_from([&["interpret"], arguments].concat());
+    let options = line.map_err(|error| error.to_string())?.options;
+    carry_out(&options).map_err(|error| format!("{error:#}"))
+}
+
+const WIDGETS: &str = "
+apiVersion: config.karmada.io/v1alpha1
+kind: ResourceInterpreterCustomization
+metadata: { name: widgets }
+spec:
+  target: { apiVersion: example.com/v1, kind: Widget }
+  customizations:
+    healthInterpretation:
+      luaScript: function InterpretHealth(o) return o.status.phase == 'Running' end
+    replicaResource:
+      luaScript: function GetReplicas(o) return o.spec.size, { resourceRequest = { cpu = '1' } } end
+    replicaRevision:
+      luaScript: function ReviseReplica(o, n) o.spec.size = n return o end
+    retention:
+      luaScript: function Retain(d, o) d.spec.size = o.spec.size return d end
+    statusReflection:
+      luaScript: function ReflectStatus(o) return { phase = o.status.phase } end
+    statusAggregation:
+      luaScript: |
+        function AggregateStatus(o, items)
+          o.status = { clusters = #items }
+          return o
+        end
+    dependencyInterpretation:
+      luaScript: |
+        function GetDependencies(o)
+          return { { apiVersion = 'v1', kind = 'Secret', namespace = 'shop', name = 's' } }
+        end
+";
+
+const WIDGET: &str = "
+apiVersion: example.com/v1
+kind: Widget
+metadata: { name: w, namespace: shop }
+spec: { size: 3 }
+status: { phase: Running }
+";
+
+#[test]
+fn every_operation_is_carried_out_by_the_scripts_of_the_file() {
+    let folder = Folder::new();
+    let (rules, widget) = (
+        folder.write("rules.yaml", WIDGETS),
+        folder.write("widget.yaml", WIDGET),
+    );
+    let desired = folder.write("desired.yaml", &WIDGET.replace("size: 3", "size: 8"));
+    let items = folder.write("items.yaml", "clusterName: m1\n---\nclusterName: m2\n");
+    for (operation, more, expected) in [
+        ("InterpretHealth", &[][..], json!({ "healthy": true })),
+        ("interprethealth", &[], json!({ "healthy": true })),
+        (
+            "InterpretReplica",
+            &[],
+            json!({ "replicas": 3, "requirements": { "resourceRequest": { "cpu": "1" } } }),
+        ),
+        (
+            "InterpretStatus",
+            &[],
+            json!({ "status": { "phase": "Running" } }),
+        ),
+        (
+            "InterpretDependency",
+            &[],
+            json!({ "dependencies": [{ "apiVersion": "v1", "kind": "Secret", "namespace": "shop", "name": "s" }] }),
+        ),
+        (
+            "AggregateStatus",
+            &["--status-file", &items],
+            json!({ "status": { "clusters": 2 } }),
+        ),
+    ] {
+        let mut line = vec![
+            "-f",
+            &rules,
+            "--operation",
+            operation,
+            "--observed",
+            &widget,
+        ];
+        line.extend(more);
+        let found: Value = serde_saphyr::from_str(&run(&line).unwrap()).unwrap();
+        assert_eq!(found, expected, "{operation}");
+    }
+    for (operation, more, size) in [
+        ("ReviseReplica", ["--desired-replica", "5"], 5),
+        ("Retain", ["--desired", &desired], 3),
+    ] {
+        let mut line = vec![
+            "-f",
+            &rules,
+            "--operation",
+            operation,
+            "--observed",
+            &widget,
+        ];
+        line.extend(more);
+        let found: Value = serde_saphyr::from_str(&run(&line).unwrap()).unwrap();
+        assert_eq!(found["spec"]["size"], size, "{operation}");
+    }
+}
+
+#[test]
+fn a_check_lists_what_is_set_and_fails_for_what_is_not_valid() {
+    let folder = Folder::new();
+    let text = run(&["-f", &folder.write("rules.yaml", WIDGETS), "--check"]).unwrap();
+    for line in [
+        "TARGET: example.com/v1 Widget",
+        "    InterpretHealth:      PASS",
+        "    InterpretComponent:   UNSET",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line:?} in {text}");
+    }
+    let broken = WIDGETS.replace("return o.status.phase ==", "return ==");
+    let file = folder.write("broken.yaml", &broken);
+    let told = run(&["-f", &file, "--check"]).unwrap_err();
+    assert!(told.contains("InterpretHealth:      ERROR: "), "{told}");
+    assert!(
+        told.contains("line 1: unexpected symbol near '=='"),
+        "{told}"
+    );
+    assert!(told.ends_with("1 scripts are not valid"), "{told}");
+    let twice = format!(
+        "{WIDGETS}\n---\n{}",
+        WIDGETS.replace("name: widgets", "name: more")
+    );
+    let told = run(&["-f", &folder.write("twice.yaml", &twice), "--check"]).unwrap_err();
+    assert!(told.contains("customized by"), "{told}");
+}
+
+#[test]
+fn without_customizations_the_built_in_rules_answer() {
+    let folder = Folder::new();
+    let claim = "{ apiVersion: v1, kind: PersistentVolumeClaim, status: { phase: Pending } }";
+    let claim = folder.write("claim.yaml", claim);
+    let line = ["--operation", "InterpretHealth", "--observed-file", &claim];
+    assert_eq!(run(&line).unwrap().trim(), "healthy: false");
+}
+
+#[test]
+fn what_is_missing_or_wrong_is_named() {
+    let folder = Folder::new();
+    let (rules, widget) = (
+        folder.write("rules.yaml", WIDGETS),
+        folder.write("widget.yaml", WIDGET),
+    );
+    let other = folder.write("other.yaml", "{ apiVersion: example.com/v1, kind: Gadget }");
+    let bare = folder.write("bare.yaml", "{ apiVersion: example.com/v1, kind: Widget }");
+    for (line, expected) in [
+        (
+            vec!["--operation", "InterpretHealth"],
+            "--observed-file is missing",
+        ),
+        (vec!["--check"], "--filename"),
+        (vec!["-f", &rules], "--operation"),
+        (
+            vec!["--operation", "Guess"],
+            "is none of InterpretReplica, ",
+        ),
+        (
+            vec!["-f", &rules, "--operation", "Retain", "--observed", &widget],
+            "--desired-file is missing",
+        ),
+        (
+            vec![
+                "-f",
+                &rules,
+                "--operation",
+                "InterpretHealth",
+                "--observed",
+                &other,
+            ],
+            "no script of the customizations is for InterpretHealth of example.com/v1 Gadget",
+        ),
+        (
+            vec!["--operation", "InterpretHealth", "--observed", &other],
+            "there is no rule for InterpretHealth of example.com/v1 Gadget",
+        ),
+        (
+            vec![
+                "-f",
+                &rules,
+                "--operation",
+                "InterpretHealth",
+                "--observed",
+                &bare,
+            ],
+            "line 1: attempt to index field 'status'",
+        ),
+        (
+            vec!["-f", &widget, "--check"],
+            "is no ResourceInterpreterCustomization",
+        ),
+        (vec!["-f", "/nowhere", "--check"], "read /nowhere"),
+    ] {
+        let told = run(&line).unwrap_err();
+        assert!(told.contains(expected), "{line:?}: {told}");
+    }
+}
