@@ -8,6 +8,7 @@
 pub mod advice;
 pub mod binding;
 pub mod cluster;
+mod customization;
 pub mod override_policy;
 mod placement;
 pub mod policy;
@@ -23,7 +24,9 @@ use std::time::Instant;
 use anyhow::Context;
 use http::StatusCode;
 use jiff::Timestamp;
+use muster_shared::customizations::scripts;
 use muster_shared::https::{self, Certificate, Reply};
+use muster_shared::interpreter::engine::Customization;
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Doubt, Presence};
@@ -91,7 +94,11 @@ pub async fn start(
     let shared = Arc::clone(fleet);
     let advise = move |body: &[u8]| advice::warnings(body, &scope, &shared.settings, &has_cluster);
     let clock = Arc::clone(&fleet.clock);
-    let answer = move |path: &str, body: &[u8]| reply(path, body, rules, clock.now(), &advise);
+    let informer = fleet.customizations.informer().clone();
+    let customizations = move || informer.list().iter().map(|it| scripts(it)).collect();
+    let answer = move |path: &str, body: &[u8]| {
+        reply(path, body, rules, clock.now(), &advise, &customizations)
+    };
     tasks.spawn(
         "webhook server",
         https::serve(listener, certificate, Arc::new(answer), shutdown),
@@ -117,6 +124,7 @@ fn reply(
     rules: Rules,
     now: Timestamp,
     advise: &impl Fn(&[u8]) -> Vec<String>,
+    customizations: &dyn Fn() -> Vec<Customization>,
 ) -> Reply {
     let begun = Instant::now();
     let question = match path {
@@ -129,26 +137,27 @@ fn reply(
             );
         }
     };
-    let (kind, operation, allowed, reply) = match review::answer(question, body, rules, now) {
-        Ok(mut answer) => {
-            if question == Question::Check && answer.kind.ends_with("PropagationPolicy") {
-                answer.warn(advise(body));
+    let (kind, operation, allowed, reply) =
+        match review::answer(question, body, rules, now, customizations) {
+            Ok(mut answer) => {
+                if question == Question::Check && answer.kind.ends_with("PropagationPolicy") {
+                    answer.warn(advise(body));
+                }
+                let allowed = if answer.allowed { "true" } else { "false" };
+                let text = answer.review.to_string().into_bytes();
+                (
+                    answer.kind,
+                    answer.operation,
+                    allowed,
+                    (StatusCode::OK, text),
+                )
             }
-            let allowed = if answer.allowed { "true" } else { "false" };
-            let text = answer.review.to_string().into_bytes();
-            (
-                answer.kind,
-                answer.operation,
-                allowed,
-                (StatusCode::OK, text),
-            )
-        }
-        Err(error) => {
-            tracing::warn!(%error, path, "refused an admission review");
-            let text = format!("{error}\n").into_bytes();
-            ("other", "other", "error", (StatusCode::BAD_REQUEST, text))
-        }
-    };
+            Err(error) => {
+                tracing::warn!(%error, path, "refused an admission review");
+                let text = format!("{error}\n").into_bytes();
+                ("other", "other", "error", (StatusCode::BAD_REQUEST, text))
+            }
+        };
     metrics::counter!("muster_webhook_requests_total",
         "path" => question.path(), "kind" => kind, "operation" => operation, "allowed" => allowed)
     .increment(1);

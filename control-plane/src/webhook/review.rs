@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use json_patch::diff;
+use muster_shared::interpreter::engine::Customization;
 use muster_shared::names::label;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::policy::Scope;
 use super::problem::Findings;
-use super::{binding, cluster, override_policy, policy, taint_policy};
+use super::{binding, cluster, customization, override_policy, policy, taint_policy};
 use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
 use crate::taint::default_tolerations::DefaultTolerations;
 
@@ -56,6 +57,7 @@ enum Kind {
     Binding,
     ClusterBinding,
     Cluster,
+    Customization,
 }
 
 impl Kind {
@@ -69,6 +71,7 @@ impl Kind {
             ("work.karmada.io", "ResourceBinding") => Self::Binding,
             ("work.karmada.io", "ClusterResourceBinding") => Self::ClusterBinding,
             ("cluster.karmada.io", "Cluster") => Self::Cluster,
+            ("config.karmada.io", "ResourceInterpreterCustomization") => Self::Customization,
             _ => return None,
         })
     }
@@ -83,6 +86,7 @@ impl Kind {
             Self::Binding => "ResourceBinding",
             Self::ClusterBinding => "ClusterResourceBinding",
             Self::Cluster => "Cluster",
+            Self::Customization => "ResourceInterpreterCustomization",
         }
     }
 }
@@ -154,12 +158,13 @@ pub enum Error {
     Version(String),
 }
 
-/// Answers a review at `now`.
+/// Answers a review at `now`. `customizations` returns those that exist.
 pub fn answer(
     question: Question,
     body: &[u8],
     rules: Rules,
     now: Timestamp,
+    customizations: &dyn Fn() -> Vec<Customization>,
 ) -> Result<Answer, Error> {
     let review: Review = serde_json::from_slice(body)?;
     if review.api_version != "admission.k8s.io/v1" {
@@ -185,7 +190,7 @@ pub fn answer(
                 }
             }
             Question::Check => {
-                let found = check(kind, &request, rules);
+                let found = check(kind, &request, rules, customizations);
                 if let Some(message) = found.refusal() {
                     response["allowed"] = json!(false);
                     // As Karmada's webhooks refuse.
@@ -239,11 +244,16 @@ fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now:
                 cluster::default(object, old.as_ref(), rules.modeling, now);
             }
         }
-        Kind::TaintPolicy | Kind::Binding | Kind::ClusterBinding => {}
+        Kind::TaintPolicy | Kind::Binding | Kind::ClusterBinding | Kind::Customization => {}
     }
 }
 
-fn check(kind: Kind, request: &Request, rules: Rules) -> Findings {
+fn check(
+    kind: Kind,
+    request: &Request,
+    rules: Rules,
+    customizations: &dyn Fn() -> Vec<Customization>,
+) -> Findings {
     match kind {
         Kind::Policy(scope) => {
             let rule = |it: &policy::Policy| policy::check(it, scope);
@@ -260,6 +270,10 @@ fn check(kind: Kind, request: &Request, rules: Rules) -> Findings {
         }),
         Kind::Binding | Kind::ClusterBinding => news(request, binding::check),
         Kind::Cluster => news(request, cluster::check),
+        Kind::Customization => {
+            let others = customizations();
+            news(request, |it| customization::check(it, &others))
+        }
     }
 }
 

@@ -21,7 +21,14 @@ fn ask(question: Question, group: &str, kind: &str, object: &Value, old: &Value)
         modeling: true,
         ..Rules::default()
     };
-    let answer = answer(question, review.to_string().as_bytes(), rules, now()).unwrap();
+    let answer = answer(
+        question,
+        review.to_string().as_bytes(),
+        rules,
+        now(),
+        &Vec::new,
+    )
+    .unwrap();
     assert_eq!(answer.review["response"]["uid"], "u");
     answer.review["response"].clone()
 }
@@ -164,7 +171,14 @@ fn what_is_no_review_is_an_error_with_a_reason() {
             r#"cannot answer an AdmissionReview of "admission.k8s.io/v1beta1""#,
         ),
     ] {
-        let error = answer(Question::Check, body.as_bytes(), Rules::default(), now()).unwrap_err();
+        let error = answer(
+            Question::Check,
+            body.as_bytes(),
+            Rules::default(),
+            now(),
+            &Vec::new,
+        )
+        .unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}");
     }
 }
