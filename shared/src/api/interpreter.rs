@@ -1,7 +1,5 @@
 //! `ResourceInterpreterCustomization` (`config.karmada.io/v1alpha1`): Lua scripts that interpret a
 //! kind of resource.
-//!
-//! Muster serves the definition, because Karmada's programs wait for it, and runs no scripts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,9 +10,11 @@ resource! {
     /// Lua scripts that interpret a kind of resource: its replicas, health, status and
     /// dependencies.
     ///
-    /// Muster accepts these objects because Karmada's programs use them, and does not run the
-    /// scripts: an event `NotSupported` on the object says so, and the built-in rules for the kind
-    /// apply.
+    /// The scripts answer before the built-in rules for the kind. Control plane and agents run them
+    /// without input or output, and within limits of memory, instructions and time. One that fails
+    /// gives no answer: an event `InterpretFailed` here, and one on the resource, name operation and
+    /// line. Of two customizations with a script for the same operation of a kind, the first by name
+    /// counts.
     ResourceInterpreterCustomization {
         group: "config.karmada.io",
         version: "v1alpha1",
@@ -31,7 +31,7 @@ resource! {
     }
 }
 
-/// Kind to interpret, and the scripts for it. Muster does not run them.
+/// Kind to interpret, and the scripts for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["customizations", "target"]))]
@@ -68,7 +68,7 @@ pub struct CustomizationRules {
     pub replica_resource: Option<LuaScript>,
 
     /// Script with the function `GetComponents(desiredObj)`, which returns the components of a
-    /// resource with more than one pod template.
+    /// resource with more than one pod template. Muster does not use it.
     #[serde(skip_serializing_if = "absent")]
     pub component_resource: Option<LuaScript>,
 
@@ -98,7 +98,8 @@ pub struct CustomizationRules {
     pub dependency_interpretation: Option<LuaScript>,
 }
 
-/// Script in Lua 5.1.
+/// Script in Lua 5.1. It has the base functions, `string`, `table`, `math`, `os.time`, `os.date` and
+/// `require("kube")`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["luaScript"]))]
