@@ -13,6 +13,7 @@ mod election;
 mod events;
 mod fleets;
 mod held;
+mod interpreters;
 mod meter;
 mod odd;
 mod outages;

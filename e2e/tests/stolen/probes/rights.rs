@@ -377,9 +377,10 @@ pub(super) fn the_rest() -> Vec<Ask> {
             "spec": {"containers": [{"name": "a", "image": "a"}]}}),
         ),
         Ask::get("nodes: list", "/api/v1/nodes"),
+        // It reads customizations, whose scripts it runs; those who are asked by webhook, it does not.
         Ask::get(
-            "interpretation: list",
-            "/apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations",
+            "interpretation: list the webhooks",
+            "/apis/config.karmada.io/v1alpha1/resourceinterpreterwebhookconfigurations",
         ),
         Ask::post(
             "interpretation: change it",

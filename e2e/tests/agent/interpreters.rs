@@ -1,0 +1,200 @@
+//! Scripts of customizations in the agent: health, reflected status, and fields that the member
+//! keeps.
+
+use kube::api::{Patch, PatchParams, PostParams};
+use muster_shared::api::binding::ResourceHealth;
+use muster_shared::api::interpreter::ResourceInterpreterCustomization;
+use muster_shared::api::work::{ManifestStatus, Work};
+use muster_shared::k8s::{Api, Event, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, MEMBER, deployment, first_event, patch, until};
+
+const HEALTH: &str = "function InterpretHealth(o) return o.status.phase == 'Running' end";
+const STATUS: &str = "function ReflectStatus(o) return { phase = o.status.phase } end";
+const RETENTION: &str = "function Retain(d, o) d.spec.size = o.spec.size return d end";
+
+fn definition() -> Value {
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}})
+}
+
+fn widget(size: i64) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "w", "namespace": "default"}, "spec": {"size": size}})
+}
+
+fn customizations(bench: &Bench) -> Api<ResourceInterpreterCustomization> {
+    Api::all(bench.fleet_client.clone())
+}
+
+async fn customize(bench: &Bench, scripts: &Value) {
+    let object = json!({
+        "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization",
+        "metadata": {"name": "widgets"},
+        "spec": {"target": {"apiVersion": "example.com/v1", "kind": "Widget"}, "customizations": scripts},
+    });
+    let object = serde_json::from_value(object).unwrap();
+    customizations(bench)
+        .create(&PostParams::default(), &object)
+        .await
+        .unwrap();
+}
+
+/// Waits until the Work reports this of its Widget.
+async fn reported(bench: &Bench, what: &str, holds: impl Fn(&ManifestStatus) -> bool) {
+    until(&bench.works(), "w", what, |work: &Work| {
+        let mut all = work.status.iter().flat_map(|it| &it.manifest_statuses);
+        all.next().is_some_and(&holds)
+    })
+    .await;
+}
+
+fn shows(status: &ManifestStatus, health: &ResourceHealth, expected: &Value) -> bool {
+    let shown = status.status.as_ref().map(|status| &status.0);
+    status.health.as_ref() == Some(health) && shown == Some(expected)
+}
+
+/// A Widget in the member that is running.
+async fn running(bench: &Bench) {
+    bench.apply("definition", json!([definition()])).await;
+    bench.create_of("w", json!([widget(1)])).await;
+    bench.applied("w", "True").await;
+    phase(bench, "Running").await;
+}
+
+async fn phase(bench: &Bench, phase: &str) {
+    let widgets = bench.objects("example.com/v1", "Widget", "widgets");
+    patch(
+        &widgets,
+        "w",
+        &json!({"status": {"phase": phase, "more": 1}}),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn health_and_status_are_what_the_scripts_say_and_follow_them_when_they_change() {
+    let (bench, _agent) = Bench::with_agent().await;
+    running(&bench).await;
+    // Without a rule a kind counts as healthy, and its whole status is reported.
+    let whole = json!({"phase": "Running", "more": 1});
+    reported(&bench, "all is reported", |it| {
+        shows(it, &ResourceHealth::Healthy, &whole)
+    })
+    .await;
+    phase(&bench, "Stuck").await;
+    let scripts = json!({"healthInterpretation": {"luaScript": HEALTH}, "statusReflection": {"luaScript": STATUS}});
+    customize(&bench, &scripts).await;
+    let stuck = json!({"phase": "Stuck"});
+    reported(&bench, "it is stuck", |it| {
+        shows(it, &ResourceHealth::Unhealthy, &stuck)
+    })
+    .await;
+    phase(&bench, "Running").await;
+    let runs = json!({"phase": "Running"});
+    reported(&bench, "it runs", |it| {
+        shows(it, &ResourceHealth::Healthy, &runs)
+    })
+    .await;
+    // Nothing in the member changes from here on.
+    let other = HEALTH.replace("Running", "Ready");
+    let other = json!({"spec": {"customizations": {"healthInterpretation": {"luaScript": other}}}});
+    patch(&customizations(&bench), "widgets", &other).await;
+    reported(&bench, "it is judged anew", |it| {
+        shows(it, &ResourceHealth::Unhealthy, &runs)
+    })
+    .await;
+    customizations(&bench)
+        .delete("widgets", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    reported(&bench, "all is reported again", |it| {
+        shows(it, &ResourceHealth::Healthy, &whole)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_script_retains_is_the_members() {
+    let (bench, _agent) = Bench::with_agent().await;
+    customize(&bench, &json!({"retention": {"luaScript": RETENTION}})).await;
+    running(&bench).await;
+    let widgets = bench.objects("example.com/v1", "Widget", "widgets");
+    patch(&widgets, "w", &json!({"spec": {"size": 7}})).await;
+    let mut wanted = widget(2);
+    wanted["spec"]["color"] = json!("red");
+    let wanted = json!({"spec": {"workload": {"manifests": [wanted]}}});
+    bench
+        .works()
+        .patch("w", &PatchParams::default(), &Patch::Merge(&wanted))
+        .await
+        .unwrap();
+    let held = until(&widgets, "w", "the rest is applied", |it| {
+        it.data["spec"]["color"] == "red"
+    })
+    .await;
+    assert_eq!(held.data["spec"]["size"], 7);
+}
+
+#[tokio::test]
+async fn a_script_that_fails_is_told_on_the_work_and_on_the_cluster_and_others_go_on() {
+    for (script, part) in [
+        ("function InterpretHealth(o)\n  return = 1\nend", "line 2"),
+        (
+            "function InterpretHealth(o) while true do end end",
+            "stopped at its limit",
+        ),
+    ] {
+        let (bench, _agent) = Bench::with_agent().await;
+        customize(
+            &bench,
+            &json!({"healthInterpretation": {"luaScript": script}}),
+        )
+        .await;
+        running(&bench).await;
+        let told = bench
+            .told("w", "InterpretHealthFailed")
+            .await
+            .message
+            .unwrap();
+        assert!(told.contains(part), "{told}");
+        let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
+        // An agent may write no event about the customization itself.
+        let about = format!("involvedObject.name={MEMBER},reason=InterpretFailed");
+        let told = first_event(&events, &about).await.message.unwrap();
+        let is_named = told.contains("ResourceInterpreterCustomization \"widgets\"");
+        assert!(is_named && told.contains(part), "{told}");
+        reported(&bench, "its health is unknown", |it| {
+            it.health == Some(ResourceHealth::Unknown)
+        })
+        .await;
+        let work = bench.apply("web", json!([deployment("web")])).await;
+        assert_eq!(work.name_any(), "web");
+        let mended =
+            json!({"spec": {"customizations": {"healthInterpretation": {"luaScript": HEALTH}}}});
+        patch(&customizations(&bench), "widgets", &mended).await;
+        reported(&bench, "it is healthy", |it| {
+            it.health == Some(ResourceHealth::Healthy)
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn without_the_right_to_read_customizations_the_built_in_rules_count_which_is_told() {
+    let bench = Bench::start().await;
+    let group = "system:karmada:agents";
+    crate::survival::grant_karmadactl_role(&bench).await;
+    let _agent = bench.agent_in(&[group], |_| {});
+    bench.joined().await;
+    bench.apply("web", json!([deployment("web")])).await;
+    let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
+    let about = format!("involvedObject.name={MEMBER},reason=CustomizationsUnreadable");
+    let told = first_event(&events, &about).await.message.unwrap();
+    assert!(told.contains("built-in rules"), "{told}");
+}
