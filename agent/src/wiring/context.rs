@@ -139,7 +139,6 @@ impl Context {
             let interpreters = Arc::new(Interpreters::default());
             let client = base.fleet.client(Profile::Watch, Limits::NONE)?;
             let customizations = Customizations::new(client, Arc::clone(&interpreters));
-            customizations.tell_failures(&events);
             (interpreters, Some(customizations))
         };
         let clock = Arc::new(Clock::default());

@@ -6,7 +6,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use muster_shared::api::cluster::{Cluster, ClusterSpec};
 use muster_shared::client::{Limits, Profile};
+use muster_shared::customizations::FAILED;
 use muster_shared::events::EventType;
+use muster_shared::interpreter;
 use muster_shared::k8s::{Resource, ResourceExt};
 use muster_shared::queue::Next;
 
@@ -182,8 +184,9 @@ pub(super) fn readiness(context: &Context) -> BoxFuture<'static, ()> {
     })
 }
 
-/// Follows the customizations of the fleet API. Where the agent may not read them, an event on the
-/// Cluster says so.
+/// Follows the customizations of the fleet API. Where the agent may not read them, or a script
+/// fails, an event on the Cluster says so: an agent may write events about its Cluster and its
+/// Works alone.
 pub(super) fn customizations(context: &Context) -> BoxFuture<'static, ()> {
     let shutdown = context.base.shutdown.clone();
     let Some(customizations) = context.customizations.clone() else {
@@ -191,21 +194,21 @@ pub(super) fn customizations(context: &Context) -> BoxFuture<'static, ()> {
     };
     let (events, clusters) = (context.events.clone(), context.clusters.clone());
     let name = context.base.settings.cluster_name.clone();
-    let refused = move |reason: &str| {
-        tracing::warn!(reason, "scripts of customizations do not count");
+    let tell = move |reason: &str, note: String| {
+        tracing::warn!(reason, note, "scripts of customizations");
         let cluster = clusters.get(None, &name);
         let about = cluster.map_or_else(
             || Cluster::new(&name, ClusterSpec::default()).object_ref(&()),
             |cluster| cluster.object_ref(&()),
         );
-        let reason = reason.to_owned();
-        events.publish_about(
-            about,
-            EventType::Warning,
-            "CustomizationsUnreadable",
-            reason,
-        );
+        events.publish_about(about, EventType::Warning, reason, note);
     };
+    let of_scripts = tell.clone();
+    context.interpreters.on_failure(move |error| {
+        let note = interpreter::Error::Script(error.clone()).to_string();
+        of_scripts(FAILED, note);
+    });
+    let refused = move |reason: &str| tell("CustomizationsUnreadable", reason.to_owned());
     Box::pin(customizations.run(refused, shutdown))
 }
 

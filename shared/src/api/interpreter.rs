@@ -12,8 +12,8 @@ resource! {
     ///
     /// The scripts answer before the built-in rules for the kind. Control plane and agents run them
     /// without input or output, and within limits of memory, instructions and time. One that fails
-    /// gives no answer: an event `InterpretFailed` here, and one on the resource, name operation and
-    /// line. Of two customizations with a script for the same operation of a kind, the first by name
+    /// gives no answer: an event `InterpretFailed` (here by the control plane, on its Cluster by an
+    /// agent) and one on the resource or its Work name operation and line. Of two customizations with a script for the same operation of a kind, the first by name
     /// counts.
     ResourceInterpreterCustomization {
         group: "config.karmada.io",
