@@ -92,9 +92,9 @@ impl Recognition {
         advance(&self.standing, Standing::Registered);
         let follows = async {
             self.clusters.synced().await;
-            let mut told = String::new();
+            let (mut told, mut fleet) = (String::new(), None);
             loop {
-                let Some(pause) = self.look(&mut told).await else {
+                let Some(pause) = self.look(&mut told, &mut fleet).await else {
                     // The probe and the watches of a member go on until they are started anew.
                     shutdown.cancel();
                     break;
@@ -113,7 +113,7 @@ impl Recognition {
 
     /// Looks once; returns the pause before the next look. Returns `None` if the member was
     /// recognised before and is not any more: its tasks have to be started anew.
-    async fn look(&self, told: &mut String) -> Option<Duration> {
+    async fn look(&self, told: &mut String, fleet: &mut Option<String>) -> Option<Duration> {
         let Some(cluster) = self.clusters.get(None, &self.cluster) else {
             return Some(SOON);
         };
@@ -130,7 +130,9 @@ impl Recognition {
                 return Some(SOON);
             }
         };
-        let fleet = identity(&self.fleet).await.ok();
+        if fleet.is_none() {
+            *fleet = identity(&self.fleet).await.ok();
+        }
         match compare(&cluster, &id, fleet.as_deref(), self.same_server) {
             Relation::Same => {
                 advance(&self.standing, Standing::Member);
