@@ -479,3 +479,62 @@ async fn an_agent_may_change_its_cluster_although_it_has_what_admission_would_wr
     let lowest = &answer["spec"]["resourceModels"][0]["ranges"][0]["min"];
     assert_eq!(lowest, "0", "{answer}");
 }
+
+#[tokio::test]
+async fn a_customization_whose_scripts_cannot_count_is_refused_with_field_and_line() {
+    let stage = Stage::set("webhook-scripts").await;
+    let _control_plane = stage.answering().await;
+    let path = "/apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations";
+    let customization = |name: &str, script: &str| {
+        json!({
+            "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization",
+            "metadata": { "name": name },
+            "spec": {
+                "target": { "apiVersion": "example.com/v1", "kind": "Widget" },
+                "customizations": { "healthInterpretation": { "luaScript": script } },
+            },
+        })
+    };
+    let fine = "function InterpretHealth(o) return true end";
+    for (script, expected) in [
+        (
+            "function InterpretHealth(o)\n  return = 1\nend",
+            "line 2: unexpected symbol near '='",
+        ),
+        (
+            "function Health(o) return true end",
+            "the script defines no function InterpretHealth",
+        ),
+        ("while true do end", "the script was stopped at its limit"),
+    ] {
+        let refused = stage
+            .send("POST", path, &customization("bad", script))
+            .await;
+        let message = refused["message"].as_str().unwrap_or_default();
+        let field = "spec.customizations.healthInterpretation.luaScript: Invalid value: ";
+        assert!(
+            message.contains(field) && message.contains(expected),
+            "{refused}"
+        );
+    }
+    let made = stage
+        .send("POST", path, &customization("first", fine))
+        .await;
+    assert_eq!(made["metadata"]["name"], "first", "{made}");
+    // The control plane hears of the first a moment after it was written.
+    let second = format!("{path}?dryRun=All");
+    eventually("a second one is refused", async || {
+        let refused = stage
+            .send("POST", &second, &customization("second", fine))
+            .await;
+        let message = refused["message"].as_str().unwrap_or_default();
+        let is_told =
+            message.contains("customized by ResourceInterpreterCustomization \"first\" already");
+        is_told.then_some(()).ok_or_else(|| refused.to_string())
+    })
+    .await;
+    let changed = format!("{path}/first");
+    let script = json!({ "spec": { "customizations": { "healthInterpretation": { "luaScript": fine.replace("true", "false") } } } });
+    let changed = stage.send("PATCH", &changed, &script).await;
+    assert_eq!(changed["metadata"]["generation"], 2, "{changed}");
+}
